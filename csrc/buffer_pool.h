@@ -1,0 +1,117 @@
+/* Where network buffers come from and go back to.
+ *
+ * One global pool owns all segments of a process in one allocation. Local pools (one per result partition,
+ * one per input gate) borrow from it, each with a guaranteed minimum, a maximum and a current size that the
+ * global pool redistributes. Flink: NetworkBufferPool, LocalBufferPool.
+ *
+ * Owner:   a buffer belongs to its requester until its last release; then recycle() brings it home, also
+ *          when the local pool was destroyed meanwhile, and from any thread. The global pool's memory lives
+ *          until it is closed AND its last buffer came home: late releases are always safe. Handles are
+ *          counted: open() gives one reference, close() drops it; local pools hold one on the global pool,
+ *          and buffers in use hold their local pool.
+ * Threads: any, for everything. No lock is held over a callback, a ring, or another pool's lock except in
+ *          the one order local -> global free list.
+ * Waiting: blocking calls sleep on fb_wakeup in slices given by the caller. */
+#ifndef FB_BUFFER_POOL_H
+#define FB_BUFFER_POOL_H
+
+#include "buffer.h"
+#include "wakeup.h"
+
+struct fb_network_buffer_pool; /* opaque */
+struct fb_local_buffer_pool;   /* opaque */
+
+#define FB_UNBOUNDED UINT32_MAX
+
+/* ---- global -------------------------------------------------------------------------------------- */
+
+/* Allocates `segment_count` segments of `segment_size` bytes at once. FB_EARGUMENT for 0 or more than
+ * 2^31-1 bytes a segment; FB_ENOMEM leaves *self NULL and allocates nothing. */
+int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size, struct fb_network_buffer_pool** self);
+/* Flink's destroy(): nobody can request any more, totals report 0; segments out may still come home. */
+void fb_network_buffer_pool_destroy(struct fb_network_buffer_pool* self);
+bool fb_network_buffer_pool_is_destroyed(struct fb_network_buffer_pool* self);
+/* Drops the caller's reference (and destroys). The memory goes when the last buffer is home. */
+void fb_network_buffer_pool_close(struct fb_network_buffer_pool* self);
+
+uint32_t fb_network_buffer_pool_segment_size(const struct fb_network_buffer_pool* self);
+uint32_t fb_network_buffer_pool_total(struct fb_network_buffer_pool* self);     /* segments; 0 once destroyed */
+uint32_t fb_network_buffer_pool_available(struct fb_network_buffer_pool* self); /* in the free list now */
+uint32_t fb_network_buffer_pool_required(struct fb_network_buffer_pool* self);  /* sum of minimums + unpooled out */
+uint32_t fb_network_buffer_pool_pool_count(struct fb_network_buffer_pool* self); /* registered local pools */
+/* 100 * estimated demand / total; 0 for an empty pool (Flink's usage warning). */
+uint32_t fb_network_buffer_pool_usage_percent(struct fb_network_buffer_pool* self);
+
+/* One segment without waiting or accounting: *buffer = NULL if the free list is empty. */
+int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct fb_buffer** buffer);
+/* `count` unpooled segments, counted as required until they are recycled in a batch. Waits up to timeout_ms.
+ * FB_EBUFFERS when the guarantee cannot be given, FB_ETIMEOUT, FB_EDESTROYED; nothing is lost on error. */
+int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
+                                            struct fb_buffer** buffers);
+void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self, struct fb_buffer** buffers,
+                                             uint32_t count);
+
+/* Rings `wakeup` whenever the free list stops being empty, until removed. FB_ENOMEM. */
+int fb_network_buffer_pool_add_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
+void fb_network_buffer_pool_remove_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
+
+/* ---- local --------------------------------------------------------------------------------------- */
+
+struct fb_buffer_pool_options {
+  uint32_t min;                      /* guaranteed segments, > 0 */
+  uint32_t expected;                 /* weight in redistribution; 0 = min */
+  uint32_t max;                      /* FB_UNBOUNDED or >= min */
+  uint32_t channel_count;            /* 0: no per-channel accounting */
+  uint32_t max_buffers_per_channel;  /* soft quota; 0 = unlimited */
+  uint32_t max_overdraft;            /* extra segments at full size */
+};
+
+/* A listener is told about one buffer, then it has to register again. */
+struct fb_buffer_listener {
+  /* Offers one buffer (with its reference). false: not wanted, the reference stays with the pool, which
+   * offers it to the next listener. Called without any lock. */
+  bool (*on_buffer_available)(struct fb_buffer_listener* self, struct fb_buffer* buffer);
+  void (*on_pool_destroyed)(struct fb_buffer_listener* self);
+  struct fb_buffer_listener* next; /* for the pool, while registered */
+};
+
+/* Registers a pool and redistributes. FB_EARGUMENT, FB_EDESTROYED, FB_EBUFFERS (required + min > total). */
+int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global, const struct fb_buffer_pool_options* options,
+                              struct fb_local_buffer_pool** self);
+/* Flink's lazyDestroy(): idempotent; idle segments go home now, those in use when they are released;
+ * wakes everybody who waits. */
+void fb_local_buffer_pool_destroy(struct fb_local_buffer_pool* self);
+bool fb_local_buffer_pool_is_destroyed(struct fb_local_buffer_pool* self);
+/* Drops the caller's reference (and destroys). */
+void fb_local_buffer_pool_close(struct fb_local_buffer_pool* self);
+
+/* Takes one buffer for `channel` (FB_NO_CHANNEL: nobody's quota) without waiting; *buffer = NULL if there is
+ * none now. FB_EDESTROYED. The buffer has one reference and an empty position marker. */
+int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer);
+/* The same, waiting up to timeout_ms (< 0: for ever): FB_ETIMEOUT. */
+int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel, int64_t timeout_ms,
+                                          struct fb_buffer** buffer);
+/* Holds at least `count` (<= min) segments, waiting up to timeout_ms. */
+int fb_local_buffer_pool_reserve(struct fb_local_buffer_pool* self, uint32_t count, int64_t timeout_ms);
+
+/* Stock is not empty and no channel has reached its quota: what a task checks before each record. Cheap. */
+bool fb_local_buffer_pool_is_available(struct fb_local_buffer_pool* self);
+/* Rings `wakeup` whenever the pool becomes available or is destroyed, until removed. FB_ENOMEM. */
+int fb_local_buffer_pool_add_wakeup(struct fb_local_buffer_pool* self, struct fb_wakeup* wakeup);
+void fb_local_buffer_pool_remove_wakeup(struct fb_local_buffer_pool* self, struct fb_wakeup* wakeup);
+
+/* false: refused, because stock is not empty or the pool is destroyed. */
+bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
+
+/* FB_EARGUMENT below the minimum. Normally called by the global pool. */
+int fb_local_buffer_pool_set_size(struct fb_local_buffer_pool* self, uint32_t size);
+
+uint32_t fb_local_buffer_pool_segment_size(const struct fb_local_buffer_pool* self);
+uint32_t fb_local_buffer_pool_size(struct fb_local_buffer_pool* self);      /* current size */
+uint32_t fb_local_buffer_pool_min(const struct fb_local_buffer_pool* self);
+uint32_t fb_local_buffer_pool_max(const struct fb_local_buffer_pool* self);
+uint32_t fb_local_buffer_pool_stock(struct fb_local_buffer_pool* self);     /* idle segments held */
+uint32_t fb_local_buffer_pool_requested(struct fb_local_buffer_pool* self); /* all segments attributed here */
+uint32_t fb_local_buffer_pool_used(struct fb_local_buffer_pool* self);      /* max(0, requested - stock) */
+
+#endif

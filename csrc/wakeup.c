@@ -1,0 +1,83 @@
+#include "wakeup.h"
+
+#include <errno.h>
+#include <time.h>
+
+#include "errors.h"
+
+int64_t fb_now_ms(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int fb_wakeup_open(struct fb_wakeup* self) {
+  pthread_condattr_t attributes;
+  int failed;
+
+  if (pthread_mutex_init(&self->mutex, NULL) != 0) return FB_ENOMEM;
+  pthread_condattr_init(&attributes);
+#ifndef __APPLE__
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+#endif
+  failed = pthread_cond_init(&self->rung, &attributes);
+  pthread_condattr_destroy(&attributes);
+  if (failed) {
+    pthread_mutex_destroy(&self->mutex);
+    return FB_ENOMEM;
+  }
+  atomic_init(&self->count, 0);
+  atomic_init(&self->sleepers, 0);
+  self->is_open = true;
+  return FB_OK;
+}
+
+void fb_wakeup_close(struct fb_wakeup* self) {
+  if (!self->is_open) return;
+  self->is_open = false;
+  pthread_cond_destroy(&self->rung);
+  pthread_mutex_destroy(&self->mutex);
+}
+
+void fb_wakeup_ring(struct fb_wakeup* self) {
+  /* Partner of wait(): it counts itself as a sleeper before it compares the count, we raise the count
+   * before we look for sleepers, both in one total order; so one of the two sees the other. */
+  atomic_fetch_add_explicit(&self->count, 1, memory_order_seq_cst);
+  if (atomic_load_explicit(&self->sleepers, memory_order_seq_cst) == 0) return;
+  pthread_mutex_lock(&self->mutex);
+  pthread_cond_broadcast(&self->rung);
+  pthread_mutex_unlock(&self->mutex);
+}
+
+static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
+  struct timespec until;
+
+  if (deadline_ms < 0) return pthread_cond_wait(&self->rung, &self->mutex);
+#ifdef __APPLE__
+  int64_t left = deadline_ms - fb_now_ms();
+  if (left <= 0) return ETIMEDOUT;
+  until.tv_sec = left / 1000;
+  until.tv_nsec = (left % 1000) * 1000000;
+  return pthread_cond_timedwait_relative_np(&self->rung, &self->mutex, &until);
+#else
+  until.tv_sec = deadline_ms / 1000;
+  until.tv_nsec = (deadline_ms % 1000) * 1000000;
+  return pthread_cond_timedwait(&self->rung, &self->mutex, &until);
+#endif
+}
+
+bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
+  int64_t deadline_ms = timeout_ms < 0 ? -1 : fb_now_ms() + timeout_ms;
+  bool rung;
+
+  if (fb_wakeup_seen(self) != seen) return true;
+  pthread_mutex_lock(&self->mutex);
+  atomic_fetch_add_explicit(&self->sleepers, 1, memory_order_seq_cst);
+  while (fb_wakeup_seen(self) == seen) {
+    if (wait_once(self, deadline_ms) == ETIMEDOUT) break;
+  }
+  rung = fb_wakeup_seen(self) != seen;
+  atomic_fetch_sub_explicit(&self->sleepers, 1, memory_order_seq_cst);
+  pthread_mutex_unlock(&self->mutex);
+  return rung;
+}

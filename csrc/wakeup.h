@@ -1,0 +1,43 @@
+/* A bell that one thread sleeps on and any thread may ring.
+ *
+ * A ring is never lost: the sleeper reads the count first, looks whether there is work, and sleeps only
+ * while the count is still the same. Pools, partitions and gates ring it when something became possible,
+ * so a task that both reads and writes sleeps on one object (and two tasks that send to each other
+ * cannot lock up).
+ *
+ * Owner:   whoever opened it; it must outlive everybody who may ring.
+ * Threads: any; ring() never blocks for longer than a few instructions of the sleeper. */
+#ifndef FB_WAKEUP_H
+#define FB_WAKEUP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fb_wakeup {
+  pthread_mutex_t mutex;
+  pthread_cond_t rung;
+  _Atomic uint64_t count; /* rings so far */
+  _Atomic uint32_t sleepers;
+  bool is_open;
+};
+
+int fb_wakeup_open(struct fb_wakeup* self);
+void fb_wakeup_close(struct fb_wakeup* self);
+
+/* Call before looking for work; give the result to wait(). */
+static inline uint64_t fb_wakeup_seen(struct fb_wakeup* self) {
+  return atomic_load_explicit(&self->count, memory_order_seq_cst);
+}
+
+void fb_wakeup_ring(struct fb_wakeup* self);
+
+/* Sleeps until the count differs from `seen` or `timeout_ms` (< 0: no limit) has passed.
+ * Returns whether it was rung. */
+bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms);
+
+/* Milliseconds of a clock that never jumps. */
+int64_t fb_now_ms(void);
+
+#endif

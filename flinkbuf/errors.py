@@ -1,0 +1,17 @@
+"""The exceptions of flinkbuf; builtin ones are used wherever they fit."""
+
+
+class FlinkbufError(Exception):
+    """Anything that went wrong in the data plane and that no builtin exception names."""
+
+
+class CorruptDataError(FlinkbufError, ValueError):
+    """Bytes that no writer of the declared type produces: damaged, cut off, or of another type."""
+
+
+class InsufficientBuffersError(FlinkbufError):
+    """The buffer pool cannot guarantee the segments that were asked for; the message says how many."""
+
+
+class CancelTaskError(FlinkbufError):
+    """The other side, or the pool, went away: this task has to stop, but is not the one that failed."""

@@ -1,0 +1,38 @@
+"""Builds csrc/*.c into one static library and each flinkbuf/_core/*.pyx into an extension linked to it.
+
+FLINKBUF_BUILD     release (default), debug, or werror (release with warnings as errors)
+FLINKBUF_SANITIZE  a list for -fsanitize=, such as address,undefined
+"""
+
+import os
+from glob import glob
+from pathlib import Path
+
+import numpy
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+build, sanitize = os.environ.get("FLINKBUF_BUILD", "release"), os.environ.get("FLINKBUF_SANITIZE")
+flags = ["-std=gnu11", "-fvisibility=hidden", "-fPIC", "-pthread", "-g"]
+flags += ["-O1", "-DFB_DEBUG=1"] if build == "debug" or sanitize else ["-O3", "-DNDEBUG"]
+flags += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
+link = ["-pthread"] + ([f"-fsanitize={sanitize}"] if sanitize else [])
+warnings = ["-Wall", "-Wextra", "-Wconversion"] + (["-Werror"] if build == "werror" else [])
+headers = sorted(glob("csrc/*.h"))
+core = {"sources": sorted(glob("csrc/*.c")), "cflags": flags + warnings, "obj_deps": {"": headers}}
+
+setup(
+    libraries=[("flinkbuf_core", core)],
+    ext_modules=cythonize(
+        [
+            Extension(
+                f"flinkbuf._core.{Path(pyx).stem}", [pyx], include_dirs=["csrc", numpy.get_include()], depends=headers,
+                define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")], extra_compile_args=flags, extra_link_args=link,
+            )
+            for pyx in sorted(glob("flinkbuf/_core/*.pyx"))
+        ],
+        language_level=3,
+        compiler_directives={"boundscheck": False, "wraparound": False, "initializedcheck": False, "cdivision": True,
+                             "embedsignature": True, "freethreading_compatible": False},
+    ),
+)
