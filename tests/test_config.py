@@ -1,0 +1,215 @@
+"""NetworkConfig: Flink's names, defaults and spellings, and errors that say what is allowed."""
+
+import dataclasses
+import doctest
+import pickle
+
+import pytest
+
+import flinkbuf.config
+from flinkbuf.config import NetworkConfig, parse_duration_ms, parse_size
+
+# Flink 2.2.1's documented defaults, in its own spelling: the table of its configuration page.
+FLINK_DEFAULTS = {
+    "taskmanager.memory.segment-size": "32 kb",
+    "taskmanager.memory.min-segment-size": "256 bytes",
+    "taskmanager.memory.network.fraction": "0.1",
+    "taskmanager.memory.network.min": "64 mb",
+    "taskmanager.memory.framework.off-heap.batch-shuffle.size": "64 mb",
+    "taskmanager.network.memory.buffers-per-channel": "2",
+    "taskmanager.network.memory.floating-buffers-per-gate": "8",
+    "taskmanager.network.memory.max-buffers-per-channel": "10",
+    "taskmanager.network.memory.max-overdraft-buffers-per-gate": "5",
+    "taskmanager.network.memory.exclusive-buffers-request-timeout-ms": "30000",
+    "execution.buffer-timeout.enabled": "true",
+    "execution.buffer-timeout.interval": "100 ms",
+    "taskmanager.network.memory.buffer-debloat.enabled": "false",
+    "taskmanager.network.memory.buffer-debloat.period": "200 ms",
+    "taskmanager.network.memory.buffer-debloat.target": "1 s",
+    "taskmanager.network.memory.buffer-debloat.samples": "20",
+    "taskmanager.network.memory.buffer-debloat.threshold-percentages": "25",
+    "taskmanager.network.batch-shuffle.compression.enabled": "true",
+    "taskmanager.network.compression.codec": "LZ4",
+    "taskmanager.network.sort-shuffle.min-buffers": "512",
+    "taskmanager.network.sort-shuffle.min-parallelism": "1",
+    "taskmanager.network.blocking-shuffle.type": "file",
+    "taskmanager.network.adaptive-partitioner.enabled": "false",
+    "taskmanager.network.adaptive-partitioner.max-traverse-size": "4",
+    "taskmanager.data.port": "0",
+    "taskmanager.data.ssl.enabled": "true",
+    "taskmanager.network.max-num-tcp-connections": "1",
+    "taskmanager.network.tcp-connection.enable-reuse-across-jobs": "true",
+    "taskmanager.network.request-backoff.initial": "100",
+    "taskmanager.network.request-backoff.max": "10000",
+    "taskmanager.network.partition-request-timeout": "10 s",
+    "taskmanager.network.retries": "0",
+    "taskmanager.network.detailed-metrics": "false",
+    "taskmanager.network.netty.num-arenas": "-1",
+    "taskmanager.network.netty.server.numThreads": "-1",
+    "taskmanager.network.netty.client.numThreads": "-1",
+    "taskmanager.network.netty.server.backlog": "0",
+    "taskmanager.network.netty.sendReceiveBufferSize": "0",
+    "taskmanager.network.netty.client.connectTimeoutSec": "120",
+    "taskmanager.network.netty.transport": "auto",
+}
+
+
+def test_defaults_are_flinks():
+    assert NetworkConfig().to_flink() == FLINK_DEFAULTS
+
+
+def test_every_default_read_from_flinks_spelling_is_the_default():
+    assert NetworkConfig.from_flink(FLINK_DEFAULTS) == NetworkConfig()
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "name", "value"),
+    [
+        ("taskmanager.memory.segment-size", "64kb", "segment_size", 65536),
+        ("taskmanager.memory.segment-size", 8192, "segment_size", 8192),
+        ("taskmanager.memory.network.max", "1 gb", "network_memory_max", 1 << 30),
+        ("taskmanager.memory.network.max", f"{2**63 - 1} bytes", "network_memory_max", None),
+        ("taskmanager.memory.network.fraction", 1, "network_memory_fraction", 1.0),
+        ("taskmanager.network.memory.buffers-per-channel", "0", "buffers_per_channel", 0),
+        ("execution.buffer-timeout", "5 ms", "buffer_timeout_ms", 5),
+        ("execution.buffer-timeout.interval", "1 min", "buffer_timeout_ms", 60_000),
+        ("taskmanager.network.batch-shuffle.compression.enabled", "false", "batch_shuffle_compression_enabled", False),
+        ("taskmanager.network.detailed-metrics", True, "detailed_metrics", True),
+        ("taskmanager.data.port", "50100-50200", "data_port", "50100-50200"),
+    ],
+)
+def test_from_flink_reads_flinks_keys_and_units(key, text, name, value):
+    assert getattr(NetworkConfig.from_flink({key: text}), name) == value
+
+
+def test_what_to_flink_writes_from_flink_reads_back():
+    config = NetworkConfig(
+        segment_size=4096, network_memory_max=3 * 1024**4, read_buffer_required_per_gate_max=7,
+        network_memory_fraction=0.25, buffer_timeout_enabled=False, buffer_timeout_ms=1500,
+        netty_client_tcp_keep_idle_s=30, data_bind_port="50100,50200",
+    )
+    assert NetworkConfig.from_flink(config.to_flink()) == config
+
+
+def test_from_flink_reads_deprecated_keys_too():
+    deprecated = "taskmanager.network.blocking-shuffle.compression.enabled"
+    assert NetworkConfig.from_flink({deprecated: "false"}).batch_shuffle_compression_enabled is False
+
+
+def test_from_flink_reads_the_nested_form_of_config_yaml():
+    nested = {"taskmanager": {"network": {"memory": {"buffers-per-channel": 3}}, "numberOfTaskSlots": 4}}
+    assert NetworkConfig.from_flink(nested).buffers_per_channel == 3
+
+
+def test_from_flink_leaves_other_parts_of_flink_alone():
+    assert NetworkConfig.from_flink({"jobmanager.rpc.port": 6123, "state.backend.type": "rocksdb"}) == NetworkConfig()
+
+
+def test_a_misspelt_network_key_is_an_error_that_shows_the_nearest():
+    nearest = r"did you mean taskmanager\.network\.memory\.buffers-per-channel\?"
+    with pytest.raises(ValueError, match=f"no counterpart.*{nearest}"):
+        NetworkConfig.from_flink({"taskmanager.network.memory.buffer-per-channel": 2})
+
+
+def test_one_knob_set_by_two_keys_is_an_error():
+    with pytest.raises(ValueError, match="set twice"):
+        NetworkConfig.from_flink({"execution.buffer-timeout": 1, "execution.buffer-timeout.interval": 2})
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "message"),
+    [
+        ("taskmanager.memory.segment-size", "32 bananas", "memory size.*'32 bananas'"),
+        ("taskmanager.memory.segment-size", "-1kb", "memory size"),
+        ("execution.buffer-timeout.interval", "soon", "duration.*'soon'"),
+        ("execution.buffer-timeout.interval", "1500 µs", "whole number of milliseconds"),
+        ("taskmanager.network.retries", "two", "whole number.*'two'"),
+        ("taskmanager.memory.network.fraction", "half", "a number.*'half'"),
+        ("taskmanager.network.detailed-metrics", "yes", "true or false.*'yes'"),
+    ],
+)
+def test_text_that_cannot_be_read_is_an_error_naming_knob_key_and_text(key, text, message):
+    with pytest.raises(ValueError, match=message) as caught:
+        NetworkConfig.from_flink({key: text})
+    assert key in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("segment_size", 2048, "from 4096"),
+        ("segment_size", 5000, "power of two"),
+        ("segment_size", "32kb", "an int from 4096"),
+        ("buffers_per_channel", -1, "from 0"),
+        ("buffers_per_channel", True, "an int"),
+        ("buffers_per_channel", 2.0, "an int"),
+        ("buffers_per_channel", 2**31, "to 2147483647"),
+        ("max_buffers_per_channel", 0, "from 1"),
+        ("network_memory_fraction", 1.5, "from 0 to 1"),
+        ("network_memory_fraction", float("nan"), "from 0 to 1"),
+        ("buffer_timeout_ms", -1, "from 0"),
+        ("buffer_debloat_threshold_percentages", 101, "to 100"),
+        ("adaptive_partitioner_max_traverse_size", 1, "from 2"),
+        ("compression_codec", "GZIP", "one of LZ4, LZO, ZSTD, got"),
+        ("blocking_shuffle_type", "disk", "one of file, mmap, auto"),
+        ("detailed_metrics", 1, "True or False"),
+        ("read_buffer_required_per_gate_max", 0, "from 1 to 2147483647 or None"),
+        ("sort_shuffle_min_buffers", None, "an int from 1"),
+        ("data_port", 50100, "text"),
+    ],
+)
+def test_a_value_out_of_range_is_an_error_naming_knob_value_and_range(name, value, allowed):
+    with pytest.raises(ValueError, match=allowed) as caught:
+        NetworkConfig(**{name: value})
+    assert str(caught.value).startswith(f"{name} (")
+    assert str(caught.value).endswith(f"got {value!r}")
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"segment_size": 4096, "min_segment_size": 8192},
+        {"network_memory_min": 2, "network_memory_max": 1},
+        {"request_backoff_initial_ms": 20_000},
+    ],
+)
+def test_a_minimum_above_its_maximum_is_an_error(knobs):
+    with pytest.raises(ValueError, match="must be at most"):
+        NetworkConfig(**knobs)
+
+
+def test_replace_changes_one_knob_checks_it_and_leaves_the_original():
+    config = NetworkConfig()
+    assert config.replace(buffers_per_channel=5) == NetworkConfig(buffers_per_channel=5)
+    assert config == NetworkConfig()
+    with pytest.raises(ValueError, match="buffers_per_channel"):
+        config.replace(buffers_per_channel=-1)
+    with pytest.raises(TypeError, match="did you mean buffers_per_channel"):
+        config.replace(buffers_per_chanel=5)
+
+
+def test_a_config_is_frozen_hashable_and_survives_pickling():
+    config = NetworkConfig(retries=3)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.retries = 4
+    assert pickle.loads(pickle.dumps(config)) == config
+    assert hash(config) == hash(NetworkConfig(retries=3))
+
+
+def test_flush_timeout_is_minus_one_when_the_buffer_timeout_is_off():
+    assert NetworkConfig().flush_timeout_ms == 100
+    assert NetworkConfig(buffer_timeout_ms=0).flush_timeout_ms == 0
+    assert NetworkConfig(buffer_timeout_enabled=False).flush_timeout_ms == -1
+
+
+def test_units_count_as_in_flink():
+    assert [parse_size(text) for text in ("7", "7 b", "7K", "7 mebibytes", "7g", "7 TB")] == [
+        7, 7, 7 << 10, 7 << 20, 7 << 30, 7 << 40,
+    ]
+    assert [parse_duration_ms(text) for text in ("7", "7000 micros", "7ms", "7 s", "7 min", "7h", "7 days")] == [
+        7, 7, 7, 7_000, 420_000, 25_200_000, 604_800_000,
+    ]
+
+
+def test_examples_in_the_docstrings_hold():
+    assert doctest.testmod(flinkbuf.config).failed == 0
