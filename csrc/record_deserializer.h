@@ -68,27 +68,32 @@ void fb_record_deserializer_clear(struct fb_record_deserializer* self);
 int fb_record_deserializer_set_next_buffer(struct fb_record_deserializer* self, const uint8_t* data,
                                            size_t size);
 
-/* The slow half of fb_record_deserializer_next: spanning records and errors. */
+/* The slow half of fb_record_deserializer_next: spanning records, spilling, errors. */
 int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, const uint8_t** record,
                                          size_t* size);
+
+/* The fast half: takes the next record if it lies whole in the buffer. No system call, no allocation. */
+static inline bool fb_record_deserializer_take(struct fb_record_deserializer* self, const uint8_t** record,
+                                               size_t* size) {
+  size_t left = (size_t)(self->end - self->pos);
+  if (left < 4 || self->length_count > 0) return false;
+
+  uint32_t length = fb_load_be32(self->pos);
+  /* A negative length is above every maximum. */
+  if (length > left - 4 || length > self->options.max_record_size) return false;
+  *record = self->pos + 4;
+  *size = length;
+  self->pos += 4 + length;
+  self->last_bytes = 4 + length;
+  self->record_count++;
+  return true;
+}
 
 /* FB_RECORD: [*record, *record + *size) is the next record, readable until the next call. FB_NEEDS_INPUT: the
  * buffer is used up. FB_ECORRUPT (negative length), FB_ETOO_LARGE, FB_ENOMEM, FB_EIO (io_errno says why). */
 static inline int fb_record_deserializer_next(struct fb_record_deserializer* self, const uint8_t** record,
                                               size_t* size) {
-  size_t left = (size_t)(self->end - self->pos);
-  if (left >= 4 && self->length_count == 0) {
-    uint32_t length = fb_load_be32(self->pos);
-    /* A negative length is above every maximum. */
-    if (length <= left - 4 && length <= self->options.max_record_size) {
-      *record = self->pos + 4;
-      *size = length;
-      self->pos += 4 + length;
-      self->last_bytes = 4 + length;
-      self->record_count++;
-      return FB_RECORD;
-    }
-  }
+  if (fb_record_deserializer_take(self, record, size)) return FB_RECORD;
   return fb_record_deserializer_next_spanning(self, record, size);
 }
 
