@@ -2,8 +2,8 @@
  *
  * Unicast: one builder per subpartition. Broadcast: one builder for all, of which every subpartition holds a
  * copy of the consumer. The two exclude each other: opening one kind finishes the other, so records keep
- * their order. An event finishes all builders and is a buffer of its own. Flink: BufferWritingResultPartition,
- * PipelinedResultPartition.
+ * their order. An event finishes all builders and is a buffer of its own. An open builder is never full.
+ * Flink: BufferWritingResultPartition, PipelinedResultPartition.
  *
  * Owner:   counted. open() gives the producer's reference; each view holds one. close() by the producer only:
  *          it alone touches the builders.
@@ -21,70 +21,95 @@ enum fb_result_partition_type {
   FB_PIPELINED_APPROXIMATE = 2,
 };
 
+struct fb_output_flusher;
+struct fb_flushed_partition;
+
 struct fb_result_partition {
   _Atomic uint32_t references;
+  _Atomic uint32_t users; /* readers that have not consumed their subpartition, and the producer */
   enum fb_result_partition_type type;
   uint32_t subpartition_count;
   struct fb_subpartition* subpartitions;
   struct fb_buffer_builder* unicast;  /* one slot per subpartition; closed if it has none */
   struct fb_buffer_builder broadcast; /* closed while unicast is in use */
+  uint32_t open_unicast_count;        /* slots of `unicast` that are open */
+  uint32_t continued;                 /* who has half a record (subpartition_count: all), or FB_NO_CHANNEL */
   struct fb_local_buffer_pool* pool;  /* owned */
   struct fb_wakeup pool_wakeup;       /* rung when the pool has room: emit waits here */
-  uint64_t total_written_bytes;
-  uint64_t total_buffers;             /* finished by the producer */
-  uint64_t hard_back_pressured_ms;
+  /* The producer counts, anybody may look. */
+  _Atomic uint64_t total_written_bytes; /* in finished buffers; broadcast counts for each reader */
+  _Atomic uint64_t total_buffers;       /* finished likewise, events not included */
+  _Atomic uint64_t hard_back_pressured_ms;
   bool is_finished;
-  bool is_closed;                     /* by the producer */
+  bool is_closed; /* by the producer */
   _Atomic bool is_released;
-  /* subpartition_count + 1 marks: set while the subpartition (the last: all) is on the flusher's dirty list */
+  _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */
+  /* Told once, after the partition was released because all readers and the producer are done with it. Set
+   * before the first view is created; NULL: nobody. */
+  void (*on_consumed)(struct fb_result_partition* self, void* context);
+  void* on_consumed_context;
+  /* subpartition_count + 1 marks: set while the flusher has been told of the subpartition (the last: all) */
   _Atomic uint8_t* dirty;
-  struct fb_output_flusher* flusher;  /* NULL: nobody flushes by time */
+  struct fb_output_flusher* flusher;         /* NULL: nobody flushes by time */
+  struct fb_flushed_partition* flush_entry;  /* the flusher's */
 };
 
-/* Takes the pool's handle over. FB_EARGUMENT (no subpartitions), FB_ENOMEM. */
+/* Takes the pool's handle over, also on failure. FB_EARGUMENT (0 subpartitions, or over 2^31), FB_ENOMEM. */
 int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpartition_count,
                              struct fb_local_buffer_pool* pool, struct fb_result_partition** self);
 void fb_result_partition_retain(struct fb_result_partition* self);
 void fb_result_partition_drop(struct fb_result_partition* self);
 
-/* ---- the producer's side -------------------------------------------------------------------------- */
+/* ---- the producer's side --------------------------------------------------------------------------
+ *
+ * All of these give FB_EFINISHED after finish(). Between FB_NEEDS_BUFFER in the middle of a record and the
+ * call that brings the rest of it they give FB_ESTATE (priority events excepted: they stand in front anyway). */
 
-/* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK,
- * FB_NEEDS_BUFFER (the pool has none now), FB_EFINISHED, FB_ERELEASED is not an error here: data for a gone
- * reader is dropped. */
+/* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK, also when the
+ * reader is gone: then the slot stays closed and the caller drops the record. FB_NEEDS_BUFFER: the pool has
+ * none now. FB_EARGUMENT (no such subpartition), FB_EDESTROYED, FB_ENOMEM. */
 int fb_result_partition_open_unicast(struct fb_result_partition* self, uint32_t subpartition);
 int fb_result_partition_open_broadcast(struct fb_result_partition* self);
 
-/* Called after a record was encoded in place at the end of an open builder: finishes the builder if full. */
+/* Called after a record was encoded in place at the end of an open builder and filled it: sends it off. */
 void fb_result_partition_finish_unicast(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_finish_broadcast(struct fb_result_partition* self);
 
 /* Appends bytes (a framed record), cutting them over as many buffers as it takes. *data and *size move past
- * what was taken. FB_OK: all; FB_NEEDS_BUFFER: call again with the rest when the pool has room. */
+ * what was taken. FB_OK: all (dropped if the reader is gone); FB_NEEDS_BUFFER: call again with the rest when
+ * the pool has room. Errors as open_unicast. */
 int fb_result_partition_emit(struct fb_result_partition* self, uint32_t subpartition, const uint8_t** data,
                              size_t* size);
 int fb_result_partition_broadcast(struct fb_result_partition* self, const uint8_t** data, size_t* size);
-/* Adds an event (copied) to every subpartition; finishes all builders. Needs no pooled memory. */
+/* Adds an event (copied) to every subpartition; finishes all builders. Needs no pooled memory. FB_EARGUMENT
+ * when `type` is not an event's; FB_ENOMEM adds it nowhere. */
 int fb_result_partition_broadcast_event(struct fb_result_partition* self, const uint8_t* data, size_t size,
                                         enum fb_data_type type);
-/* The same to one subpartition: finishes its builder only. */
-int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
-                                   size_t size, enum fb_data_type type);
+/* The same to one subpartition: finishes its builder (or the broadcast builder) only. */
+int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition,
+                                   const uint8_t* data, size_t size, enum fb_data_type type);
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_flush_all(struct fb_result_partition* self);
-/* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. */
+/* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. After FB_ENOMEM it
+ * may be called again. */
 int fb_result_partition_finish(struct fb_result_partition* self);
-/* Sleeps until the pool may have room. Returns whether it has. */
+/* Sleeps until the pool may have room. Returns whether it has, or the partition was released. */
 bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms);
-/* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable. */
+/* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable.
+ * Idempotent; the flusher must have let go of it before. */
 void fb_result_partition_close(struct fb_result_partition* self);
 
 /* ---- anybody ----------------------------------------------------------------------------------------- */
 
-/* Drops everything queued; later data is dropped too, views say so. Idempotent. */
+/* Drops everything queued and to come; views say so. Wakes a waiting producer. Idempotent. */
 void fb_result_partition_release(struct fb_result_partition* self);
+/* The same for a reason (copied), which readers can show; the first one stays. */
+void fb_result_partition_fail(struct fb_result_partition* self, const char* cause);
+/* NULL unless it failed. Valid as long as the partition. */
+const char* fb_result_partition_failure(struct fb_result_partition* self);
 
 static inline bool fb_result_partition_is_released(struct fb_result_partition* self) {
+  /* Acquire, partner of the store in fb_result_partition_release(): who sees it also sees the failure. */
   return atomic_load_explicit(&self->is_released, memory_order_acquire);
 }
 
