@@ -31,6 +31,7 @@ struct fb_buffer_consumer {
   int32_t cached_marker;    /* the writer's marker as last seen by build() or skip() */
   uint8_t data_type;
   bool is_compressed;
+  bool is_whole; /* born finished: cached_marker holds for ever, the buffer's own marker is not looked at */
 };
 
 /* Starts filling `buffer`, whose reference passes to the builder. */
@@ -45,8 +46,10 @@ static inline bool fb_buffer_builder_is_full(const struct fb_buffer_builder* sel
   return self->position == self->capacity;
 }
 
-/* Publishes everything appended. Pairs with the acquire loads of the consumer: it sees the bytes. */
+/* Publishes everything appended. Pairs with the acquire loads of the consumer: it sees the bytes. Does
+ * nothing once finished, since finish() has published. */
 static inline void fb_buffer_builder_commit(struct fb_buffer_builder* self) {
+  if (self->is_finished) return;
   atomic_store_explicit(&self->buffer->position_marker, (int32_t)self->position, memory_order_release);
 }
 
@@ -60,7 +63,8 @@ void fb_buffer_builder_trim(struct fb_buffer_builder* self, uint32_t size);
 
 /* The one consumer of this builder, reading from the writer's present position or from the first byte.
  * FB_ESTATE on the second call. */
-int fb_buffer_builder_consumer(struct fb_buffer_builder* self, bool from_beginning, struct fb_buffer_consumer* consumer);
+int fb_buffer_builder_consumer(struct fb_buffer_builder* self, bool from_beginning,
+                               struct fb_buffer_consumer* consumer);
 
 /* A consumer that is born finished over a whole slice, whose reference it takes over: events, and
  * buffers that came from elsewhere. */

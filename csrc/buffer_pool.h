@@ -9,8 +9,8 @@
  *          until it is closed AND its last buffer came home: late releases are always safe. Handles are
  *          counted: open() gives one reference, close() drops it; local pools hold one on the global pool,
  *          and buffers in use hold their local pool.
- * Threads: any, for everything. No lock is held over a callback, a ring, or another pool's lock except in
- *          the one order local -> global free list.
+ * Threads: any, for everything. No lock is held over a callback or a ring. Order of the locks inside:
+ *          registry of the global pool -> latch of a local pool -> who waits for the free list.
  * Waiting: blocking calls sleep on fb_wakeup in slices given by the caller. */
 #ifndef FB_BUFFER_POOL_H
 #define FB_BUFFER_POOL_H
@@ -27,10 +27,13 @@ struct fb_local_buffer_pool;   /* opaque */
 
 /* Allocates `segment_count` segments of `segment_size` bytes at once. FB_EARGUMENT for 0 or more than
  * 2^31-1 bytes a segment; FB_ENOMEM leaves *self NULL and allocates nothing. */
-int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size, struct fb_network_buffer_pool** self);
+int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size,
+                                struct fb_network_buffer_pool** self);
 /* Flink's destroy(): nobody can request any more, totals report 0; segments out may still come home. */
 void fb_network_buffer_pool_destroy(struct fb_network_buffer_pool* self);
 bool fb_network_buffer_pool_is_destroyed(struct fb_network_buffer_pool* self);
+/* Destroys every local pool that is registered; this one goes on. */
+void fb_network_buffer_pool_destroy_pools(struct fb_network_buffer_pool* self);
 /* Drops the caller's reference (and destroys). The memory goes when the last buffer is home. */
 void fb_network_buffer_pool_close(struct fb_network_buffer_pool* self);
 
@@ -44,7 +47,7 @@ uint32_t fb_network_buffer_pool_usage_percent(struct fb_network_buffer_pool* sel
 
 /* One segment without waiting or accounting: *buffer = NULL if the free list is empty. */
 int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct fb_buffer** buffer);
-/* `count` unpooled segments, counted as required until they are recycled in a batch. Waits up to timeout_ms.
+/* `count` unpooled segments, counted as required until they are recycled, best in one batch. Waits up to timeout_ms.
  * FB_EBUFFERS when the guarantee cannot be given, FB_ETIMEOUT, FB_EDESTROYED; nothing is lost on error. */
 int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
                                             struct fb_buffer** buffers);
@@ -71,6 +74,7 @@ struct fb_buffer_listener {
   /* Offers one buffer (with its reference). false: not wanted, the reference stays with the pool, which
    * offers it to the next listener. Called without any lock. */
   bool (*on_buffer_available)(struct fb_buffer_listener* self, struct fb_buffer* buffer);
+  /* Once, while registered. Called without any lock. */
   void (*on_pool_destroyed)(struct fb_buffer_listener* self);
   struct fb_buffer_listener* next; /* for the pool, while registered */
 };
@@ -96,14 +100,17 @@ int fb_local_buffer_pool_reserve(struct fb_local_buffer_pool* self, uint32_t cou
 
 /* Stock is not empty and no channel has reached its quota: what a task checks before each record. Cheap. */
 bool fb_local_buffer_pool_is_available(struct fb_local_buffer_pool* self);
-/* Rings `wakeup` whenever the pool becomes available or is destroyed, until removed. FB_ENOMEM. */
+/* Rings `wakeup` whenever the pool becomes available, has stock again or is destroyed, until removed. The
+ * caller looks at the pool after this and before it sleeps. FB_ENOMEM. */
 int fb_local_buffer_pool_add_wakeup(struct fb_local_buffer_pool* self, struct fb_wakeup* wakeup);
 void fb_local_buffer_pool_remove_wakeup(struct fb_local_buffer_pool* self, struct fb_wakeup* wakeup);
 
 /* false: refused, because stock is not empty or the pool is destroyed. */
 bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
+/* false: it was not registered (any more): it has been, or is being, told. */
+bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
 
-/* FB_EARGUMENT below the minimum. Normally called by the global pool. */
+/* For tests and tools; the next redistribution decides anew. FB_EARGUMENT below the minimum. */
 int fb_local_buffer_pool_set_size(struct fb_local_buffer_pool* self, uint32_t size);
 
 uint32_t fb_local_buffer_pool_segment_size(const struct fb_local_buffer_pool* self);
@@ -113,5 +120,21 @@ uint32_t fb_local_buffer_pool_max(const struct fb_local_buffer_pool* self);
 uint32_t fb_local_buffer_pool_stock(struct fb_local_buffer_pool* self);     /* idle segments held */
 uint32_t fb_local_buffer_pool_requested(struct fb_local_buffer_pool* self); /* all segments attributed here */
 uint32_t fb_local_buffer_pool_used(struct fb_local_buffer_pool* self);      /* max(0, requested - stock) */
+
+/* All of it at one moment. Counters run since open(). */
+struct fb_buffer_pool_usage {
+  uint32_t size;
+  uint32_t stock;
+  uint32_t requested;
+  uint32_t peak; /* highest `requested` */
+  uint32_t full_channels;
+  uint32_t blocked;    /* requests that wait now */
+  uint64_t granted;    /* requests that got a buffer, overdrafts included */
+  uint64_t refused;    /* requests without waiting that got none */
+  uint64_t overdrafts;
+  uint64_t waits;      /* requests that had to wait */
+  int64_t waited_ms;
+};
+void fb_local_buffer_pool_get_usage(struct fb_local_buffer_pool* self, struct fb_buffer_pool_usage* usage);
 
 #endif

@@ -1,6 +1,7 @@
 #include "wakeup.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "errors.h"
@@ -67,7 +68,8 @@ static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
 }
 
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
-  int64_t deadline_ms = timeout_ms < 0 ? -1 : fb_now_ms() + timeout_ms;
+  int64_t now_ms = fb_now_ms();
+  int64_t deadline_ms = timeout_ms < 0 || timeout_ms > INT64_MAX - now_ms ? -1 : now_ms + timeout_ms;
   bool rung;
 
   if (fb_wakeup_seen(self) != seen) return true;
@@ -80,4 +82,70 @@ bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
   atomic_fetch_sub_explicit(&self->sleepers, 1, memory_order_seq_cst);
   pthread_mutex_unlock(&self->mutex);
   return rung;
+}
+
+int fb_wakeup_list_open(struct fb_wakeup_list* self) {
+  *self = (struct fb_wakeup_list){0};
+  if (pthread_mutex_init(&self->mutex, NULL) != 0) return FB_ENOMEM;
+  self->is_open = true;
+  return FB_OK;
+}
+
+void fb_wakeup_list_close(struct fb_wakeup_list* self) {
+  if (!self->is_open) return;
+  pthread_mutex_destroy(&self->mutex);
+  free(self->items);
+  *self = (struct fb_wakeup_list){0};
+}
+
+int fb_wakeup_list_add(struct fb_wakeup_list* self, struct fb_wakeup* wakeup) {
+  int code = FB_OK;
+  uint32_t count;
+
+  pthread_mutex_lock(&self->mutex);
+  /* Relaxed: only written under the mutex. */
+  count = atomic_load_explicit(&self->count, memory_order_relaxed);
+  if (count == self->capacity) {
+    uint32_t capacity = count > 0 ? 2 * count : 4;
+    struct fb_wakeup** items = realloc(self->items, capacity * sizeof *items);
+    if (items == NULL) {
+      code = FB_ENOMEM;
+    } else {
+      self->items = items;
+      self->capacity = capacity;
+    }
+  }
+  if (code == FB_OK) {
+    self->items[count] = wakeup;
+    /* Partner of is_empty(): a ringer that still sees 0 made its change before the adder looks for it. */
+    atomic_store_explicit(&self->count, count + 1, memory_order_seq_cst);
+  }
+  pthread_mutex_unlock(&self->mutex);
+  return code;
+}
+
+bool fb_wakeup_list_remove(struct fb_wakeup_list* self, struct fb_wakeup* wakeup) {
+  bool was_there = false;
+  uint32_t count;
+
+  pthread_mutex_lock(&self->mutex);
+  count = atomic_load_explicit(&self->count, memory_order_relaxed);
+  for (uint32_t i = 0; i < count && !was_there; i++) {
+    if (self->items[i] != wakeup) continue;
+    self->items[i] = self->items[count - 1];
+    atomic_store_explicit(&self->count, count - 1, memory_order_seq_cst);
+    was_there = true;
+  }
+  pthread_mutex_unlock(&self->mutex);
+  return was_there;
+}
+
+void fb_wakeup_list_ring(struct fb_wakeup_list* self) {
+  if (fb_wakeup_list_is_empty(self)) return;
+  pthread_mutex_lock(&self->mutex);
+  /* Relaxed: only written under the mutex. */
+  for (uint32_t i = 0, count = atomic_load_explicit(&self->count, memory_order_relaxed); i < count; i++) {
+    fb_wakeup_ring(self->items[i]);
+  }
+  pthread_mutex_unlock(&self->mutex);
 }

@@ -37,6 +37,34 @@ void fb_wakeup_ring(struct fb_wakeup* self);
  * Returns whether it was rung. */
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms);
 
+/* ---- several at once ------------------------------------------------------------------------------- */
+
+/* Bells that one event rings together: those who wait for a pool, a partition or a gate.
+ *
+ * Owner:   borrows the wakeups; each stays valid until it was removed.
+ * Threads: any. The list's lock is held while it rings, so that nobody rings a bell after its removal; the
+ *          bells are the only thing touched under it, and they call nobody. */
+struct fb_wakeup_list {
+  pthread_mutex_t mutex;
+  struct fb_wakeup** items;
+  uint32_t capacity;
+  _Atomic uint32_t count;
+  bool is_open;
+};
+
+int fb_wakeup_list_open(struct fb_wakeup_list* self);
+void fb_wakeup_list_close(struct fb_wakeup_list* self);
+/* The adder looks for work after this, before it sleeps: what happened earlier rings nothing. FB_ENOMEM. */
+int fb_wakeup_list_add(struct fb_wakeup_list* self, struct fb_wakeup* wakeup);
+/* Afterwards this list does not ring `wakeup` again. Returns whether it was in the list. */
+bool fb_wakeup_list_remove(struct fb_wakeup_list* self, struct fb_wakeup* wakeup);
+void fb_wakeup_list_ring(struct fb_wakeup_list* self);
+
+/* Whether there is anybody to ring. Pairs with the store of add(). */
+static inline bool fb_wakeup_list_is_empty(struct fb_wakeup_list* self) {
+  return atomic_load_explicit(&self->count, memory_order_seq_cst) == 0;
+}
+
 /* Milliseconds of a clock that never jumps. */
 int64_t fb_now_ms(void);
 
