@@ -45,7 +45,8 @@ static inline void fb_output_start(struct fb_output* self, uint8_t* start, uint8
 /* Starts writing into the scratch itself (empty; it grows as needed). */
 static inline void fb_output_start_scratch(struct fb_output* self) {
   self->start = self->pos = self->scratch;
-  self->end = self->scratch + self->scratch_capacity;
+  self->end = self->scratch;
+  if (self->scratch != NULL) self->end += self->scratch_capacity; /* NULL + 0 is undefined in C */
 }
 
 /* Whether what was written since start lies in the scratch. */

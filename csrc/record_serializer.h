@@ -24,12 +24,12 @@ struct fb_record_serializer {
 
 void fb_record_serializer_close(struct fb_record_serializer* self);
 
-/* Starts a record at the end of `builder` (NULL or full: in the scratch). FB_ENOMEM. */
-static inline int fb_record_serializer_begin(struct fb_record_serializer* self, const struct fb_buffer_builder* builder) {
+/* Starts a record in borrowed memory [start, end), or in the scratch if that is NULL. FB_ENOMEM. */
+static inline int fb_record_serializer_begin_at(struct fb_record_serializer* self, uint8_t* start, uint8_t* end) {
   struct fb_output* output = &self->output;
 
-  if (builder != NULL)
-    fb_output_start(output, builder->data + builder->position, builder->data + builder->capacity);
+  if (start != NULL)
+    fb_output_start(output, start, end);
   else
     fb_output_start_scratch(output);
   if (fb_output_reserve(output, FB_LENGTH_BYTES) < 0) return FB_ENOMEM;
@@ -37,14 +37,26 @@ static inline int fb_record_serializer_begin(struct fb_record_serializer* self, 
   return FB_OK;
 }
 
+/* Ends the record: fills in its length. Returns the framed size; it lies at output.start. */
+static inline size_t fb_record_serializer_frame(struct fb_record_serializer* self) {
+  size_t size = fb_output_size(&self->output);
+
+  fb_store_be32(self->output.start, (uint32_t)(size - FB_LENGTH_BYTES));
+  return size;
+}
+
+/* Starts a record at the end of `builder`. */
+static inline int fb_record_serializer_begin(struct fb_record_serializer* self,
+                                             const struct fb_buffer_builder* builder) {
+  return fb_record_serializer_begin_at(self, builder->data + builder->position, builder->data + builder->capacity);
+}
+
 /* Ends the record. FB_RECORD: it lies in the builder, committed. FB_NEEDS_BUFFER: it lies in the scratch,
  * framed; the caller appends output.start .. output.pos through the partition. */
 static inline int fb_record_serializer_end(struct fb_record_serializer* self, struct fb_buffer_builder* builder) {
-  struct fb_output* output = &self->output;
-  size_t size = fb_output_size(output);
+  size_t size = fb_record_serializer_frame(self);
 
-  fb_store_be32(output->start, (uint32_t)(size - FB_LENGTH_BYTES));
-  if (fb_output_in_scratch(output)) return FB_NEEDS_BUFFER;
+  if (fb_output_in_scratch(&self->output)) return FB_NEEDS_BUFFER;
   builder->position += (uint32_t)size;
   fb_buffer_builder_commit(builder);
   return FB_RECORD;

@@ -167,7 +167,8 @@ static void bad_length_is_an_error_at_every_cut(uint32_t length, size_t max_reco
     const uint8_t* record;
     size_t size;
     int code = FB_NEEDS_INPUT;
-    struct fb_record_deserializer_options options = {.spill_threshold = 10, .max_record_size = max_record_size};
+    struct fb_record_deserializer_options options = {.spill_threshold = 10};
+    options.max_record_size = max_record_size;
     fb_record_deserializer_open(&self, &options);
     for (int part = 0; part < 2 && code == FB_NEEDS_INPUT; part++) {
       CHECK(fb_record_deserializer_set_next_buffer(&self, part == 0 ? bytes : bytes + cut,
