@@ -1,0 +1,173 @@
+"""Rows: tuples that know their field names and what they do to a table."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Sequence
+from enum import IntEnum
+from keyword import iskeyword
+from typing import Any, ClassVar
+
+
+class RowKind(IntEnum):
+    """What a row does to the table it belongs to: Flink's ``RowKind``, with the byte it writes as value.
+
+    Examples
+    --------
+    >>> RowKind.UPDATE_AFTER.short_name, RowKind("-D") is RowKind.DELETE, RowKind(0).name
+    ('+U', True, 'INSERT')
+    """
+
+    INSERT = 0
+    UPDATE_BEFORE = 1
+    UPDATE_AFTER = 2
+    DELETE = 3
+
+    @property
+    def short_name(self) -> str:
+        """``+I``, ``-U``, ``+U`` or ``-D``, as Flink prints it."""
+        return ("+I", "-U", "+U", "-D")[self.value]
+
+    @classmethod
+    def _missing_(cls, value: object) -> RowKind | None:
+        return next((kind for kind in cls if kind.short_name == value), None)
+
+
+class Row(tuple[Any, ...]):
+    """A tuple whose fields may have names and which knows its kind of change. Flink's ``Row``.
+
+    A row equals, orders and hashes as the plain tuple of its fields: neither names nor kind take part.
+    Fields with names are attributes too. The names ``row_kind``, ``as_dict``, ``of_kind`` and those with two
+    leading underscores stay the row's own: such a field is reached by its index or through `as_dict`.
+
+    Parameters
+    ----------
+    *fields : object
+        The values, by position; or, instead of them,
+    **named : object
+        the values by name, in this order.
+
+    Examples
+    --------
+    >>> flight = Row(origin="JFK", delay=2.5)
+    >>> flight.origin, flight[1], flight == ("JFK", 2.5)
+    ('JFK', 2.5, True)
+    >>> flight
+    Row(origin='JFK', delay=2.5)
+    >>> gone = Row.of_kind(RowKind.DELETE, "JFK", 2.5)
+    >>> gone, gone.row_kind.name
+    (Row.of_kind('-D', 'JFK', 2.5), 'DELETE')
+    """
+
+    __slots__ = ()
+
+    #: The kind of change; `RowKind.INSERT` unless made by `of_kind`. It belongs to the class, so that a row
+    #: costs no more memory than a tuple: rows of the four kinds have four classes.
+    row_kind: ClassVar[RowKind] = RowKind.INSERT
+    _names: ClassVar[tuple[str, ...] | None] = None
+
+    def __new__(cls, /, *fields: Any, **named: Any) -> Row:
+        names = cls._names
+        if not named:
+            if names is not None and len(fields) != len(names):
+                raise TypeError(f"Row has {len(names)} fields {list(names)}, got {len(fields)} values")
+            return tuple.__new__(cls, fields)
+        if fields:
+            raise TypeError("give the fields of a Row either by position or by name, not both")
+        if names is None:
+            return tuple.__new__(row_class(tuple(named), cls.row_kind), named.values())
+        if set(named) != set(names):
+            raise TypeError(f"Row has the fields {list(names)}, got {list(named)}")
+        return tuple.__new__(cls, [named[name] for name in names])
+
+    @classmethod
+    def of_kind(cls, kind: RowKind | int | str, /, *fields: Any, **named: Any) -> Row:
+        """Make a row of `kind` (a `RowKind`, its number or its short name), else like ``Row(…)``."""
+        known = RowKind(kind)  # type: ignore[arg-type]  # `_missing_` knows the short names
+        return row_class(cls._names, known)(*fields, **named)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, in order.
+
+        Raises
+        ------
+        TypeError
+            If this row has no names.
+        """
+        if self._names is None:
+            raise TypeError(f"{self!r} has no field names; declare its type with Types.ROW_NAMED, or make it by name")
+        return dict(zip(self._names, self))
+
+    def __getattr__(self, name: str) -> Any:
+        # Only names that no class in the chain defines come here.
+        known = f"its fields are {list(self._names)}" if self._names is not None else "its fields have no names"
+        raise AttributeError(f"this Row has no field {name!r}: {known}")
+
+    def __repr__(self) -> str:
+        arguments = [] if self.row_kind is RowKind.INSERT else [repr(self.row_kind.short_name)]
+        if self._names is None:
+            arguments += [repr(value) for value in self]
+        elif all(name.isidentifier() and not iskeyword(name) for name in self._names):
+            arguments += [f"{name}={value!r}" for name, value in zip(self._names, self)]
+        else:
+            arguments.append(f"**{self.as_dict()!r}")
+        return f"Row{'' if self.row_kind is RowKind.INSERT else '.of_kind'}({', '.join(arguments)})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By names and kind, never by class: the other process makes its own class for them, once.
+        return _make_row, (self._names, int(self.row_kind), tuple(self))
+
+
+_RESERVED_NAMES = frozenset({"row_kind", "as_dict", "of_kind", "_names", "_fields"})
+_row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
+
+
+def row_classes(names: Sequence[str] | None) -> tuple[type[Row], type[Row], type[Row], type[Row]]:
+    """The classes of rows with these field names, by ordinal of `RowKind`; made once and kept.
+
+    Parameters
+    ----------
+    names : sequence of str, or None
+        Field names in order; None for rows whose fields have none.
+
+    Raises
+    ------
+    ValueError
+        If a name occurs twice.
+
+    Examples
+    --------
+    >>> insert, _, _, delete = row_classes(("a", "b"))
+    >>> insert is type(Row(a=1, b=2)), delete.row_kind.name
+    (True, 'DELETE')
+    """
+    key = None if names is None else tuple(names)
+    found = _row_classes.get(key)
+    if found is not None:
+        return found
+    attributes: dict[str, Any] = {"__slots__": (), "__module__": __name__, "__qualname__": "Row", "_names": key}
+    if key is not None:
+        if len(set(key)) != len(key):
+            raise ValueError(f"field names must differ, got {list(key)}")
+        # `_fields` is how pandas and Spark know a named tuple, so both find the column names by themselves.
+        attributes["_fields"] = key
+        # Of all ways to name a tuple's item, the descriptors that namedtuple makes are the fastest.
+        positions = [f"f{i}" for i in range(len(key))]
+        template: Any = namedtuple("template", positions)  # type: ignore[misc]
+        for i, name in enumerate(key):
+            if name not in _RESERVED_NAMES and not name.startswith("__"):
+                attributes[name] = template.__dict__[f"f{i}"]
+    first = Row if key is None else type("Row", (Row,), attributes)
+    later = (type("Row", (first,), {**attributes, "row_kind": kind}) for kind in list(RowKind)[1:])
+    made: Any = (first, *later)
+    return _row_classes.setdefault(key, made)  # another thread may have been first: then its classes hold
+
+
+def row_class(names: Sequence[str] | None, kind: RowKind = RowKind.INSERT) -> type[Row]:
+    """The class of rows with these field names and this kind; see `row_classes`."""
+    return row_classes(names)[kind]
+
+
+def _make_row(names: tuple[str, ...] | None, kind: int, fields: tuple[Any, ...]) -> Row:
+    row: Row = tuple.__new__(row_classes(names)[kind], fields)
+    return row
