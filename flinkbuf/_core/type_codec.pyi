@@ -1,0 +1,26 @@
+from collections.abc import Sequence
+from typing import Any
+
+class TypeCodec:
+    kind: str
+    children: tuple[TypeCodec, ...]
+    names: tuple[str, ...] | None
+    symbols: tuple[Any, ...] | None
+    classes: tuple[type, ...]
+    numpy: bool
+    field_path_name: str | None
+    def __init__(
+        self,
+        kind: str,
+        children: tuple[TypeCodec, ...] = (),
+        *,
+        names: Sequence[str] | None = None,
+        symbols: Sequence[Any] | None = None,
+        padding: int = 0,
+        classes: Sequence[type] | None = None,
+        numpy: bool = False,
+        field_path_name: str | None = None,
+    ) -> None: ...
+    def serialize(self, value: Any) -> bytes: ...
+    def deserialize(self, data: Any) -> Any: ...
+    def skip(self, data: Any) -> int: ...
