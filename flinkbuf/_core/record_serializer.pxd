@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t, uint32_t
 
-from flinkbuf._core.buffer cimport fb_buffer
+from flinkbuf._core.buffer cimport fb_slice
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.data_view cimport fb_output
 
@@ -19,7 +19,7 @@ cdef extern from "record_serializer.h" nogil:
 
 cdef class RecordSerializer:
     cdef fb_record_serializer c
-    cdef fb_buffer buffer            # the one segment that is filled again and again
+    cdef fb_slice segment            # the one buffer that is filled again and again
     cdef fb_buffer_builder builder   # closed between a full buffer and the next record
     cdef int open_builder(self) except -1
     cdef bytes take_buffer(self)

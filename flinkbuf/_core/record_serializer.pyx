@@ -2,22 +2,19 @@
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy
 
+from flinkbuf._core.buffer cimport FB_DATA_BUFFER, fb_event_buffer_new, fb_slice_data, fb_slice_release, fb_slice_retain
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder_append, fb_buffer_builder_close, fb_buffer_builder_commit, fb_buffer_builder_finish,
     fb_buffer_builder_is_full, fb_buffer_builder_open,
 )
 from flinkbuf._core.data_view cimport fb_output_prune, fb_output_reserve, fb_output_size
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, check
-from flinkbuf._core.memory_segment cimport fb_memory_segment_close, fb_memory_segment_open
 
 cdef enum:
     MAX_SEGMENT_SIZE = 0x7FFFFFFF
-
-
-cdef void keep(fb_buffer* self) noexcept nogil:
-    """The segment is not a pool's: it stays with the serializer that owns it."""
 
 
 cdef class RecordSerializer:
@@ -47,26 +44,31 @@ cdef class RecordSerializer:
     """
 
     def __cinit__(self, size_t segment_size=32768):
+        cdef uint8_t* zeros
+        cdef int code
         if not 0 < segment_size <= MAX_SEGMENT_SIZE:
             raise ValueError(f"segment_size must be from 1 to {MAX_SEGMENT_SIZE} bytes, got {segment_size}")
-        check(fb_memory_segment_open(&self.buffer.segment, segment_size))
-        self.buffer.recycle = keep
+        zeros = <uint8_t*>PyMem_Calloc(segment_size, 1)
+        if zeros is NULL:
+            raise MemoryError
+        code = fb_event_buffer_new(zeros, segment_size, FB_DATA_BUFFER, &self.segment)
+        PyMem_Free(zeros)
+        check(code)
 
     def __dealloc__(self):
         fb_buffer_builder_close(&self.builder)
         fb_record_serializer_close(&self.c)
-        fb_memory_segment_close(&self.buffer.segment)
+        fb_slice_release(&self.segment)
 
     cdef int open_builder(self) except -1:
         if self.builder.buffer is NULL:
-            self.buffer.references = 1
-            self.buffer.position_marker = 0
-            fb_buffer_builder_open(&self.builder, &self.buffer)
+            fb_slice_retain(&self.segment)  # for the builder
+            fb_buffer_builder_open(&self.builder, self.segment.buffer)
         return 0
 
     cdef bytes take_buffer(self):
         cdef uint32_t size = fb_buffer_builder_finish(&self.builder)
-        taken = PyBytes_FromStringAndSize(<const char*>self.buffer.segment.data, size)
+        taken = PyBytes_FromStringAndSize(<const char*>fb_slice_data(&self.segment), size)
         fb_buffer_builder_close(&self.builder)
         return taken
 
