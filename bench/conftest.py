@@ -16,6 +16,7 @@ def pytest_configure(config):
 
 
 def pytest_collect_file(file_path, parent):
-    if file_path.name.startswith("bench_") and file_path.suffix == ".py":
+    # A file that is named on the command line is collected by pytest itself.
+    if file_path.match("bench_*.py") and not parent.session.isinitpath(file_path):
         return pytest.Module.from_parent(parent, path=file_path)
     return None

@@ -18,8 +18,8 @@ script (``python bench/bench_x.py``) and under pytest-benchmark (``pytest bench/
         for name in CASES:
             measure(name, *CASES[name])
 
-A benchmark in another language, or one that needs a process of its own, only has to print such lines:
-``bench_programs.py`` runs it and keeps them.
+A benchmark that needs a process of its own only has to print such lines: ``bench_programs.py`` runs it and keeps
+them.
 
 How it measures, for all contenders alike: one warm-up call; then 7 repeats, each of as many calls as fill 20 ms;
 set-up is outside the clock; what is alive is frozen out of the garbage collector, and the collector is off while
@@ -34,13 +34,20 @@ import statistics
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from math import ceil
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 SMOKE = "--smoke" in sys.argv or os.environ.get("FLINKBUF_BENCH_SMOKE") == "1"
 REPEATS = 2 if SMOKE else 7
 REPEAT_SECONDS = 0.002 if SMOKE else 0.02  # a shorter repeat would measure the clock and the scheduler
+OUTPUT = Path(__file__).resolve().parent.parent / "bench-output"  # figures, and data worth keeping between runs
+
+if find_spec("flinkbuf") is None:
+    # A script finds the installed package; in a tree that is only built in place, it finds that one.
+    sys.path.append(str(OUTPUT.parent))
 
 
 def scaled(count: int) -> int:

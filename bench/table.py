@@ -1,0 +1,197 @@
+"""Prints one table: work, ours, rival, ratio, target, met or not. Never fails: figures are for reading.
+
+    python bench/table.py [--smoke]        runs all benchmarks, then prints
+    python bench/table.py bench.json       prints what ``pytest bench/ --benchmark-json=bench.json`` kept
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from measure import OUTPUT
+from rich.console import Console
+from rich.table import Table
+
+BENCH = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A rival that cannot run here: its figure, and where it was measured."""
+
+    name: str
+    ns: float
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a figure has to reach: so many ns, so many units a second, so many times a rival. Unset counts as reached."""
+
+    ours: str
+    rival: str | Quoted | None = None
+    ratio: float = 0
+    max_ns: float = 0
+    min_rate: float = 0
+
+    @property
+    def text(self) -> str:
+        wishes = []
+        if self.max_ns:
+            wishes.append(f"≤ {self.max_ns:g} ns")
+        if self.min_rate:
+            wishes.append(f"≥ {self.min_rate / 1e6:g} M/s")
+        if self.ratio:
+            wishes.append(f"≥ {self.ratio:g} ×")
+        return ", ".join(wishes)
+
+
+# Measured with Flink and PyFlink 2.2.1 on Java 17, on a 2-core machine; where a range was seen, its faster end.
+PYFLINK_TUPLE = Quoted("PyFlink 2.2.1", 1235)
+PYFLINK_FLIGHTS = Quoted("PyFlink 2.2.1", 3349)
+PYFLINK_INT64 = Quoted("PyFlink 2.2.1", 379)
+FLINK_INT64_BATCH = Quoted("Flink 2.2.1, JVM", 1e3 / 45)
+FLINK_GLOBAL_POOL = Quoted("Flink 2.2.1, JVM", 32)
+FLINK_LOCAL_POOL = Quoted("Flink 2.2.1, JVM", 30)
+
+TARGETS = [
+    Target("tuple.flinkbuf_record_writer", "tuple.msgspec_lists", ratio=1.2, max_ns=150),
+    Target("tuple.flinkbuf_record_writer", PYFLINK_TUPLE, ratio=8),
+    Target("tuple.flinkbuf_buffers", "tuple.msgspec_lists", ratio=1.2, max_ns=150),
+    Target("flights.flinkbuf_record_writer", "flights.msgspec_lists", ratio=1.2, max_ns=330),
+    Target("flights.flinkbuf_record_writer", PYFLINK_FLIGHTS, ratio=10),
+    Target("flights.flinkbuf_buffers", "flights.msgspec_lists", ratio=1.2, max_ns=330),
+    Target("int64.flinkbuf_record_writer", "int64.msgspec_lists", ratio=1.2, max_ns=58),
+    Target("int64.flinkbuf_record_writer", PYFLINK_INT64),
+    Target("int64.flinkbuf_buffers", "int64.msgspec_lists", ratio=1.2, max_ns=58),
+    Target("int64_batch.flinkbuf_emit_batch", FLINK_INT64_BATCH, min_rate=200e6),
+    Target("buffer_pool_global.flinkbuf", FLINK_GLOBAL_POOL, max_ns=15),
+    Target("buffer_pool_local.flinkbuf", FLINK_LOCAL_POOL, max_ns=25),
+    Target("exchange.flinkbuf", "exchange.partition_by", ratio=4),
+    Target("exchange.flinkbuf", "exchange.repartition", ratio=2),
+]
+
+
+@dataclass(frozen=True)
+class Row:
+    work: str
+    ours: str
+    our_ns: float | None
+    rival: str
+    rival_ns: float | None
+    target: Target | None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as fast as the rival; None where one of the two was not measured."""
+        return self.rival_ns / self.our_ns if self.our_ns and self.rival_ns else None
+
+    @property
+    def is_met(self) -> bool | None:
+        """None: no target, or not enough was measured to tell."""
+        if self.target is None or not self.target.text or self.our_ns is None:
+            return None
+        if self.target.ratio and self.ratio is None:
+            return None
+        return (
+            (not self.target.max_ns or self.our_ns <= self.target.max_ns)
+            and (not self.target.min_rate or 1e9 / self.our_ns >= self.target.min_rate)
+            and (not self.target.ratio or self.ratio >= self.target.ratio)
+        )
+
+
+def lines_of(report: dict[str, Any]) -> dict[str, float]:
+    """Return ns per unit by name, from pytest-benchmark's JSON."""
+    entries = [line for entry in report["benchmarks"] for line in entry["extra_info"].get("lines", [])]
+    return {line["name"]: line["ns_per_unit"] for line in entries}
+
+
+def rows_of(figures: dict[str, float]) -> list[Row]:
+    """Return the rows: first what has a target, then every other comparison that was measured, by work."""
+    rows, shown = [], set()
+    for target in TARGETS:
+        work, ours = target.ours.split(".")
+        if isinstance(target.rival, Quoted):
+            rival, rival_ns = f"{target.rival.name} (quoted)", target.rival.ns
+        else:
+            rival, rival_ns = target.rival.split(".")[1], figures.get(target.rival)
+            shown.add((target.ours, target.rival))
+        rows.append(Row(work, ours, figures.get(target.ours), rival, rival_ns, target))
+    for work in dict.fromkeys(name.split(".")[0] for name in figures):
+        names = [name for name in figures if name.split(".")[0] == work]
+        ours = [name for name in names if is_ours(name)]
+        rivals = [name for name in names if not is_ours(name)]
+        # The first of ours meets every rival; the others are shown beside the first rival, or alone.
+        pairs = [(ours[0], rival) for rival in rivals] if ours else []
+        pairs += [(name, rivals[0] if rivals else None) for name in (ours[1:] if rivals else ours)]
+        pairs = [pair for pair in pairs if pair not in shown and (pair[1] or pair[0] not in {t.ours for t in TARGETS})]
+        for name, rival in pairs:
+            rival_name = rival.split(".")[1] if rival else "–"
+            rows.append(Row(work, name.split(".")[1], figures[name], rival_name, figures.get(rival), None))
+    return rows
+
+
+def is_ours(name: str) -> bool:
+    return name.split(".")[1].startswith("flinkbuf")
+
+
+def table_of(rows: list[Row], caption: str) -> Table:
+    table = Table(title="flinkbuf next to its rivals", caption=caption, caption_justify="left")
+    for heading in ("work", "ours", "ns", "M/s", "rival", "ns", "ratio", "target", "met"):
+        is_number = heading in ("ns", "M/s", "ratio")
+        table.add_column(heading, justify="right" if is_number else "left", no_wrap=heading not in ("work", "target"))
+    marks = {True: "[green]yes[/]", False: "[red]no[/]", None: "–"}
+    for index, row in enumerate(rows):
+        if index and (row.target is None) != (rows[index - 1].target is None):
+            table.add_section()
+        table.add_row(
+            row.work, row.ours, number(row.our_ns), number(row.our_ns and 1e3 / row.our_ns), row.rival,
+            number(row.rival_ns), number(row.ratio), row.target.text if row.target else "", marks[row.is_met],
+        )
+    return table
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "–"
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def run_benchmarks(report: Path, *, smoke: bool) -> None:
+    """Run everything in this folder under pytest-benchmark; what failed is shown above the table."""
+    report.parent.mkdir(exist_ok=True)
+    report.unlink(missing_ok=True)
+    command = [sys.executable, "-m", "pytest", str(BENCH), "-q", "--tb=short", "-p", "no:cacheprovider"]
+    command += ["--benchmark-columns=min", f"--benchmark-json={report}", "--benchmark-quiet"] + ["--smoke"] * smoke
+    subprocess.run(command, cwd=BENCH.parent)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", nargs="?", type=Path, help="JSON of an earlier run; without it, run now")
+    parser.add_argument("--smoke", action="store_true", help="a short run, in which figures only have to exist")
+    options = parser.parse_args(arguments)
+    report = options.report or OUTPUT / "bench.json"
+    if options.report is None:
+        run_benchmarks(report, smoke=options.smoke)
+    try:
+        rows = rows_of(lines_of(json.loads(report.read_text(encoding="utf-8"))))
+    except (OSError, ValueError, KeyError) as error:
+        print(f"no figures to show: {report}: {error}", file=sys.stderr)
+        return 0
+    caption = (
+        "ns and M/s per record (or segment), both ways unless the work says write or read; fastest of the repeats.\n"
+        "ratio: how many times as fast as the rival. quoted: measured elsewhere, not in this run. –: not measured."
+    )
+    # A pipe or a log has no width of its own; the table keeps its columns whole there.
+    console = Console() if sys.stdout.isatty() else Console(width=int(os.environ.get("COLUMNS", 150)))
+    console.print(table_of(rows, caption))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
