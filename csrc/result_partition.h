@@ -63,7 +63,7 @@ void fb_result_partition_drop(struct fb_result_partition* self);
 /* ---- the producer's side --------------------------------------------------------------------------
  *
  * All of these give FB_EFINISHED after finish(). Between FB_NEEDS_BUFFER in the middle of a record and the
- * call that brings the rest of it they give FB_ESTATE (priority events excepted: they stand in front anyway). */
+ * call that brings the rest of it they give FB_ESTATE; only priority events may pass, in front of it. */
 
 /* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK, also when the
  * reader is gone: then the slot stays closed and the caller drops the record. FB_NEEDS_BUFFER: the pool has
