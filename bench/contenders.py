@@ -58,7 +58,8 @@ def drain(records: Iterable[Any]) -> None:
 
 def is_faithful(contender: Contender, records: list[Any], *, is_ordered: bool = True) -> bool:
     """Tell whether `contender` gives back equal records, in order; lists count as the tuples they stand for."""
-    again = [tuple(record) if isinstance(record, list) else record for record in contender.read(contender.write(records))]
+    again = contender.read(contender.write(records))
+    again = [tuple(record) if isinstance(record, list) else record for record in again]
     # repr puts rows with nulls into an order too.
     return again == records if is_ordered else sorted(again, key=repr) == sorted(records, key=repr)
 
@@ -239,7 +240,7 @@ def ormsgpack_contenders(work: str) -> dict[str, Contender]:
 
 
 def _by_key(rival: Contender, key_field: int, key_hash: Callable[[Any], int]) -> Contender:
-    """Split the records over channels by a field, a list at a time as PySpark does; then `rival` writes each channel."""
+    """Split the records over channels by a field, in Python as PySpark does; then `rival` writes each channel."""
 
     def write(records: list[Any]) -> list[Any]:
         channels: list[list[Any]] = [[] for _ in range(CHANNELS)]

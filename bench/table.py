@@ -30,7 +30,7 @@ class Quoted:
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure has to reach: so many ns, so many units a second, so many times a rival. Unset counts as reached."""
+    """What a figure has to reach: at most `max_ns`, at least `min_rate` a second, and `ratio` times the rival's."""
 
     ours: str
     rival: str | Quoted | None = None
