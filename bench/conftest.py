@@ -10,7 +10,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    # Read by measure.py, here and in the processes that bench_programs.py starts.
+    # Read by measure.py, also in processes that a benchmark starts.
     if config.getoption("--smoke"):
         os.environ["FLINKBUF_BENCH_SMOKE"] = "1"
 

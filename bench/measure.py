@@ -18,9 +18,6 @@ script (``python bench/bench_x.py``) and under pytest-benchmark (``pytest bench/
         for name in CASES:
             measure(name, *CASES[name])
 
-A benchmark that needs a process of its own only has to print such lines: ``bench_programs.py`` runs it and keeps
-them.
-
 How it measures, for all contenders alike: one warm-up call; then 7 repeats, each of as many calls as fill 20 ms;
 set-up is outside the clock; what is alive is frozen out of the garbage collector, and the collector is off while
 the clock runs, so that nobody pays for another's garbage. The rate is that of the fastest repeat, since a busy
