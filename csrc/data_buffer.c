@@ -65,8 +65,8 @@ static uint8_t* entry_at(const struct fb_data_buffer* self, uint64_t address) {
 
 /* Whether `size` bytes and their entry fit in what is left; a rest too short for an entry is lost. */
 static bool has_room(const struct fb_data_buffer* self, size_t size) {
-  uint64_t rest = self->write_segment < self->segment_count ? self->segment_size - self->write_offset : 0;
-  uint64_t whole = rest > 0 ? self->segment_count - self->write_segment - 1 : 0;
+  uint64_t rest = self->segment_size - self->write_offset;
+  uint64_t whole = self->segment_count - self->write_segment - 1;
   uint64_t room = (rest >= ENTRY_BYTES ? rest : 0) + whole * self->segment_size;
 
   return room >= ENTRY_BYTES && room - ENTRY_BYTES >= size;

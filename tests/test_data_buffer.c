@@ -124,6 +124,11 @@ static void append_is_all_or_nothing(void) {
   check_read(&self, 200, 0, FB_NONE, NULL);
 
   fb_data_buffer_reset(&self.buffer);
+  for (int i = 0; i < SEGMENTS; i++) /* each ends with its segment */
+    CHECK(append(&self, 0, FB_DATA_BUFFER, "0123456789abcdef") == FB_RECORD);
+  CHECK(append(&self, 2, FB_DATA_BUFFER, "x") == FB_NEEDS_BUFFER);
+
+  fb_data_buffer_reset(&self.buffer);
   CHECK(append(&self, 1, FB_DATA_BUFFER, longest) == FB_RECORD); /* the longest record there can be */
   CHECK(append(&self, 1, FB_DATA_BUFFER, "x") == FB_NEEDS_BUFFER);
   fb_data_buffer_reset(&self.buffer);
