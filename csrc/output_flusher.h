@@ -5,8 +5,11 @@
  * the next one is due, and for ever when nothing is dirty. Flink has one OutputFlusher thread per writer
  * that wakes all subpartitions.
  *
- * Owner:   the process; whoever opened it closes it after the last partition was removed.
- * Threads: mark() by the producer of a partition, the rest by anybody. The thread takes no Python lock.
+ * Owner:   the process; whoever opened it closes it after the last partition was removed. It holds a
+ *          reference of each partition it serves.
+ * Threads: mark() by the producer of a partition, the rest by anybody; add() before the producer writes on,
+ *          remove() when it has stopped. Partitions are flushed without a lock held, so their listeners run
+ *          on this thread; they must not call add, remove or close. The thread takes no Python lock.
  * Fork:    a child must not use its parent's flusher (threads do not survive); open a new one. */
 #ifndef FB_OUTPUT_FLUSHER_H
 #define FB_OUTPUT_FLUSHER_H
@@ -17,19 +20,27 @@ struct fb_output_flusher; /* opaque */
 
 /* Starts the thread. FB_ENOMEM, FB_ETHREAD. */
 int fb_output_flusher_open(struct fb_output_flusher** self);
-/* Stops and joins the thread. */
+/* Stops and joins the thread. Partitions that are still served are let go of. */
 void fb_output_flusher_close(struct fb_output_flusher* self);
-/* From now on dirty subpartitions of `partition` are flushed within `interval_ms` (> 0). */
-int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_partition* partition, int64_t interval_ms);
-/* After this returns the flusher does not touch the partition. Does not flush. */
+/* From now on dirty subpartitions of `partition` are flushed within `interval_ms` (> 0). FB_EARGUMENT,
+ * FB_ESTATE (it has a flusher already), FB_ENOMEM. */
+int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_partition* partition,
+                          int64_t interval_ms);
+/* After this returns the flusher does not touch the partition. Does not flush. One that is not served is left
+ * alone. */
 void fb_output_flusher_remove(struct fb_output_flusher* self, struct fb_result_partition* partition);
+/* Partitions it serves. */
+uint32_t fb_output_flusher_partition_count(struct fb_output_flusher* self);
+/* Times the thread woke up, for tests and metrics: it does not while nothing is dirty. */
+uint64_t fb_output_flusher_turn_count(struct fb_output_flusher* self);
 
 /* The slow half of fb_output_flusher_mark. */
 void fb_output_flusher_mark_dirty(struct fb_result_partition* partition, uint32_t subpartition);
 
-/* The producer has committed bytes to `subpartition` (subpartition_count stands for all of them: broadcast). One relaxed load when it is dirty already. (The flusher
- * keeps a subpartition on its list for one more interval after it found nothing new there, so that a commit
- * that raced with the clearing of the mark is not forgotten.) */
+/* The producer has committed bytes to `subpartition` (subpartition_count stands for all: broadcast). One
+ * relaxed load when it is dirty already. That load may overtake the commit's store, so a commit can go unseen
+ * by the flush that clears the mark; therefore the flusher keeps a subpartition on its list for one more
+ * interval after it cleared the mark, and flushes it again: such a commit waits twice as long, at most. */
 static inline void fb_output_flusher_mark(struct fb_result_partition* partition, uint32_t subpartition) {
   if (partition->flusher != NULL &&
       atomic_load_explicit(&partition->dirty[subpartition], memory_order_relaxed) == 0)

@@ -147,7 +147,7 @@ void fb_result_partition_finish_broadcast(struct fb_result_partition* self) {
   finish_builder(self, self->subpartition_count);
 }
 
-/* ---- records ---------------------------------------------------------------------------------------- */
+/* ---- records ------------------------------------------------------------------------------------- */
 
 /* When the record will overflow a buffer that its readers wanted small and the pool has no other, the wish is
  * ignored: better a larger buffer than a producer that is blocked. One byte more, so that it does not fill up
@@ -253,7 +253,7 @@ bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_
   return has_room(self);
 }
 
-/* ---- events, flush, end ------------------------------------------------------------------------------ */
+/* ---- events, flush, end -------------------------------------------------------------------------- */
 
 static int check_event(const struct fb_result_partition* self, enum fb_data_type type) {
   if ((unsigned)type >= FB_DATA_TYPE_COUNT || !fb_data_type_is_event(type)) return FB_EARGUMENT;
@@ -314,7 +314,7 @@ int fb_result_partition_finish(struct fb_result_partition* self) {
   return FB_OK;
 }
 
-/* ---- life -------------------------------------------------------------------------------------------- */
+/* ---- life ---------------------------------------------------------------------------------------- */
 
 /* One of the n readers, or the producer, needs the partition no longer; after the last it goes. */
 static void drop_user(struct fb_result_partition* self) {

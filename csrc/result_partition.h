@@ -99,7 +99,7 @@ bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_
  * Idempotent; the flusher must have let go of it before. */
 void fb_result_partition_close(struct fb_result_partition* self);
 
-/* ---- anybody ----------------------------------------------------------------------------------------- */
+/* ---- anybody ------------------------------------------------------------------------------------- */
 
 /* Drops everything queued and to come; views say so. Wakes a waiting producer. Idempotent. */
 void fb_result_partition_release(struct fb_result_partition* self);

@@ -7,7 +7,7 @@
 
 static const uint8_t END_OF_PARTITION_EVENT[4] = {0, 0, 0, 0};
 
-/* ---- the queue ------------------------------------------------------------------------------------ */
+/* ---- the queue ----------------------------------------------------------------------------------- */
 
 static struct fb_queued_consumer* queue_at(const struct fb_consumer_queue* self, uint32_t position) {
   return &self->items[(self->head + position) & (self->capacity - 1)];
@@ -60,7 +60,7 @@ static void queue_close(struct fb_consumer_queue* self) {
   *self = (struct fb_consumer_queue){0};
 }
 
-/* ---- what follows from the state; all under the lock ----------------------------------------------- */
+/* ---- what follows from the state; all under the lock --------------------------------------------- */
 
 static bool is_buffer(const struct fb_buffer_consumer* consumer) {
   return fb_data_type_is_buffer((enum fb_data_type)consumer->data_type);
@@ -96,7 +96,7 @@ static enum fb_data_type next_data_type(const struct fb_subpartition* self) {
   return (enum fb_data_type)queue_at(&self->queue, 0)->consumer.data_type;
 }
 
-/* ---- notification ----------------------------------------------------------------------------------- */
+/* ---- notification -------------------------------------------------------------------------------- */
 
 /* A call that was decided under the lock and is made after it. */
 struct notification {
@@ -132,7 +132,7 @@ static void deliver(struct fb_subpartition* self, const struct notification* not
   pthread_mutex_unlock(&self->lock);
 }
 
-/* ---- the producer's side ---------------------------------------------------------------------------- */
+/* ---- the producer's side ------------------------------------------------------------------------- */
 
 int fb_subpartition_open(struct fb_subpartition* self, uint32_t index, bool is_approximate) {
   *self = (struct fb_subpartition){
@@ -258,7 +258,7 @@ void fb_subpartition_release(struct fb_subpartition* self) {
   deliver(self, &notification);
 }
 
-/* ---- the reader's side ------------------------------------------------------------------------------ */
+/* ---- the reader's side --------------------------------------------------------------------------- */
 
 /* A new reader must not see the end of a record whose beginning went to the one before it. Writers commit
  * inside a buffer at ends of records only, so whatever is left to read once the partial record at the front
@@ -361,17 +361,23 @@ int fb_subpartition_create_view(struct fb_subpartition* self,
   return code;
 }
 
-void fb_subpartition_release_view(struct fb_subpartition* self) {
+static void release_view(struct fb_subpartition* self, bool is_any, const void* context) {
   bool had_view;
 
   pthread_mutex_lock(&self->lock);
-  had_view = self->has_view;
+  had_view = self->has_view && (is_any || self->listener.context == context);
   if (had_view) detach(self);
   pthread_mutex_unlock(&self->lock);
   if (!had_view || self->is_approximate) return;
 
   fb_subpartition_release(self);
   if (self->on_consumed != NULL) self->on_consumed(self);
+}
+
+void fb_subpartition_release_view(struct fb_subpartition* self) { release_view(self, true, NULL); }
+
+void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context) {
+  release_view(self, false, context);
 }
 
 int fb_subpartition_resume(struct fb_subpartition* self) {
@@ -406,7 +412,7 @@ int fb_subpartition_set_buffer_size(struct fb_subpartition* self, int32_t size) 
   return FB_OK;
 }
 
-/* ---- figures ---------------------------------------------------------------------------------------- */
+/* ---- figures ------------------------------------------------------------------------------------- */
 
 uint32_t fb_subpartition_queued_buffers(struct fb_subpartition* self) {
   uint32_t count;

@@ -105,6 +105,9 @@ int fb_subpartition_create_view(struct fb_subpartition* self,
 /* Detaches the reader: its listener is not called again after this returns. An approximate subpartition waits
  * for its next reader, every other one counts as consumed and drops what it has and gets. Idempotent. */
 void fb_subpartition_release_view(struct fb_subpartition* self);
+/* The same for a reader that may have been replaced meanwhile: nothing happens unless `context` is that of
+ * the present view's listener. */
+void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context);
 /* FB_ESTATE unless blocked. The caller polls next. */
 int fb_subpartition_resume(struct fb_subpartition* self);
 /* Whether poll() would give something: with credit any buffer, without credit only an event. *backlog (may

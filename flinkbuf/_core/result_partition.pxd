@@ -1,0 +1,60 @@
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+
+from flinkbuf._core.buffer cimport fb_data_type
+from flinkbuf._core.buffer_builder cimport fb_buffer_builder
+from flinkbuf._core.buffer_pool cimport fb_local_buffer_pool
+from flinkbuf._core.subpartition cimport fb_subpartition
+
+cdef extern from "result_partition.h" nogil:
+    enum fb_result_partition_type:
+        FB_PIPELINED
+        FB_PIPELINED_BOUNDED
+        FB_PIPELINED_APPROXIMATE
+    struct fb_result_partition:
+        uint32_t subpartition_count
+        fb_subpartition* subpartitions
+        fb_buffer_builder* unicast
+        fb_buffer_builder broadcast
+        fb_local_buffer_pool* pool
+        uint32_t continued
+        uint64_t total_written_bytes
+        uint64_t total_buffers
+        uint64_t hard_back_pressured_ms
+        bint is_finished
+        bint is_closed
+    int fb_result_partition_open(fb_result_partition_type type, uint32_t subpartition_count,
+                                 fb_local_buffer_pool* pool, fb_result_partition** self)
+    void fb_result_partition_retain(fb_result_partition* self)
+    void fb_result_partition_drop(fb_result_partition* self)
+    int fb_result_partition_open_unicast(fb_result_partition* self, uint32_t subpartition)
+    int fb_result_partition_open_broadcast(fb_result_partition* self)
+    void fb_result_partition_finish_unicast(fb_result_partition* self, uint32_t subpartition)
+    void fb_result_partition_finish_broadcast(fb_result_partition* self)
+    int fb_result_partition_emit(fb_result_partition* self, uint32_t subpartition, const uint8_t** data, size_t* size)
+    int fb_result_partition_broadcast(fb_result_partition* self, const uint8_t** data, size_t* size)
+    int fb_result_partition_broadcast_event(fb_result_partition* self, const uint8_t* data, size_t size,
+                                            fb_data_type type)
+    int fb_result_partition_emit_event(fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
+                                       size_t size, fb_data_type type)
+    void fb_result_partition_flush(fb_result_partition* self, uint32_t subpartition)
+    void fb_result_partition_flush_all(fb_result_partition* self)
+    int fb_result_partition_finish(fb_result_partition* self)
+    bint fb_result_partition_wait(fb_result_partition* self, int64_t timeout_ms)
+    void fb_result_partition_close(fb_result_partition* self)
+    void fb_result_partition_release(fb_result_partition* self)
+    void fb_result_partition_fail(fb_result_partition* self, const char* cause)
+    const char* fb_result_partition_failure(fb_result_partition* self)
+    bint fb_result_partition_is_released(fb_result_partition* self)
+
+
+cdef class ResultPartition:
+    cdef fb_result_partition* c  # NULL: not opened
+    cdef object pool             # the global pool, kept open
+
+    cdef int check_open(self) except -1
+    cdef int check_index(self, uint32_t subpartition) except -1
+    cdef int check_written(self, int code) except -1
+    cdef int wait_for_buffer(self) except -1
+    cdef int append(self, uint32_t target, data) except -1
+    cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1
+    cdef int append_some(self, uint32_t target, const uint8_t** data, size_t* size) noexcept nogil

@@ -1,0 +1,267 @@
+"""The binding of csrc/result_partition.h: the n queues that one task writes."""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.exc cimport PyErr_CheckSignals
+
+from flinkbuf._core.buffer cimport FB_NO_CHANNEL
+from flinkbuf._core.buffer_pool cimport (
+    LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage, fb_local_buffer_pool_is_available,
+)
+from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EFINISHED, FB_NEEDS_BUFFER, check, fail
+from flinkbuf._core.output_flusher cimport fb_output_flusher_mark
+from flinkbuf._core.subpartition cimport (
+    AvailabilityListener, SubpartitionView, attach_view, fb_subpartition_queued_buffers, fb_subpartition_total_bytes,
+)
+
+cdef enum:
+    WAIT_SLICE_MS = 100
+    LARGE_BYTES = 16384  # from here on a copy is worth giving up the GIL
+
+
+cdef class ResultPartition:
+    """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size."""
+
+    def __init__(self, LocalBufferPool pool not None, int type, uint32_t subpartition_count):
+        cdef int code
+        if self.c is not NULL or pool.c is NULL:
+            raise RuntimeError("a result partition is opened once, with a local pool of its own")
+        code = fb_result_partition_open(<fb_result_partition_type>type, subpartition_count, pool.c, &self.c)
+        self.pool = pool.global_pool
+        pool.c = NULL  # the partition has taken the handle over, also when it could not be opened
+        if code < 0:
+            fail(code, f"a result partition with {subpartition_count} subpartitions")
+
+    def __dealloc__(self):
+        if self.c is not NULL:
+            fb_result_partition_close(self.c)
+            fb_result_partition_drop(self.c)
+
+    cdef int check_open(self) except -1:
+        if self.c is NULL:
+            raise RuntimeError("the result partition is not open: its __init__ was not called")
+        if self.c.is_closed:
+            raise RuntimeError("the result partition is closed")
+        return 0
+
+    cdef int check_index(self, uint32_t subpartition) except -1:
+        if subpartition >= self.c.subpartition_count:
+            raise IndexError(f"subpartition {subpartition} of a partition with {self.c.subpartition_count}")
+        return 0
+
+    cdef int wait_for_buffer(self) except -1:
+        """One slice of sleep until the pool may have a buffer; signals are seen after it."""
+        with nogil:
+            fb_result_partition_wait(self.c, WAIT_SLICE_MS)
+        PyErr_CheckSignals()
+        return 0
+
+    cdef int append(self, uint32_t target, data) except -1:
+        """Write bytes to one subpartition, or to all (subpartition_count), waiting for buffers."""
+        cdef Py_buffer view
+        self.check_open()
+        if self.c.continued != FB_NO_CHANNEL:
+            raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
+                               "release or fail the partition")
+        PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+        try:
+            self.append_bytes(target, <const uint8_t*>view.buf, <size_t>view.len)
+        finally:
+            PyBuffer_Release(&view)
+        fb_output_flusher_mark(self.c, target)
+        return 0
+
+    cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1:
+        cdef int code = FB_NEEDS_BUFFER
+        while code == FB_NEEDS_BUFFER:
+            if size < LARGE_BYTES:
+                code = self.append_some(target, &data, &size)
+            else:
+                with nogil:
+                    code = self.append_some(target, &data, &size)
+            if code == FB_NEEDS_BUFFER:
+                self.wait_for_buffer()
+        return self.check_written(code)
+
+    cdef int append_some(self, uint32_t target, const uint8_t** data, size_t* size) noexcept nogil:
+        if target == self.c.subpartition_count:
+            return fb_result_partition_broadcast(self.c, data, size)
+        return fb_result_partition_emit(self.c, target, data, size)
+
+    cdef int check_written(self, int code) except -1:
+        return fail(code, "nothing can be written after finish()") if code == FB_EFINISHED else check(code)
+
+    def emit(self, data, uint32_t subpartition):
+        """Append the bytes of one framed record (4-byte big-endian length, payload) to one subpartition.
+
+        Cut over as many buffers as it takes. Waits for buffers without the GIL; signals are seen every 100 ms.
+        What nobody will read, because the reader is gone or the partition was released, is dropped.
+
+        Parameters
+        ----------
+        data : bytes-like
+            Contiguous.
+        subpartition : int
+            From 0.
+
+        Raises
+        ------
+        IndexError
+            There is no such subpartition.
+        RuntimeError
+            The partition is finished or closed.
+        """
+        self.check_open()
+        self.check_index(subpartition)
+        self.append(subpartition, data)
+
+    def broadcast(self, data):
+        """Append the bytes of one framed record to every subpartition; all share one copy of them."""
+        self.check_open()
+        self.append(self.c.subpartition_count, data)
+
+    def broadcast_event_bytes(self, const uint8_t[::1] data not None, int data_type):
+        """Add an event, given as its bytes and data type, to every subpartition; all open buffers end here."""
+        cdef int code
+        self.check_open()
+        code = fb_result_partition_broadcast_event(self.c, &data[0], <size_t>data.shape[0], <fb_data_type>data_type)
+        if code == FB_EARGUMENT:
+            fail(code, f"data type {data_type} is not that of an event")
+        self.check_written(code)
+
+    def emit_event_bytes(self, const uint8_t[::1] data not None, int data_type, uint32_t subpartition):
+        """The same to one subpartition: only its open buffer ends."""
+        cdef int code
+        self.check_open()
+        self.check_index(subpartition)
+        code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
+                                              <fb_data_type>data_type)
+        if code == FB_EARGUMENT:
+            fail(code, f"data type {data_type} is not that of an event")
+        self.check_written(code)
+
+    def flush(self, uint32_t subpartition):
+        """Make what was written to one subpartition readable; its open buffer goes on filling."""
+        self.check_open()
+        self.check_index(subpartition)
+        fb_result_partition_flush(self.c, subpartition)
+
+    def flush_all(self):
+        """Make everything written so far readable."""
+        self.check_open()
+        fb_result_partition_flush_all(self.c)
+
+    def finish(self):
+        """End every subpartition: finish the open buffers and add EndOfPartition. RuntimeError the second time."""
+        self.check_open()
+        self.check_written(fb_result_partition_finish(self.c))
+
+    def release(self):
+        """Drop everything queued and to come; readers are told. From any thread; idempotent."""
+        if self.c is not NULL:
+            with nogil:
+                fb_result_partition_release(self.c)
+
+    def fail(self, cause):
+        """Release for a reason, which readers show in their `CancelTaskError`; the first reason stays."""
+        cdef bytes text = str(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
+        cdef const char* c_text = text
+        if self.c is not NULL:
+            with nogil:
+                fb_result_partition_fail(self.c, c_text)
+
+    def close(self):
+        """The producer is done: open buffers end, the pool is destroyed. What is queued stays readable. Idempotent."""
+        if self.c is not NULL:
+            with nogil:
+                fb_result_partition_close(self.c)
+
+    def create_view(self, uint32_t subpartition, AvailabilityListener listener=None):
+        """Attach the reader of one subpartition.
+
+        Parameters
+        ----------
+        subpartition : int
+            From 0.
+        listener : AvailabilityListener, optional
+            Rung when there is something to poll; the view's own if left out. What is there already rings nobody:
+            poll first.
+
+        Returns
+        -------
+        SubpartitionView
+
+        Raises
+        ------
+        RuntimeError
+            It has, or had, a reader: a pipelined subpartition can be consumed only once. (One of a
+            PIPELINED_APPROXIMATE partition takes the new reader in the old one's place.)
+        CancelTaskError
+            The partition was released.
+        """
+        if self.c is NULL:
+            self.check_open()
+        self.check_index(subpartition)
+        return attach_view(self, &self.c.subpartitions[subpartition], listener)
+
+    def buffer_pool_usage(self):
+        """The pool's figures at one moment, as a dict: size, stock, requested, ..., and counters since its start."""
+        cdef fb_buffer_pool_usage usage
+        self.check_open()
+        fb_local_buffer_pool_get_usage(self.c.pool, &usage)
+        return usage
+
+    @property
+    def subpartition_count(self):
+        """Readers that the partition is written for."""
+        return self.c.subpartition_count
+
+    @property
+    def is_available(self):
+        """Whether the pool has a buffer and no subpartition has reached its quota."""
+        return bool(fb_local_buffer_pool_is_available(self.c.pool))
+
+    @property
+    def is_finished(self):
+        """Whether `finish` was called."""
+        return bool(self.c.is_finished)
+
+    @property
+    def is_closed(self):
+        """Whether `close` was called."""
+        return bool(self.c.is_closed)
+
+    @property
+    def is_released(self):
+        """Whether it was released: by `release`, `fail`, or because all readers and the producer are done."""
+        return bool(fb_result_partition_is_released(self.c))
+
+    @property
+    def failure_cause(self):
+        """What `fail` was told; None unless it was called."""
+        cdef const char* cause = fb_result_partition_failure(self.c)
+        return None if cause is NULL else cause.decode("utf-8")
+
+    @property
+    def queued_buffer_count(self):
+        """Buffers and events in all queues, open buffers included."""
+        return sum([fb_subpartition_queued_buffers(&self.c.subpartitions[i]) for i in range(self.c.subpartition_count)])
+
+    @property
+    def total_written_bytes(self):
+        """Bytes in buffers that are finished; broadcast ones count once for each reader."""
+        return self.c.total_written_bytes
+
+    @property
+    def total_read_bytes(self):
+        """Bytes that readers polled, events included."""
+        return sum([fb_subpartition_total_bytes(&self.c.subpartitions[i]) for i in range(self.c.subpartition_count)])
+
+    @property
+    def total_buffer_count(self):
+        """Buffers that are finished, events not included; broadcast ones count once for each reader."""
+        return self.c.total_buffers
+
+    @property
+    def hard_back_pressured_ms(self):
+        """Milliseconds that emits waited for a buffer."""
+        return self.c.hard_back_pressured_ms

@@ -1,0 +1,55 @@
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+
+from flinkbuf._core.buffer cimport fb_slice
+
+cdef extern from "wakeup.h" nogil:
+    struct fb_wakeup:
+        pass
+    int fb_wakeup_open(fb_wakeup* self)
+    void fb_wakeup_close(fb_wakeup* self)
+    uint64_t fb_wakeup_seen(fb_wakeup* self)
+    void fb_wakeup_ring(fb_wakeup* self)
+    bint fb_wakeup_wait(fb_wakeup* self, uint64_t seen, int64_t timeout_ms)
+
+cdef extern from "subpartition.h" nogil:
+    struct fb_availability_listener:
+        void (*on_data_available)(void* context, uint32_t subpartition_index) noexcept nogil
+        void (*on_priority_event)(void* context, uint32_t subpartition_index, int32_t sequence_number) noexcept nogil
+        void* context
+    struct fb_subpartition:
+        uint32_t index
+        bint is_approximate
+        bint sends_empty_buffers
+    struct fb_polled_buffer:
+        fb_slice slice
+        uint32_t backlog
+        uint8_t next_data_type
+        int32_t sequence_number
+    int fb_subpartition_poll(fb_subpartition* self, fb_polled_buffer* polled)
+    int fb_subpartition_create_view(fb_subpartition* self, const fb_availability_listener* listener)
+    void fb_subpartition_release_view(fb_subpartition* self)
+    void fb_subpartition_release_view_of(fb_subpartition* self, const void* context)
+    int fb_subpartition_resume(fb_subpartition* self)
+    bint fb_subpartition_is_available(fb_subpartition* self, bint has_credit, uint32_t* backlog)
+    bint fb_subpartition_is_released(fb_subpartition* self)
+    int fb_subpartition_set_buffer_size(fb_subpartition* self, int32_t size)
+    uint32_t fb_subpartition_queued_buffers(fb_subpartition* self)
+    uint32_t fb_subpartition_backlog(fb_subpartition* self)
+    uint64_t fb_subpartition_total_buffers(fb_subpartition* self)
+    uint64_t fb_subpartition_total_bytes(fb_subpartition* self)
+
+
+cdef class AvailabilityListener:
+    cdef fb_wakeup wakeup
+    cdef bint is_open
+    cdef uint64_t seen  # rings before the last wait() returned
+
+cdef class SubpartitionView:
+    cdef fb_subpartition* c  # NULL: released
+    cdef readonly object partition
+    cdef readonly AvailabilityListener listener
+
+    cdef int check_attached(self) except -1
+
+# A view of a subpartition that `partition` owns; a listener of its own if None is given.
+cdef SubpartitionView attach_view(object partition, fb_subpartition* c, AvailabilityListener listener)
