@@ -7,14 +7,14 @@ through partition and gate is in bench_flow.py. In flink-benchmarks: Serializati
 import functools
 
 import pytest
-from contenders import contenders, drain
+from contenders import best_known, drain
 from data import RECORDS
 from measure import measure
 
 WORKS = ("tuple", "flights", "int64")
 
 records_of = functools.cache(lambda work: RECORDS[work]())
-everybody = functools.cache(contenders)
+everybody = functools.cache(best_known)
 
 
 def read_again_and_again(work, name, benchmark=None):

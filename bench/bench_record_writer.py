@@ -7,7 +7,7 @@ SerializationFrameworkMiniBenchmarks, KeyByBenchmarks.
 import functools
 
 import pytest
-from contenders import KEY_FIELD, contenders, flinkbuf_buffers, flinkbuf_type
+from contenders import KEY_FIELD, best_known, flinkbuf_buffers, flinkbuf_type, worker_pool
 from data import RECORDS
 from measure import measure
 
@@ -15,7 +15,7 @@ WORKS = ("tuple", "flights", "int64")
 WIDTHS = (8, 100, 1000)
 
 records_of = functools.cache(lambda work: RECORDS[work]())
-everybody = functools.cache(contenders)
+everybody = functools.cache(best_known)
 
 
 def write_once(contender, records):
@@ -25,8 +25,7 @@ def write_once(contender, records):
 def emit_one_by_one(records):
     import flinkbuf as fb
 
-    pool = fb.NetworkBufferPool(2048)
-    with fb.RecordWriter(fb.ResultPartition(pool, 1, type="PIPELINED"), flinkbuf_type("tuple")) as writer:
+    with fb.RecordWriter(fb.ResultPartition(worker_pool(), 1, type="PIPELINED"), flinkbuf_type("tuple")) as writer:
         emit = writer.emit
         for record in records:
             emit(record)

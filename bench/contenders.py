@@ -34,6 +34,13 @@ def contenders(work: str) -> dict[str, Contender]:
     return everybody | pyspark_contenders() | ormsgpack_contenders(work)
 
 
+def best_known(work: str) -> dict[str, Contender]:
+    """Return flinkbuf and only the rivals that matter when the two directions are looked at one by one."""
+    chosen = ("flinkbuf_record_writer", "flinkbuf_buffers", "msgspec_lists", "ormsgpack_lists", "pickle_lists")
+    everybody = contenders(work)
+    return {name: everybody[name] for name in chosen if name in everybody}
+
+
 def keyed_contenders(work: str) -> dict[str, Contender]:
     """Return who can do `work` split over 8 channels by a text field."""
     key_field = KEY_FIELD[work]
@@ -90,7 +97,7 @@ def flinkbuf_record_writer(work: str, channel_count: int = 1, key_field: int | N
     partitioner = "rebalance" if key_field is None else fb.by_key(key_field)
 
     def write(records: list[Any]) -> Any:
-        partition = fb.ResultPartition(_pool(), channel_count, type="PIPELINED")
+        partition = fb.ResultPartition(worker_pool(), channel_count, type="PIPELINED")
         with fb.RecordWriter(partition, record_type, partitioner) as writer:
             writer.emit_all(records)
         return partition
@@ -102,7 +109,7 @@ def flinkbuf_record_writer(work: str, channel_count: int = 1, key_field: int | N
 
 
 @functools.cache
-def _pool() -> Any:
+def worker_pool() -> Any:
     """Return the one pool of this process, opened at first use, as a worker does."""
     import flinkbuf as fb
 

@@ -145,13 +145,18 @@ def table_of(rows: list[Row], caption: str) -> Table:
         is_number = heading in ("ns", "M/s", "ratio")
         table.add_column(heading, justify="right" if is_number else "left", no_wrap=heading not in ("work", "target"))
     marks = {True: "[green]yes[/]", False: "[red]no[/]", None: "–"}
-    for index, row in enumerate(rows):
-        if index and (row.target is None) != (rows[index - 1].target is None):
+    before = None
+    for row in rows:
+        if before and (row.target is None) != (before.target is None):
             table.add_section()
+        ours = (row.work, row.ours, number(row.our_ns), number(row.our_ns and 1e3 / row.our_ns))
+        if before and row.target is None and (row.work, row.ours) == (before.work, before.ours):
+            ours = ("", "", "", "")  # said once, above: the eye finds where the next work begins
         table.add_row(
-            row.work, row.ours, number(row.our_ns), number(row.our_ns and 1e3 / row.our_ns), row.rival,
-            number(row.rival_ns), number(row.ratio), row.target.text if row.target else "", marks[row.is_met],
+            *ours, row.rival, number(row.rival_ns), number(row.ratio),
+            row.target.text if row.target else "", marks[row.is_met],
         )
+        before = row
     return table
 
 
@@ -187,6 +192,8 @@ def main(arguments: list[str] | None = None) -> int:
         "ns and M/s per record (or segment), both ways unless the work says write or read; fastest of the repeats.\n"
         "ratio: how many times as fast as the rival. quoted: measured elsewhere, not in this run. –: not measured."
     )
+    if options.smoke:
+        caption += "\nThis was a smoke run: few repeats over little data, so no figure here says how fast anything is."
     # A pipe or a log has no width of its own; the table keeps its columns whole there.
     console = Console() if sys.stdout.isatty() else Console(width=int(os.environ.get("COLUMNS", 150)))
     console.print(table_of(rows, caption))
