@@ -299,15 +299,15 @@ static int allocate(struct fb_network_buffer_pool* self) {
 
   if (self->count > SIZE_MAX / self->segment_size) return FB_ENOMEM;
   self->memory_bytes = (size_t)self->count * self->segment_size;
-  self->buffers = calloc(count, sizeof *self->buffers);
-  self->links = calloc(count, sizeof *self->links);
-  if (self->buffers == NULL || self->links == NULL) return FB_ENOMEM;
   if (self->memory_bytes > 0) {
     /* Page-aligned and zeroed; the system gives each page when it is first touched. */
     void* memory = mmap(NULL, self->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return FB_ENOMEM;
     self->memory = memory;
   }
+  self->buffers = calloc(count, sizeof *self->buffers);
+  self->links = calloc(count, sizeof *self->links);
+  if (self->buffers == NULL || self->links == NULL) return FB_ENOMEM;
   if (fb_wakeup_open(&self->freed) != FB_OK) return FB_ENOMEM;
   return fb_wakeup_list_open(&self->bells);
 }
@@ -1041,8 +1041,8 @@ static inline int request_locked(struct fb_local_buffer_pool* self, uint32_t cha
   if (self->is_destroyed) return FB_EDESTROYED;
   taken = take_from_stock(self);
   if (taken == NULL) {
-    if (self->requested >= self->size && self->requested - self->size >= self->options.max_overdraft) return FB_OK;
-    taken = fetch(self);
+    bool may_fetch = self->requested < self->size || self->requested - self->size < self->options.max_overdraft;
+    if (may_fetch) taken = fetch(self);
     if (taken == NULL) return fb_network_buffer_pool_is_destroyed(self->global) ? FB_EDESTROYED : FB_OK;
     if (self->requested > self->size) self->usage.overdrafts++;
   }
