@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections import namedtuple
 from collections.abc import Sequence
 from enum import IntEnum
@@ -107,7 +108,7 @@ class Row(tuple[Any, ...]):
         arguments = [] if self.row_kind is RowKind.INSERT else [repr(self.row_kind.short_name)]
         if self._names is None:
             arguments += [repr(value) for value in self]
-        elif all(name.isidentifier() and not iskeyword(name) for name in self._names):
+        elif all(map(_is_keyword_argument, self._names)):
             arguments += [f"{name}={value!r}" for name, value in zip(self._names, self)]
         else:
             arguments.append(f"**{self.as_dict()!r}")
@@ -116,6 +117,12 @@ class Row(tuple[Any, ...]):
     def __reduce__(self) -> tuple[Any, ...]:
         # By names and kind, never by class: the other process makes its own class for them, once.
         return _make_row, (self._names, int(self.row_kind), tuple(self))
+
+
+def _is_keyword_argument(name: str) -> bool:
+    # Python reads identifiers in normal form NFKC: ª would come back as a.
+    plain = name.isidentifier() and not iskeyword(name) and name != "__debug__"
+    return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
 _RESERVED_NAMES = frozenset({"row_kind", "as_dict", "of_kind", "_names", "_fields"})

@@ -129,10 +129,11 @@ def as_type(description: Any) -> TypeInformation:
         return description
     if isinstance(description, str):
         return _parse_ddl(description)
-    package = type(description).__module__.partition(".")[0]
-    if package == "pyspark" and hasattr(description, "typeName"):
+    # By the names of its classes' packages, so that neither is imported; a user's own type derives from theirs.
+    packages = {each.__module__.partition(".")[0] for each in type(description).__mro__}
+    if "pyspark" in packages and hasattr(description, "typeName"):
         return _from_pyspark(description, "", 0)
-    if package == "pyarrow":
+    if "pyarrow" in packages:
         return _from_pyarrow(description)
     raise TypeError(
         "a type is a flinkbuf.Types.…, a Spark DDL string such as 'origin string, delay double', a pyspark "
@@ -328,6 +329,8 @@ def _from_pyspark(data_type: Any, where: str, depth: int) -> TypeInformation:
     """From a pyspark type, by its own names: pyspark itself is not imported."""
     if depth > _DEPTH_LIMIT:
         raise ValueError(f"types nest deeper than {_DEPTH_LIMIT} levels at field {where!r}")
+    if hasattr(data_type, "sqlType"):  # a user-defined type is kept as what it is stored as
+        return _from_pyspark(type(data_type).sqlType(), where, depth + 1)
     name = data_type.typeName()
     if name == "array":
         return ObjectArrayTypeInfo(_from_pyspark(data_type.elementType, where, depth + 1))
@@ -338,8 +341,6 @@ def _from_pyspark(data_type: Any, where: str, depth: int) -> TypeInformation:
         prefix = f"{where}." if where else ""
         types = [_from_pyspark(each.dataType, prefix + each.name, depth + 1) for each in data_type.fields]
         return row_type(data_type.names, types)
-    if hasattr(data_type, "sqlType"):  # a user-defined type is kept as what it is stored as
-        return _from_pyspark(type(data_type).sqlType(), where, depth + 1)
     found = _SPARK_TYPES.get(name)
     if found is None:
         raise _no_counterpart(name, where)

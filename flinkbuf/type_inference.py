@@ -259,6 +259,8 @@ def _field(path: str, name: str | int) -> str:
 
 def _infer_tuple(values: list[Any], path: str, depth: int) -> TypeInformation:
     columns = _columns(values, path)
+    if not columns:
+        raise TypeError(f"{_where(path)} holds only tuples without fields, of which Flink has no type; {_DECLARE}")
     return TupleTypeInfo(tuple(_infer(column, _field(path, i), depth + 1) for i, column in enumerate(columns)))
 
 

@@ -306,6 +306,10 @@ class TupleTypeInfo(TypeInformation):
 
     field_types: tuple[TypeInformation, ...]
 
+    def __post_init__(self) -> None:
+        if not self.field_types:
+            raise ValueError("a TUPLE has at least one field; a ROW may have none")
+
     @property
     def field_names(self) -> tuple[str, ...]:
         """``f0``, ``f1``, …, as in Flink."""

@@ -44,7 +44,7 @@ __all__ = [
 
 
 class Types:
-    """Makes types, under the names that PyFlink's ``Types`` has; those after PICKLED_BYTE_ARRAY and after MAP go beyond it.
+    """Makes types, under PyFlink's names; what follows PICKLED_BYTE_ARRAY and what follows MAP is beyond PyFlink.
 
     Wherever a factory asks for a type, all that `as_type` reads will do: ``Types.LIST("int")``.
 
@@ -184,8 +184,8 @@ class Types:
     def LOCAL_TIME() -> BasicTypeInfo:
         """datetime.time without a zone, or None.
 
-        `flinkbuf.LocalTime` where nanoseconds would be lost. ``java.time.LocalTime``. Bytes of Flink's
-        LocalTimeSerializer, 7 bytes.
+        `flinkbuf.LocalTime` where nanoseconds would be lost. ``fold`` is not kept, as Java has none.
+        ``java.time.LocalTime``. Bytes of Flink's LocalTimeSerializer, 7 bytes.
         """
         return basic_type("LOCAL_TIME")
 
@@ -193,8 +193,8 @@ class Types:
     def LOCAL_DATE_TIME() -> BasicTypeInfo:
         """naive datetime.datetime, or None.
 
-        `flinkbuf.LocalDateTime` where nanoseconds or the year would be lost. ``java.time.LocalDateTime``. Bytes
-        of Flink's LocalDateTimeSerializer, 13 bytes.
+        `flinkbuf.LocalDateTime` where nanoseconds or the year would be lost. ``fold`` is not kept, as Java
+        has none. ``java.time.LocalDateTime``. Bytes of Flink's LocalDateTimeSerializer, 13 bytes.
         """
         return basic_type("LOCAL_DATE_TIME")
 
@@ -287,8 +287,9 @@ class Types:
     def ROW_NAMED(field_names: Iterable[str], field_types: Iterable[Any]) -> RowTypeInfo:
         """A row with field names. Bytes of Flink's RowSerializer; the names are not among them.
 
-        The Python value is a `flinkbuf.Row` whose fields are attributes too. Taken are rows of ours and of pyspark,
-        tuples and lists by position, and dicts that have these keys. Each field may be None.
+        The Python value is a `flinkbuf.Row` whose fields are attributes too. Taken by name are rows of ours and of
+        pyspark and dicts, which must have exactly these fields; by position other tuples and lists. Each field
+        may be None.
 
         Parameters
         ----------
