@@ -1,0 +1,196 @@
+"""The shape of the project: what exists for each stem, and that every include and import points up.
+
+The lists below are the only place that says it. A file uses only what stands before it in its list, so each can be
+read from top to bottom knowing only the files before it.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# The columns of the C core, lowest first: csrc/<stem>.{h,c} and everything else that carries the stem.
+LAYERS = {
+    "ground": ["errors", "byte_order", "data_view", "wakeup"],
+    "memory": ["memory_segment", "buffer", "buffer_pool", "buffer_builder"],
+    "record": ["type_codec", "key_group", "channel_selector", "record_serializer", "record_deserializer", "record_batch"],
+    "partition": ["subpartition", "result_partition", "data_buffer", "output_flusher"],
+    "gate": ["input_gate"],
+    "ends": ["record_buffers", "record_writer", "record_reader"],
+}
+STEMS = [stem for layer in LAYERS.values() for stem in layer]
+
+# What a whole column has.
+PARTS = {
+    "h": "csrc/{}.h",
+    "c": "csrc/{}.c",
+    "pxd": "flinkbuf/_core/{}.pxd",
+    "pyx": "flinkbuf/_core/{}.pyx",
+    "pyi": "flinkbuf/_core/{}.pyi",
+    "test.c": "tests/test_{}.c",
+    "test.py": "tests/test_{}.py",
+    "bench": "bench/bench_{}.py",
+}
+
+# What a column does without, and why. A part named here must not exist: the statement stays true.
+C_ONLY = {"pxd", "pyx", "pyi", "test.py", "bench"}
+LOOP_OVER_OBJECTS = {"h", "c", "test.c"}
+DOES_WITHOUT = {
+    "errors": ({"test.c", "bench"}, "a list of codes; test_errors.py compares every one"),
+    "byte_order": (C_ONLY | {"c"}, "inline functions for C"),
+    "data_view": (C_ONLY - {"pxd"}, "cursors for C and for bindings, which read them in bench_type_codec.py"),
+    "wakeup": (C_ONLY, "a bell between C threads; users only meet those who ring it"),
+    "record_batch": ({"pyx", "pyi", "test.py"}, "two loops that record_writer and record_reader call"),
+    "record_buffers": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a loop in Cython"),
+    "record_writer": (LOOP_OVER_OBJECTS, "Python objects go in: a loop in Cython"),
+    "record_reader": (LOOP_OVER_OBJECTS, "Python objects come out: a loop in Cython"),
+}
+
+# The package, lowest first; `_core` stands for all columns above.
+MODULES = [
+    "_version",
+    "errors",
+    "_core",
+    "config",
+    "metrics",
+    "row",
+    "date_time",
+    "values",
+    "type_information",
+    "type_inference",
+    "schema",
+    "types",
+    "partitioner",
+    "events",
+    "memory_segment",
+    "buffer",
+    "buffer_pool",
+    "partition",
+    "record_writer",
+    "input_gate",
+    "record_reader",
+    "record_buffers",
+    "spark.java",
+    "spark.schema",
+    "spark.exchange",
+    "spark",
+    "streaming",
+    "demo_report",
+    "demo",
+    "cli",
+    "",  # flinkbuf/__init__.py
+    "__main__",
+]
+
+
+def source_files(folder, *suffixes):
+    return sorted(path for path in (ROOT / folder).iterdir() if path.suffix in suffixes)
+
+
+def name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+CORE_FILES = source_files("flinkbuf/_core", ".pxd", ".pyx")
+C_FILES = source_files("csrc", ".h", ".c")
+PYTHON_FILES = sorted(path for path in (ROOT / "flinkbuf").rglob("*.py") if path.parent.name != "_core")
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT / "flinkbuf").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(tree, importer):
+    """The modules of flinkbuf that a file names, each as it stands in MODULES."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{importer}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for full in names:
+            if full.split(".")[0] == "flinkbuf":
+                inner = full.removeprefix("flinkbuf").removeprefix(".")
+                # `from flinkbuf.x import y`: y may be a module or a name in one.
+                while inner not in MODULES and "." in inner and not inner.startswith("_core."):
+                    inner = inner.rpartition(".")[0]
+                yield "_core" if inner.startswith("_core") else inner if inner in MODULES else ""
+
+
+def cimported_modules(text):
+    """The modules of flinkbuf that a .pxd or .pyx names, with `from … import` and `from … cimport`."""
+    return re.findall(r"^\s*(?:from|c?import)\s+flinkbuf\.([\w.]+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_column_has_all_its_parts(stem):
+    without, reason = DOES_WITHOUT.get(stem, (set(), ""))
+    found = {part for part, pattern in PARTS.items() if (ROOT / pattern.format(stem)).exists()}
+    missing = {PARTS[part].format(stem) for part in PARTS.keys() - without - found}
+    assert not missing, f"{stem}: write these, or state in DOES_WITHOUT why there are none"
+    unexpected = {PARTS[part].format(stem) for part in without & found}
+    assert not unexpected, f"{stem}: exists, but DOES_WITHOUT says there is none ({reason})"
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=name)
+def test_c_file_includes_only_what_stands_before_it(path):
+    included = re.findall(r'^\s*#\s*include\s+"(\w+)\.h"', path.read_text(), re.MULTILINE)
+    assert path.stem in STEMS, "give it a row in LAYERS"
+    later = [stem for stem in included if stem not in STEMS[: STEMS.index(path.stem) + 1]]
+    assert not later, f"{name(path)} looks down"
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=name)
+def test_c_file_knows_nothing_of_python(path):
+    assert not re.search(r"#\s*include\s*[<\"]Python\.h|\bPy[A-Z_]\w*\s*\(|\bPyObject\b", path.read_text())
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=name)
+def test_binding_imports_only_what_stands_before_it(path):
+    assert path.stem in STEMS, "give it a row in LAYERS"
+    before = STEMS[: STEMS.index(path.stem) + 1]
+    for module in cimported_modules(path.read_text()):
+        if module.startswith("_core."):
+            assert module.removeprefix("_core.") in before, f"{name(path)} looks down"
+        else:
+            assert module in MODULES[: MODULES.index("_core")], f"{name(path)} looks down"
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=name)
+def test_module_imports_only_what_stands_before_it(path):
+    module = module_of(path)
+    assert module in MODULES, "give it a line in MODULES"
+    before = MODULES[: MODULES.index(module)]
+    later = {other for other in imported_modules(ast.parse(path.read_text()), name(path)) if other not in before}
+    assert not later, f"{name(path)} looks down"
+
+
+@pytest.mark.parametrize("path", source_files("flinkbuf/_core", ".pyi"), ids=name)
+def test_stub_belongs_to_a_binding(path):
+    assert path.with_suffix(".pyx").exists()
+
+
+def test_lists_name_only_what_exists():
+    written = {path.stem for path in C_FILES + CORE_FILES}
+    assert not set(STEMS) - written
+    assert not set(MODULES) - {"_core"} - {module_of(path) for path in PYTHON_FILES}
+
+
+def test_folders_hold_nothing_else():
+    assert {path.suffix for path in (ROOT / "csrc").iterdir()} <= {".h", ".c"}
+    assert [path.name for path in (ROOT / "flinkbuf" / "_core").glob("*.py")] == ["__init__.py"]
+
+
+def test_a_file_that_looks_down_would_be_found():
+    imports = "import flinkbuf.record_reader\nfrom flinkbuf import cli\nfrom flinkbuf._core.buffer import Buffer\n"
+    imports += "from flinkbuf import Row\nfrom flinkbuf.spark.exchange import exchange\n"
+    assert list(imported_modules(ast.parse(imports), "x")) == ["record_reader", "cli", "_core", "", "spark.exchange"]
+    cimports = "from flinkbuf._core.buffer cimport (\n  x)\ncimport flinkbuf._core.wakeup as w\n"
+    cimports += "    from flinkbuf.values import Row\n"
+    assert cimported_modules(cimports) == ["_core.buffer", "_core.wakeup", "values"]
