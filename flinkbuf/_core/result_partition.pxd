@@ -48,7 +48,7 @@ cdef extern from "result_partition.h" nogil:
 
 
 cdef class ResultPartition:
-    cdef fb_result_partition* c  # NULL: not opened
+    cdef fb_result_partition* c
     cdef object pool             # the global pool, kept open
 
     cdef int check_open(self) except -1

@@ -21,10 +21,10 @@ cdef enum:
 cdef class ResultPartition:
     """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size."""
 
-    def __init__(self, LocalBufferPool pool not None, int type, uint32_t subpartition_count):
+    def __cinit__(self, LocalBufferPool pool not None, int type, uint32_t subpartition_count):
         cdef int code
-        if self.c is not NULL or pool.c is NULL:
-            raise RuntimeError("a result partition is opened once, with a local pool of its own")
+        if pool.c is NULL:
+            raise RuntimeError("the local pool belongs to another result partition")
         code = fb_result_partition_open(<fb_result_partition_type>type, subpartition_count, pool.c, &self.c)
         self.pool = pool.global_pool
         pool.c = NULL  # the partition has taken the handle over, also when it could not be opened
@@ -37,8 +37,6 @@ cdef class ResultPartition:
             fb_result_partition_drop(self.c)
 
     cdef int check_open(self) except -1:
-        if self.c is NULL:
-            raise RuntimeError("the result partition is not open: its __init__ was not called")
         if self.c.is_closed:
             raise RuntimeError("the result partition is closed")
         return 0
@@ -157,23 +155,20 @@ cdef class ResultPartition:
 
     def release(self):
         """Drop everything queued and to come; readers are told. From any thread; idempotent."""
-        if self.c is not NULL:
-            with nogil:
-                fb_result_partition_release(self.c)
+        with nogil:
+            fb_result_partition_release(self.c)
 
     def fail(self, cause):
         """Release for a reason, which readers show in their `CancelTaskError`; the first reason stays."""
         cdef bytes text = str(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
         cdef const char* c_text = text
-        if self.c is not NULL:
-            with nogil:
-                fb_result_partition_fail(self.c, c_text)
+        with nogil:
+            fb_result_partition_fail(self.c, c_text)
 
     def close(self):
         """The producer is done: open buffers end, the pool is destroyed. What is queued stays readable. Idempotent."""
-        if self.c is not NULL:
-            with nogil:
-                fb_result_partition_close(self.c)
+        with nogil:
+            fb_result_partition_close(self.c)
 
     def create_view(self, uint32_t subpartition, AvailabilityListener listener=None):
         """Attach the reader of one subpartition.
@@ -198,8 +193,6 @@ cdef class ResultPartition:
         CancelTaskError
             The partition was released.
         """
-        if self.c is NULL:
-            self.check_open()
         self.check_index(subpartition)
         return attach_view(self, &self.c.subpartitions[subpartition], listener)
 

@@ -1,0 +1,178 @@
+"""ResultPartition: what one task writes for its readers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkbuf._core.buffer_pool import NetworkBufferPool
+from flinkbuf._core.output_flusher import add_partition, remove_partition
+from flinkbuf._core.result_partition import ResultPartition as _ResultPartition
+from flinkbuf.events import Event
+
+PARTITION_TYPES = ("PIPELINED", "PIPELINED_BOUNDED", "PIPELINED_APPROXIMATE")  # by their numbers in the core
+
+
+def buffer_limits(
+    type: str, num_subpartitions: int, buffers_per_channel: int, floating_buffers: int
+) -> tuple[int, int | None]:
+    """How many buffers a partition's pool has at least and at most (None: no limit).
+
+    One more than there are subpartitions, since each may hold a partly filled buffer and the task goes on only
+    while there is another. Flink: ``NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition``.
+
+    Examples
+    --------
+    >>> buffer_limits("PIPELINED_BOUNDED", 100, buffers_per_channel=2, floating_buffers=8)
+    (101, 208)
+    >>> buffer_limits("PIPELINED", 100, buffers_per_channel=2, floating_buffers=8)
+    (101, None)
+    """
+    minimum = num_subpartitions + 1
+    if type == "PIPELINED":
+        return minimum, None
+    return minimum, max(minimum, num_subpartitions * max(1, buffers_per_channel) + floating_buffers)
+
+
+class ResultPartition(_ResultPartition):
+    """What one task writes for its readers: one queue of buffers for each of them.
+
+    Parameters
+    ----------
+    pool : NetworkBufferPool
+        Where its local pool borrows its buffers.
+    num_subpartitions : int
+        Readers.
+    type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
+        BOUNDED limits the buffers in flight; APPROXIMATE lets a reader that was lost be replaced: the new one goes
+        on with the next whole record.
+    buffers_per_channel : int, default 2
+        Buffers for each subpartition that the limit counts; ``network.memory.buffers-per-channel``.
+    floating_buffers : int, default 8
+        Buffers shared by all that the limit adds; ``network.memory.floating-buffers-per-gate``.
+    max_buffers_per_channel : int, default 10
+        From so many buffers of one subpartition on, the partition reports itself unavailable;
+        ``network.memory.max-buffers-per-channel``.
+    max_overdraft : int, default 5
+        Buffers above the limit that one record may still take; ``network.memory.max-overdraft-buffers-per-gate``.
+        None with PIPELINED_APPROXIMATE.
+
+    Raises
+    ------
+    InsufficientBuffersError
+        The network pool cannot guarantee ``num_subpartitions + 1`` buffers.
+
+    Notes
+    -----
+    One thread writes: `emit`, `broadcast`, events, `finish`, `close`. Each subpartition has one reader, in any
+    thread. `release` and `fail` may come from anywhere. Written bytes become readable when their buffer is full, at
+    `flush` and `flush_all`, at an event, or by `start_flushing`. After the producer's `close` the partition lives
+    on until its readers are done. As a context manager it closes at the end, or fails first if the block raised.
+
+    References
+    ----------
+    Flink ``PipelinedResultPartition``, ``BufferWritingResultPartition``; bytes in tests/golden/spanning.
+
+    Examples
+    --------
+    >>> import flinkbuf as fb
+    >>> pool = fb.NetworkBufferPool(16, segment_size=4096)
+    >>> with ResultPartition(pool, 2) as partition:
+    ...     partition.emit(b"\\0\\0\\0\\5hello", 1)
+    ...     partition.finish()
+    >>> with partition.create_view(1) as view:
+    ...     buffer, backlog, next_data_type, sequence_number = view.poll()
+    >>> bytes(buffer), backlog, next_data_type, sequence_number
+    (b'\\x00\\x00\\x00\\x05hello', 0, 10, 0)
+    """
+
+    _type: str
+
+    def __new__(
+        cls,
+        pool: NetworkBufferPool,
+        num_subpartitions: int,
+        type: str = "PIPELINED_BOUNDED",
+        *,
+        buffers_per_channel: int = 2,
+        floating_buffers: int = 8,
+        max_buffers_per_channel: int = 10,
+        max_overdraft: int = 5,
+    ) -> ResultPartition:
+        if type not in PARTITION_TYPES:
+            raise ValueError(f"type must be one of {', '.join(PARTITION_TYPES)}, got {type!r}")
+        if num_subpartitions < 1:
+            raise ValueError(f"num_subpartitions must be at least 1, got {num_subpartitions}")
+        for name, value in (("buffers_per_channel", buffers_per_channel), ("floating_buffers", floating_buffers),
+                            ("max_overdraft", max_overdraft)):  # fmt: skip
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
+        minimum, maximum = buffer_limits(type, num_subpartitions, buffers_per_channel, floating_buffers)
+        local_pool = pool.create_buffer_pool(
+            minimum,
+            maximum,
+            channel_count=num_subpartitions,
+            max_buffers_per_channel=max_buffers_per_channel,
+            max_overdraft_buffers=0 if type == "PIPELINED_APPROXIMATE" else max_overdraft,
+        )
+        self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), num_subpartitions)
+        self._type = type
+        return self
+
+    def __enter__(self) -> ResultPartition:
+        return self
+
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+        if exc is not None:
+            self.fail(repr(exc))
+        self.close()
+
+    def __repr__(self) -> str:
+        states = [name for name in ("finished", "closed", "released") if getattr(self, f"is_{name}")]
+        state = f" {', '.join(states)}" if states else ""
+        return f"<ResultPartition {self._type}, {self.num_subpartitions} subpartitions{state}>"
+
+    def broadcast_event(self, event: Event, priority: bool = False) -> None:
+        """Add an event to every subpartition; all open buffers end here.
+
+        Parameters
+        ----------
+        event : Event
+        priority : bool, default False
+            Whether it overtakes what is queued.
+        """
+        self.broadcast_event_bytes(event.to_bytes(), event.data_type(priority))
+
+    def emit_event(self, event: Event, subpartition: int, priority: bool = False) -> None:
+        """Add an event to one subpartition; only its open buffer ends."""
+        self.emit_event_bytes(event.to_bytes(), event.data_type(priority), subpartition)
+
+    def start_flushing(self, timeout_ms: int) -> None:
+        """Make what is written readable within `timeout_ms` milliseconds, until `stop_flushing` or `close`.
+
+        One thread serves all partitions of the process, and sleeps while nothing was written.
+
+        Raises
+        ------
+        RuntimeError
+            The partition is flushed by a timeout already.
+        """
+        add_partition(self, timeout_ms)
+
+    def stop_flushing(self) -> None:
+        """Flush by time no more. Idempotent."""
+        remove_partition(self)
+
+    def close(self) -> None:
+        """The producer is done: open buffers end, the pool is destroyed. What is queued stays readable. Idempotent."""
+        self.stop_flushing()
+        super().close()
+
+    @property
+    def num_subpartitions(self) -> int:
+        """Readers that the partition is written for."""
+        return self.subpartition_count
+
+    @property
+    def partition_type(self) -> str:
+        """Its type, as given."""
+        return self._type
