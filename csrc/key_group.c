@@ -90,6 +90,10 @@ void fb_key_hash_longs(const int64_t* keys, size_t count, int32_t* hashes) {
   for (size_t i = 0; i < count; i++) hashes[i] = fb_key_hash_long(keys[i]);
 }
 
+void fb_key_hash_floats(const float* keys, size_t count, int32_t* hashes) {
+  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_hash_float(keys[i]);
+}
+
 void fb_key_hash_doubles(const double* keys, size_t count, int32_t* hashes) {
   for (size_t i = 0; i < count; i++) hashes[i] = fb_key_hash_double(keys[i]);
 }

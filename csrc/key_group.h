@@ -92,8 +92,9 @@ int32_t fb_key_hash_ucs4(const uint32_t* characters, size_t length);
 
 /* ---- Java hash codes of many values ----------------------------------------------------------------- */
 
-/* hashes[i] is the hash code of keys[i] as a Long or a Double. `hashes` may not overlap `keys`. */
+/* hashes[i] is the hash code of keys[i] as a Long, Float or Double. `hashes` may not overlap `keys`. */
 void fb_key_hash_longs(const int64_t* keys, size_t count, int32_t* hashes);
+void fb_key_hash_floats(const float* keys, size_t count, int32_t* hashes);
 void fb_key_hash_doubles(const double* keys, size_t count, int32_t* hashes);
 
 /* ---- Java hash codes of encoded values -------------------------------------------------------------- */

@@ -345,10 +345,15 @@ static void test_arguments_are_checked_as_in_flink(void) {
 static void test_columns_hash_as_single_values(void) {
   int64_t longs[] = {0, 1, -1, INT64_MAX, INT64_MIN, 1099511627776};
   double doubles[] = {0.0, -0.0, 1.5, -1.0 / 3.0, __builtin_nan(""), __builtin_inf()};
+  float floats[6];
   int32_t hashes[6];
 
   fb_key_hash_longs(longs, 6, hashes);
   for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_hash_long(longs[i]));
+  for (int i = 0; i < 6; i++) floats[i] = (float)doubles[i];
+  fb_key_hash_floats(floats, 6, hashes);
+  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_hash_float(floats[i]));
+  CHECK(hashes[1] == INT32_MIN && hashes[4] == 2143289344);
   fb_key_hash_doubles(doubles, 6, hashes);
   for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_hash_double(doubles[i]));
   CHECK(hashes[0] == 0 && hashes[1] == INT32_MIN && hashes[4] == 2146959360);
