@@ -9,6 +9,7 @@ import functools
 import io
 import itertools
 import marshal
+import os
 import pickle
 import struct
 from collections import deque
@@ -53,7 +54,8 @@ def keyed_contenders(work: str) -> dict[str, Contender]:
     if find_spec("pyspark"):
         from pyspark.rdd import portable_hash
 
-        # What partitionBy does on the map side.
+        # What partitionBy does on the map side; its hash asks for the variable that Spark sets for its workers.
+        os.environ.setdefault("PYTHONHASHSEED", "0")
         everybody["pyspark_pickle"] = _by_key(standard_contenders(work)["pickle_lists"], key_field, portable_hash)
     return everybody
 
