@@ -1,7 +1,7 @@
 """How fast does a Python key become its key group, next to what PySpark and Python hash with?
 
-Ours is Java's hashCode, equal in every process; rivals: PySpark's ``portable_hash`` (what ``partitionBy`` calls for each
-record) and Python's ``hash``, which is salted, so that it only shows the floor. Flink: ``KeyGroupRangeAssignment``.
+Ours is Java's hashCode, equal in every process; rivals: PySpark's ``portable_hash`` (what ``partitionBy`` calls for
+each record) and Python's ``hash``, which is salted, so that it only shows the floor. Flink: ``KeyGroupRangeAssignment``.
 """
 
 import os

@@ -157,7 +157,8 @@ def test_several_fields_hash_as_flinks_tuple():
 def test_a_null_key_is_an_error_that_says_where():
     selector = keyed(KeyField(STRING, 1, "s"))
     selector.select_channel((1, "a"))
-    with pytest.raises(ValueError, match=r"record 1: key field 's' is None; an assigned key must not be null.*\(2, None\)"):
+    message = r"record 1: key field 's' is None; an assigned key must not be null.*\(2, None\)"
+    with pytest.raises(ValueError, match=message):
         selector.select_channel((2, None))
     assert selector.select_channel((3, "a")) == selector.select_channel((4, "a"))
 

@@ -65,7 +65,10 @@ def test_murmur_mixes_as_in_flink():
     assert [murmur_hash(mixer["code"]) for mixer in GOLDEN["mixers"]] == [mixer["murmur"] for mixer in GOLDEN["mixers"]]
 
 
-@pytest.mark.parametrize("case", GOLDEN["ranges"], ids=lambda case: f"{case['parallelism']}-of-{case['max_parallelism']}")
+RANGES = [pytest.param(case, id=f"{case['parallelism']}-of-{case['max_parallelism']}") for case in GOLDEN["ranges"]]
+
+
+@pytest.mark.parametrize("case", RANGES)
 def test_ranges_partition_the_key_groups_as_in_flink(case):
     total, parallelism = case["max_parallelism"], case["parallelism"]
     ranges = [key_group_range(total, parallelism, i) for i in range(parallelism)]

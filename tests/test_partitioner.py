@@ -183,7 +183,9 @@ def test_what_is_no_partitioner_is_refused(value):
         as_partitioner(value)
 
 
-@pytest.mark.parametrize(("producers", "consumers"), [(1, 1), (1, 5), (5, 1), (4, 4), (3, 2), (2, 3), (10, 4), (4, 10), (7, 5)])
+@pytest.mark.parametrize(
+    ("producers", "consumers"), [(1, 1), (1, 5), (5, 1), (4, 4), (3, 2), (2, 3), (10, 4), (4, 10), (7, 5)]
+)
 def test_pointwise_edges_are_those_of_flink(producers, consumers):
     targets = [list(pointwise_targets(i, producers, consumers)) for i in range(producers)]
     if producers >= consumers:
