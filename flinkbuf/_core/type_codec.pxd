@@ -84,6 +84,8 @@ cdef struct codec_node:
     uint32_t min_size
     uint32_t mask_size      # ROW: bytes
     codec_node* children    # copies of the children's own nodes; owned by the codec of this node
+    bint acyclic            # its values hold no object that could refer back to them
+    void* texts             # STRING: the short texts read last; each field has its own
     PyObject* classes[4]    # ROW: by kind of change; borrowed from the codec
     PyObject* codec         # the TypeCodec itself, borrowed: a parent holds its children
 

@@ -122,13 +122,100 @@ cdef extern from *:
       return text;
     }
 
+    /* The ints and short texts of real data repeat, and making an object costs three times as much as finding one:
+     * ints below FB_KEPT_INTS are made once in the process, texts of 2 to 8 bytes are looked up in a small table of
+     * the field's own, in which the newest wins. Immutable objects, so nobody can tell but by `is`. Under the GIL. */
+    #define FB_KEPT_INTS 8192
+    #define FB_KEPT_TEXTS 512 /* of each field; a power of two */
+
+    struct fb_kept_text {
+      uint64_t word; /* the bytes, then zeros: text with a NUL in it is not kept */
+      PyObject* text;
+    };
+
+    static PyObject* fb_kept_ints[FB_KEPT_INTS];
+
+    /* PyLong_FromLongLong without its way through three functions of another library. */
+    static inline PyObject* fb_new_int(int64_t number) {
+    #if PY_VERSION_HEX < 0x030C0000 && PyLong_SHIFT == 30 && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
+      uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+      Py_ssize_t size = 1 + (rest >> 30 != 0) + (rest >> 60 != 0);
+      PyLongObject* made;
+      if (rest < 8) return PyLong_FromLong((long)number); /* Python keeps the small negative ones */
+      made = PyObject_Malloc(offsetof(PyLongObject, ob_digit) + (size_t)size * sizeof(digit));
+      if (made == NULL) return PyErr_NoMemory();
+      Py_SET_REFCNT((PyObject*)made, 1);
+      Py_SET_TYPE((PyObject*)made, &PyLong_Type);
+      Py_SET_SIZE((PyVarObject*)made, number < 0 ? -size : size);
+      made->ob_digit[0] = (digit)(rest & PyLong_MASK);
+      if (size > 1) made->ob_digit[1] = (digit)(rest >> 30 & PyLong_MASK);
+      if (size > 2) made->ob_digit[2] = (digit)(rest >> 60);
+      return (PyObject*)made;
+    #else
+      return PyLong_FromLongLong(number);
+    #endif
+    }
+
+    static inline PyObject* fb_int(int64_t number) {
+      PyObject* made;
+      if ((uint64_t)number >= FB_KEPT_INTS) return fb_new_int(number);
+      if (fb_kept_ints[number] == NULL && (fb_kept_ints[number] = PyLong_FromLong((long)number)) == NULL) return NULL;
+      made = fb_kept_ints[number];
+      Py_INCREF(made);
+      return made;
+    }
+
+    static inline PyObject* fb_kept_ascii(struct fb_kept_text* kept, const uint8_t* from, size_t size) {
+      uint64_t word = 0;
+      struct fb_kept_text* slot;
+      if (size < 2 || size > 8) return fb_ascii(from, size);
+      if (size >= 4) {
+        uint32_t head, tail;
+        memcpy(&head, from, 4);
+        memcpy(&tail, from + size - 4, 4);
+        word = (uint64_t)head | (uint64_t)tail << (8 * (size - 4));
+      } else {
+        word = (uint64_t)from[0] | (uint64_t)from[1] << 8 | (uint64_t)from[size - 1] << (8 * (size - 1));
+      }
+      slot = &kept[(word * 0x9e3779b97f4a7c15u) >> 55];
+      if (slot->text == NULL || slot->word != word || (size_t)PyUnicode_GET_LENGTH(slot->text) != size) {
+        PyObject *old = slot->text, *text = fb_ascii(from, size);
+        if (text == NULL) return NULL;
+        slot->word = word;
+        slot->text = text;
+        Py_XDECREF(old);
+      }
+      Py_INCREF(slot->text);
+      return slot->text;
+    }
+
+    static inline void fb_forget_texts(struct fb_kept_text* kept) {
+      for (size_t i = 0; kept != NULL && i < FB_KEPT_TEXTS; i++) Py_CLEAR(kept[i].text);
+    }
+
+    /* Whether objects of a class of rows are laid out as tuples are and nothing else. */
+    static inline int fb_is_plain_tuple(PyObject* type) {
+      PyTypeObject* t = (PyTypeObject*)type;
+      return t->tp_alloc == PyType_GenericAlloc && t->tp_basicsize == PyTuple_Type.tp_basicsize &&
+             t->tp_itemsize == (Py_ssize_t)sizeof(PyObject*) && t->tp_dictoffset == 0 && t->tp_weaklistoffset == 0;
+    }
+
+    /* A row whose fields are still NULL and which the garbage collector does not see yet. */
+    static inline PyObject* fb_new_row(PyObject* type, Py_ssize_t size) {
+      PyTupleObject* row = PyObject_GC_NewVar(PyTupleObject, (PyTypeObject*)type, size);
+      if (row == NULL) return NULL;
+      for (Py_ssize_t i = 0; i < size; i++) row->ob_item[i] = NULL;
+      return (PyObject*)row;
+    }
+
     #define FB_TUPLE_ITEMS(tuple) (((PyTupleObject*)(tuple))->ob_item)
-    #define FB_NEW_OF(type, size) (((PyTypeObject*)(type))->tp_alloc((PyTypeObject*)(type), (size)))
     #define FB_NONE() (Py_INCREF(Py_None), Py_None)
     #define FB_BOOL(value) ((value) ? (Py_INCREF(Py_True), Py_True) : (Py_INCREF(Py_False), Py_False))
     #define FB_TYPE_OF(value) ((PyObject*)Py_TYPE(value))
     #define FB_IDENTITY(object) (object)
     """
+    struct fb_kept_text:
+        PyObject* text
     bint fb_small_int(PyObject* value, int64_t* number)
     unsigned long long fb_double_bits(double value)
     uint32_t fb_float_bits(double value)
@@ -137,7 +224,13 @@ cdef extern from *:
     void fb_copy(uint8_t* to, const uint8_t* from_, size_t size)
     PyObject* fb_ascii(const uint8_t* from_, size_t size) except NULL
     PyObject** FB_TUPLE_ITEMS(PyObject* tuple_)
-    PyObject* FB_NEW_OF(PyObject* type_, Py_ssize_t size) except NULL
+    PyObject* fb_new_row(PyObject* type_, Py_ssize_t size) except NULL
+    PyObject* fb_int(int64_t number) except NULL
+    PyObject* fb_kept_ascii(fb_kept_text* kept, const uint8_t* from_, size_t size) except NULL
+    void fb_forget_texts(fb_kept_text* kept)
+    bint fb_is_plain_tuple(PyObject* type_)
+    enum:
+        FB_KEPT_TEXTS
     PyObject* FB_NONE()
     PyObject* FB_BOOL(bint value)
     PyObject* FB_TYPE_OF(PyObject* value)
@@ -150,6 +243,7 @@ cdef extern from "Python.h":
     void Py_INCREF(PyObject* value)
     void PyErr_Restore(PyObject* kind, PyObject* error, PyObject* traceback)
     void Py_DECREF(PyObject* value)
+    void PyObject_GC_Track(PyObject* value)
     bint PyBool_Check(PyObject* value)
     bint PyLong_Check(PyObject* value)
     bint PyLong_CheckExact(PyObject* value)
@@ -218,7 +312,12 @@ cdef dict ARRAY_TYPES = {
     "INT": ("int32", "il"), "LONG": ("int64", "lq"), "FLOAT": ("float32", "f"), "DOUBLE": ("float64", "d"),
 }
 cdef tuple UNHASHABLE = ("LIST", "SET", "MAP", "PRIMITIVE_ARRAY", "OBJECT_ARRAY", "STRING_ARRAY")
-cdef tuple WORDS = ("record", "watermark", "internal watermark", "latency marker", "watermark status", "record attributes")
+# Their Python values hold no other objects, so a row of them is no concern of the garbage collector; it finds that out
+# by itself for plain tuples only.
+cdef frozenset ACYCLIC = frozenset([
+    "BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "STRING_VALUE", "VOID", "NULL_VALUE",
+    "BIG_INT", "BIG_DEC",
+])
 cdef object Decimal = decimal.Decimal
 cdef int64_t DAY_MILLIS = 86_400_000
 
@@ -1334,7 +1433,7 @@ cdef PyObject* get_row(const codec_node* n, fb_input* source) except NULL:
     if i != 0 and ((pos - 1)[0] & (0xff >> i)) != 0:
         source.pos = pos - 1
         corrupt(n, source, FB_ECORRUPT, "a bit is set behind the null mask")
-    row = FB_NEW_OF(n.classes[kind], n.child_count)
+    row = fb_new_row(n.classes[kind], n.child_count)
     for i in range(n.child_count):
         if bit == 0:
             mask += 1
@@ -1350,6 +1449,8 @@ cdef PyObject* get_row(const codec_node* n, fb_input* source) except NULL:
         PyTuple_SET_ITEM(row, i, item)
         bit >>= 1
     source.pos = pos
+    if not n.acyclic:
+        PyObject_GC_Track(row)
     return row
 
 
@@ -1434,13 +1535,13 @@ cdef inline PyObject* get(const codec_node* n, const uint8_t** at, fb_input* sou
     if n.kind == FB_TYPE_LONG:
         if left >= 8:
             at[0] = pos + 8
-            return PyLong_FromLongLong(<int64_t>fb_load_be64(pos))
+            return fb_int(<int64_t>fb_load_be64(pos))
     elif n.kind == FB_TYPE_STRING:
         if left > 0:
             size = pos[0]  # one more than the units; 0 is null
             if 0 < size < 128 and size <= left and fb_type_codec_is_ascii(pos + 1, size - 1):
                 at[0] = pos + size
-                return fb_ascii(pos + 1, size - 1)
+                return fb_kept_ascii(<fb_kept_text*>n.texts, pos + 1, size - 1)
     elif n.kind == FB_TYPE_DOUBLE:
         if left >= 8:
             at[0] = pos + 8
@@ -1448,7 +1549,7 @@ cdef inline PyObject* get(const codec_node* n, const uint8_t** at, fb_input* sou
     elif n.kind == FB_TYPE_INT:
         if left >= 4:
             at[0] = pos + 4
-            return PyLong_FromLong(<int32_t>fb_load_be32(pos))
+            return fb_int(<int32_t>fb_load_be32(pos))
     source.pos = pos
     value = (<PyObject* (*)(const codec_node*, fb_input*) noexcept>get_other)(n, source)
     at[0] = source.pos
@@ -1479,7 +1580,7 @@ cdef PyObject* get_other(const codec_node* n, fb_input* source) except NULL:
         if n.kind == FB_TYPE_BYTE:
             return PyLong_FromLong(<signed char>pos[0])
         elif n.kind == FB_TYPE_SHORT:
-            return PyLong_FromLong(<short>fb_load_be16(pos))
+            return fb_int(<short>fb_load_be16(pos))
         elif n.kind == FB_TYPE_FLOAT:
             return PyFloat_FromDouble(fb_bits_float(fb_load_be32(pos)))
         return PyUnicode_FromOrdinal(fb_load_be16(pos))
@@ -1539,8 +1640,10 @@ cdef class TypeCodec:
         if self.child_types == NULL or self.node.children == NULL:
             raise MemoryError
         for i, child in enumerate(children):
-            self.child_types[i] = &(<TypeCodec?>child).type
+            self.child_types[i] = &(<TypeCodec>child).type
             self.node.children[i] = (<TypeCodec>child).node
+            if self.node.children[i].kind == FB_TYPE_STRING:
+                self.node.children[i].texts = PyMem_Calloc(FB_KEPT_TEXTS, sizeof(fb_kept_text))
         self.type.kind = KINDS[kind]
         self.type.child_count = len(children)
         self.type.children = self.child_types
@@ -1554,12 +1657,23 @@ cdef class TypeCodec:
         self.node.codec = <PyObject*>self
         for i in range(min(len(self.classes), 4)):
             self.node.classes[i] = <PyObject*>(self.classes[i])
+        self.node.acyclic = (kind in ACYCLIC if not children else kind == "ROW" or kind == "TUPLE") and all(
+            [(<TypeCodec>child).node.acyclic for child in children])
+        if kind == "STRING":
+            self.node.texts = PyMem_Calloc(FB_KEPT_TEXTS, sizeof(fb_kept_text))
         if kind == "ENUM":
             self.ordinals = {symbol: i for i, symbol in enumerate(self.symbols)}
         if kind == "PRIMITIVE_ARRAY":
             self.array_dtype, self.array_formats = ARRAY_TYPES[children[0].kind]
 
     def __dealloc__(self):
+        fb_forget_texts(<fb_kept_text*>self.node.texts)
+        PyMem_Free(self.node.texts)
+        if self.node.children != NULL:
+            for i in range(self.node.child_count):
+                if self.node.children[i].kind == FB_TYPE_STRING:
+                    fb_forget_texts(<fb_kept_text*>self.node.children[i].texts)
+                    PyMem_Free(self.node.children[i].texts)
         PyMem_Free(self.child_types)
         PyMem_Free(self.node.children)
 
@@ -1576,8 +1690,10 @@ cdef class TypeCodec:
             raise ValueError(f"{kind} needs {len(self.children)} different field names, got {list(self.names)}")
         if len(self.classes) != CLASS_COUNTS.get(kind, 0):
             raise ValueError(f"{kind} needs {CLASS_COUNTS.get(kind, 0)} classes, got {len(self.classes)}")
-        if kind == "ROW" and not all(isinstance(row, type) and issubclass(row, tuple) for row in self.classes):
-            raise TypeError("the classes of a ROW must be subclasses of tuple")
+        if kind == "ROW":
+            for row in self.classes:
+                if not (isinstance(row, type) and issubclass(row, tuple) and fb_is_plain_tuple(<PyObject*>row)):
+                    raise TypeError(f"the classes of a ROW must be subclasses of tuple without attributes, got {row!r}")
         if kind == "ENUM" and (not self.symbols or len(set(self.symbols)) != len(self.symbols)):
             raise ValueError(f"ENUM needs different symbols, got {self.symbols!r}")
         if kind == "PRIMITIVE_ARRAY" and self.children[0].kind not in ARRAY_TYPES:
