@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from dataclasses import dataclass
 from typing import Any
+
+from flinkbuf.immutable import Ordered
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 _DAY_MILLIS = 86_400_000
@@ -79,8 +80,7 @@ def _civil_from_days(days: int) -> tuple[int, int, int]:
     return date.year + cycles * 400, date.month, date.day
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class LocalDate:
+class LocalDate(Ordered):
     """A date without a time zone, in any year Java knows. ``java.time.LocalDate``.
 
     Parameters
@@ -96,11 +96,13 @@ class LocalDate:
     (datetime.date(2024, 2, 29), '-0044-03-15', 12024)
     """
 
+    __slots__ = ("year", "month", "day")
     year: int
     month: int
     day: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, year: int, month: int, day: int) -> None:
+        self._set(year, month, day)
         check_range("year", self.year, -999_999_999, 999_999_999)
         check_range("month", self.month, 1, 12)
         leap = self.year % 4 == 0 and (self.year % 100 != 0 or self.year % 400 == 0)
@@ -129,8 +131,7 @@ class LocalDate:
         return _date_text(self.year, self.month, self.day)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class LocalTime:
+class LocalTime(Ordered):
     """A time of day without a time zone, to the nanosecond. ``java.time.LocalTime``.
 
     Parameters
@@ -146,12 +147,14 @@ class LocalTime:
     ('23:59:59.000001', datetime.time(12, 30), 500000000)
     """
 
+    __slots__ = ("hour", "minute", "second", "nano")
     hour: int
     minute: int
-    second: int = 0
-    nano: int = 0
+    second: int
+    nano: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, hour: int, minute: int, second: int = 0, nano: int = 0) -> None:
+        self._set(hour, minute, second, nano)
         check_range("hour", self.hour, 0, 23)
         check_range("minute", self.minute, 0, 59)
         check_range("second", self.second, 0, 59)
@@ -178,8 +181,7 @@ class LocalTime:
         return f"{self.hour:02d}:{self.minute:02d}{seconds}"
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class LocalDateTime:
+class LocalDateTime(Ordered):
     """A date and time of day without a time zone. ``java.time.LocalDateTime``.
 
     Parameters
@@ -199,16 +201,20 @@ class LocalDateTime:
     ValueError: 1999-12-31T23:59:59.999999999 has nanoseconds that Python's datetime cannot hold
     """
 
+    __slots__ = ("year", "month", "day", "hour", "minute", "second", "nano")
     year: int
     month: int
     day: int
-    hour: int = 0
-    minute: int = 0
-    second: int = 0
-    nano: int = 0
+    hour: int
+    minute: int
+    second: int
+    nano: int
 
-    def __post_init__(self) -> None:
-        self.date, self.time  # both check their parts
+    def __init__(
+        self, year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0, nano: int = 0
+    ) -> None:
+        self._set(year, month, day, hour, minute, second, nano)
+        LocalDate(year, month, day), LocalTime(hour, minute, second, nano)  # both check their parts
 
     @property
     def date(self) -> LocalDate:
@@ -243,8 +249,7 @@ class LocalDateTime:
         return f"{self.date}T{self.time}"
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Instant:
+class Instant(Ordered):
     """A point on the time line, to the nanosecond. ``java.time.Instant``.
 
     Parameters
@@ -262,10 +267,12 @@ class Instant:
     datetime.datetime(1969, 12, 31, 23, 59, 59, 500000, tzinfo=datetime.timezone.utc)
     """
 
+    __slots__ = ("epoch_second", "nano")
     epoch_second: int
-    nano: int = 0
+    nano: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, epoch_second: int, nano: int = 0) -> None:
+        self._set(epoch_second, nano)
         check_range("epoch_second", self.epoch_second, -31_557_014_167_219_200, 31_556_889_864_403_199)
         check_range("nano", self.nano, 0, 999_999_999)
 
@@ -306,17 +313,17 @@ class Instant:
         return f"{date}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}{_fraction(self.nano)}Z"
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class _Millis:
+class _Millis(Ordered):
     """Milliseconds since 1970-01-01T00:00:00Z, any 64-bit number."""
 
+    __slots__ = ("millis",)
     millis: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, millis: int) -> None:
+        self._set(millis)
         check_range("millis", self.millis, LONG_MIN, LONG_MAX)
 
 
-@dataclass(frozen=True, order=True, slots=True)
 class JavaDate(_Millis):
     """A ``java.util.Date`` that is no Python datetime: outside the years 1 … 9999.
 
@@ -330,6 +337,8 @@ class JavaDate(_Millis):
     >>> JavaDate(1_700_000_000_123).to_datetime().isoformat()
     '2023-11-14T22:13:20.123000+00:00'
     """
+
+    __slots__ = ()
 
     @classmethod
     def from_datetime(cls, value: datetime.datetime) -> JavaDate:
@@ -348,7 +357,6 @@ class JavaDate(_Millis):
             raise ValueError(f"{self!r} is outside the years 1..9999 that Python's datetime can hold") from None
 
 
-@dataclass(frozen=True, order=True, slots=True)
 class SqlDate(_Millis):
     """A ``java.sql.Date`` that is no Python date: not at midnight UTC, or outside the years 1 … 9999.
 
@@ -362,6 +370,8 @@ class SqlDate(_Millis):
     >>> SqlDate(-86_400_000).to_date(), SqlDate.from_date(datetime.date(1970, 1, 2))
     (datetime.date(1969, 12, 31), SqlDate(millis=86400000))
     """
+
+    __slots__ = ()
 
     @classmethod
     def from_date(cls, date: datetime.date) -> SqlDate:
@@ -377,7 +387,6 @@ class SqlDate(_Millis):
         return LocalDate(*_civil_from_days(days)).to_date()
 
 
-@dataclass(frozen=True, order=True, slots=True)
 class SqlTime(_Millis):
     """A ``java.sql.Time`` that is no Python time: outside 1970-01-01.
 
@@ -391,6 +400,8 @@ class SqlTime(_Millis):
     >>> SqlTime(86_399_999).to_time()
     datetime.time(23, 59, 59, 999000)
     """
+
+    __slots__ = ()
 
     @classmethod
     def from_time(cls, time: datetime.time) -> SqlTime:
@@ -408,8 +419,7 @@ class SqlTime(_Millis):
         return datetime.time(second // 3600, second // 60 % 60, second % 60, milli * 1000)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class SqlTimestamp:
+class SqlTimestamp(Ordered):
     """A ``java.sql.Timestamp`` that is no Python datetime: with nanoseconds, or outside the years 1 … 9999.
 
     Parameters
@@ -426,10 +436,12 @@ class SqlTimestamp:
     datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
     """
 
+    __slots__ = ("millis", "nanos")
     millis: int
     nanos: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, millis: int, nanos: int) -> None:
+        self._set(millis, nanos)
         check_range("millis", self.millis, LONG_MIN, LONG_MAX)
         check_range("nanos", self.nanos, 0, 999_999_999)
         if self.millis % 1000 != self.nanos // 1_000_000:

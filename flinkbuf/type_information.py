@@ -6,10 +6,10 @@ Users make them through `flinkbuf.Types` or `flinkbuf.as_type`; the classes are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from flinkbuf.immutable import Immutable
 from flinkbuf.values import (
     Instant,
     InternalWatermark,
@@ -76,8 +76,7 @@ _DTYPES = {"BYTE": "int8", "SHORT": "int16", "INT": "int32", "LONG": "int64", "F
 _STREAM_ELEMENTS = (StreamRecord, Watermark, InternalWatermark, LatencyMarker, WatermarkStatus, RecordAttributes)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class TypeInformation:
+class TypeInformation(Immutable):
     """The description of one type. Flink's ``TypeInformation``; its codec is Flink's ``TypeSerializer``.
 
     Two are equal if they describe the same type; they can be keys of a dict, and are pickled without their codec.
@@ -90,7 +89,8 @@ class TypeInformation:
     Types.ROW_NAMED(['a', 'b'], [Types.INT(), Types.LIST(Types.STRING())])
     """
 
-    _codec: TypeCodec = field(init=False, compare=False)
+    __slots__ = ("_codec",)
+    _codec: TypeCodec
 
     @property
     def kind(self) -> str:
@@ -149,17 +149,15 @@ class TypeInformation:
         """
         return self.codec.deserialize(data)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, each.name) for each in fields(self) if each.init)
 
-
-@dataclass(frozen=True, slots=True, repr=False)
 class BasicTypeInfo(TypeInformation):
     """A type without parts, by its name in `Types`."""
 
+    __slots__ = ("name",)
     name: str
 
-    def __post_init__(self) -> None:
+    def __init__(self, name: str) -> None:
+        self._set(name)
         if self.name not in _BASIC:
             raise ValueError(f"no type is named {self.name!r}")
 
@@ -192,14 +190,15 @@ def basic_type(name: str) -> BasicTypeInfo:
     return _basic_types[name]
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class PrimitiveArrayTypeInfo(TypeInformation):
     """An array of Java primitives, such as ``int[]``. Flink's ``PrimitiveArrayTypeInfo``."""
 
+    __slots__ = ("element_type", "numpy")
     element_type: TypeInformation
-    numpy: bool = False
+    numpy: bool
 
-    def __post_init__(self) -> None:
+    def __init__(self, element_type: TypeInformation, numpy: bool = False) -> None:
+        self._set(element_type, numpy)
         name = getattr(self.element_type, "name", None)
         if name not in _PRIMITIVES:
             raise TypeError(f"a primitive array holds one of {', '.join(_PRIMITIVES)}, not {self.element_type!r}")
@@ -219,12 +218,15 @@ class PrimitiveArrayTypeInfo(TypeInformation):
         return f"Types.PRIMITIVE_ARRAY({self.element_type!r}{', numpy=True' if self.numpy else ''})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class _ElementsTypeInfo(TypeInformation):
     """Any number of values of one type; the subclasses differ in container and bytes."""
 
+    __slots__ = ("element_type",)
     element_type: TypeInformation
     _kind: ClassVar[str]
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        self._set(element_type)
 
     @property
     def kind(self) -> str:
@@ -238,32 +240,34 @@ class _ElementsTypeInfo(TypeInformation):
         return f"Types.{self.kind}({self.element_type!r})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class ListTypeInfo(_ElementsTypeInfo):
     """A list; its elements are None only if their type says so. Flink's ``ListTypeInfo``."""
 
+    __slots__ = ()
     _kind = "LIST"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class SetTypeInfo(_ElementsTypeInfo):
     """A set. Flink's ``SetTypeInfo``."""
 
+    __slots__ = ()
     _kind = "SET"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class ObjectArrayTypeInfo(_ElementsTypeInfo):
     """An array whose elements may be None, of any type. Flink's ``ObjectArrayTypeInfo``."""
 
+    __slots__ = ()
     _kind = "OBJECT_ARRAY"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class BasicArrayTypeInfo(_ElementsTypeInfo):
     """An array of Java's boxed primitives or of strings. Flink's ``BasicArrayTypeInfo``."""
 
-    def __post_init__(self) -> None:
+    __slots__ = ()
+
+    def __init__(self, element_type: TypeInformation) -> None:
+        self._set(element_type)
         if getattr(self.element_type, "name", None) not in (*_PRIMITIVES, "STRING"):
             allowed = ", ".join((*_PRIMITIVES, "STRING"))
             raise TypeError(f"a basic array holds one of {allowed}, not {self.element_type!r}; use OBJECT_ARRAY")
@@ -281,12 +285,15 @@ class BasicArrayTypeInfo(_ElementsTypeInfo):
         return f"Types.BASIC_ARRAY({self.element_type!r})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class MapTypeInfo(TypeInformation):
     """A map; its values may be None, its keys only if their type says so. Flink's ``MapTypeInfo``."""
 
+    __slots__ = ("key_type", "value_type")
     key_type: TypeInformation
     value_type: TypeInformation
+
+    def __init__(self, key_type: TypeInformation, value_type: TypeInformation) -> None:
+        self._set(key_type, value_type)
 
     @property
     def kind(self) -> str:
@@ -300,13 +307,14 @@ class MapTypeInfo(TypeInformation):
         return f"Types.MAP({self.key_type!r}, {self.value_type!r})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class TupleTypeInfo(TypeInformation):
     """A tuple of fields with types of their own. Flink's ``TupleTypeInfo``."""
 
+    __slots__ = ("field_types",)
     field_types: tuple[TypeInformation, ...]
 
-    def __post_init__(self) -> None:
+    def __init__(self, field_types: tuple[TypeInformation, ...]) -> None:
+        self._set(field_types)
         if not self.field_types:
             raise ValueError("a TUPLE has at least one field; a ROW may have none")
 
@@ -332,14 +340,15 @@ class TupleTypeInfo(TypeInformation):
         return f"Types.TUPLE([{', '.join(map(repr, self.field_types))}])"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class RowTypeInfo(TypeInformation):
     """A row: fields that may be None, and a kind of change. Flink's ``RowTypeInfo``."""
 
+    __slots__ = ("field_types", "names")
     field_types: tuple[TypeInformation, ...]
-    names: tuple[str, ...] | None = None
+    names: tuple[str, ...] | None
 
-    def __post_init__(self) -> None:
+    def __init__(self, field_types: tuple[TypeInformation, ...], names: tuple[str, ...] | None = None) -> None:
+        self._set(field_types, names)
         if self.names is None:
             return
         if len(self.names) != len(self.field_types):
@@ -372,13 +381,14 @@ class RowTypeInfo(TypeInformation):
         return f"Types.ROW({types})" if self.names is None else f"Types.ROW_NAMED({list(self.names)!r}, {types})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class EnumTypeInfo(TypeInformation):
     """One of some values, encoded as its position. Flink's ``EnumTypeInfo``."""
 
+    __slots__ = ("symbols",)
     symbols: type[Enum] | tuple[Any, ...]
 
-    def __post_init__(self) -> None:
+    def __init__(self, symbols: type[Enum] | tuple[Any, ...]) -> None:
+        self._set(symbols)
         if isinstance(self.symbols, type) and issubclass(self.symbols, Flag):
             raise TypeError(f"{self.symbols.__name__} is a Flag, whose values combine; declare an INT or LONG instead")
         values = self.values
@@ -408,12 +418,15 @@ class EnumTypeInfo(TypeInformation):
         return f"Types.ENUM({symbols})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class EitherTypeInfo(TypeInformation):
     """A `Left` of one type or a `Right` of another. Flink's ``EitherTypeInfo``."""
 
+    __slots__ = ("left_type", "right_type")
     left_type: TypeInformation
     right_type: TypeInformation
+
+    def __init__(self, left_type: TypeInformation, right_type: TypeInformation) -> None:
+        self._set(left_type, right_type)
 
     @property
     def kind(self) -> str:
@@ -430,12 +443,15 @@ class EitherTypeInfo(TypeInformation):
         return f"Types.EITHER({self.left_type!r}, {self.right_type!r})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class NullableTypeInfo(TypeInformation):
     """Another type, and None. Flink's ``NullableSerializer``."""
 
+    __slots__ = ("value_type", "padded")
     value_type: TypeInformation
-    padded: bool = False
+    padded: bool
+
+    def __init__(self, value_type: TypeInformation, padded: bool = False) -> None:
+        self._set(value_type, padded)
 
     @property
     def kind(self) -> str:
@@ -465,11 +481,14 @@ class NullableTypeInfo(TypeInformation):
         return f"Types.NULLABLE({self.value_type!r}{', padded=True' if self.padded else ''})"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
 class StreamElementTypeInfo(TypeInformation):
     """A record with its event time, or another element of a stream. Flink's ``StreamElementSerializer``."""
 
+    __slots__ = ("value_type",)
     value_type: TypeInformation
+
+    def __init__(self, value_type: TypeInformation) -> None:
+        self._set(value_type)
 
     @property
     def kind(self) -> str:

@@ -6,7 +6,6 @@ Java's hold. Here are the two sides of an `EITHER` and the elements of a stream.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from flinkbuf.date_time import (
@@ -22,6 +21,7 @@ from flinkbuf.date_time import (
     SqlTimestamp,
     check_range,
 )
+from flinkbuf.immutable import Immutable, Ordered
 from flinkbuf.row import Row, RowKind, row_class, row_classes
 
 __all__ = [
@@ -33,8 +33,7 @@ __all__ = [
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Immutable):
     """The first alternative of ``Types.EITHER``. Flink's ``Either.Left``.
 
     Examples
@@ -43,18 +42,24 @@ class Left:
     (Left(value=5), False)
     """
 
+    __slots__ = ("value",)
     value: Any
 
+    def __init__(self, value: Any) -> None:
+        self._set(value)
 
-@dataclass(frozen=True, slots=True)
-class Right:
+
+class Right(Immutable):
     """The second alternative of ``Types.EITHER``. Flink's ``Either.Right``."""
 
+    __slots__ = ("value",)
     value: Any
 
+    def __init__(self, value: Any) -> None:
+        self._set(value)
 
-@dataclass(frozen=True, slots=True)
-class StreamRecord:
+
+class StreamRecord(Immutable):
     """A record on its way between operators, with its event time if it has one. Flink's ``StreamRecord``.
 
     Parameters
@@ -70,16 +75,17 @@ class StreamRecord:
     (StreamRecord(value='x', timestamp=None), 5)
     """
 
+    __slots__ = ("value", "timestamp")
     value: Any
-    timestamp: int | None = None
+    timestamp: int | None
 
-    def __post_init__(self) -> None:
+    def __init__(self, value: Any, timestamp: int | None = None) -> None:
+        self._set(value, timestamp)
         if self.timestamp is not None:
             check_range("timestamp", self.timestamp, LONG_MIN, LONG_MAX)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Watermark:
+class Watermark(Ordered):
     """No record with an event time up to this one will follow. Flink's ``Watermark``.
 
     Parameters
@@ -88,14 +94,15 @@ class Watermark:
         Milliseconds since 1970-01-01T00:00:00Z; ``2**63 - 1`` is the end of all event time.
     """
 
+    __slots__ = ("timestamp",)
     timestamp: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, timestamp: int) -> None:
+        self._set(timestamp)
         check_range("timestamp", self.timestamp, LONG_MIN, LONG_MAX)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class InternalWatermark:
+class InternalWatermark(Ordered):
     """A watermark that says which subpartition it came from. Flink's ``InternalWatermark``.
 
     Parameters
@@ -106,16 +113,17 @@ class InternalWatermark:
         A 32-bit number.
     """
 
+    __slots__ = ("timestamp", "subpartition_index")
     timestamp: int
     subpartition_index: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, timestamp: int, subpartition_index: int) -> None:
+        self._set(timestamp, subpartition_index)
         check_range("timestamp", self.timestamp, LONG_MIN, LONG_MAX)
         check_range("subpartition_index", self.subpartition_index, INT_MIN, INT_MAX)
 
 
-@dataclass(frozen=True, slots=True)
-class LatencyMarker:
+class LatencyMarker(Immutable):
     """A time stamp sent along with the records to see how long they take. Flink's ``LatencyMarker``.
 
     Parameters
@@ -128,19 +136,20 @@ class LatencyMarker:
         Its subtask, a 32-bit number.
     """
 
+    __slots__ = ("marked_time", "operator_id", "subtask_index")
     marked_time: int
     operator_id: bytes
     subtask_index: int
 
-    def __post_init__(self) -> None:
+    def __init__(self, marked_time: int, operator_id: bytes, subtask_index: int) -> None:
+        self._set(marked_time, operator_id, subtask_index)
         check_range("marked_time", self.marked_time, LONG_MIN, LONG_MAX)
         check_range("subtask_index", self.subtask_index, INT_MIN, INT_MAX)
         if not isinstance(self.operator_id, bytes) or len(self.operator_id) != 16:
             raise ValueError(f"operator_id must be 16 bytes, got {self.operator_id!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class WatermarkStatus:
+class WatermarkStatus(Immutable):
     """Whether watermarks of a channel count at present. Flink's ``WatermarkStatus``.
 
     Parameters
@@ -154,11 +163,13 @@ class WatermarkStatus:
     (WatermarkStatus(status=-1), False)
     """
 
+    __slots__ = ("status",)
     status: int
     IDLE: ClassVar[WatermarkStatus]
     ACTIVE: ClassVar[WatermarkStatus]
 
-    def __post_init__(self) -> None:
+    def __init__(self, status: int) -> None:
+        self._set(status)
         check_range("status", self.status, -1, 0)
 
     @property
@@ -171,8 +182,7 @@ WatermarkStatus.IDLE = WatermarkStatus(-1)
 WatermarkStatus.ACTIVE = WatermarkStatus(0)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAttributes:
+class RecordAttributes(Immutable):
     """Attributes of the records that follow. Flink's ``RecordAttributes``.
 
     Parameters
@@ -181,8 +191,10 @@ class RecordAttributes:
         True while the source catches up with old data, so that latency does not matter.
     """
 
+    __slots__ = ("is_backlog",)
     is_backlog: bool
 
-    def __post_init__(self) -> None:
+    def __init__(self, is_backlog: bool) -> None:
+        self._set(is_backlog)
         if not isinstance(self.is_backlog, bool):
             raise TypeError(f"is_backlog must be a bool, got {self.is_backlog!r}")
