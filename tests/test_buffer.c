@@ -42,7 +42,8 @@ static void a_part_of_a_part_names_the_root(void) {
 static void data_types_have_the_numbers_and_flags_of_flink(void) {
   CHECK(fb_data_type_is_buffer(FB_DATA_BUFFER) && fb_data_type_is_buffer(FB_DATA_BUFFER_WITH_CLEAR_END));
   CHECK(!fb_data_type_is_buffer(FB_NONE) && !fb_data_type_is_event(FB_NONE));
-  for (int type = FB_EVENT_BUFFER; type < FB_DATA_TYPE_COUNT; type++) {
+  for (int number = FB_EVENT_BUFFER; number < FB_DATA_TYPE_COUNT; number++) {
+    enum fb_data_type type = (enum fb_data_type)number;
     CHECK(fb_data_type_is_event(type) == (type != FB_DATA_BUFFER_WITH_CLEAR_END));
     CHECK(!(fb_data_type_has_priority(type) && fb_data_type_requires_announcement(type)));
   }
