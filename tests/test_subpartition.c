@@ -7,7 +7,7 @@
 #include "subpartition.h"
 #include "wakeup.h"
 
-/* ---- a recording listener, and buffers whose homecoming is counted ------------------------------------ */
+/* ---- a recording listener, and buffers whose homecoming is counted ------------------------------- */
 
 struct record {
   _Atomic int data;
@@ -61,7 +61,8 @@ static void write_bytes(struct fb_buffer_builder* builder, size_t count) {
   fb_buffer_builder_commit(builder);
 }
 
-static int add_builder(struct fb_subpartition* subpartition, struct fb_buffer_builder* builder, int32_t partial) {
+static int add_builder(struct fb_subpartition* subpartition, struct fb_buffer_builder* builder,
+                       int32_t partial) {
   struct fb_buffer_consumer consumer;
   int32_t size;
 
@@ -69,7 +70,7 @@ static int add_builder(struct fb_subpartition* subpartition, struct fb_buffer_bu
   return fb_subpartition_add(subpartition, &consumer, partial, &size);
 }
 
-/* A buffer whose consumer is made before the end is written: the queue learns of the end at the next build. */
+/* A buffer whose consumer is made before its end is written: the queue learns of it at the next build. */
 static void add_filled(struct fb_subpartition* subpartition, _Atomic int* out, size_t count) {
   struct fb_buffer_builder builder = new_builder(out, 64);
   struct fb_buffer_consumer consumer;
@@ -93,8 +94,8 @@ static int add_event(struct fb_subpartition* subpartition, enum fb_data_type typ
   return fb_subpartition_add(subpartition, &consumer, 0, &size);
 }
 
-static void expect(struct fb_subpartition* subpartition, enum fb_data_type type, uint32_t size, uint32_t backlog,
-                   enum fb_data_type next) {
+static void expect(struct fb_subpartition* subpartition, enum fb_data_type type, uint32_t size,
+                   uint32_t backlog, enum fb_data_type next) {
   struct fb_polled_buffer polled;
 
   CHECK(fb_subpartition_poll(subpartition, &polled) == 1);
@@ -130,7 +131,7 @@ static void close_fixture(struct fixture* self) {
   CHECK(self->out == 0);
 }
 
-/* ---- PipelinedSubpartitionTest ------------------------------------------------------------------------- */
+/* ---- PipelinedSubpartitionTest ------------------------------------------------------------------- */
 
 static void second_view_is_refused(void) {
   struct fixture f;
@@ -186,7 +187,7 @@ static void release_frees_all_with_and_without_a_view(void) {
   }
 }
 
-/* ---- PipelinedSubpartitionWithReadViewTest ---------------------------------------------------------------- */
+/* ---- PipelinedSubpartitionWithReadViewTest ------------------------------------------------------- */
 
 static void unfinished_buffer_before_another_is_an_error(void) {
   struct fixture f;
@@ -429,7 +430,7 @@ static void desired_buffer_size_is_what_the_reader_said_last(void) {
   close_fixture(&f);
 }
 
-/* ---- PipelinedApproximateSubpartitionTest ------------------------------------------------------------------ */
+/* ---- PipelinedApproximateSubpartitionTest -------------------------------------------------------- */
 
 static void new_view_replaces_the_first_and_starts_to_count_anew(void) {
   struct fixture f;
@@ -486,7 +487,7 @@ static void partial_records_are_skipped_wherever_the_reader_left(void) {
   close_fixture(&f);
 }
 
-/* ---- threads ------------------------------------------------------------------------------------------------ */
+/* ---- threads ------------------------------------------------------------------------------------- */
 
 #define RECORDS 20000
 #define RECORD_BYTES 8
@@ -531,7 +532,7 @@ static void ring_priority(void* context, uint32_t index, int32_t sequence_number
   ring(context, index);
 }
 
-/* Polls as the contract says: sleeps only after being told that nothing follows. A lost notification hangs. */
+/* Polls as the contract says: sleeps only when there is nothing. A notification that is lost hangs it. */
 static void reader_that_drains_to_none_misses_nothing(void) {
   struct fb_subpartition subpartition;
   struct fb_wakeup wakeup;
