@@ -71,23 +71,29 @@ struct fb_network_buffer_pool {
 };
 
 struct fb_local_buffer_pool {
-  _Alignas(64) atomic_bool latch; /* guards what follows, up to `registry` */
+  /* One cache line: all that request and recycle touch as long as there is stock. */
+  _Alignas(64) atomic_bool latch; /* guards what follows, up to `handles` */
   atomic_bool is_available;       /* written under the latch, read anywhere */
   bool is_destroyed;
   bool had_stock; /* at the last update() */
   uint32_t stock_count;
   uint32_t requested; /* segments attributed here: idle, in use or reserved */
   uint32_t size;
+  uint32_t channel_count;
+  uint32_t quota;
+  struct fb_buffer* stock;
+  struct fb_buffer_listener* first_listener;
+  uint32_t* per_channel; /* buffers out, by channel */
+  uint64_t granted;
+
+  struct fb_buffer_listener* last_listener;
+  struct fb_network_buffer_pool* global;
   uint32_t full_channels; /* channels that have reached their quota */
   uint32_t blocked;       /* requests that sleep on `changed` */
-  struct fb_buffer* stock;
-  struct fb_buffer_listener *first_listener, *last_listener;
-  struct fb_network_buffer_pool* global;
   struct fb_buffer_pool_usage usage; /* only the counters that have no other home */
 
-  struct fb_buffer_pool_options options;
-  uint32_t* per_channel;     /* buffers out, by channel; under the latch */
-  _Atomic uint32_t handles;  /* the user's and pins; lowered only under the latch */
+  struct fb_buffer_pool_options options; /* never changes */
+  _Atomic uint32_t handles;              /* the user's and pins; lowered only under the latch */
   struct fb_wakeup changed;
   struct fb_wakeup_list bells;
 
@@ -669,14 +675,18 @@ static void pause_for(uint32_t round) {
   }
 }
 
+static void lock_slowly(struct fb_local_buffer_pool* self) {
+  uint32_t round = 0;
+
+  do {
+    while (atomic_load_explicit(&self->latch, memory_order_relaxed)) pause_for(round++);
+  } while (atomic_exchange_explicit(&self->latch, true, memory_order_acquire));
+}
+
 /* A latch and not a mutex: it is held for a few instructions only, and to leave it costs a plain store, which
  * makes request and recycle about a third cheaper. Acquire here pairs with the release in unlock(). */
 static inline void lock(struct fb_local_buffer_pool* self) {
-  uint32_t round = 0;
-
-  while (atomic_exchange_explicit(&self->latch, true, memory_order_acquire)) {
-    while (atomic_load_explicit(&self->latch, memory_order_relaxed)) pause_for(round++);
-  }
+  if (atomic_exchange_explicit(&self->latch, true, memory_order_acquire)) lock_slowly(self);
 }
 
 static bool should_be_available(const struct fb_local_buffer_pool* self) {
@@ -835,11 +845,19 @@ static void settle(struct fb_local_buffer_pool* self, struct fb_buffer* buffer) 
 
 static void recycle_local(struct fb_buffer* buffer) {
   struct fb_local_buffer_pool* self = buffer->owner;
+  bool was_full = false;
 
   lock(self);
-  if (buffer->channel < self->options.channel_count) {
-    if (self->per_channel[buffer->channel]-- == self->options.max_buffers_per_channel) self->full_channels--;
+  if (buffer->channel < self->channel_count) {
+    was_full = self->per_channel[buffer->channel]-- == self->quota;
+    if (was_full) self->full_channels--;
     buffer->channel = FB_NO_CHANNEL;
+  }
+  if (self->stock != NULL && !was_full && self->requested <= self->size && self->first_listener == NULL) {
+    /* The usual case: there was stock before, so nothing becomes possible that was not. */
+    put_in_stock(self, buffer);
+    unlock(self);
+    return;
   }
   settle(self, buffer);
 }
@@ -903,6 +921,8 @@ static struct fb_local_buffer_pool* new_local(struct fb_network_buffer_pool* glo
   if (self == NULL) return NULL;
   memset(self, 0, sizeof *self);
   self->options = *options;
+  self->channel_count = options->channel_count;
+  self->quota = options->max_buffers_per_channel;
   self->size = options->min;
   self->global = global;
   atomic_init(&self->handles, 1);
@@ -1034,7 +1054,16 @@ void fb_local_buffer_pool_close(struct fb_local_buffer_pool* self) {
 
 /* ---- local: requests --------------------------------------------------------------------------------- */
 
-static inline int request_locked(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
+/* Counts `buffer` for its channel. Returns whether the channel has reached its quota with it. */
+static inline bool hand_out(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer* buffer) {
+  atomic_store_explicit(&buffer->references, 1, memory_order_relaxed); /* relaxed, as in prepare() */
+  atomic_store_explicit(&buffer->position_marker, 0, memory_order_relaxed);
+  buffer->channel = channel;
+  self->granted++;
+  return channel < self->channel_count && ++self->per_channel[channel] == self->quota;
+}
+
+static int request_locked(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
   struct fb_buffer* taken;
 
   *buffer = NULL;
@@ -1046,26 +1075,35 @@ static inline int request_locked(struct fb_local_buffer_pool* self, uint32_t cha
     if (taken == NULL) return fb_network_buffer_pool_is_destroyed(self->global) ? FB_EDESTROYED : FB_OK;
     if (self->requested > self->size) self->usage.overdrafts++;
   }
-  atomic_store_explicit(&taken->references, 1, memory_order_relaxed);      /* relaxed, as in prepare() */
-  atomic_store_explicit(&taken->position_marker, 0, memory_order_relaxed);
-  taken->channel = channel;
-  if (channel < self->options.channel_count &&
-      ++self->per_channel[channel] == self->options.max_buffers_per_channel) {
-    self->full_channels++;
-  }
-  self->usage.granted++;
+  if (hand_out(self, channel, taken)) self->full_channels++;
   *buffer = taken;
   return FB_OK;
 }
 
-int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
-  int code;
+/* When stock runs out or a channel reaches its quota. Enters under the latch and leaves it. */
+static int request_slowly(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
+  int code = request_locked(self, channel, buffer);
 
-  lock(self);
-  code = request_locked(self, channel, buffer);
   if (*buffer == NULL) self->usage.refused++;
   unlock_and_tell(self, update(self));
   return code;
+}
+
+int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
+  struct fb_buffer* taken;
+
+  lock(self);
+  taken = self->stock;
+  if (taken == NULL || taken->next == NULL) return request_slowly(self, channel, buffer);
+  /* The usual case: there is stock and will be. */
+  take_from_stock(self);
+  *buffer = taken;
+  if (hand_out(self, channel, taken)) {
+    self->full_channels++;
+    update(self);
+  }
+  unlock(self);
+  return FB_OK;
 }
 
 /* Sleeps once, for a request that found nothing. Enters under the latch and comes back under it. */
@@ -1195,6 +1233,7 @@ bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, str
 void fb_local_buffer_pool_get_usage(struct fb_local_buffer_pool* self, struct fb_buffer_pool_usage* usage) {
   lock(self);
   *usage = self->usage;
+  usage->granted = self->granted;
   usage->size = self->size;
   usage->stock = self->stock_count;
   usage->requested = self->requested;
