@@ -76,7 +76,8 @@ class Row(tuple[Any, ...]):
         if fields:
             raise TypeError("give the fields of a Row either by position or by name, not both")
         if names is None:
-            return tuple.__new__(row_class(tuple(named), cls.row_kind), named.values())
+            key = tuple(named)
+            return tuple.__new__((_row_classes.get(key) or row_classes(key))[cls.row_kind], named.values())
         if set(named) != set(names):
             raise TypeError(f"Row has the fields {list(names)}, got {list(named)}")
         return tuple.__new__(cls, [named[name] for name in names])
