@@ -139,7 +139,7 @@ static void thread_sleeps_while_nothing_is_written(void) {
   close_fixture(&f);
 }
 
-/* The race that the mark leaves open, played by hand: bytes that are committed just after the flush has looked,
+/* The race that the mark leaves open, played by hand: bytes that are committed just after the flush looked,
  * while the writer still sees the mark and so does not mark again. */
 static void commit_that_raced_with_a_flush_is_flushed_an_interval_later(void) {
   struct fb_output_flusher* flusher;
