@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 # The columns of the C core, lowest first: csrc/<stem>.{h,c} and everything else that carries the stem.
 LAYERS = {
     "ground": ["errors", "byte_order", "data_view", "wakeup"],
-    "memory": ["memory_segment", "buffer", "buffer_pool", "buffer_builder"],
+    "memory": ["memory_segment", "buffer", "buffer_builder", "buffer_pool"],
     "record": ["type_codec", "key_group", "channel_selector", "record_serializer", "record_deserializer", "record_batch"],
     "partition": ["subpartition", "result_partition", "data_buffer", "output_flusher"],
     "gate": ["input_gate"],
