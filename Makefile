@@ -1,0 +1,88 @@
+# make          what there is to run
+# make demo     sets everything up in .venv and runs the main job
+#
+# PYTHON=python3.12 chooses another interpreter; CORES=4 gives the demo more of the machine.
+
+PYTHON ?= python3
+VENV   ?= .venv
+CORES  ?= 2
+BIN    := $(VENV)/bin
+SOURCES := setup.py pyproject.toml $(wildcard csrc/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd)
+
+# Installs Debian packages, or says what is missing: make would only show a compiler's or a JVM's own complaint.
+APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
+	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
+
+.PHONY: help demo test test-python test-c bench build clean java
+.DELETE_ON_ERROR:
+
+help:
+	@echo 'make demo    real flights through fb.exchange and through partitionBy; tables here, picture in demo-output/'
+	@echo 'make test    the tests: Python, doctests, Spark, and the C tests under sanitizers'
+	@echo 'make bench   the benchmarks: work, rival, ratio, target'
+	@echo 'make build   wheel and source distribution in dist/'
+	@echo 'make clean   removes what make has made, .venv too'
+
+demo: $(VENV)/.demo java
+	$(BIN)/python -m flinkbuf demo --cores $(CORES)
+
+test: test-python test-c
+
+test-python: $(VENV)/.test java
+	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q
+
+test-c: $(VENV)/.test
+	@for sanitizer in address,undefined thread; do \
+		folder=build/c-$${sanitizer%%,*}; \
+		$(BIN)/cmake -S . -B $$folder -DFB_SANITIZE=$$sanitizer >/dev/null && \
+		$(BIN)/cmake --build $$folder --parallel 2 >$$folder/build.log 2>&1 || { cat $$folder/build.log; exit 1; }; \
+		echo "C tests, -fsanitize=$$sanitizer"; \
+		$(BIN)/ctest --test-dir $$folder --output-on-failure --progress || exit 1; \
+	done
+
+bench: $(VENV)/.bench java
+	$(BIN)/python bench/table.py
+
+build: $(VENV)/.ready
+	$(BIN)/pip install -q build
+	$(BIN)/python -m build
+
+clean:
+	rm -rf $(VENV) build dist demo-output bench-output *.egg-info .pytest_cache .hypothesis .benchmarks .mypy_cache
+	rm -f flinkbuf/_core/*.c flinkbuf/_core/*.so
+	find flinkbuf tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment: a virtual one with pip; what apt can bring is brought first.
+$(VENV)/.ready:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+		{ echo 'flinkbuf needs Python 3.10 or later; $(PYTHON) is older or missing. Choose another: make PYTHON=python3.12' >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(APT) python3-venv
+	@$(PYTHON) -c 'import os, sysconfig as s; open(os.path.join(s.get_path("include"), "Python.h"))' 2>/dev/null || $(APT) python3-dev
+	@command -v gcc >/dev/null || command -v clang >/dev/null || command -v cc >/dev/null || $(APT) gcc libc6-dev
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --upgrade pip
+	@touch $@
+
+# flinkbuf itself, editable: the compiled modules land beside their sources, where tests in the tree need them.
+$(VENV)/.built: $(VENV)/.ready $(SOURCES)
+	$(BIN)/pip install -q -e .
+	@touch $@
+
+# The extras of pyproject.toml; flinkbuf is installed already, so nothing is compiled again.
+$(VENV)/.demo: $(VENV)/.built
+	$(BIN)/pip install -q 'flinkbuf[demo]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.built
+	$(BIN)/pip install -q 'flinkbuf[demo,test]' cmake
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.built
+	$(BIN)/pip install -q 'flinkbuf[bench]'
+	@touch $@
+
+java:
+	@$(PYTHON) flinkbuf/spark/java.py >/dev/null 2>&1 || \
+		$(APT) openjdk-17-jre-headless >/dev/null 2>&1 || $(APT) openjdk-21-jre-headless >/dev/null 2>&1 || true
+	@$(PYTHON) flinkbuf/spark/java.py >/dev/null

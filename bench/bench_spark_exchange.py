@@ -1,0 +1,72 @@
+"""How fast do records change their Spark partition by exchange(), next to partitionBy and repartition?
+
+(int, tuple) records are made in the map tasks of local[2], moved to 8 partitions and counted there. In
+flink-benchmarks: KeyByBenchmarks.
+"""
+
+import functools
+import os
+
+import pytest
+from measure import SMOKE, measure, scaled
+
+import flinkbuf as fb
+from flinkbuf.spark.java import use_java
+
+RECORD_COUNT = scaled(2_000_000)
+MAP_TASKS = 2
+CHANNELS = 8
+TYPE = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.TUPLE([fb.Types.LONG(), fb.Types.STRING(), fb.Types.DOUBLE()])])
+
+
+def make_records(task, _):
+    """Yield this task's share of the records, made as cheaply as Python can: the question is the move."""
+    names = [f"{name:012d}" for name in range(1000)]
+    share = RECORD_COUNT // MAP_TASKS
+    return ((number, (number, names[number % 1000], 0.5)) for number in range(task * share, (task + 1) * share))
+
+
+def count(records):
+    yield sum(1 for _ in records)
+
+
+CASES = {
+    "exchange.flinkbuf": lambda data: fb.exchange(data, 0, type=TYPE, num_partitions=CHANNELS),
+    "exchange.flinkbuf_type_left_out": lambda data: fb.exchange(data, 0, num_partitions=CHANNELS),
+    "exchange.partition_by": lambda data: data.partitionBy(CHANNELS),
+    "exchange.repartition": lambda data: data.repartition(CHANNELS),
+}
+
+
+@functools.cache
+def source():
+    from pyspark import SparkConf, SparkContext
+
+    use_java()
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "ERROR",
+                "spark.executorEnv.PYTHONPATH": os.path.dirname(__file__)}  # fmt: skip
+    context = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName("bench").setAll(settings.items()))
+    return context.parallelize(range(MAP_TASKS), MAP_TASKS).mapPartitionsWithIndex(make_records)
+
+
+def measure_move(name, benchmark=None):
+    data = source()
+    expected = RECORD_COUNT // MAP_TASKS * MAP_TASKS
+
+    def move():
+        moved = sum(CASES[name](data).mapPartitions(count).collect())
+        assert moved == expected, f"{name} moved {moved} records, not {expected}"
+
+    measure(name, move, expected, "records", benchmark=benchmark, repeats=1 if SMOKE else 3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_move(benchmark, name):
+    measure_move(name, benchmark)
+
+
+if __name__ == "__main__":
+    for name in CASES:
+        measure_move(name)
+    source().context.stop()

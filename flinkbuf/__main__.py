@@ -1,0 +1,7 @@
+"""``python -m flinkbuf``."""
+
+import sys
+
+from flinkbuf.cli import main
+
+sys.exit(main())

@@ -1,0 +1,28 @@
+"""The command line: ``python -m flinkbuf``, also installed as ``flinkbuf``."""
+
+from argparse import ArgumentParser
+from collections.abc import Sequence
+
+from flinkbuf import demo
+from flinkbuf._version import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code of the process.
+
+    Examples
+    --------
+    >>> main(["version"])  # doctest: +ELLIPSIS
+    flinkbuf ...
+    0
+    """
+    parser = ArgumentParser(prog="flinkbuf", description="Apache Flink's data plane for people who write Python on Spark")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    commands.add_parser("version", help="print the version")
+    about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"
+    demo.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
+    options = parser.parse_args(arguments)
+    if options.command == "demo":
+        return demo.main(options)
+    print(f"flinkbuf {__version__}")
+    return 0

@@ -1,0 +1,1 @@
+"""What runs inside Spark: the only folder that imports pyspark."""
