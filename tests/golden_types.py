@@ -1,4 +1,4 @@
-"""The types and values of the golden files as `flinkbuf` has them: ``parse("row<int,string>")`` gives ``Types.ROW(…)``."""
+"""The types and values of the golden files as `flinkbuf` has them: of ``row<int,string>`` it makes ``Types.ROW(…)``."""
 
 import datetime
 import decimal
@@ -81,7 +81,8 @@ def value_of(name: str, value):
     if outer == "row":
         return fb.Row.of_kind(value["kind"], *map(value_of, inside, value["fields"]))
     if outer == "either":
-        return fb.Left(value_of(inside[0], value["left"])) if "left" in value else fb.Right(value_of(inside[1], value["right"]))
+        side, place, make = ("left", 0, fb.Left) if "left" in value else ("right", 1, fb.Right)
+        return make(value_of(inside[place], value[side]))
     if isinstance(value, list):
         element = inside[0] if inside else name[:-2]
         items = [value_of(element, item) for item in value]
@@ -145,7 +146,8 @@ def timestamp(v):
 
 
 def sql_date(v):
-    return EPOCH.date() + datetime.timedelta(v["millis"] // 86_400_000) if v["millis"] % 86_400_000 == 0 else fb.SqlDate(**v)
+    days, rest = divmod(v["millis"], 86_400_000)
+    return fb.SqlDate(**v) if rest else EPOCH.date() + datetime.timedelta(days)
 
 
 TIMES = {

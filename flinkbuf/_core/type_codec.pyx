@@ -15,8 +15,8 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.datetime cimport (
-    PyDate_Check, PyDateTime_Check, PyDateTime_CheckExact, PyTime_Check, date_new, datetime_new, get_utc, import_datetime,
-    time_new, timedelta_days, timedelta_microseconds, timedelta_seconds,
+    PyDate_Check, PyDateTime_Check, PyDateTime_CheckExact, PyTime_Check, date_new, datetime_new, get_utc,
+    import_datetime, time_new, timedelta_days, timedelta_microseconds, timedelta_seconds,
 )
 from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches, PyErr_Fetch, PyErr_NormalizeException
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -24,7 +24,7 @@ from libc.stdint cimport INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, in
 from libc.string cimport memcpy, memset
 
 from flinkbuf._core.data_view cimport fb_input_left, fb_output_close, fb_output_reserve, fb_output_size
-from flinkbuf._core.data_view cimport fb_output_start_scratch
+from flinkbuf._core.data_view cimport fb_output_start
 from flinkbuf._core.errors cimport FB_ECORRUPT, FB_ETOO_LARGE, FB_ETRUNCATED, FB_OK, check, fb_strerror
 from flinkbuf.errors import CorruptDataError
 
@@ -315,10 +315,11 @@ cdef tuple UNHASHABLE = ("LIST", "SET", "MAP", "PRIMITIVE_ARRAY", "OBJECT_ARRAY"
 # Their Python values hold no other objects, so a row of them is no concern of the garbage collector; it finds that out
 # by itself for plain tuples only.
 cdef frozenset ACYCLIC = frozenset([
-    "BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "STRING_VALUE", "VOID", "NULL_VALUE",
-    "BIG_INT", "BIG_DEC",
+    "BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "STRING_VALUE", "VOID",
+    "NULL_VALUE", "BIG_INT", "BIG_DEC",
 ])
 cdef object Decimal = decimal.Decimal
+cdef object EXACT = decimal.Context(prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 cdef int64_t DAY_MILLIS = 86_400_000
 
 
@@ -352,6 +353,17 @@ cdef int add_step(const codec_node* n, object step):
     (<object>error).path.append(step if isinstance(step, str) else (<TypeCodec>n.codec).step(step))
     PyErr_Restore(kind, error, traceback)
     return 0
+
+
+cdef int add_key_step(const codec_node* n, object key):
+    """Names a value of a map by its key, whose repr may run only while no exception is set."""
+    cdef PyObject *kind = NULL
+    cdef PyObject *error = NULL
+    cdef PyObject *traceback = NULL
+    PyErr_Fetch(&kind, &error, &traceback)
+    step = f"[{shorten(key)}]"
+    PyErr_Restore(kind, error, traceback)
+    return add_step(n, step)
 
 
 cdef str shorten(object value):
@@ -537,7 +549,8 @@ cdef uint8_t* put_pickled(const codec_node* n, PyObject* value, uint8_t* pos, fb
 # --- encode: big numbers ------------------------------------------------------------------------------
 
 
-cdef uint8_t* put_unscaled(const codec_node* n, PyObject* value, object number, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_unscaled(const codec_node* n, PyObject* value, object number, uint8_t* pos,
+                           fb_output* out) except NULL:
     """Flink's BigInteger: 0, 1 and 10 have short forms (Flink compares references, so it writes others too)."""
     cdef bytes data
     if number == 0 or number == 1 or number == 10:
@@ -566,8 +579,8 @@ cdef uint8_t* put_big_dec(const codec_node* n, PyObject* value, uint8_t* pos, fb
         refuse(n, value, TypeError)
     if not v.is_finite():
         refuse(n, value, ValueError, "a BigDecimal is finite")
-    sign, digits, exponent = v.as_tuple()
-    unscaled = int(Decimal((0, digits, 0)))  # by way of Decimal: int(str) has a limit of digits
+    sign, _, exponent = v.as_tuple()
+    unscaled = int(v.copy_abs().scaleb(-exponent, EXACT))
     if sign and unscaled == 0:
         refuse(n, value, ValueError, "a BigDecimal has no negative zero; abs(value) is what it can hold")
     if not INT32_MIN <= -exponent <= INT32_MAX:
@@ -666,7 +679,8 @@ cdef int epoch_of(const codec_node* n, PyObject* value, bint aware, int64_t* sec
         refuse(n, value, ValueError, "it has no time zone; use .astimezone() or .replace(tzinfo=...)")
     if not aware and v.tzinfo is not None:
         refuse(n, value, ValueError, "its time zone would be lost; use INSTANT, or .replace(tzinfo=None)")
-    second[0] = days_from_civil(v.year, v.month, v.day) * 86400 + <int>v.hour * 3600 + <int>v.minute * 60 + <int>v.second
+    second[0] = days_from_civil(v.year, v.month, v.day) * 86400
+    second[0] += <int>v.hour * 3600 + <int>v.minute * 60 + <int>v.second
     micros = v.microsecond
     if offset is not None:
         second[0] -= <int64_t>timedelta_days(offset) * 86400 + timedelta_seconds(offset)
@@ -754,14 +768,11 @@ cdef uint8_t* put_millis(const codec_node* n, PyObject* value, uint8_t* pos, fb_
 # --- encode: arrays and containers --------------------------------------------------------------------
 
 
-cdef uint8_t* put_child(const codec_node* n, const codec_node* child, PyObject* value, object step, uint8_t* pos,
-                        fb_output* out) except NULL:
-    """A child's value; `step` names it in a refusal (an index, or text)."""
-    Py_INCREF(value)  # user code called in between may drop the container's reference
+cdef inline uint8_t* put_held(const codec_node* child, PyObject* value, uint8_t* pos, fb_output* out) noexcept:
+    """As put, for a value whose container may lose it while user code runs; NULL with an exception set."""
+    Py_INCREF(value)
     pos = (<put_function>put)(child, value, pos, out)
     Py_DECREF(value)
-    if pos == NULL:
-        add_step(n, step)
     return pos
 
 
@@ -812,6 +823,18 @@ cdef uint8_t* put_buffer(const codec_node* n, PyObject* value, uint8_t* pos, fb_
         PyBuffer_Release(&view)
 
 
+cdef object contiguous(object value, str dtype):
+    """A copy of an array that holds the right numbers with gaps or in another byte order; else the array itself."""
+    if hasattr(value, "dtype"):
+        import numpy
+        native = value.dtype.newbyteorder("=")
+        if value.ndim == 1 and (native == dtype or (dtype == "int8" and native == "uint8")):
+            return numpy.array(value, native)
+    elif isinstance(value, memoryview) and value.ndim == 1 and value.itemsize == 1 and dtype == "int8":
+        return value.tobytes()
+    return value
+
+
 cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
     cdef uint8_t* end
     cdef object v = <object>value
@@ -819,6 +842,11 @@ cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
         end = put_buffer(n, value, pos, out)
         if end != NULL:
             return end
+        v = contiguous(v, (<TypeCodec>n.codec).array_dtype)
+        if v is not <object>value:
+            end = put_buffer(n, <PyObject*>v, pos, out)
+            if end != NULL:
+                return end
     if n.children[0].kind == FB_TYPE_BYTE:
         refuse(n, value, TypeError, "bytes, or an array of bytes, is needed")
     if not is_sequence(v):
@@ -833,25 +861,27 @@ cdef uint8_t* put_list(const codec_node* n, PyObject* value, object items, uint8
     cdef bint flagged = n.kind == FB_TYPE_OBJECT_ARRAY
     cdef const codec_node* child = n.children
     cdef PyObject* item
-    if not isinstance(items, (list, tuple)):
-        items = list(items)
+    cdef list values = items if isinstance(items, list) else list(items)
     # A list may be changed by user code (an __index__) that encoding calls: so its size is asked each time.
-    count = len(items)
+    count = len(values)
     if count > FB_TYPE_MAX_EMPTY_ELEMENTS and child.min_size == 0:
         refuse(n, value, OverflowError, f"at most {FB_TYPE_MAX_EMPTY_ELEMENTS} values that take no bytes are allowed")
     pos = put_count(n, value, count, 0, pos, out)
     for i in range(count):
-        if i >= len(items):
+        if i >= len(values):
             raise RuntimeError("a list changed its size while it was encoded")
-        item = <PyObject*>(items[i])
+        item = PyList_GET_ITEM(<PyObject*>values, i)
         if flagged:
             pos = make_room(out, pos, 1)
             pos[0] = item != Py_None
             pos += 1
             if item == Py_None:
                 continue
-        pos = put_child(n, child, item, i, pos, out)
-    if len(items) != count:
+        pos = put_held(child, item, pos, out)
+        if pos == NULL:
+            add_step(n, i)
+            return NULL
+    if len(values) != count:
         raise RuntimeError("a list changed its size while it was encoded")
     return pos
 
@@ -866,28 +896,32 @@ cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_out
         pos[0] = item is None
         pos += 1
         if item is not None:
-            pos = put_child(n, n.children, <PyObject*>item, "{element}", pos, out)
+            pos = put_held(n.children, <PyObject*>item, pos, out)
+            if pos == NULL:
+                add_step(n, "{element}")
+                return NULL
     return pos
 
 
 cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
     """The key, a flag (1: the value is null), the value."""
-    cdef Py_ssize_t position = 0
-    cdef Py_ssize_t count
     if not PyDict_Check(value):
         refuse(n, value, TypeError)
-    count = len(<object>value)
-    pos = put_count(n, value, count, 0, pos, out)
-    for key, item in list((<object>value).items()):
-        pos = put_child(n, n.children, <PyObject*>key, "{key}", pos, out)
+    cdef dict items = <object>value if PyDict_CheckExact(value) else dict(<object>value)
+    pos = put_count(n, value, len(items), 0, pos, out)
+    for key, item in items.items():  # raises by itself if user code changes the size
+        pos = put_held(n.children, <PyObject*>key, pos, out)
+        if pos == NULL:
+            add_step(n, "{key}")
+            return NULL
         pos = make_room(out, pos, 1)
         pos[0] = item is None
         pos += 1
         if item is not None:
-            pos = put_child(n, n.children + 1, <PyObject*>item, f"[{shorten(key)}]", pos, out)
-        position += 1
-    if position != count:
-        raise RuntimeError("a dict changed its size while it was encoded")
+            pos = put_held(n.children + 1, <PyObject*>item, pos, out)
+            if pos == NULL:
+                add_key_step(n, key)
+                return NULL
     return pos
 
 
@@ -922,10 +956,11 @@ cdef uint8_t* put_tuple_checked(const codec_node* n, PyObject* value, PyObject* 
     return put_fields(n, fields, pos, out)
 
 
-cdef uint8_t* put_row_fields(const codec_node* n, PyObject* fields, unsigned kind, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_row_fields(const codec_node* n, PyObject* fields, unsigned kind, uint8_t* pos,
+                             fb_output* out) except NULL:
     """The mask (2 bits of RowKind, low bit first, then the null bits), then the fields that are not null."""
     cdef PyObject** items = FB_TUPLE_ITEMS(fields)
-    cdef size_t mask_at = (pos - out.start)
+    cdef size_t mask_at
     cdef size_t mask_size = n.mask_size
     cdef uint32_t i
     cdef unsigned bits = (kind & 1) << 7 | (kind & 2) << 5
@@ -975,7 +1010,10 @@ cdef uint8_t* put_either(const codec_node* n, PyObject* value, uint8_t* pos, fb_
     pos = make_room(out, pos, 1)
     pos[0] = left
     inner = (<object>value).value
-    return put_child(n, n.children + (0 if left else 1), <PyObject*>inner, ".left" if left else ".right", pos + 1, out)
+    pos = put_held(n.children + (0 if left else 1), <PyObject*>inner, pos + 1, out)
+    if pos == NULL:
+        add_step(n, ".left" if left else ".right")
+    return pos
 
 
 cdef uint8_t* put_nullable(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
@@ -1001,7 +1039,10 @@ cdef uint8_t* put_element(const codec_node* n, PyObject* value, uint8_t* pos, fb
         if timestamp is not None:
             fb_store_be64(pos + 1, <unsigned long long><int64_t>timestamp)
         inner = v.value
-        return put_child(n, n.children, <PyObject*>inner, ".value", pos + (1 if timestamp is None else 9), out)
+        pos = put_held(n.children, <PyObject*>inner, pos + (1 if timestamp is None else 9), out)
+        if pos == NULL:
+            add_step(n, ".value")
+        return pos
     if kind is classes[1]:
         pos[0] = FB_ELEMENT_WATERMARK
         fb_store_be64(pos + 1, <unsigned long long><int64_t>v.timestamp)
@@ -1051,9 +1092,10 @@ cdef inline uint8_t* put(const codec_node* n, PyObject* value, uint8_t* pos, fb_
             fb_store_be64(pos, fb_double_bits(PyFloat_AS_DOUBLE(value)))
             return pos + 8
     elif n.kind == FB_TYPE_INT:
-        if PyLong_CheckExact(value) and fb_small_int(value, &number) and number == <int32_t>number and out.end - pos >= 4:
-            fb_store_be32(pos, <uint32_t><int32_t>number)
-            return pos + 4
+        if PyLong_CheckExact(value) and fb_small_int(value, &number) and out.end - pos >= 4:
+            if number == <int32_t>number:
+                fb_store_be32(pos, <uint32_t><int32_t>number)
+                return pos + 4
     return put_other(n, value, pos, out)
 
 
@@ -1170,7 +1212,8 @@ cdef Py_ssize_t get_count(const codec_node* n, fb_input* source, size_t min_size
         corrupt(n, source, FB_ECORRUPT, f"a count of {<int32_t>count}")
     if not fb_type_codec_fits(count, min_size, fb_input_left(source) - 4):
         corrupt(n, source, FB_ETRUNCATED,
-                f"a count of {count}, but only {fb_input_left(source) - 4} bytes are left for elements of at least {min_size}")
+                f"a count of {count}, but only {fb_input_left(source) - 4} bytes are left for elements of at least "
+                f"{min_size}")
     source.pos += 4
     return count
 
@@ -1194,7 +1237,8 @@ cdef PyObject* get_text(const codec_node* n, fb_input* source) except NULL:
     units_at = source.pos
     if units > fb_input_left(source):
         source.pos = start
-        corrupt(n, source, FB_ETRUNCATED, f"a text of {units} characters, but only {source.end - units_at} bytes are left")
+        corrupt(n, source, FB_ETRUNCATED,
+                f"a text of {units} characters, but only {source.end - units_at} bytes are left")
     if fb_type_codec_is_ascii(units_at, units):
         source.pos += units
         return fb_ascii(units_at, units)
@@ -1227,7 +1271,7 @@ cdef object get_big(const codec_node* n, fb_input* source):
     source.pos = end
     if number is None or n.kind == FB_TYPE_BIG_INT:
         return number
-    return Decimal((number < 0, Decimal(abs(number)).as_tuple().digits, -<int32_t>fb_load_be32(end - 4)))
+    return Decimal(number).scaleb(-<int64_t><int32_t>fb_load_be32(end - 4), EXACT)
 
 
 cdef bint civil_from_days(int64_t days, int* year, int* month, int* day):
@@ -1686,7 +1730,7 @@ cdef class TypeCodec:
             raise TypeError(f"the types inside {kind} must be TypeCodec, got {self.children!r}")
         if kind == "TUPLE" and not self.children:
             raise ValueError("a TUPLE has at least one field")
-        if self.names is not None and (len(self.names) != len(self.children) or len(set(self.names)) != len(self.names)):
+        if self.names is not None and not len(self.names) == len(set(self.names)) == len(self.children):
             raise ValueError(f"{kind} needs {len(self.children)} different field names, got {list(self.names)}")
         if len(self.classes) != CLASS_COUNTS.get(kind, 0):
             raise ValueError(f"{kind} needs {CLASS_COUNTS.get(kind, 0)} classes, got {len(self.classes)}")
@@ -1701,8 +1745,8 @@ cdef class TypeCodec:
         if not 0 <= padding <= INT32_MAX:
             raise ValueError(f"padding must be within 0..{INT32_MAX} bytes, got {padding}")
         if kind in ("SET", "MAP") and not hashable(self.children[0]):
-            raise ValueError(f"{self.children[0].describe()} gives no hashable value in Python, so no {kind} can hold it"
-                             + (" as key" if kind == "MAP" else ""))
+            raise ValueError(f"{(<TypeCodec>self.children[0]).describe()} gives no hashable value in Python, so no "
+                             f"{kind} can hold it" + (" as key" if kind == "MAP" else ""))
         return 0
 
     cdef str describe(self):
@@ -1798,9 +1842,10 @@ cdef class TypeCodec:
     def serialize(self, value):
         """The bytes that Flink's serializer writes for `value`."""
         cdef fb_output output
+        cdef uint8_t small[512]  # most values fit, and nothing has to be allocated
         memset(&output, 0, sizeof(output))
         output.record_number = -1
-        fb_output_start_scratch(&output)
+        fb_output_start(&output, small, small + sizeof(small))
         try:
             self.encode(value, &output)
             return PyBytes_FromStringAndSize(<const char*>output.start, fb_output_size(&output))
