@@ -15,8 +15,9 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.datetime cimport (
-    PyDate_Check, PyDateTime_Check, PyDateTime_CheckExact, PyTime_Check, date_new, datetime_new, get_utc,
-    import_datetime, time_new, timedelta_days, timedelta_microseconds, timedelta_seconds,
+    PyDate_Check, PyDateTime_Check, PyDateTime_CheckExact, PyTime_Check, date_day, date_month, date_new, date_year,
+    datetime_hour, datetime_microsecond, datetime_minute, datetime_new, datetime_second, datetime_tzinfo, get_utc,
+    import_datetime, time_hour, time_microsecond, time_minute, time_new, time_second, time_tzinfo, timedelta_days, timedelta_microseconds, timedelta_seconds,
 )
 from cpython.exc cimport PyErr_Clear, PyErr_ExceptionMatches, PyErr_Fetch, PyErr_NormalizeException
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -628,7 +629,7 @@ cdef uint8_t* put_time_parts(int hour, int minute, int second, int64_t nano, uin
 
 cdef bint is_not_a_time(object value):
     """pandas.NaT is a datetime by class only."""
-    return value != value
+    return not PyDateTime_CheckExact(value) and value != value
 
 
 cdef uint8_t* put_local(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
@@ -647,7 +648,9 @@ cdef uint8_t* put_local(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
     if n.kind == FB_TYPE_LOCAL_DATE:
         if PyDateTime_Check(v):
             refuse(n, value, TypeError, "a datetime would lose its time; use .date()")
-        if not PyDate_Check(v) and type(v) is not exact:
+        if PyDate_Check(v):
+            return put_date_parts(date_year(v), date_month(v), date_day(v), pos)
+        if type(v) is not exact:
             refuse(n, value, TypeError)
         return put_date_parts(v.year, v.month, v.day, pos)
     if type(v) is exact:
@@ -656,14 +659,17 @@ cdef uint8_t* put_local(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
         return put_time_parts(v.hour, v.minute, v.second, v.nano, pos)
     if not (PyDateTime_Check(v) if n.kind == FB_TYPE_LOCAL_DATE_TIME else PyTime_Check(v)):
         refuse(n, value, TypeError)
+    if n.kind == FB_TYPE_LOCAL_TIME:
+        if time_tzinfo(v) is not None:
+            refuse(n, value, ValueError, "its time zone would be lost; use .replace(tzinfo=None)")
+        return put_time_parts(time_hour(v), time_minute(v), time_second(v), time_microsecond(v) * 1000, pos)
     if is_not_a_time(v):
         refuse(n, value, ValueError, "it is no time; None is the null of this type")
-    if v.tzinfo is not None:
+    if datetime_tzinfo(v) is not None:
         refuse(n, value, ValueError, "its time zone would be lost; use .replace(tzinfo=None), or INSTANT")
-    if n.kind == FB_TYPE_LOCAL_DATE_TIME:
-        pos = put_date_parts(v.year, v.month, v.day, pos)
-        return put_time_parts(v.hour, v.minute, v.second, v.microsecond * 1000 + sub_micro(v), pos)
-    return put_time_parts(v.hour, v.minute, v.second, v.microsecond * 1000, pos)
+    pos = put_date_parts(date_year(v), date_month(v), date_day(v), pos)
+    return put_time_parts(datetime_hour(v), datetime_minute(v), datetime_second(v),
+                          datetime_microsecond(v) * 1000 + sub_micro(v), pos)
 
 
 cdef int epoch_of(const codec_node* n, PyObject* value, bint aware, int64_t* second, int64_t* nano) except -1:
@@ -674,14 +680,15 @@ cdef int epoch_of(const codec_node* n, PyObject* value, bint aware, int64_t* sec
         refuse(n, value, TypeError)
     if is_not_a_time(v):
         refuse(n, value, ValueError, "it is no time; None is the null of this type")
-    offset = v.utcoffset()
-    if aware and offset is None:
+    zone = datetime_tzinfo(v)
+    offset = None if zone is None or zone is get_utc() else v.utcoffset()
+    if aware and offset is None and zone is not get_utc():
         refuse(n, value, ValueError, "it has no time zone; use .astimezone() or .replace(tzinfo=...)")
-    if not aware and v.tzinfo is not None:
+    if not aware and zone is not None:
         refuse(n, value, ValueError, "its time zone would be lost; use INSTANT, or .replace(tzinfo=None)")
-    second[0] = days_from_civil(v.year, v.month, v.day) * 86400
-    second[0] += <int>v.hour * 3600 + <int>v.minute * 60 + <int>v.second
-    micros = v.microsecond
+    second[0] = days_from_civil(date_year(v), date_month(v), date_day(v)) * 86400
+    second[0] += datetime_hour(v) * 3600 + datetime_minute(v) * 60 + datetime_second(v)
+    micros = datetime_microsecond(v)
     if offset is not None:
         second[0] -= <int64_t>timedelta_days(offset) * 86400 + timedelta_seconds(offset)
         micros -= timedelta_microseconds(offset)
@@ -738,14 +745,14 @@ cdef int millis_of(const codec_node* n, PyObject* value, int64_t* millis) except
             refuse(n, value, TypeError, "a datetime would lose its time; use .date()")
         if not PyDate_Check(v):
             refuse(n, value, TypeError)
-        second = days_from_civil(v.year, v.month, v.day) * 86400
+        second = days_from_civil(date_year(v), date_month(v), date_day(v)) * 86400
     else:
         if not PyTime_Check(v):
             refuse(n, value, TypeError)
-        if v.tzinfo is not None:
+        if time_tzinfo(v) is not None:
             refuse(n, value, ValueError, "its time zone would be lost; use .replace(tzinfo=None)")
-        second = <int>v.hour * 3600 + <int>v.minute * 60 + <int>v.second
-        nano = <int64_t>v.microsecond * 1000
+        second = time_hour(v) * 3600 + time_minute(v) * 60 + time_second(v)
+        nano = <int64_t>time_microsecond(v) * 1000
     if nano % 1_000_000 != 0:
         refuse(n, value, ValueError, "it is more exact than milliseconds")
     millis[0] = second * 1000 + nano // 1_000_000
