@@ -23,6 +23,7 @@ core = {"sources": sorted(glob("csrc/*.c")), "cflags": flags + warnings, "obj_de
 
 setup(
     libraries=[("flinkbuf_core", core)],
+    options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=cythonize(
         [
             Extension(
@@ -31,6 +32,8 @@ setup(
             )
             for pyx in sorted(glob("flinkbuf/_core/*.pyx"))
         ],
+        build_dir="build/cython",
+        nthreads=os.cpu_count() or 1,
         language_level=3,
         compiler_directives={"boundscheck": False, "wraparound": False, "initializedcheck": False, "cdivision": True,
                              "embedsignature": True, "freethreading_compatible": False},

@@ -1,0 +1,87 @@
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport int64_t, uint8_t, uint32_t
+
+from flinkbuf._core.channel_selector cimport ChannelSelector
+from flinkbuf._core.data_buffer cimport fb_data_buffer
+from flinkbuf._core.data_view cimport fb_input
+from flinkbuf._core.record_deserializer cimport fb_record_deserializer
+from flinkbuf._core.record_serializer cimport fb_record_serializer
+from flinkbuf._core.type_codec cimport TypeCodec
+
+
+# One buffer in the making: a bytes object that is filled where it lies and handed out as it is.
+cdef struct page:
+    PyObject* bytes     # owned; NULL: none yet
+    uint8_t* data
+    uint32_t position   # bytes written
+
+
+cdef class RecordBufferWriter:
+    cdef object records
+    cdef TypeCodec codec
+    cdef ChannelSelector selector
+    cdef uint32_t channel_count
+    cdef uint32_t segment_size
+    cdef fb_record_serializer serializer
+    cdef int64_t _record_count
+    cdef list ready             # finished (channel, bytes) pairs, not yet given
+    cdef Py_ssize_t ready_next
+    cdef bint is_exhausted
+    cdef bint is_encoding
+
+    @cython.final
+    cdef int64_t select(self, object record) except? -1
+    @cython.final
+    cdef int encode(self, object record, uint8_t* start, uint8_t* end) except -1
+    cdef int write(self, object record) except -1
+    @cython.final
+    cdef int add_ready(self, int64_t channel, object buffer) except -1
+    cdef int fill_ready(self) except -1
+    cdef int finish(self) except -1
+
+
+cdef class HashBufferWriter(RecordBufferWriter):
+    cdef page* pages
+
+    @cython.final
+    cdef int open_page(self, page* target) except -1
+    @cython.final
+    cdef int close_page(self, int64_t channel) except -1
+    @cython.final
+    cdef int append(self, int64_t channel, const uint8_t* data, size_t size) except -1
+
+
+cdef class SortBufferWriter(RecordBufferWriter):
+    cdef fb_data_buffer log
+    cdef uint8_t** segments
+    cdef uint32_t segment_count
+    cdef bint is_draining
+    cdef int64_t waiting_channel    # of the record in the scratch that waits for the log to be drained; -2: none
+
+    @cython.final
+    cdef int start_draining(self) except -1
+    @cython.final
+    cdef int drain_one(self) except -1
+    @cython.final
+    cdef int store_waiting(self) except -1
+    @cython.final
+    cdef int cut(self, int64_t channel, const uint8_t* data, size_t size) except -1
+
+
+cdef class RecordBufferReader:
+    cdef object buffers
+    cdef TypeCodec codec
+    cdef fb_record_deserializer deserializer
+    cdef fb_input input
+    cdef Py_buffer view
+    cdef bint has_view
+    cdef bint is_reading
+    cdef int64_t buffer_count
+
+    @cython.final
+    cdef int next_buffer(self) except -1
+    @cython.final
+    cdef int check_end(self) except -1
+    @cython.final
+    cdef int fail_record(self, int code) except -1

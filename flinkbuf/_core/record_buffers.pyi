@@ -1,0 +1,29 @@
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from flinkbuf._core.channel_selector import ChannelSelector
+from flinkbuf._core.type_codec import TypeCodec
+
+class RecordBufferWriter(Iterator[tuple[int, bytes]]):
+    def __next__(self) -> tuple[int, bytes]: ...
+    @property
+    def record_count(self) -> int: ...
+
+class HashBufferWriter(RecordBufferWriter):
+    def __init__(
+        self, records: Iterable[Any], codec: TypeCodec, selector: ChannelSelector, segment_size: int
+    ) -> None: ...
+
+class SortBufferWriter(RecordBufferWriter):
+    def __init__(
+        self,
+        records: Iterable[Any],
+        codec: TypeCodec,
+        selector: ChannelSelector,
+        segment_size: int,
+        segment_count: int,
+    ) -> None: ...
+
+class RecordBufferReader(Iterator[Any]):
+    def __init__(self, buffers: Iterable[Any], codec: TypeCodec) -> None: ...
+    def __next__(self) -> Any: ...

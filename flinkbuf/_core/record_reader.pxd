@@ -1,0 +1,42 @@
+cimport cython
+from libc.stdint cimport uint8_t, uint32_t
+
+from flinkbuf._core.buffer cimport fb_slice
+from flinkbuf._core.data_view cimport fb_input
+from flinkbuf._core.input_gate cimport InputGate, fb_gate_item
+from flinkbuf._core.record_deserializer cimport fb_record_deserializer
+from flinkbuf._core.type_codec cimport TypeCodec
+
+
+cdef class RecordReader:
+    cdef readonly InputGate gate
+    cdef TypeCodec codec
+    cdef object event_of            # called with (bytes, data type) of an event; None: events are not given
+    cdef fb_record_deserializer* deserializers  # one a channel
+    cdef uint32_t channel_count
+    cdef fb_record_deserializer* current        # the channel being read; NULL: take a buffer first
+    cdef uint32_t current_channel
+    cdef fb_slice slice             # the buffer `current` reads from; owned
+    cdef fb_input input
+    cdef object pending_event
+    cdef bint is_finished
+
+    @cython.final
+    cdef object next_item(self)
+    @cython.final
+    cdef int next_record(self, const uint8_t** record, size_t* size) except -1
+    @cython.final
+    cdef int next_buffer(self, bint waits) except -1
+    @cython.final
+    cdef int take(self, fb_gate_item* item) except -1
+    @cython.final
+    cdef int check_end_of_channel(self, uint32_t channel) except -1
+    @cython.final
+    cdef int fail_record(self, int code) except -1
+    @cython.final
+    cdef object decode(self, const uint8_t* record, size_t size)
+
+
+@cython.final
+cdef class RecordIterator:
+    cdef RecordReader reader

@@ -1,0 +1,194 @@
+"""The loop that takes records from an input gate to Python.
+
+Per record: the current channel's deserializer gives a pointer, the codec reads it where it lies. When a buffer is
+used up its segment goes back to the pool, and the gate gives the next one, of whichever channel is first in turn.
+Waits release the GIL. A channel that ends inside a record is an error, never silence. Flink:
+StreamTaskNetworkInput, AbstractStreamTaskNetworkInput.emitNext.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int64_t
+
+import numpy
+
+from flinkbuf._core.buffer cimport (
+    FB_END_OF_DATA, FB_END_OF_PARTITION, fb_data_type, fb_data_type_blocks_upstream, fb_data_type_is_buffer,
+    fb_slice_data, fb_slice_release,
+)
+from flinkbuf._core.errors cimport FB_NEEDS_INPUT, FB_RECORD, check, fail
+from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate_is_finished
+from flinkbuf._core.record_batch cimport fb_record_batch_read
+from flinkbuf._core.record_deserializer cimport (
+    fb_record_deserializer_close, fb_record_deserializer_next, fb_record_deserializer_offset,
+    fb_record_deserializer_open, fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer,
+)
+from flinkbuf._core.type_codec cimport TypeCodec
+
+from flinkbuf.errors import CorruptDataError
+
+cdef enum:
+    WAIT_SLICE_MS = 100
+
+
+@cython.final
+cdef class RecordIterator:
+    """What a loop over a reader runs on: no Python class can derive from it, so each step is one C call."""
+
+    def __init__(self, RecordReader reader not None):
+        self.reader = reader
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        return self.reader.next_item()
+
+
+cdef class RecordReader:
+    """Reads records of one type from an input gate; see `flinkbuf.RecordReader`."""
+
+    def __cinit__(self, InputGate gate not None, TypeCodec codec not None, event_of=None):
+        cdef uint32_t channel
+        self.gate = gate
+        self.codec = codec
+        self.event_of = event_of
+        self.channel_count = gate.c.channel_count
+        self.deserializers = <fb_record_deserializer*>PyMem_Calloc(self.channel_count, sizeof(fb_record_deserializer))
+        if self.deserializers is NULL:
+            raise MemoryError(f"no memory for {self.channel_count} channels")
+        for channel in range(self.channel_count):
+            fb_record_deserializer_open(&self.deserializers[channel], NULL)
+
+    def __dealloc__(self):
+        cdef uint32_t channel
+        fb_slice_release(&self.slice)
+        if self.deserializers is not NULL:
+            for channel in range(self.channel_count):
+                fb_record_deserializer_close(&self.deserializers[channel])
+            PyMem_Free(self.deserializers)
+
+    def __iter__(self):
+        return RecordIterator(self)
+
+    def __next__(self):
+        return self.next_item()
+
+    cdef object next_item(self):
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
+        if self.next_record(&record, &size):
+            return self.decode(record, size)
+        if self.pending_event is None:
+            raise StopIteration
+        event, self.pending_event = self.pending_event, None
+        return event
+
+    def read_column(self, dtype, size_t count):
+        """Read up to `count` records of one fixed width into a numpy array; shorter only at the end.
+
+        `dtype` is the host-order number type whose big-endian form each record is.
+        """
+        cdef uint32_t width = numpy.dtype(dtype).itemsize
+        values = numpy.empty(count, dtype)
+        cdef uint8_t[::1] raw = values.view(numpy.uint8)
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
+        cdef size_t done = 0
+        while done < count:
+            if self.current is not NULL:
+                with nogil:
+                    done += fb_record_batch_read(self.current, &raw[done * width], width, count - done)
+                if done == count:
+                    break
+            if not self.next_record(&record, &size):
+                if self.pending_event is not None:
+                    raise TypeError("a column cannot hold events; read them with the iterator")
+                return values[:done]
+            if size != width:
+                raise CorruptDataError(f"channel {self.current_channel}, record {self.input.record_number}: {size} bytes "
+                                       f"long where {width} were expected")
+            # At most once a buffer: the record at an edge.
+            values[done] = numpy.frombuffer((<const char*>record)[:size], values.dtype.newbyteorder(">"))[0]
+            done += 1
+        return values
+
+    def close(self):
+        """Give the buffer in hand back. The gate is closed by its owner."""
+        self.current = NULL
+        self.is_finished = True
+        fb_slice_release(&self.slice)
+
+    cdef object decode(self, const uint8_t* record, size_t size):
+        self.input.start = self.input.pos = record
+        self.input.end = record + size
+        self.input.record_number = <int64_t>self.current.record_count - 1
+        self.input.channel = self.current_channel
+        value = self.codec.decode(&self.input)
+        if self.input.pos != self.input.end:
+            raise CorruptDataError(
+                f"channel {self.current_channel}, record {self.input.record_number}: {size} bytes long, but the declared "
+                f"type used only {self.input.pos - self.input.start} of them; was it written with another type?")
+        return value
+
+    cdef int next_record(self, const uint8_t** record, size_t* size) except -1:
+        """1 and a record; 0 at the end, or with `pending_event` set."""
+        cdef int code
+        while True:
+            if self.current is not NULL:
+                code = fb_record_deserializer_next(self.current, record, size)
+                if code == FB_RECORD:
+                    return 1
+                if code != FB_NEEDS_INPUT:
+                    self.fail_record(code)
+                self.current = NULL
+                fb_slice_release(&self.slice)
+            if not self.next_buffer(True):
+                return 0
+
+    cdef int next_buffer(self, bint waits) except -1:
+        """1: `current` has a buffer. 0: an event is pending, or nothing comes any more."""
+        cdef fb_gate_item item
+        while not self.is_finished:
+            if self.gate.poll_item(&item):
+                if self.take(&item):
+                    return self.current is not NULL
+            elif fb_input_gate_is_finished(self.gate.c):
+                self.is_finished = True
+            else:
+                self.gate.wait(WAIT_SLICE_MS)
+        return 0
+
+    cdef int take(self, fb_gate_item* item) except -1:
+        """1 if there is something for the caller: a buffer to read, or an event that was asked for."""
+        cdef fb_record_deserializer* deserializer = &self.deserializers[item.channel_index]
+        cdef int kind = item.slice.data_type
+        if fb_data_type_is_buffer(<fb_data_type>kind):
+            self.slice = item.slice
+            check(fb_record_deserializer_set_next_buffer(deserializer, fb_slice_data(&self.slice), self.slice.size))
+            self.current = deserializer
+            self.current_channel = item.channel_index
+            return 1
+        data = (<const char*>fb_slice_data(&item.slice))[:item.slice.size]
+        fb_slice_release(&item.slice)
+        if kind == FB_END_OF_DATA or kind == FB_END_OF_PARTITION:
+            self.check_end_of_channel(item.channel_index)
+        if self.event_of is None:
+            if fb_data_type_blocks_upstream(<fb_data_type>kind):
+                self.gate.resume_consumption(item.channel_index)  # nobody here aligns barriers
+            return 0
+        self.pending_event = self.event_of(item.channel_index, data, kind)
+        return 1
+
+    cdef int check_end_of_channel(self, uint32_t channel) except -1:
+        cdef fb_record_deserializer* deserializer = &self.deserializers[channel]
+        cdef size_t pending = fb_record_deserializer_pending(deserializer)
+        if pending == 0:
+            return 0
+        raise CorruptDataError(
+            f"channel {channel} ended inside record {deserializer.record_count}: only {pending} bytes of it came, from "
+            f"byte {fb_record_deserializer_offset(deserializer)} of the channel on")
+
+    cdef int fail_record(self, int code) except -1:
+        return fail(code, f"channel {self.current_channel}, record {self.current.record_count}, at byte "
+                          f"{fb_record_deserializer_offset(self.current)} of the channel")

@@ -1,0 +1,315 @@
+"""The loop that takes records from Python to a result partition.
+
+Per record: ask the selector for a channel, encode at the end of that channel's open builder, commit. A record that
+does not fit its buffer is encoded in the scratch and cut by the partition. When the pool has no buffer the task
+thread waits without the GIL, in slices, so that signals and task kills are seen. A record that cannot be encoded
+leaves no trace: the builder's position moves only after the last field. Flink: RecordWriter,
+ChannelSelectorRecordWriter, BroadcastRecordWriter.
+
+Bytes become readable when a buffer is full, at flush(), at an event, or when the flusher finds them
+(buffer_timeout_ms). The commit itself is a plain store, so the flusher's thread never waits for this one.
+"""
+
+from cpython.exc cimport PyErr_CheckSignals
+
+import numpy
+
+from flinkbuf._core.buffer cimport fb_data_type
+from flinkbuf._core.buffer_builder cimport (
+    fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full, fb_buffer_builder_writable,
+)
+from flinkbuf._core.channel_selector cimport (
+    ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
+)
+from flinkbuf._core.data_view cimport fb_output_prune
+from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_OK, FB_RECORD, check
+from flinkbuf._core.output_flusher cimport fb_output_flusher_mark, start_flushing, stop_flushing
+from flinkbuf._core.record_batch cimport fb_record_batch_write
+from flinkbuf._core.record_serializer cimport (
+    FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin, fb_record_serializer_begin_at, fb_record_serializer_close,
+    fb_record_serializer_end,
+)
+from flinkbuf._core.result_partition cimport (
+    ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
+    fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
+    fb_result_partition_flush_all, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
+    fb_result_partition_retain, fb_result_partition_wait,
+)
+from flinkbuf._core.type_codec cimport TypeCodec
+
+cdef enum:
+    BROADCAST = -1
+    WAIT_SLICE_MS = 100
+
+
+cdef class RecordWriter:
+    """Writes records of one type into a result partition; see `flinkbuf.RecordWriter`."""
+
+    def __cinit__(self, ResultPartition partition not None, TypeCodec codec not None, ChannelSelector selector not None,
+                  int64_t buffer_timeout_ms):
+        partition.check_open()
+        if selector.channel_count != partition.c.subpartition_count:
+            raise ValueError(
+                f"the partitioner was set up for {selector.channel_count} channels, but the partition has "
+                f"{partition.c.subpartition_count} subpartitions")
+        self.partition = partition
+        self.codec = codec
+        self.selector = selector
+        self.flushes_always = buffer_timeout_ms == 0
+        if buffer_timeout_ms > 0:
+            start_flushing(partition.c, buffer_timeout_ms)
+        self.c = partition.c
+        fb_result_partition_retain(self.c)
+
+    def __dealloc__(self):
+        fb_record_serializer_close(&self.serializer)
+        if self.c is not NULL:
+            stop_flushing(self.c)
+            fb_result_partition_drop(self.c)
+
+    @property
+    def is_closed(self):
+        """Whether the stream was ended."""
+        return self._is_closed
+
+    @property
+    def record_count(self):
+        """Records written so far."""
+        return self._record_count
+
+    def emit(self, record):
+        """Write one record to the channel that the partitioner chooses."""
+        self.check_usable()
+        self.write(record, self.select(record))
+
+    def emit_to(self, record, uint32_t channel):
+        """Write one record to a stated channel (0-based), whatever the partitioner says."""
+        self.check_usable()
+        if channel >= self.c.subpartition_count:
+            raise IndexError(f"channel {channel} of a partition with {self.c.subpartition_count} subpartitions")
+        self.write(record, channel)
+
+    def broadcast(self, record):
+        """Write one record to every channel."""
+        self.check_usable()
+        self.write(record, BROADCAST)
+
+    def emit_all(self, records):
+        """Write all records of an iterable, in one C loop; returns how many."""
+        cdef int64_t before = self._record_count
+        for record in records:
+            self.check_usable()
+            self.write(record, self.select(record))
+        return self._record_count - before
+
+    def emit_column(self, values, channels=None):
+        """Write a column of numbers, one record each, without a Python object a record.
+
+        `values` is a contiguous one-dimensional array in the host's byte order whose item size is the type's;
+        `channels`, if given, an array of uint32 channel numbers, one a value; else all go to channel 0 or, with the
+        broadcast partitioner, to every channel.
+        """
+        cdef const uint8_t[::1] raw
+        cdef const uint32_t[::1] targets
+        cdef uint32_t width = values.dtype.itemsize
+        cdef size_t count = values.shape[0]
+        self.check_usable()
+        if count == 0:
+            return 0
+        raw = values.view(numpy.uint8)
+        self.is_busy = True
+        try:
+            if channels is None:
+                self.write_column(&raw[0], width, count)
+            else:
+                targets = channels
+                self.write_column_to(&raw[0], width, count, &targets[0])
+        finally:
+            self.is_busy = False
+        self._record_count += <int64_t>count
+        if self.flushes_always:
+            self.flush()
+        return count
+
+    def broadcast_event(self, const uint8_t[::1] data not None, int data_type):
+        """Add an event, given as its bytes and data type, to every subpartition; all open buffers end here."""
+        self.check_usable()
+        self.partition.broadcast_event_bytes(data, data_type)
+        if self.flushes_always:
+            self.flush()
+
+    def flush(self):
+        """Make everything written so far readable."""
+        with nogil:
+            fb_result_partition_flush_all(self.c)
+
+    cdef int check_usable(self) except -1:
+        if self._is_closed:
+            raise RuntimeError("the record writer is closed: no record can follow its end-of-data event")
+        if self.is_busy:
+            raise RuntimeError("the record writer is already writing a record, in another thread or in a value's own "
+                               "conversion code; use one writer a thread")
+        return 0
+
+    cdef int64_t select(self, object record) except? -1:
+        """The record's channel, or BROADCAST."""
+        if fb_channel_selector_is_blind(&self.selector.c):
+            return fb_channel_selector_next(&self.selector.c)
+        return BROADCAST if self.selector.is_broadcast else self.selector.select(record)
+
+    cdef int write(self, object record, int64_t channel) except -1:
+        self.is_busy = True
+        try:
+            if channel == BROADCAST:
+                self.write_broadcast(record)
+            else:
+                self.write_unicast(record, <uint32_t>channel)
+        finally:
+            self.is_busy = False
+        self._record_count += 1
+        return 0
+
+    cdef int write_unicast(self, object record, uint32_t channel) except -1:
+        cdef fb_buffer_builder* builder = &self.c.unicast[channel]
+        if builder.buffer is NULL:
+            self.open_unicast(channel)
+        if builder.buffer is NULL:  # a released partition takes nothing more; the record is still checked
+            check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
+        else:
+            check(fb_record_serializer_begin(&self.serializer, builder))
+        self.serializer.output.record_number = self._record_count
+        self.codec.encode(record, &self.serializer.output)
+        if fb_record_serializer_end(&self.serializer, builder) == FB_RECORD:
+            if fb_buffer_builder_is_full(builder):
+                fb_result_partition_finish_unicast(self.c, channel)
+        else:
+            self.append_unicast(channel, self.serializer.output.start,
+                                <size_t>(self.serializer.output.pos - self.serializer.output.start))
+            fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
+        fb_output_flusher_mark(self.c, channel)
+        if self.flushes_always:
+            fb_result_partition_flush(self.c, channel)
+        return 0
+
+    cdef int write_broadcast(self, object record) except -1:
+        cdef fb_buffer_builder* builder = &self.c.broadcast
+        if builder.buffer is NULL:
+            self.open_broadcast()
+        if builder.buffer is NULL:
+            check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
+        else:
+            check(fb_record_serializer_begin(&self.serializer, builder))
+        self.serializer.output.record_number = self._record_count
+        self.codec.encode(record, &self.serializer.output)
+        if fb_record_serializer_end(&self.serializer, builder) == FB_RECORD:
+            if fb_buffer_builder_is_full(builder):
+                fb_result_partition_finish_broadcast(self.c)
+        else:
+            self.append_broadcast(self.serializer.output.start,
+                                  <size_t>(self.serializer.output.pos - self.serializer.output.start))
+            fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
+        fb_output_flusher_mark(self.c, self.c.subpartition_count)
+        if self.flushes_always:
+            fb_result_partition_flush_all(self.c)
+        return 0
+
+    cdef int open_unicast(self, uint32_t channel) except -1:
+        while check(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
+            self.wait_for_buffer()
+        return 0
+
+    cdef int open_broadcast(self) except -1:
+        while check(fb_result_partition_open_broadcast(self.c)) == FB_NEEDS_BUFFER:
+            self.wait_for_buffer()
+        return 0
+
+    cdef int append_unicast(self, uint32_t channel, const uint8_t* data, size_t size) except -1:
+        while check(fb_result_partition_emit(self.c, channel, &data, &size)) == FB_NEEDS_BUFFER:
+            self.wait_for_buffer()
+        return 0
+
+    cdef int append_broadcast(self, const uint8_t* data, size_t size) except -1:
+        while check(fb_result_partition_broadcast(self.c, &data, &size)) == FB_NEEDS_BUFFER:
+            self.wait_for_buffer()
+        return 0
+
+    cdef int wait_for_buffer(self) except -1:
+        """Sleep until the pool may have a buffer. The partition counts the time as hard back-pressure."""
+        with nogil:
+            fb_result_partition_wait(self.c, WAIT_SLICE_MS)
+        PyErr_CheckSignals()
+        return 0
+
+    cdef int write_column(self, const uint8_t* values, uint32_t width, size_t count) except -1:
+        """All values to channel 0 (or to all channels): whole records in one C loop, the one at an edge by itself."""
+        cdef bint is_broadcast = self.selector.is_broadcast
+        cdef fb_buffer_builder* builder = &self.c.broadcast if is_broadcast else &self.c.unicast[0]
+        cdef size_t written
+        cdef uint32_t mark = self.c.subpartition_count if is_broadcast else 0
+        while count > 0:
+            if builder.buffer is NULL:
+                if is_broadcast:
+                    self.open_broadcast()
+                else:
+                    self.open_unicast(0)
+            if builder.buffer is NULL:
+                return 0  # released: nobody reads it
+            with nogil:
+                written = fb_record_batch_write(builder, values, width, count)
+                fb_buffer_builder_commit(builder)
+            values += written * width
+            count -= written
+            if fb_buffer_builder_is_full(builder):
+                if is_broadcast:
+                    fb_result_partition_finish_broadcast(self.c)
+                else:
+                    fb_result_partition_finish_unicast(self.c, 0)
+            elif count > 0:
+                self.write_edge(values, width, 0, is_broadcast)
+                values += width
+                count -= 1
+            fb_output_flusher_mark(self.c, mark)
+        return 0
+
+    cdef int write_column_to(self, const uint8_t* values, uint32_t width, size_t count,
+                             const uint32_t* channels) except -1:
+        cdef size_t i
+        cdef uint32_t channel
+        cdef fb_buffer_builder* builder
+        for i in range(count):
+            if channels[i] >= self.c.subpartition_count:
+                raise IndexError(f"value {i} is meant for channel {channels[i]} of a partition with "
+                                 f"{self.c.subpartition_count} subpartitions")
+        for i in range(count):
+            channel = channels[i]
+            builder = &self.c.unicast[channel]
+            if builder.buffer is NULL:
+                self.open_unicast(channel)
+            if builder.buffer is NULL:
+                return 0
+            if fb_record_batch_write(builder, values, width, 1) == 1:
+                fb_buffer_builder_commit(builder)
+                if fb_buffer_builder_is_full(builder):
+                    fb_result_partition_finish_unicast(self.c, channel)
+            else:
+                self.write_edge(values, width, channel, False)
+            fb_output_flusher_mark(self.c, channel)
+            values += width
+        return 0
+
+    cdef int write_edge(self, const uint8_t* value, uint32_t width, uint32_t channel, bint is_broadcast) except -1:
+        """One value whose record is cut by the end of a buffer."""
+        cdef uint8_t framed[12]
+        cdef fb_buffer_builder edge
+        edge.data = framed
+        edge.position = 0
+        edge.capacity = sizeof(framed)
+        fb_record_batch_write(&edge, value, width, 1)
+        if is_broadcast:
+            return self.append_broadcast(framed, edge.position)
+        return self.append_unicast(channel, framed, edge.position)
+
+    def stop(self):
+        """Nothing more is written or flushed by time; what the stream ends with is the caller's to say."""
+        self._is_closed = True
+        stop_flushing(self.c)

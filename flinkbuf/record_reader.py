@@ -1,0 +1,77 @@
+"""From an input gate back to records."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from flinkbuf._core.record_reader import RecordReader as _RecordReader
+from flinkbuf.events import event_from_bytes
+from flinkbuf.input_gate import InputGate
+from flinkbuf.types import TypeInformation, as_type, column_dtype
+
+
+class RecordReader(_RecordReader):
+    """Iterate the records (and, on request, the events) of a gate.
+
+    Parameters
+    ----------
+    gate : InputGate
+        Where the buffers come from. It stays the caller's.
+    type : TypeInformation, str, pyspark StructType or pyarrow schema
+        The records' type, as the writer's.
+    events : bool, default False
+        Give events too, in their place among the records. Without it barriers are passed over.
+
+    Raises
+    ------
+    CorruptDataError
+        From the iteration, for bytes that no writer of the type produced, and for a channel that ends inside a record;
+        the message names channel, record number and byte offset.
+    CancelTaskError
+        If a partition was released before its end.
+
+    Notes
+    -----
+    The iteration waits, without the GIL, until there is a record; it ends when every channel gave its EndOfPartition. A
+    record is read from the buffer it arrived in; only one that spans buffers is copied together, and one over 5 MiB goes
+    through a temporary file. One thread uses a reader.
+
+    References
+    ----------
+    Flink ``StreamTaskNetworkInput``, ``SpillingAdaptiveSpanningRecordDeserializer``.
+    """
+
+    type: TypeInformation
+
+    def __new__(cls, gate: InputGate, type: Any, *, events: bool = False) -> RecordReader:
+        record_type = as_type(type)
+        self = super().__new__(cls, gate, record_type.codec, _event_of if events else None)
+        self.type = record_type
+        return self
+
+    def read_batch(self, count: int) -> np.ndarray:
+        """Read up to `count` records of a number type into one array.
+
+        Returns
+        -------
+        numpy.ndarray
+            Shape ``(n,)`` with ``n <= count``; shorter only where the gate is finished.
+
+        Raises
+        ------
+        TypeError
+            If the type is not a number.
+        """
+        return super().read_column(column_dtype(self.type), count)
+
+    def __enter__(self) -> RecordReader:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def _event_of(channel_index: int, data: bytes, data_type: int) -> Any:
+    return event_from_bytes(data)
