@@ -75,6 +75,16 @@ struct fb_slice {
   bool is_compressed;
 };
 
+/* Makes a buffer that nobody holds the caller's, with one reference and an empty position marker. */
+static inline void fb_buffer_reset(struct fb_buffer* self, void (*recycle)(struct fb_buffer*), void* owner) {
+  self->recycle = recycle;
+  self->owner = owner;
+  self->channel = FB_NO_CHANNEL;
+  /* Relaxed: whoever else gets this buffer gets it from the caller, later. */
+  atomic_store_explicit(&self->references, 1, memory_order_relaxed);
+  atomic_store_explicit(&self->position_marker, 0, memory_order_relaxed);
+}
+
 /* One more reference. The caller must hold one already. */
 static inline void fb_buffer_retain(struct fb_buffer* self) {
   atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed);

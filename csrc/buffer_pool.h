@@ -1,64 +1,19 @@
-/* Where network buffers come from and go back to.
+/* The share of one result partition or input gate in the global pool.
  *
- * One global pool owns all segments of a process in one allocation. Local pools (one per result partition,
- * one per input gate) borrow from it, each with a guaranteed minimum, a maximum and a current size that the
- * global pool redistributes. Flink: NetworkBufferPool, LocalBufferPool.
+ * A local pool borrows segments from the global one (network_buffer_pool.h), with a guaranteed minimum, a
+ * maximum and a current size that the global pool redistributes. It keeps one segment in stock, so that "is
+ * available" promises that a request is granted. Flink: LocalBufferPool.
  *
- * Owner:   a buffer belongs to its requester until its last release; then recycle() brings it home, also
- *          when the local pool was destroyed meanwhile, and from any thread. The global pool's memory lives
- *          until it is closed AND its last buffer came home: late releases are always safe. Handles are
- *          counted: open() gives one reference, close() drops it; local pools hold one on the global pool,
- *          and buffers in use hold their local pool.
- * Threads: any, for everything. No lock is held over a callback or a ring. Order of the locks inside:
- *          registry of the global pool -> latch of a local pool -> who waits for the free list.
- * Waiting: blocking calls sleep on fb_wakeup in slices given by the caller. */
+ * Owner:   a buffer belongs to its requester until its last release; then recycle() brings it home, also when
+ *          the local pool was destroyed meanwhile, and from any thread. Buffers in use hold their local pool,
+ *          which holds the global one. Handles are counted: open() gives one, close() drops it.
+ * Threads: any, for everything. No lock is held over a callback or a ring. */
 #ifndef FB_BUFFER_POOL_H
 #define FB_BUFFER_POOL_H
 
-#include "buffer.h"
-#include "wakeup.h"
+#include "network_buffer_pool.h"
 
-struct fb_network_buffer_pool; /* opaque */
-struct fb_local_buffer_pool;   /* opaque */
-
-#define FB_UNBOUNDED UINT32_MAX
-
-/* ---- global -------------------------------------------------------------------------------------- */
-
-/* Allocates `segment_count` segments of `segment_size` bytes at once. FB_EARGUMENT for 0 or more than
- * 2^31-1 bytes a segment; FB_ENOMEM leaves *self NULL and allocates nothing. */
-int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size,
-                                struct fb_network_buffer_pool** self);
-/* Flink's destroy(): nobody can request any more, totals report 0; segments out may still come home. */
-void fb_network_buffer_pool_destroy(struct fb_network_buffer_pool* self);
-bool fb_network_buffer_pool_is_destroyed(struct fb_network_buffer_pool* self);
-/* Destroys every local pool that is registered; this one goes on. */
-void fb_network_buffer_pool_destroy_pools(struct fb_network_buffer_pool* self);
-/* Drops the caller's reference (and destroys). The memory goes when the last buffer is home. */
-void fb_network_buffer_pool_close(struct fb_network_buffer_pool* self);
-
-uint32_t fb_network_buffer_pool_segment_size(const struct fb_network_buffer_pool* self);
-uint32_t fb_network_buffer_pool_total(struct fb_network_buffer_pool* self);     /* segments; 0 once destroyed */
-uint32_t fb_network_buffer_pool_available(struct fb_network_buffer_pool* self); /* in the free list now */
-uint32_t fb_network_buffer_pool_required(struct fb_network_buffer_pool* self);  /* sum of minimums + unpooled out */
-uint32_t fb_network_buffer_pool_pool_count(struct fb_network_buffer_pool* self); /* registered local pools */
-/* 100 * estimated demand / total; 0 for an empty pool (Flink's usage warning). */
-uint32_t fb_network_buffer_pool_usage_percent(struct fb_network_buffer_pool* self);
-
-/* One segment without waiting or accounting: *buffer = NULL if the free list is empty. */
-int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct fb_buffer** buffer);
-/* `count` unpooled segments, counted as required until they are recycled, best in one batch. Waits up to timeout_ms.
- * FB_EBUFFERS when the guarantee cannot be given, FB_ETIMEOUT, FB_EDESTROYED; nothing is lost on error. */
-int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
-                                            struct fb_buffer** buffers);
-void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self, struct fb_buffer** buffers,
-                                             uint32_t count);
-
-/* Rings `wakeup` whenever the free list stops being empty, until removed. FB_ENOMEM. */
-int fb_network_buffer_pool_add_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
-void fb_network_buffer_pool_remove_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
-
-/* ---- local --------------------------------------------------------------------------------------- */
+struct fb_local_buffer_pool; /* opaque */
 
 struct fb_buffer_pool_options {
   uint32_t min;                      /* guaranteed segments, > 0 */
@@ -80,7 +35,8 @@ struct fb_buffer_listener {
 };
 
 /* Registers a pool and redistributes. FB_EARGUMENT, FB_EDESTROYED, FB_EBUFFERS (required + min > total). */
-int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global, const struct fb_buffer_pool_options* options,
+int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global,
+                              const struct fb_buffer_pool_options* options,
                               struct fb_local_buffer_pool** self);
 /* Flink's lazyDestroy(): idempotent; idle segments go home now, those in use when they are released;
  * wakes everybody who waits. */
@@ -91,9 +47,11 @@ void fb_local_buffer_pool_close(struct fb_local_buffer_pool* self);
 
 /* Takes one buffer for `channel` (FB_NO_CHANNEL: nobody's quota) without waiting; *buffer = NULL if there is
  * none now. FB_EDESTROYED. The buffer has one reference and an empty position marker. */
-int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer);
+int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel,
+                                 struct fb_buffer** buffer);
 /* The same, waiting up to timeout_ms (< 0: for ever): FB_ETIMEOUT. */
-int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel, int64_t timeout_ms,
+int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel,
+                                          int64_t timeout_ms,
                                           struct fb_buffer** buffer);
 /* Holds at least `count` (<= min) segments, waiting up to timeout_ms. */
 int fb_local_buffer_pool_reserve(struct fb_local_buffer_pool* self, uint32_t count, int64_t timeout_ms);
@@ -106,9 +64,11 @@ int fb_local_buffer_pool_add_wakeup(struct fb_local_buffer_pool* self, struct fb
 void fb_local_buffer_pool_remove_wakeup(struct fb_local_buffer_pool* self, struct fb_wakeup* wakeup);
 
 /* false: refused, because stock is not empty or the pool is destroyed. */
-bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
+bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self,
+                                       struct fb_buffer_listener* listener);
 /* false: it was not registered (any more): it has been, or is being, told. */
-bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
+bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self,
+                                          struct fb_buffer_listener* listener);
 
 /* For tests and tools; the next redistribution decides anew. FB_EARGUMENT below the minimum. */
 int fb_local_buffer_pool_set_size(struct fb_local_buffer_pool* self, uint32_t size);

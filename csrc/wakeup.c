@@ -53,7 +53,7 @@ void fb_wakeup_ring(struct fb_wakeup* self) {
 static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
   struct timespec until;
 
-  if (deadline_ms < 0) return pthread_cond_wait(&self->rung, &self->mutex);
+  if (deadline_ms == FB_NO_DEADLINE) return pthread_cond_wait(&self->rung, &self->mutex);
 #ifdef __APPLE__
   int64_t left = deadline_ms - fb_now_ms();
   if (left <= 0) return ETIMEDOUT;
@@ -67,9 +67,13 @@ static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
 #endif
 }
 
-bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
+int64_t fb_deadline_ms(int64_t timeout_ms) {
   int64_t now_ms = fb_now_ms();
-  int64_t deadline_ms = timeout_ms < 0 || timeout_ms > INT64_MAX - now_ms ? -1 : now_ms + timeout_ms;
+  return timeout_ms < 0 || timeout_ms > INT64_MAX - now_ms ? FB_NO_DEADLINE : now_ms + timeout_ms;
+}
+
+bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
+  int64_t deadline_ms = fb_deadline_ms(timeout_ms);
   bool rung;
 
   if (fb_wakeup_seen(self) != seen) return true;
@@ -82,6 +86,14 @@ bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
   atomic_fetch_sub_explicit(&self->sleepers, 1, memory_order_seq_cst);
   pthread_mutex_unlock(&self->mutex);
   return rung;
+}
+
+int fb_wakeup_wait_until(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
+  int64_t left = deadline_ms == FB_NO_DEADLINE ? -1 : deadline_ms - fb_now_ms();
+
+  if (deadline_ms != FB_NO_DEADLINE && left <= 0) return FB_ETIMEOUT;
+  fb_wakeup_wait(self, seen, left);
+  return FB_OK;
 }
 
 int fb_wakeup_list_open(struct fb_wakeup_list* self) {

@@ -37,6 +37,12 @@ void fb_wakeup_ring(struct fb_wakeup* self);
  * Returns whether it was rung. */
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms);
 
+#define FB_NO_DEADLINE INT64_MAX
+/* The time of fb_now_ms() in `timeout_ms` from now; < 0: FB_NO_DEADLINE. */
+int64_t fb_deadline_ms(int64_t timeout_ms);
+/* Sleeps until it is rung or the deadline is there. FB_ETIMEOUT, without sleeping, if it was there before. */
+int fb_wakeup_wait_until(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms);
+
 /* ---- several at once ------------------------------------------------------------------------------- */
 
 /* Bells that one event rings together: those who wait for a pool, a partition or a gate.

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 # The columns of the C core, lowest first: csrc/<stem>.{h,c} and everything else that carries the stem.
 LAYERS = {
     "ground": ["errors", "byte_order", "data_view", "wakeup"],
-    "memory": ["memory_segment", "buffer", "buffer_builder", "buffer_pool"],
+    "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "buffer_pool"],
     "record": ["type_codec", "key_group", "channel_selector", "record_serializer", "record_deserializer", "record_batch"],
     "partition": ["subpartition", "result_partition", "data_buffer", "output_flusher"],
     "gate": ["input_gate"],
@@ -42,6 +42,7 @@ DOES_WITHOUT = {
     "errors": ({"test.c", "bench"}, "a list of codes; test_errors.py compares every one"),
     "byte_order": (C_ONLY | {"c"}, "inline functions for C"),
     "data_view": (C_ONLY - {"pxd"}, "cursors for C and for bindings, which read them in bench_type_codec.py"),
+    "network_buffer_pool": (C_ONLY | {"test.c"}, "the global half of buffer_pool; bound and tested with the local one"),
     "wakeup": (C_ONLY, "a bell between C threads; users only meet those who ring it"),
     "record_batch": ({"pyx", "pyi", "test.py"}, "two loops that record_writer and record_reader call"),
     "record_buffers": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a loop in Cython"),
