@@ -1,9 +1,12 @@
 """Records gathered in one log and read back sorted by subpartition."""
 
+import doctest
+
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkbuf._core import data_buffer
 from flinkbuf._core.data_buffer import DataBuffer
 
 DATA_BUFFER, EVENT_BUFFER, END_OF_PARTITION = 1, 2, 10
@@ -13,6 +16,7 @@ appends = st.lists(
 )
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(appends, st.integers(1, 20), st.integers(16, 200), st.integers(90, 300), st.permutations(range(5)))
 def test_every_subpartition_comes_back_in_order_with_events_alone(records, segments, segment_size, capacity, order):
     log = DataBuffer(5, segments, segment_size)
@@ -35,6 +39,7 @@ def test_every_subpartition_comes_back_in_order_with_events_alone(records, segme
     assert next(buffers, None) is None
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(appends, st.integers(1, 6), st.integers(16, 200))
 def test_append_is_refused_only_when_entry_and_record_do_not_fit(records, segments, segment_size):
     log = DataBuffer(5, segments, segment_size)
@@ -108,3 +113,8 @@ def test_order_that_is_no_permutation_raises(order):
 def test_impossible_shape_raises(shape):
     with pytest.raises(ValueError, match=str(shape[2])):
         DataBuffer(*shape)
+
+
+def test_examples_of_the_documentation_run():
+    failed, attempted = doctest.testmod(data_buffer)
+    assert failed == 0 < attempted

@@ -1,6 +1,8 @@
 """Records joined again from buffers cut anywhere, and everything that can be wrong with the bytes."""
 
+import doctest
 import errno
+import gc
 import hashlib
 import json
 import os
@@ -9,12 +11,14 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkbuf._core import record_deserializer
 from flinkbuf._core.record_deserializer import RecordDeserializer
 from flinkbuf.errors import CorruptDataError
 
@@ -76,12 +80,14 @@ def test_flinks_buffers_give_its_large_records(case, spill_threshold):
 records_and_cuts = st.tuples(st.lists(st.binary(max_size=60), max_size=12), st.lists(st.integers(0, 40), max_size=40))
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(records_and_cuts, st.sampled_from([20, 5 << 20]))
 def test_any_cut_of_the_stream_gives_the_records_back(records_and_cuts, spill_threshold):
     records, sizes = records_and_cuts
     assert read(cut(frame(*records), sizes), spill_threshold=spill_threshold) == records
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.integers(0, 3000), min_size=1, max_size=6), st.integers(1, 600))
 def test_any_size_of_the_buffers_gives_the_records_back(sizes, buffer_size):
     records = [lin31(size, number) for number, size in enumerate(sizes)]
@@ -89,6 +95,7 @@ def test_any_size_of_the_buffers_gives_the_records_back(sizes, buffer_size):
     assert read(cut(stream, [buffer_size] * (len(stream) // buffer_size))) == records
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(records_and_cuts, st.data())
 def test_replay_of_unconsumed_bytes_restores_the_state_at_any_point(records_and_cuts, data):
     records, sizes = records_and_cuts
@@ -117,6 +124,7 @@ def test_nothing_is_unconsumed_between_records():
     assert deserializer.unconsumed() == b""
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(records_and_cuts.filter(lambda drawn: drawn[0]), st.data())
 def test_stream_that_ends_inside_a_record_is_an_error(records_and_cuts, data):
     records, sizes = records_and_cuts
@@ -206,6 +214,22 @@ def test_buffer_is_held_until_it_is_used_up():
     deserializer.set_next_buffer(buffer)
     del deserializer
     buffer.append(1)
+
+
+@pytest.mark.parametrize("taken", [0, 1, 2])
+def test_deserializer_and_buffer_that_hold_each_other_are_collected(taken):
+    class Buffer(bytearray):
+        pass
+
+    buffer = Buffer(frame(b"abc"))
+    buffer.deserializer = RecordDeserializer()
+    buffer.deserializer.set_next_buffer(buffer)
+    for _ in range(taken):  # the second poll lets the buffer go
+        buffer.deserializer.poll()
+    collected = weakref.ref(buffer)
+    del buffer
+    gc.collect()
+    assert collected() is None
 
 
 def test_spilled_record_leaves_no_file_at_any_time(tmp_path):
@@ -306,3 +330,8 @@ def test_other_threads_run_while_a_record_is_spilled(tmp_path):
         stop.set()
         thread.join()
     assert during > 0
+
+
+def test_examples_of_the_documentation_run():
+    failed, attempted = doctest.testmod(record_deserializer)
+    assert failed == 0 < attempted

@@ -1,13 +1,15 @@
 """Records cut over buffers: the bytes that Flink writes, for every segment size."""
 
+import doctest
 import hashlib
 import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from flinkbuf._core import record_serializer
 from flinkbuf._core.record_serializer import RecordSerializer
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "spanning" / "spanning.json").read_text())
@@ -46,6 +48,7 @@ def test_buffers_of_large_records_are_those_of_flink(case):
     ]
 
 
+@settings(deadline=None)  # a loaded machine is no failure
 @given(st.lists(st.binary(max_size=70), max_size=12), st.integers(1, 80))
 def test_buffers_hold_the_stream_and_only_the_last_is_not_full(records, segment_size):
     stream = b"".join(len(record).to_bytes(4, "big") + record for record in records)
@@ -86,3 +89,8 @@ def test_record_that_is_not_bytes_raises_and_writes_nothing(record):
 def test_impossible_segment_size_raises(segment_size):
     with pytest.raises(ValueError, match=f"got {segment_size}"):
         RecordSerializer(segment_size)
+
+
+def test_examples_of_the_documentation_run():
+    failed, attempted = doctest.testmod(record_serializer)
+    assert failed == 0 < attempted

@@ -29,7 +29,7 @@ cdef class DataBuffer:
 
     Examples
     --------
-    >>> log = DataBuffer(2, segment_count=1, segment_size=64)
+    >>> log = DataBuffer(2, segment_count=1, segment_size=60)
     >>> log.append(1, b"first"), log.append(0, b"second"), log.append(1, b"third")
     (True, True, False)
     >>> log.finish()

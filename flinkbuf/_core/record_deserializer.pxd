@@ -43,6 +43,6 @@ cdef class RecordDeserializer:
     cdef bint has_view
     cdef list spill_paths           # what spill_dirs points into
     cdef const char** spill_dirs
-    cdef bint is_busy               # a call has let the GIL go
+    cdef bint is_busy               # other code may run in the middle of a call
     cdef int enter(self) except -1
     cdef int release_buffer(self) except -1

@@ -2,6 +2,7 @@
 
 import os
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -48,6 +49,7 @@ cdef int fail_record(const fb_record_deserializer* self, int code, int64_t chann
     return fail(code, where)
 
 
+@cython.no_gc_clear  # so that __dealloc__ still finds the view's object, to release the view
 cdef class RecordDeserializer:
     """Reads the records of one channel out of its buffers, wherever they are cut.
 
@@ -119,13 +121,14 @@ cdef class RecordDeserializer:
             PyBuffer_Release(&self.view)
 
     cdef int enter(self) except -1:
-        return fail(FB_ESTATE, "the deserializer is at work in another thread") if self.is_busy else 0
+        return fail(FB_ESTATE, "the deserializer is already at work, in this or another thread") if self.is_busy else 0
 
     cdef int release_buffer(self) except -1:
-        cdef Py_buffer view = self.view
         if self.has_view:
-            self.has_view = False  # first: the release may run code that comes back here
-            PyBuffer_Release(&view)
+            self.has_view = False
+            self.is_busy = True  # the release may run code of the buffer's class
+            PyBuffer_Release(&self.view)
+            self.is_busy = False
         return 0
 
     def set_next_buffer(self, buffer):
