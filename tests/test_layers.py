@@ -45,7 +45,11 @@ DOES_WITHOUT = {
     "network_buffer_pool": (C_ONLY | {"test.c"}, "the global half of buffer_pool; bound and tested with the local one"),
     "wakeup": (C_ONLY, "a bell between C threads; users only meet those who ring it"),
     "record_batch": ({"pyx", "pyi", "test.py"}, "two loops that record_writer and record_reader call"),
-    "record_buffers": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a loop in Cython"),
+    "subpartition": ({"bench"}, "measured with the partition in bench_flow.py"),
+    "result_partition": ({"bench"}, "measured with its writer in bench_record_writer.py"),
+    "output_flusher": ({"bench"}, "a timer: it is not on the path of a record"),
+    "input_gate": ({"bench"}, "measured with its reader in bench_record_reader.py"),
+    "record_buffers": (LOOP_OVER_OBJECTS | {"bench"}, "a loop in Cython over Python objects; in bench_flow.py"),
     "record_writer": (LOOP_OVER_OBJECTS, "Python objects go in: a loop in Cython"),
     "record_reader": (LOOP_OVER_OBJECTS, "Python objects come out: a loop in Cython"),
 }
