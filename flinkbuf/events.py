@@ -17,6 +17,7 @@ from flinkbuf.errors import CorruptDataError
 
 NO_TIMEOUT = 2**63 - 1  # ms; Flink's NO_ALIGNED_CHECKPOINT_TIME_OUT
 _USER_EVENT = 3
+_BARRIER_ARRAY_SIZE = 38  # bytes Flink allocates for a barrier, its location apart
 
 # Numbers of flinkbuf.DataType, which stands above this module.
 _EVENT_BUFFER = 2
@@ -126,6 +127,14 @@ class Event:
         """The bytes of Flink's ``EventSerializer.toSerializedEvent``."""
         return struct.pack(">i", self.type_code) + self._body()
 
+    def to_buffer_bytes(self) -> bytes:
+        """The bytes of the buffer it travels in, Flink's ``EventSerializer.toBufferConsumer``.
+
+        The same as `to_bytes`, but for checkpoint barriers and what announces one: Flink sends the whole array that
+        it wrote them into, whose last few bytes are zeros that nobody reads.
+        """
+        return self.to_bytes() + bytes(self._unused_size())
+
     @classmethod
     def from_bytes(cls, data: Any, registry: EventRegistry | None = None) -> Event:
         """Read an event back; `event_from_bytes`, but TypeError if it is not of this class."""
@@ -143,6 +152,9 @@ class Event:
 
     def _body(self) -> bytes:
         return b""
+
+    def _unused_size(self) -> int:
+        return 0
 
     @classmethod
     def _read(cls, reader: _Reader) -> Event:
@@ -203,6 +215,9 @@ class CheckpointBarrier(Event):
             + struct.pack(">bq", self.alignment, self.aligned_timeout_ms)
         )
 
+    def _unused_size(self) -> int:
+        return _BARRIER_ARRAY_SIZE - (len(self.to_bytes()) - len(self.location or b""))
+
     @classmethod
     def _read(cls, reader: _Reader) -> Event:
         checkpoint_id, timestamp = reader.number("q"), reader.number("q")
@@ -261,12 +276,15 @@ class EventAnnouncement(Event):
     def _body(self) -> bytes:
         return struct.pack(">i", self.sequence_number) + self.announced.to_bytes()
 
+    def _unused_size(self) -> int:
+        return self.announced._unused_size()
+
     @classmethod
     def _read(cls, reader: _Reader) -> Event:
         sequence_number = reader.number("i")
         if reader.data[reader.offset : reader.offset + 4] == struct.pack(">i", cls.type_code):
             reader.fail("an announcement of an announcement")
-        return cls(event_from_bytes(reader.rest()), sequence_number)
+        return cls(_read_event(reader, EventRegistry()), sequence_number)
 
 
 @dataclass(frozen=True)
@@ -435,13 +453,17 @@ def event_from_bytes(data: Any, registry: EventRegistry | None = None) -> Event:
     EndOfData(mode=<StopMode.NO_DRAIN: 1>)
     """
     reader = _Reader(bytes(data))
+    event = _read_event(reader, registry or EventRegistry())
+    left = reader.data[reader.offset :]
+    if left and left != bytes(event._unused_size()):
+        reader.fail(f"{len(left)} bytes too many after {type(event).__name__}")
+    return event
+
+
+def _read_event(reader: _Reader, registry: EventRegistry) -> Event:
     code = reader.number("i")
     if code == _USER_EVENT:
-        event: Event = (registry or EventRegistry()).read(reader)
-    elif code in _READERS:
-        event = _READERS[code](reader)
-    else:
+        return registry.read(reader)
+    if code not in _READERS:
         reader.fail(f"unknown event type {code}")
-    if reader.offset != len(reader.data):
-        reader.fail(f"{len(reader.data) - reader.offset} bytes too many after {type(event).__name__}")
-    return event
+    return _READERS[code](reader)

@@ -140,11 +140,11 @@ class ResultPartition(_ResultPartition):
         priority : bool, default False
             Whether it overtakes what is queued.
         """
-        self.broadcast_event_bytes(event.to_bytes(), event.data_type(priority))
+        self.broadcast_event_bytes(event.to_buffer_bytes(), event.data_type(priority))
 
     def emit_event(self, event: Event, subpartition: int, priority: bool = False) -> None:
         """Add an event to one subpartition; only its open buffer ends."""
-        self.emit_event_bytes(event.to_bytes(), event.data_type(priority), subpartition)
+        self.emit_event_bytes(event.to_buffer_bytes(), event.data_type(priority), subpartition)
 
     def start_flushing(self, timeout_ms: int) -> None:
         """Make what is written readable within `timeout_ms` milliseconds, until `stop_flushing` or `close`.

@@ -63,6 +63,7 @@ def test_event_has_flinks_bytes_both_ways(case):
     assert event.to_bytes() == data
     back = ev.event_from_bytes(data, ev.EventRegistry(SampleTaskEvent))
     assert type(back) is type(event) and vars(back) == vars(event)
+    assert vars(ev.event_from_bytes(event.to_buffer_bytes(), ev.EventRegistry(SampleTaskEvent))) == vars(event)
     assert DataType(event.data_type()).name == case["data_type"]
     assert DataType(event.data_type(has_priority=True)).name == case.get("data_type_priority", "PRIORITIZED_EVENT_BUFFER")
 
@@ -79,6 +80,20 @@ def test_bytes_that_end_early_or_go_on_are_refused(case):
             ev.event_from_bytes(data[:size])
     with pytest.raises(CorruptDataError, match="1 bytes too many"):
         ev.event_from_bytes(data + b"\0")
+
+
+@pytest.mark.parametrize("snapshot_type", [ev.SnapshotType.CHECKPOINT, ev.SnapshotType.SAVEPOINT_NATIVE])
+@pytest.mark.parametrize("location", [None, b"", b"place"])
+def test_buffer_of_a_barrier_ends_with_the_zeros_that_flink_sends(snapshot_type, location):
+    barrier = ev.CheckpointBarrier(1, 2, snapshot_type, location)
+    data = barrier.to_buffer_bytes()
+    assert len(data) == 38 + len(location or b"") and data.rstrip(b"\0") == barrier.to_bytes().rstrip(b"\0")
+    assert ev.event_from_bytes(data) == barrier
+    for tail in (data + b"\0", data[:-1], data[:-1] + b"\1"):
+        with pytest.raises(CorruptDataError, match="too many after CheckpointBarrier"):
+            ev.event_from_bytes(tail)
+    announcement = ev.EventAnnouncement(barrier, 7)
+    assert ev.event_from_bytes(announcement.to_buffer_bytes()) == announcement
 
 
 @pytest.mark.parametrize(
