@@ -279,17 +279,19 @@ class Outcome:
 WAYS = {"fb.exchange": move_by_exchange, "partitionBy": move_by_partition_by}
 
 
-def run(flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], None]) -> Outcome:
+def run(
+    flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], None], rounds: int = ROUNDS
+) -> Outcome:
     """Run the job both ways, in turns, and compare what they found."""
     progress("reading the flights")
     total = flights.count()
     found: dict[str, list[AircraftYear]] = {}
     move, job = dict.fromkeys(WAYS, float("inf")), dict.fromkeys(WAYS, float("inf"))
-    for turn in range(ROUNDS):
+    for turn in range(rounds):
         for name, way in WAYS.items():
-            progress(f"round {turn + 1} of {ROUNDS}: moving by {name}")
+            progress(f"round {turn + 1} of {rounds}: moving by {name}")
             move[name] = min(move[name], _timed(lambda: way(flights, parts).mapPartitions(_count).collect())[0])
-            progress(f"round {turn + 1} of {ROUNDS}: the whole job by {name}")
+            progress(f"round {turn + 1} of {rounds}: the whole job by {name}")
             seconds, years = _timed(lambda: way(flights, parts).mapPartitions(analyse).collect())
             job[name] = min(job[name], seconds)
             found[name] = sorted(years)
