@@ -97,7 +97,7 @@ int fb_input_gate_open(struct fb_input_gate* self, uint32_t channel_count) {
 static void release_channel(struct fb_input_channel* channel) {
   if (channel->partition == NULL) return;
   if (channel->has_view)
-    fb_subpartition_release_view(&channel->partition->subpartitions[channel->subpartition_index]);
+    fb_subpartition_release_view_of(&channel->partition->subpartitions[channel->subpartition_index], channel);
   channel->has_view = false;
   fb_result_partition_drop(channel->partition);
   channel->partition = NULL;

@@ -133,7 +133,7 @@ class RecordWriter(_RecordWriter):
 
     def write_event(self, event: Event, is_priority: bool = False) -> None:
         """Add an event to every subpartition; it cuts the open buffers."""
-        super().broadcast_event(event.to_bytes(), int(event.data_type(is_priority)))
+        super().broadcast_event(event.to_buffer_bytes(), int(event.data_type(is_priority)))
 
     def close(self) -> None:
         """End the stream: everything written becomes readable, then EndOfData and EndOfPartition. Idempotent."""

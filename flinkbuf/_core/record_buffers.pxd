@@ -28,22 +28,26 @@ cdef class RecordBufferWriter:
     cdef list ready             # finished (channel, bytes) pairs, not yet given
     cdef Py_ssize_t ready_next
     cdef bint is_exhausted
-    cdef bint is_encoding
+    cdef bint is_busy
 
     @cython.final
     cdef int64_t select(self, object record) except? -1
     @cython.final
     cdef int encode(self, object record, uint8_t* start, uint8_t* end) except -1
-    cdef int write(self, object record) except -1
     @cython.final
     cdef int add_ready(self, int64_t channel, object buffer) except -1
+    @cython.final
+    cdef int refill(self) except -1
     cdef int fill_ready(self) except -1
-    cdef int finish(self) except -1
 
 
 cdef class HashBufferWriter(RecordBufferWriter):
     cdef page* pages
 
+    @cython.final
+    cdef int write(self, object record) except -1
+    @cython.final
+    cdef int finish(self) except -1
     @cython.final
     cdef int open_page(self, page* target) except -1
     @cython.final
@@ -59,6 +63,8 @@ cdef class SortBufferWriter(RecordBufferWriter):
     cdef bint is_draining
     cdef int64_t waiting_channel    # of the record in the scratch that waits for the log to be drained; -2: none
 
+    @cython.final
+    cdef int write(self, object record) except -1
     @cython.final
     cdef int start_draining(self) except -1
     @cython.final

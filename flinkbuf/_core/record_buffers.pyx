@@ -68,13 +68,8 @@ cdef class RecordBufferWriter:
         return self
 
     def __next__(self):
-        if self.is_encoding:
-            raise RuntimeError("a value's own conversion code used the writer that is encoding it")
         if self.ready_next == len(self.ready):
-            del self.ready[:]
-            self.ready_next = 0
-            if not self.fill_ready():
-                raise StopIteration
+            self.refill()
         pair = self.ready[self.ready_next]
         self.ready[self.ready_next] = None
         self.ready_next += 1
@@ -85,17 +80,24 @@ cdef class RecordBufferWriter:
         """Records written so far."""
         return self._record_count
 
+    cdef int refill(self) except -1:
+        """Replace the buffers that were given by at least one more, or raise StopIteration."""
+        if self.is_busy:
+            raise RuntimeError("the buffer writer was used by the iterable that it is reading, by a value's own "
+                               "conversion code, or by another thread")
+        del self.ready[:]
+        self.ready_next = 0
+        self.is_busy = True
+        try:
+            if not self.fill_ready():
+                raise StopIteration
+        finally:
+            self.is_busy = False
+        return 0
+
     cdef int fill_ready(self) except -1:
-        """Take records until at least one buffer is ready; 0 at the end of everything."""
-        if not self.is_exhausted:
-            for record in self.records:
-                self.write(record)
-                if len(self.ready):
-                    return 1
-            self.is_exhausted = True
-            self.records = None
-            self.finish()
-        return len(self.ready) > 0
+        """Make at least one buffer ready; 0 at the end of everything."""
+        return 0
 
     cdef int64_t select(self, object record) except? -1:
         """The record's channel, or BROADCAST."""
@@ -105,20 +107,10 @@ cdef class RecordBufferWriter:
 
     cdef int encode(self, object record, uint8_t* start, uint8_t* end) except -1:
         """Frame the record in [start, end) or, if that is NULL or too small, in the scratch."""
-        self.is_encoding = True
-        try:
-            check(fb_record_serializer_begin_at(&self.serializer, start, end))
-            self.serializer.output.record_number = self._record_count
-            self.codec.encode(record, &self.serializer.output)
-        finally:
-            self.is_encoding = False
+        check(fb_record_serializer_begin_at(&self.serializer, start, end))
+        self.serializer.output.record_number = self._record_count
+        self.codec.encode(record, &self.serializer.output)
         self._record_count += 1
-        return 0
-
-    cdef int write(self, object record) except -1:
-        return 0
-
-    cdef int finish(self) except -1:
         return 0
 
     cdef int add_ready(self, int64_t channel, object buffer) except -1:
@@ -145,6 +137,18 @@ cdef class HashBufferWriter(RecordBufferWriter):
             for channel in range(self.channel_count):
                 Py_XDECREF(self.pages[channel].bytes)
             PyMem_Free(self.pages)
+
+    cdef int fill_ready(self) except -1:
+        if self.is_exhausted:
+            return 0
+        for record in self.records:
+            self.write(record)
+            if len(self.ready):
+                return 1
+        self.is_exhausted = True
+        self.records = None
+        self.finish()
+        return len(self.ready) > 0
 
     cdef int write(self, object record) except -1:
         cdef int64_t channel = self.select(record)
@@ -235,7 +239,16 @@ cdef class SortBufferWriter(RecordBufferWriter):
     cdef int fill_ready(self) except -1:
         if self.is_draining and self.drain_one():
             return 1
-        return RecordBufferWriter.fill_ready(self)
+        if self.is_exhausted:
+            return 0
+        for record in self.records:
+            self.write(record)
+            if len(self.ready):
+                return 1
+        self.is_exhausted = True
+        self.records = None
+        self.start_draining()
+        return self.drain_one()
 
     cdef int write(self, object record) except -1:
         cdef int64_t channel = self.select(record)
@@ -301,11 +314,6 @@ cdef class SortBufferWriter(RecordBufferWriter):
                            PyBytes_FromStringAndSize(<const char*>data, part))
             data += part
             size -= part
-        return 0
-
-    cdef int finish(self) except -1:
-        self.start_draining()
-        self.drain_one()
         return 0
 
 

@@ -19,6 +19,8 @@ cdef class RecordWriter:
     cdef bint _is_closed
 
     @cython.final
+    cdef int begin_use(self) except -1
+    @cython.final
     cdef int64_t select(self, object record) except? -1
     @cython.final
     cdef int write(self, object record, int64_t channel) except -1

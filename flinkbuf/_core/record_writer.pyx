@@ -79,27 +79,39 @@ cdef class RecordWriter:
 
     def emit(self, record):
         """Write one record to the channel that the partitioner chooses."""
-        self.check_usable()
-        self.write(record, self.select(record))
+        self.begin_use()
+        try:
+            self.write(record, self.select(record))
+        finally:
+            self.is_busy = False
 
     def emit_to(self, record, uint32_t channel):
         """Write one record to a stated channel (0-based), whatever the partitioner says."""
-        self.check_usable()
         if channel >= self.c.subpartition_count:
             raise IndexError(f"channel {channel} of a partition with {self.c.subpartition_count} subpartitions")
-        self.write(record, channel)
+        self.begin_use()
+        try:
+            self.write(record, channel)
+        finally:
+            self.is_busy = False
 
     def broadcast(self, record):
         """Write one record to every channel."""
-        self.check_usable()
-        self.write(record, BROADCAST)
+        self.begin_use()
+        try:
+            self.write(record, BROADCAST)
+        finally:
+            self.is_busy = False
 
     def emit_all(self, records):
         """Write all records of an iterable, in one C loop; returns how many."""
         cdef int64_t before = self._record_count
-        for record in records:
-            self.check_usable()
-            self.write(record, self.select(record))
+        self.begin_use()
+        try:
+            for record in records:
+                self.write(record, self.select(record))
+        finally:
+            self.is_busy = False
         return self._record_count - before
 
     def emit_column(self, values, channels=None):
@@ -113,11 +125,10 @@ cdef class RecordWriter:
         cdef const uint32_t[::1] targets
         cdef uint32_t width = values.dtype.itemsize
         cdef size_t count = values.shape[0]
-        self.check_usable()
         if count == 0:
             return 0
         raw = values.view(numpy.uint8)
-        self.is_busy = True
+        self.begin_use()
         try:
             if channels is None:
                 self.write_column(&raw[0], width, count)
@@ -147,8 +158,15 @@ cdef class RecordWriter:
         if self._is_closed:
             raise RuntimeError("the record writer is closed: no record can follow its end-of-data event")
         if self.is_busy:
-            raise RuntimeError("the record writer is already writing a record, in another thread or in a value's own "
-                               "conversion code; use one writer a thread")
+            raise RuntimeError(
+                "the record writer is already writing: in another thread, in the iterable that it is reading, or in a "
+                "value's own conversion code; use one writer a thread")
+        return 0
+
+    cdef int begin_use(self) except -1:
+        """What follows has the writer to itself, until it clears `is_busy`."""
+        self.check_usable()
+        self.is_busy = True
         return 0
 
     cdef int64_t select(self, object record) except? -1:
@@ -158,14 +176,10 @@ cdef class RecordWriter:
         return BROADCAST if self.selector.is_broadcast else self.selector.select(record)
 
     cdef int write(self, object record, int64_t channel) except -1:
-        self.is_busy = True
-        try:
-            if channel == BROADCAST:
-                self.write_broadcast(record)
-            else:
-                self.write_unicast(record, <uint32_t>channel)
-        finally:
-            self.is_busy = False
+        if channel == BROADCAST:
+            self.write_broadcast(record)
+        else:
+            self.write_unicast(record, <uint32_t>channel)
         self._record_count += 1
         return 0
 
@@ -286,8 +300,8 @@ cdef class RecordWriter:
             if builder.buffer is NULL:
                 self.open_unicast(channel)
             if builder.buffer is NULL:
-                return 0
-            if fb_record_batch_write(builder, values, width, 1) == 1:
+                pass  # this channel's reader is gone
+            elif fb_record_batch_write(builder, values, width, 1) == 1:
                 fb_buffer_builder_commit(builder)
                 if fb_buffer_builder_is_full(builder):
                     fb_result_partition_finish_unicast(self.c, channel)
