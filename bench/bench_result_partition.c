@@ -82,7 +82,7 @@ static void write_in_place(struct bench* self, uint64_t rounds, bool is_marked) 
       fb_result_partition_finish_unicast(self->partition, channel);
       drain(self, channel);
     }
-    if (is_marked) fb_output_flusher_mark(self->partition, channel);
+    if (is_marked) fb_result_partition_mark_written(self->partition, channel);
   }
 }
 

@@ -6,6 +6,7 @@
 
 /* What the flusher knows of one partition; under the flusher's lock except `batch`, the thread's own. */
 struct fb_flushed_partition {
+  struct fb_output_flusher* flusher;
   struct fb_result_partition* partition;
   int64_t interval_ms;
   int64_t due_ms;      /* when the list is looked at; NEVER while it is empty */
@@ -33,7 +34,7 @@ struct fb_output_flusher {
 /* Marks and lists a subpartition. Returns whether the thread has to wake up earlier than it planned. */
 static bool list_subpartition(struct fb_output_flusher* self, struct fb_flushed_partition* entry,
                               uint32_t subpartition) {
-  /* Relaxed: the mark orders nothing; see fb_output_flusher_mark() for the race that this leaves open. */
+  /* Relaxed: the mark orders nothing; see fb_result_partition_mark_written() for the race that this leaves open. */
   atomic_store_explicit(&entry->partition->dirty[subpartition], 1, memory_order_relaxed);
   if (entry->is_listed[subpartition]) return false;
   entry->is_listed[subpartition] = true;
@@ -43,8 +44,8 @@ static bool list_subpartition(struct fb_output_flusher* self, struct fb_flushed_
   return entry->due_ms < self->planned_ms;
 }
 
-void fb_output_flusher_mark_dirty(struct fb_result_partition* partition, uint32_t subpartition) {
-  struct fb_output_flusher* self = partition->flusher;
+static void on_written(struct fb_result_partition* partition, uint32_t subpartition) {
+  struct fb_output_flusher* self = partition->flush_entry->flusher;
   bool is_earlier;
 
   pthread_mutex_lock(&self->lock);
@@ -64,7 +65,7 @@ static uint32_t take_batch(struct fb_flushed_partition* entry, int64_t now_ms) {
     _Atomic uint8_t* mark = &entry->partition->dirty[subpartition];
 
     entry->batch[i] = subpartition;
-    /* Relaxed: partner of the load in fb_output_flusher_mark(), which orders nothing either. */
+    /* Relaxed: partner of the load in fb_result_partition_mark_written(), which orders nothing either. */
     entry->is_listed[subpartition] = atomic_load_explicit(mark, memory_order_relaxed) != 0;
     atomic_store_explicit(mark, 0, memory_order_relaxed);
     if (entry->is_listed[subpartition]) entry->listed[kept++] = subpartition;
@@ -145,11 +146,13 @@ static void free_entry(struct fb_flushed_partition* entry) {
   free(entry);
 }
 
-static struct fb_flushed_partition* new_entry(struct fb_result_partition* partition, int64_t interval_ms) {
+static struct fb_flushed_partition* new_entry(struct fb_output_flusher* self, struct fb_result_partition* partition,
+                                              int64_t interval_ms) {
   size_t n = (size_t)partition->subpartition_count + 1;
   struct fb_flushed_partition* entry = calloc(1, sizeof(*entry));
 
   if (entry == NULL) return NULL;
+  entry->flusher = self;
   entry->partition = partition;
   entry->interval_ms = interval_ms;
   entry->due_ms = NEVER;
@@ -166,16 +169,19 @@ int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_parti
   struct fb_flushed_partition* entry;
 
   if (interval_ms <= 0) return FB_EARGUMENT;
-  if (partition->flusher != NULL) return FB_ESTATE;
-  entry = new_entry(partition, interval_ms);
+  if (partition->flush_entry != NULL) return FB_ESTATE;
+  entry = new_entry(self, partition, interval_ms);
   if (entry == NULL) return FB_ENOMEM;
   fb_result_partition_retain(partition);
   pthread_mutex_lock(&self->lock);
   entry->next = self->partitions;
   self->partitions = entry;
   pthread_mutex_unlock(&self->lock);
+  /* Marks of an earlier flusher would keep this one from being told. Relaxed: only the producer reads them now. */
+  for (uint32_t i = 0; i <= partition->subpartition_count; i++)
+    atomic_store_explicit(&partition->dirty[i], 0, memory_order_relaxed);
   partition->flush_entry = entry;
-  partition->flusher = self;
+  partition->on_written = on_written;
   return FB_OK;
 }
 
@@ -183,8 +189,8 @@ void fb_output_flusher_remove(struct fb_output_flusher* self, struct fb_result_p
   struct fb_flushed_partition* entry = partition->flush_entry;
   struct fb_flushed_partition** link = &self->partitions;
 
-  if (partition->flusher != self) return;
-  partition->flusher = NULL;
+  if (entry == NULL || entry->flusher != self) return;
+  partition->on_written = NULL;
   partition->flush_entry = NULL;
   pthread_mutex_lock(&self->lock);
   while (*link != entry) link = &(*link)->next;

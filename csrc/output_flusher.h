@@ -34,17 +34,4 @@ uint32_t fb_output_flusher_partition_count(struct fb_output_flusher* self);
 /* Times the thread woke up, for tests and metrics: it does not while nothing is dirty. */
 uint64_t fb_output_flusher_turn_count(struct fb_output_flusher* self);
 
-/* The slow half of fb_output_flusher_mark. */
-void fb_output_flusher_mark_dirty(struct fb_result_partition* partition, uint32_t subpartition);
-
-/* The producer has committed bytes to `subpartition` (subpartition_count stands for all: broadcast). One
- * relaxed load when it is dirty already. That load may overtake the commit's store, so a commit can go unseen
- * by the flush that clears the mark; therefore the flusher keeps a subpartition on its list for one more
- * interval after it cleared the mark, and flushes it again: such a commit waits twice as long, at most. */
-static inline void fb_output_flusher_mark(struct fb_result_partition* partition, uint32_t subpartition) {
-  if (partition->flusher != NULL &&
-      atomic_load_explicit(&partition->dirty[subpartition], memory_order_relaxed) == 0)
-    fb_output_flusher_mark_dirty(partition, subpartition);
-}
-
 #endif

@@ -21,7 +21,6 @@ enum fb_result_partition_type {
   FB_PIPELINED_APPROXIMATE = 2,
 };
 
-struct fb_output_flusher;
 struct fb_flushed_partition;
 
 struct fb_result_partition {
@@ -48,10 +47,11 @@ struct fb_result_partition {
    * before the first view is created; NULL: nobody. */
   void (*on_consumed)(struct fb_result_partition* self, void* context);
   void* on_consumed_context;
-  /* subpartition_count + 1 marks: set while the flusher has been told of the subpartition (the last: all) */
+  /* subpartition_count + 1 marks: set while on_written() need not be called for the subpartition (the last: all). */
   _Atomic uint8_t* dirty;
-  struct fb_output_flusher* flusher;         /* NULL: nobody flushes by time */
-  struct fb_flushed_partition* flush_entry;  /* the flusher's */
+  /* Told by the producer that it committed bytes to a subpartition without a mark; NULL: nobody wants to know. */
+  void (*on_written)(struct fb_result_partition* self, uint32_t subpartition);
+  struct fb_flushed_partition* flush_entry; /* whoever set on_written */
 };
 
 /* Takes the pool's handle over, also on failure. FB_EARGUMENT (0 subpartitions, or over 2^31), FB_ENOMEM. */
@@ -74,6 +74,14 @@ int fb_result_partition_open_broadcast(struct fb_result_partition* self);
 /* Called after a record was encoded in place at the end of an open builder and filled it: sends it off. */
 void fb_result_partition_finish_unicast(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_finish_broadcast(struct fb_result_partition* self);
+
+/* Called after bytes were committed to `subpartition` (subpartition_count stands for all: broadcast): one relaxed
+ * load when it is marked already. That load may overtake the commit's store, so a commit can go unseen by the
+ * flush that clears the mark; who clears marks therefore looks once more later (output_flusher.h). */
+static inline void fb_result_partition_mark_written(struct fb_result_partition* self, uint32_t subpartition) {
+  if (self->on_written != NULL && atomic_load_explicit(&self->dirty[subpartition], memory_order_relaxed) == 0)
+    self->on_written(self, subpartition);
+}
 
 /* Appends bytes (a framed record), cutting them over as many buffers as it takes. *data and *size move past
  * what was taken. FB_OK: all (dropped if the reader is gone); FB_NEEDS_BUFFER: call again with the rest when

@@ -45,8 +45,6 @@ DOES_WITHOUT = {
     "network_buffer_pool": (C_ONLY | {"test.c"}, "the global half of buffer_pool; bound and tested with the local one"),
     "wakeup": (C_ONLY, "a bell between C threads; users only meet those who ring it"),
     "record_batch": ({"pyx", "pyi", "test.py"}, "two loops that record_writer and record_reader call"),
-    "subpartition": ({"bench"}, "measured with the partition in bench_flow.py"),
-    "result_partition": ({"bench"}, "measured with its writer in bench_record_writer.py"),
     "output_flusher": ({"bench"}, "a timer: it is not on the path of a record"),
     "input_gate": ({"bench"}, "measured with its reader in bench_record_reader.py"),
     "record_buffers": (LOOP_OVER_OBJECTS | {"bench"}, "a loop in Cython over Python objects; in bench_flow.py"),
@@ -82,8 +80,8 @@ MODULES = [
     "spark.exchange",
     "spark",
     "",  # flinkbuf/__init__.py, the public names
-    "demo_report",
     "demo",
+    "demo_report",
     "cli",
     "__main__",
 ]

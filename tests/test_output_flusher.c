@@ -78,7 +78,7 @@ static void write_byte(struct fixture* self, uint32_t target) {
                  : fb_result_partition_emit(self->partition, target, &data, &size);
 
   CHECK(code == FB_OK);
-  fb_output_flusher_mark(self->partition, target);
+  fb_result_partition_mark_written(self->partition, target);
 }
 
 static uint32_t poll_bytes(struct fixture* self, uint32_t subpartition) {
@@ -135,7 +135,7 @@ static void thread_sleeps_while_nothing_is_written(void) {
   pause_ms(30);
   CHECK(fb_output_flusher_turn_count(flusher) == turns);
   fb_output_flusher_close(flusher); /* lets go of the partition */
-  CHECK(f.partition->flusher == NULL);
+  CHECK(f.partition->on_written == NULL);
   close_fixture(&f);
 }
 

@@ -11,7 +11,6 @@ cdef extern from "output_flusher.h" nogil:
     void fb_output_flusher_remove(fb_output_flusher* self, fb_result_partition* partition)
     uint32_t fb_output_flusher_partition_count(fb_output_flusher* self)
     uint64_t fb_output_flusher_turn_count(fb_output_flusher* self)
-    void fb_output_flusher_mark(fb_result_partition* partition, uint32_t subpartition)
 
 # The flusher of this process: started by the first partition, stopped after the last.
 cdef int start_flushing(fb_result_partition* partition, int64_t interval_ms) except -1

@@ -23,7 +23,7 @@ from flinkbuf._core.channel_selector cimport (
 )
 from flinkbuf._core.data_view cimport fb_output_prune
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_OK, FB_RECORD, check
-from flinkbuf._core.output_flusher cimport fb_output_flusher_mark, start_flushing, stop_flushing
+from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
 from flinkbuf._core.record_batch cimport fb_record_batch_write
 from flinkbuf._core.record_serializer cimport (
     FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin, fb_record_serializer_begin_at, fb_record_serializer_close,
@@ -32,7 +32,7 @@ from flinkbuf._core.record_serializer cimport (
 from flinkbuf._core.result_partition cimport (
     ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
-    fb_result_partition_flush_all, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
+    fb_result_partition_flush_all, fb_result_partition_mark_written, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
     fb_result_partition_retain, fb_result_partition_wait,
 )
 from flinkbuf._core.type_codec cimport TypeCodec
@@ -200,7 +200,7 @@ cdef class RecordWriter:
             self.append_unicast(channel, self.serializer.output.start,
                                 <size_t>(self.serializer.output.pos - self.serializer.output.start))
             fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
-        fb_output_flusher_mark(self.c, channel)
+        fb_result_partition_mark_written(self.c, channel)
         if self.flushes_always:
             fb_result_partition_flush(self.c, channel)
         return 0
@@ -222,7 +222,7 @@ cdef class RecordWriter:
             self.append_broadcast(self.serializer.output.start,
                                   <size_t>(self.serializer.output.pos - self.serializer.output.start))
             fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
-        fb_output_flusher_mark(self.c, self.c.subpartition_count)
+        fb_result_partition_mark_written(self.c, self.c.subpartition_count)
         if self.flushes_always:
             fb_result_partition_flush_all(self.c)
         return 0
@@ -282,7 +282,7 @@ cdef class RecordWriter:
                 self.write_edge(values, width, 0, is_broadcast)
                 values += width
                 count -= 1
-            fb_output_flusher_mark(self.c, mark)
+            fb_result_partition_mark_written(self.c, mark)
         return 0
 
     cdef int write_column_to(self, const uint8_t* values, uint32_t width, size_t count,
@@ -307,7 +307,7 @@ cdef class RecordWriter:
                     fb_result_partition_finish_unicast(self.c, channel)
             else:
                 self.write_edge(values, width, channel, False)
-            fb_output_flusher_mark(self.c, channel)
+            fb_result_partition_mark_written(self.c, channel)
             values += width
         return 0
 

@@ -8,7 +8,6 @@ from flinkbuf._core.buffer_pool cimport (
     LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage, fb_local_buffer_pool_is_available,
 )
 from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EFINISHED, FB_NEEDS_BUFFER, check, fail
-from flinkbuf._core.output_flusher cimport fb_output_flusher_mark
 from flinkbuf._core.subpartition cimport (
     AvailabilityListener, SubpartitionView, attach_view, fb_subpartition_queued_buffers, fb_subpartition_total_bytes,
 )
@@ -65,7 +64,7 @@ cdef class ResultPartition:
             self.append_bytes(target, <const uint8_t*>view.buf, <size_t>view.len)
         finally:
             PyBuffer_Release(&view)
-        fb_output_flusher_mark(self.c, target)
+        fb_result_partition_mark_written(self.c, target)
         return 0
 
     cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1:
