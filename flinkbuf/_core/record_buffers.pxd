@@ -83,11 +83,6 @@ cdef class RecordBufferReader:
     cdef Py_buffer view
     cdef bint has_view
     cdef bint is_reading
-    cdef int64_t buffer_count
 
     @cython.final
     cdef int next_buffer(self) except -1
-    @cython.final
-    cdef int check_end(self) except -1
-    @cython.final
-    cdef int fail_record(self, int code) except -1

@@ -9,6 +9,7 @@ Both are iterators that pull records from an iterator of the caller: memory is b
 is read ahead of what is handed out. One thread at a time; the bytes belong to whoever receives them.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
@@ -25,12 +26,10 @@ from flinkbuf._core.data_buffer cimport (
     fb_data_buffer_reset,
 )
 from flinkbuf._core.data_view cimport fb_output_in_scratch, fb_output_prune
-from flinkbuf._core.errors cimport (
-    FB_EIO, FB_ESTATE, FB_NEEDS_BUFFER, FB_NEEDS_INPUT, FB_RECORD, check, fail,
-)
+from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.record_deserializer cimport (
-    fb_record_deserializer_close, fb_record_deserializer_next, fb_record_deserializer_offset,
-    fb_record_deserializer_open, fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer,
+    fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
+    fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
 from flinkbuf._core.record_serializer cimport (
     FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin_at, fb_record_serializer_close, fb_record_serializer_frame,
@@ -317,6 +316,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
         return 0
 
 
+@cython.no_gc_clear  # so that __dealloc__ still finds the view's object, to release the view
 cdef class RecordBufferReader:
     """The records in an iterable of buffers: one channel's, in the order they were written."""
 
@@ -341,11 +341,14 @@ cdef class RecordBufferReader:
         if self.is_reading:
             raise RuntimeError("the buffers' iterator used the reader that reads from it")
         while True:
-            code = fb_record_deserializer_next(&self.deserializer, &record, &size)
+            if fb_record_deserializer_take(&self.deserializer, &record, &size):
+                break
+            with nogil:
+                code = fb_record_deserializer_next_spanning(&self.deserializer, &record, &size)
             if code == FB_RECORD:
                 break
             if code != FB_NEEDS_INPUT:
-                self.fail_record(code)
+                fail_record(&self.deserializer, code, -1)
             if not self.next_buffer():
                 raise StopIteration
         self.input.start = self.input.pos = record
@@ -372,23 +375,10 @@ cdef class RecordBufferReader:
             self.is_reading = False
         if buffer is self:
             self.buffers = None
-            return self.check_end()
+            if fb_record_deserializer_pending(&self.deserializer) > 0:
+                fail_record(&self.deserializer, FB_ETRUNCATED, -1)
+            return 0
         PyObject_GetBuffer(buffer, &self.view, PyBUF_SIMPLE)
         self.has_view = True
-        self.buffer_count += 1
         return 1 + check(fb_record_deserializer_set_next_buffer(
             &self.deserializer, <const uint8_t*>self.view.buf, <size_t>self.view.len))
-
-    cdef int check_end(self) except -1:
-        cdef size_t pending = fb_record_deserializer_pending(&self.deserializer)
-        if pending == 0:
-            return 0
-        raise CorruptDataError(
-            f"the buffers end inside record {self.deserializer.record_count}: {pending} bytes of it came, from byte "
-            f"{fb_record_deserializer_offset(&self.deserializer)} of the channel on; buffers are missing at the end, "
-            "or out of order")
-
-    cdef int fail_record(self, int code) except -1:
-        where = (f"record {self.deserializer.record_count}, at byte "
-                 f"{fb_record_deserializer_offset(&self.deserializer)} of the channel, in buffer {self.buffer_count - 1}")
-        return fail(code, where)

@@ -26,13 +26,9 @@ cdef class RecordReader:
     @cython.final
     cdef int next_record(self, const uint8_t** record, size_t* size) except -1
     @cython.final
-    cdef int next_buffer(self, bint waits) except -1
+    cdef int next_buffer(self) except -1
     @cython.final
     cdef int take(self, fb_gate_item* item) except -1
-    @cython.final
-    cdef int check_end_of_channel(self, uint32_t channel) except -1
-    @cython.final
-    cdef int fail_record(self, int code) except -1
     @cython.final
     cdef object decode(self, const uint8_t* record, size_t size)
 

@@ -16,12 +16,12 @@ from flinkbuf._core.buffer cimport (
     FB_END_OF_DATA, FB_END_OF_PARTITION, fb_data_type, fb_data_type_blocks_upstream, fb_data_type_is_buffer,
     fb_slice_data, fb_slice_release,
 )
-from flinkbuf._core.errors cimport FB_NEEDS_INPUT, FB_RECORD, check, fail
+from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate_is_finished
 from flinkbuf._core.record_batch cimport fb_record_batch_read
 from flinkbuf._core.record_deserializer cimport (
-    fb_record_deserializer_close, fb_record_deserializer_next, fb_record_deserializer_offset,
-    fb_record_deserializer_open, fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer,
+    fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
+    fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
 from flinkbuf._core.type_codec cimport TypeCodec
 
@@ -136,17 +136,20 @@ cdef class RecordReader:
         cdef int code
         while True:
             if self.current is not NULL:
-                code = fb_record_deserializer_next(self.current, record, size)
+                if fb_record_deserializer_take(self.current, record, size):
+                    return 1
+                with nogil:
+                    code = fb_record_deserializer_next_spanning(self.current, record, size)
                 if code == FB_RECORD:
                     return 1
                 if code != FB_NEEDS_INPUT:
-                    self.fail_record(code)
+                    fail_record(self.current, code, self.current_channel)
                 self.current = NULL
                 fb_slice_release(&self.slice)
-            if not self.next_buffer(True):
+            if not self.next_buffer():
                 return 0
 
-    cdef int next_buffer(self, bint waits) except -1:
+    cdef int next_buffer(self) except -1:
         """1: `current` has a buffer. 0: an event is pending, or nothing comes any more."""
         cdef fb_gate_item item
         while not self.is_finished:
@@ -172,23 +175,11 @@ cdef class RecordReader:
         data = (<const char*>fb_slice_data(&item.slice))[:item.slice.size]
         fb_slice_release(&item.slice)
         if kind == FB_END_OF_DATA or kind == FB_END_OF_PARTITION:
-            self.check_end_of_channel(item.channel_index)
+            if fb_record_deserializer_pending(deserializer) > 0:
+                fail_record(deserializer, FB_ETRUNCATED, item.channel_index)
         if self.event_of is None:
             if fb_data_type_blocks_upstream(<fb_data_type>kind):
                 self.gate.resume_consumption(item.channel_index)  # nobody here aligns barriers
             return 0
         self.pending_event = self.event_of(item.channel_index, data, kind)
         return 1
-
-    cdef int check_end_of_channel(self, uint32_t channel) except -1:
-        cdef fb_record_deserializer* deserializer = &self.deserializers[channel]
-        cdef size_t pending = fb_record_deserializer_pending(deserializer)
-        if pending == 0:
-            return 0
-        raise CorruptDataError(
-            f"channel {channel} ended inside record {deserializer.record_count}: only {pending} bytes of it came, from "
-            f"byte {fb_record_deserializer_offset(deserializer)} of the channel on")
-
-    cdef int fail_record(self, int code) except -1:
-        return fail(code, f"channel {self.current_channel}, record {self.current.record_count}, at byte "
-                          f"{fb_record_deserializer_offset(self.current)} of the channel")
