@@ -3,6 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure: hypothesis measures nothing here.
+settings.register_profile("flinkbuf", deadline=None)
+settings.load_profile("flinkbuf")
 
 
 def pytest_configure(config):
