@@ -16,7 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     flinkbuf ...
     0
     """
-    parser = ArgumentParser(prog="flinkbuf", description="Apache Flink's data plane for people who write Python on Spark")
+    about = "Apache Flink's data plane for people who write Python on Spark"
+    parser = ArgumentParser(prog="flinkbuf", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
     about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"

@@ -10,6 +10,7 @@ PySpark's own ``partitionBy``; both are timed and their results compared.
 import importlib.util
 import tempfile
 import time
+import warnings
 import zipfile
 from argparse import ArgumentParser, Namespace
 from collections import Counter, defaultdict
@@ -175,8 +176,18 @@ def by_carrier(years: Iterable[AircraftYear]) -> list[CarrierYear]:
         gaps: Counter[int] = Counter()
         for year in group:
             gaps.update(dict(year.gaps))
-        sums = [sum(year[column] for year in group) for column in (2, 3, 5, 6, 7)]
-        carriers.append(CarrierYear(carrier, len(group), *sums, gaps))
+        carriers.append(
+            CarrierYear(
+                carrier,
+                aircraft=len(group),
+                departures=sum(year.departures for year in group),
+                cancelled=sum(year.cancelled for year in group),
+                follow_ups=sum(year.follow_ups for year in group),
+                delay=sum(year.delay for year in group),
+                carried=sum(year.carried for year in group),
+                gaps=gaps,
+            )
+        )
     return sorted(carriers, key=lambda c: (-c.departures, c.carrier))
 
 
@@ -219,6 +230,7 @@ def start_spark(cores: int, folder: Path) -> "SparkSession":
     from flinkbuf.spark.java import use_java
 
     use_java()
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     quiet = folder / "log4j2.properties"
     quiet.write_text(QUIET, encoding="utf-8")
     settings = {

@@ -4,6 +4,7 @@ from argparse import Namespace
 from collections import Counter
 from datetime import date
 from pathlib import Path
+from typing import Any, Literal
 
 import matplotlib
 
@@ -11,6 +12,7 @@ matplotlib.use("Agg")  # a file, no window
 
 from matplotlib import pyplot  # noqa: E402
 from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
@@ -79,7 +81,8 @@ def _print_carriers(console: Console, carriers: list[CarrierYear]) -> None:
         cells = [
             names.get(c.carrier, c.carrier), f"{c.aircraft:,}", f"{c.departures:,}", f"{c.cancelled:,}",
             f"{c.median_gap} h" if c.gaps else "–", f"{c.follow_ups:,}",
-            f"{c.delay / c.follow_ups:.1f} min" if has_enough else "–", f"{c.carried_share:.0%}" if has_enough else "–",
+            f"{c.delay / c.follow_ups:.1f} min" if has_enough else "–",
+            f"{c.carried_share:.0%}" if has_enough else "–",
         ]  # fmt: skip
         if console.width >= 100:
             cells.append(f"[{OURS}]{'█' * round(20 * c.carried_share * has_enough)}[/]")
@@ -131,12 +134,13 @@ def _print_speed(console: Console, outcome: Outcome, options: Namespace) -> None
 def draw(outcome: Outcome, path: Path) -> Path:
     """Draw the four panels into a PNG file and return its path."""
     carriers = by_carrier(outcome.years)
-    settings = {"font.size": 10, "text.color": INK, "axes.labelcolor": MUTED, "xtick.color": MUTED, "ytick.color": INK,
+    settings: Any = {"font.size": 10, "text.color": INK, "axes.labelcolor": MUTED, "xtick.color": MUTED,
+                "ytick.color": INK,
                 "axes.edgecolor": GRID, "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titlesize": 12,
                 "axes.titlepad": 12, "font.family": "DejaVu Sans"}  # fmt: skip
     with pyplot.rc_context(settings):
-        figure = pyplot.figure(figsize=(14, 10), dpi=130, layout="constrained")
-        figure.get_layout_engine().set(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)  # type: ignore[union-attr]
+        layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
+        figure = pyplot.figure(figsize=(14, 10), dpi=130, layout=layout)
         axes = figure.subplots(2, 2, width_ratios=(1, 1.15), height_ratios=(1.2, 1))
         _draw_carried(axes[0, 0], carriers)
         _draw_chains(axes[0, 1], outcome)
@@ -151,7 +155,7 @@ def draw(outcome: Outcome, path: Path) -> Path:
     return path
 
 
-def _clean(axes: Axes, grid: str) -> None:
+def _clean(axes: Axes, grid: Literal["x", "y"]) -> None:
     axes.spines[["top", "right", "left", "bottom"]].set_visible(False)
     axes.tick_params(length=0)
     axes.grid(axis=grid, color=GRID, linewidth=0.8)
@@ -174,12 +178,12 @@ def _draw_carried(axes: Axes, carriers: list[CarrierYear]) -> None:
 
 def _draw_chains(axes: Axes, outcome: Outcome) -> None:
     worst = worst_chains(outcome.years, 10)[::-1]
-    points = None
     largest = max((d.delay for _, _, chain in worst for d in chain), default=1)
     for row, (_, _, chain) in enumerate(worst):
-        axes.plot([d.scheduled / 60 for d in chain], [row] * len(chain), color=GRID, linewidth=3, zorder=1)
-        points = axes.scatter([d.scheduled / 60 for d in chain], [row] * len(chain), c=[d.delay for d in chain], s=430, vmin=0,
-                              vmax=largest, cmap=DELAY_COLORS, edgecolor="white", linewidth=1, zorder=2)  # fmt: skip
+        hours = [d.scheduled / 60 for d in chain]
+        axes.plot(hours, [row] * len(chain), color=GRID, linewidth=3, zorder=1)
+        axes.scatter(hours, [row] * len(chain), c=[d.delay for d in chain], vmin=0, vmax=largest, cmap=DELAY_COLORS,
+                     s=430, edgecolor="white", linewidth=1, zorder=2)  # fmt: skip
         for d in chain:
             axes.text(d.scheduled / 60, row, str(d.delay), ha="center", va="center", zorder=3, fontsize=7.5,
                       color="white" if d.delay > 0.55 * largest else INK)  # fmt: skip
@@ -215,7 +219,7 @@ def _draw_speed(axes: Axes, outcome: Outcome) -> None:
     for row, (_, seconds) in enumerate(rows):
         for offset, name, color in ((0.2, "fb.exchange", OURS), (-0.2, "partitionBy", THEIRS)):
             axes.barh(row + offset, seconds[name], height=0.36, color=color)
-            axes.text(seconds[name], row + offset, f"  {name}  {seconds[name]:.2f} s", va="center", color=INK, fontsize=10)
+            axes.text(seconds[name], row + offset, f"  {name}  {seconds[name]:.2f} s", va="center", color=INK)
         ratio = seconds["partitionBy"] / seconds["fb.exchange"]
         axes.text(1, row, f"{ratio:.1f} ×", transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=20,
                   fontweight="bold", color=OURS)  # fmt: skip

@@ -121,9 +121,10 @@ def exchange(
             f"{producer_count}; got {channel_count}. 'rescale' and 'rebalance' take any number"
         )
     type_is_inferred = type is None
-    record_type = None if type_is_inferred else as_type(type)
     if type_is_inferred or _needs_key_type(partitioner):
-        record_type, partitioner = _infer_types(data, record_type, partitioner)
+        record_type, partitioner = _infer_types(data, None if type_is_inferred else as_type(type), partitioner)
+    else:
+        record_type = as_type(type)
     if record_type.kind != "VOID":
         partitioner.selector(record_type, channel_count, 0, 0)  # a field that is not there fails here, not in a task
     exchange_id = int.from_bytes(os.urandom(8), "big")
@@ -355,5 +356,5 @@ def _is_about_type(error: BaseException) -> bool:
 
 
 def _with_advice(error: Exception, record_type: TypeInformation) -> Exception:
-    advice = f"{error} (type={_as_written(record_type)} was taken from a sample: declare type= so that it fits every record)"
-    return error.__class__(advice)
+    taken = f"type={_as_written(record_type)} was taken from a sample"
+    return error.__class__(f"{error} ({taken}: declare type= so that it fits every record)")

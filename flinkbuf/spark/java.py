@@ -11,6 +11,17 @@ from pathlib import Path
 OLDEST_JAVA = 17  # Spark 4 runs on nothing older
 TESTED_JAVA = (17, 21)  # what Spark 4 is tested on; newer ones have dropped methods that Hadoop calls
 
+_USUAL_FOLDERS = (
+    "/usr/lib/jvm/*",
+    "/usr/java/*",
+    "/opt/java/*",
+    "/opt/jdk*",
+    os.path.expanduser("~/.sdkman/candidates/java/*"),
+    "/Library/Java/JavaVirtualMachines/*/Contents/Home",
+    "/opt/homebrew/opt/openjdk*",
+    "/usr/local/opt/openjdk*",
+)
+
 INSTALL_HINT = """\
 Spark needs a Java runtime, version 17 or later (17 and 21 are what Spark is tested on). Install one:
   Debian, Ubuntu   apt-get install openjdk-17-jre-headless     (or openjdk-21-jre-headless)
@@ -96,9 +107,7 @@ def _candidates() -> Iterator[Path]:
     if on_path:
         # /usr/bin/java is a link into the real home; macOS has a stub there that answers nothing.
         yield Path(on_path).resolve().parent.parent
-    patterns = ["/usr/lib/jvm/*", "/usr/java/*", "/opt/java/*", "/opt/jdk*", os.path.expanduser("~/.sdkman/candidates/java/*")]
-    patterns += ["/Library/Java/JavaVirtualMachines/*/Contents/Home", "/opt/homebrew/opt/openjdk*", "/usr/local/opt/openjdk*"]
-    for pattern in patterns:
+    for pattern in _USUAL_FOLDERS:
         for found in sorted(glob(pattern)):
             if os.access(os.path.join(found, "bin", "java"), os.X_OK):
                 yield Path(found).resolve()
