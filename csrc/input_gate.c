@@ -207,10 +207,11 @@ int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item) {
     item->channel_index = channel->index;
     if (channel->partition == NULL) continue; /* a late notification of an ended channel */
     code = fb_subpartition_poll(&channel->partition->subpartitions[channel->subpartition_index], &polled);
-    if (code < 0) return code;
-    if (code == 0) {
-      if (fb_result_partition_is_released(channel->partition)) return FB_ERELEASED;
-      continue;
+    if (code == 0 && fb_result_partition_is_released(channel->partition)) code = FB_ERELEASED;
+    if (code == 0) continue;
+    if (code < 0) {
+      put_back(self, channel, FB_DATA_BUFFER); /* who asks again is told again, and does not wait for ever */
+      return code;
     }
     channel->buffer_count++;
     channel->byte_count += polled.slice.size;

@@ -77,7 +77,7 @@ void fb_input_gate_set_wakeup(struct fb_input_gate* self, struct fb_wakeup* wake
 int fb_input_gate_request_partitions(struct fb_input_gate* self, uint32_t* failed);
 
 /* 1: *item is filled. 0: nothing now (or finished). FB_ERELEASED: the partition of *item->channel_index went away
- * before its end. Other codes as the partition gives them. */
+ * before its end. Other codes as the partition gives them. An error stays: the next poll() gives it again. */
 int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item);
 /* Sleeps until something may be polled; returns whether the queue holds a channel. */
 bool fb_input_gate_wait(struct fb_input_gate* self, int64_t timeout_ms);

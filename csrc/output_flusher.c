@@ -40,7 +40,7 @@ static bool list_subpartition(struct fb_output_flusher* self, struct fb_flushed_
   entry->is_listed[subpartition] = true;
   entry->listed[entry->list_count++] = subpartition;
   if (entry->due_ms != NEVER) return false;
-  entry->due_ms = fb_now_ms() + entry->interval_ms;
+  entry->due_ms = fb_deadline_ms(entry->interval_ms);
   return entry->due_ms < self->planned_ms;
 }
 

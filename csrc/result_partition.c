@@ -401,6 +401,9 @@ void fb_result_partition_close(struct fb_result_partition* self) {
   finish_builders(self);
   fb_local_buffer_pool_remove_wakeup(self->pool, &self->pool_wakeup);
   fb_local_buffer_pool_destroy(self->pool);
+  /* Readers would wait for an end that nobody is left to write. */
+  if (!self->is_finished && !fb_result_partition_is_released(self))
+    fb_result_partition_fail(self, "its producer closed it before its end");
   drop_user(self);
 }
 

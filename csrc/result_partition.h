@@ -103,7 +103,8 @@ void fb_result_partition_flush_all(struct fb_result_partition* self);
 int fb_result_partition_finish(struct fb_result_partition* self);
 /* Sleeps until the pool may have room. Returns whether it has, or the partition was released. */
 bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms);
-/* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable.
+/* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable if it is
+ * finished; otherwise it fails, so that readers do not wait for the rest.
  * Idempotent; the flusher must have let go of it before. */
 void fb_result_partition_close(struct fb_result_partition* self);
 

@@ -19,3 +19,32 @@ from flinkbuf.record_reader import RecordReader
 from flinkbuf.record_writer import RecordWriter
 from flinkbuf.spark.exchange import exchange
 from flinkbuf.types import TypeInformation, Types, as_type
+from flinkbuf.values import (
+    Instant,
+    InternalWatermark,
+    JavaDate,
+    LatencyMarker,
+    Left,
+    LocalDate,
+    LocalDateTime,
+    LocalTime,
+    RecordAttributes,
+    Right,
+    Row,
+    RowKind,
+    SqlDate,
+    SqlTime,
+    SqlTimestamp,
+    StreamRecord,
+    Watermark,
+    WatermarkStatus,
+)
+
+__all__ = [
+    "Buffer", "BufferBuilder", "BufferConsumer", "CancelTaskError", "CorruptDataError", "DataType", "FlinkbufError",
+    "InputGate", "Instant", "InsufficientBuffersError", "InternalWatermark", "JavaDate", "LatencyMarker", "Left",
+    "LocalBufferPool", "LocalDate", "LocalDateTime", "LocalTime", "MemorySegment", "NetworkBufferPool", "NetworkConfig",
+    "RecordAttributes", "RecordReader", "RecordWriter", "ResultPartition", "Right", "Row", "RowKind", "SqlDate", "SqlTime",
+    "SqlTimestamp", "StreamRecord", "TypeInformation", "Types", "Watermark", "WatermarkStatus", "__version__", "as_type",
+    "by_key", "exchange", "read_buffers", "write_buffers",
+]  # fmt: skip

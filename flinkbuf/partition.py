@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from flinkbuf._core.buffer_pool import NetworkBufferPool
@@ -100,6 +101,7 @@ class ResultPartition(_ResultPartition):
     ) -> ResultPartition:
         if type not in PARTITION_TYPES:
             raise ValueError(f"type must be one of {', '.join(PARTITION_TYPES)}, got {type!r}")
+        num_subpartitions = operator.index(num_subpartitions)
         if num_subpartitions < 1:
             raise ValueError(f"num_subpartitions must be at least 1, got {num_subpartitions}")
         for name, value in (("buffers_per_channel", buffers_per_channel), ("floating_buffers", floating_buffers),
@@ -122,9 +124,16 @@ class ResultPartition(_ResultPartition):
         return self
 
     def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
-        if exc is not None:
-            self.fail(repr(exc))
-        self.close()
+        try:
+            if exc is not None:
+                self.fail(exc)
+        finally:
+            self.close()
+
+    def __del__(self) -> None:
+        # The flusher of this process would keep a forgotten partition for ever.
+        if hasattr(self, "_type"):
+            self.stop_flushing()
 
     def __repr__(self) -> str:
         states = [name for name in ("finished", "closed", "released") if getattr(self, f"is_{name}")]

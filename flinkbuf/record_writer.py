@@ -123,13 +123,27 @@ class RecordWriter(_RecordWriter):
             if not np.can_cast(column.dtype, dtype, "safe"):
                 raise TypeError(f"values of {column.dtype} do not all fit {self.type!r}, which holds {dtype}")
             column = column.astype(dtype)
+        if dtype.kind == "f" and (not_numbers := np.isnan(column)).any():
+            column = np.where(not_numbers, dtype.type(np.nan), column)  # one NaN, as Java writes it
         if channels is None and not self._selector.is_broadcast and self._selector.channel_count > 1:
             channels = self._selector.channels_of(column)
         if channels is not None:
-            channels = np.ascontiguousarray(channels, np.uint32)
-            if channels.shape != column.shape:
-                raise ValueError(f"{column.shape[0]} values but {channels.shape[0]} channels")
+            channels = self._checked_channels(channels, len(column))
         return super().emit_column(column, channels)
+
+    def _checked_channels(self, channels: Any, count: int) -> np.ndarray:
+        """Return a copy that nobody else can change while it is used, of numbers that are channels."""
+        given = np.asarray(channels)
+        if given.shape != (count,):
+            raise ValueError(f"{count} values but channels of shape {given.shape}")
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"channels must be whole numbers, got {given.dtype}")
+        if count and (given.min() < 0 or given.max() >= self._selector.channel_count):
+            wrong = int(np.flatnonzero((given < 0) | (given >= self._selector.channel_count))[0])
+            raise IndexError(
+                f"value {wrong} is meant for channel {given[wrong]} of {self._selector.channel_count} channels"
+            )
+        return given.astype(np.uint32)
 
     def write_event(self, event: Event, is_priority: bool = False) -> None:
         """Add an event to every subpartition; it cuts the open buffers."""
@@ -139,7 +153,11 @@ class RecordWriter(_RecordWriter):
         """End the stream: everything written becomes readable, then EndOfData and EndOfPartition. Idempotent."""
         if self.is_closed:
             return
-        self.write_event(EndOfData())
+        try:
+            self.write_event(EndOfData())
+        except BaseException:
+            self.stop()
+            raise
         self.stop()
         self.partition.finish()
 
@@ -151,4 +169,4 @@ class RecordWriter(_RecordWriter):
             self.close()
             return
         self.stop()
-        self.partition.fail(f"{exc_type.__name__}: {exc}")
+        self.partition.fail(exc)

@@ -1,5 +1,6 @@
 """From an input gate back to records."""
 
+import gc
 import struct
 import threading
 import time
@@ -133,3 +134,102 @@ def test_an_abandoned_reader_gives_its_segments_back(pool):
         gate.close()
         with pytest.raises(RuntimeError, match="closed"):
             gate.poll()
+
+
+class Closer:
+    """Unpickling it acts on what reads it."""
+
+    act = None
+
+    def __reduce__(self):
+        return (_act, ())
+
+
+def _act():
+    Closer.act()
+    return "unpickled"
+
+
+PICKLED = fb.Types.PICKLED_BYTE_ARRAY()
+
+
+def test_unpickled_code_cannot_use_the_reader_that_reads_it(pool):
+    type = fb.Types.TUPLE([PICKLED, fb.Types.STRING()])
+    with fb.ResultPartition(pool, 1) as partition:
+        with fb.RecordWriter(partition, type) as writer:
+            writer.emit_all([(Closer(), "after"), (1, "next")])
+        gate = fb.InputGate([(partition, 0)])
+        reader = fb.RecordReader(gate, type)
+        for act in (reader.close, lambda: next(reader)):
+            refused = []
+
+            def try_it(act=act, refused=refused):
+                try:
+                    act()
+                except RuntimeError as error:
+                    refused.append(str(error))
+                gate.close()  # what the reader has in hand stays readable
+
+            Closer.act = staticmethod(try_it)
+            assert next(iter(reader)) == ("unpickled", "after") if not gate.is_closed else True
+            if refused:
+                assert "reading" in refused[0]
+        reader.close()
+
+
+def test_unpickled_code_cannot_read_on_in_the_buffers_it_comes_from():
+    buffers = [b for _, b in fb.write_buffers([Closer(), 5], PICKLED, 1)]
+    reader = fb.read_buffers(buffers, PICKLED)
+    Closer.act = staticmethod(lambda: next(reader))
+    with pytest.raises((RuntimeError, fb.CorruptDataError), match="conversion"):
+        next(reader)
+    assert next(reader) == 5
+
+
+def test_a_column_that_an_error_interrupts_is_not_lost(pool):
+    with fb.ResultPartition(pool, 1) as partition:
+        with fb.RecordWriter(partition, fb.Types.INT()) as writer:
+            writer.emit_all(range(100))
+            writer.write_event(CancelCheckpointMarker(7))
+            writer.emit_all(range(100, 200))
+        with fb.InputGate([(partition, 0)]) as gate:
+            reader = fb.RecordReader(gate, fb.Types.INT(), events=True)
+            with pytest.raises(TypeError, match="event"):
+                reader.read_batch(150)
+            assert next(reader) == 0
+            assert reader.read_batch(49).tolist() == list(range(1, 50))
+            assert reader.read_batch(50).tolist() == list(range(50, 100))
+            assert next(reader) == CancelCheckpointMarker(7)
+            assert reader.read_batch(100).tolist() == list(range(100, 200))
+
+
+def test_the_reader_says_which_channel_a_barrier_came_from(pool):
+    with fb.ResultPartition(pool, 2) as partition:
+        with fb.RecordWriter(partition, fb.Types.INT()) as writer:
+            writer.write_event(CheckpointBarrier(3, 4))
+            writer.broadcast(2)
+        with fb.InputGate([(partition, 0), (partition, 1)]) as gate:
+            reader = fb.RecordReader(gate, fb.Types.INT(), events=True)
+            seen = set()
+            for item in reader:
+                if isinstance(item, CheckpointBarrier):
+                    seen.add(reader.channel_index)
+                    gate.resume_consumption(reader.channel_index)
+            assert seen == {0, 1}
+
+
+def test_a_view_in_a_garbage_cycle_with_its_partition_is_let_go(pool):
+    partition = fb.ResultPartition(pool, 1)
+    partition.emit(b"\0\0\0\0", 0)
+    partition.view = partition.create_view(0)
+    view = partition.view  # it keeps the partition, which keeps it
+    del partition
+    gc.collect(0)
+    del view
+    gc.collect()
+
+
+def test_a_gate_reads_partitions_only():
+    for wrong in (None, "partition", object()):
+        with pytest.raises(TypeError, match="channel 0 needs a ResultPartition"):
+            fb.InputGate([(wrong, 0)])

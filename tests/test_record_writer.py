@@ -1,5 +1,6 @@
 """From records to a result partition."""
 
+import os
 import threading
 import time
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import flinkbuf as fb
+from flinkbuf._core.output_flusher import flushed_partition_count
 
 
 @pytest.fixture
@@ -69,8 +71,9 @@ def test_a_record_that_cannot_be_encoded_leaves_no_trace_and_the_writer_goes_on(
     with fb.ResultPartition(pool, 1) as partition:
         with fb.RecordWriter(partition, "a int, b string") as writer:
             writer.emit((1, "x"))
-            for bad, error in [((1, 2), TypeError), ((2**40, "y"), OverflowError), ((1,), ValueError)]:
-                with pytest.raises(error, match="record 1"):
+            cases = [((1, 2), TypeError), ((2**40, "y"), OverflowError), ((1,), ValueError)]
+            for number, (bad, error) in enumerate(cases, start=1):
+                with pytest.raises(error, match=f"record {number}"):
                     writer.emit(bad)
             writer.emit((2, "z"))
             assert writer.record_count == 2
@@ -169,7 +172,7 @@ def test_a_value_can_not_use_the_writer_that_encodes_it(pool):
                 writer.emit(1)
                 return 1
 
-        with pytest.raises(RuntimeError, match="already writing"):
+        with pytest.raises(RuntimeError, match="being written to"):
             writer.emit(Sneaky())
         writer.emit(7)
         writer.close()
@@ -262,7 +265,7 @@ def test_a_column_to_stated_channels(pool):
     with fb.ResultPartition(pool, 3) as partition:
         with fb.RecordWriter(partition, fb.Types.INT()) as writer:
             writer.emit_batch(np.arange(6, dtype=np.int32), channels=[0, 1, 2, 2, 1, 0])
-            with pytest.raises(IndexError, match="channel 3"):
+            with pytest.raises(IndexError, match="channel 3 of 3"):
                 writer.emit_batch(np.arange(1, dtype=np.int32), channels=[3])
         assert [read_all(partition, fb.Types.INT(), [c]) for c in range(3)] == [[0, 5], [1, 4], [2, 3]]
 
@@ -284,3 +287,149 @@ def test_a_huge_record_does_not_keep_its_scratch(pool):
                 writer.emit("small")
             first, second = read_all(partition, fb.Types.STRING())
             assert len(first) == 8 << 20 and second == "small"
+
+
+def test_conversion_code_cannot_close_or_write_to_the_partition_under_the_writer(pool):
+    with fb.ResultPartition(pool, 1) as partition:
+        writer = fb.RecordWriter(partition, fb.Types.INT())
+        for act in (partition.close, partition.finish, lambda: partition.emit(b"\0\0\0\0", 0), writer.close):
+
+            class Sneaky:
+                def __index__(self):
+                    act()
+                    return 1
+
+            with pytest.raises(RuntimeError, match="being written to"):
+                writer.emit(Sneaky())
+        writer.emit(7)
+        writer.close()
+        assert read_all(partition, fb.Types.INT()) == [7]
+
+
+def test_a_second_thread_is_refused_while_one_writes():
+    """The first waits for a buffer, with the partition claimed."""
+    with fb.NetworkBufferPool(2, segment_size=32) as pool:
+        with fb.ResultPartition(pool, 1, type="PIPELINED", max_overdraft=0) as partition:
+            writer, other = (fb.RecordWriter(partition, fb.Types.LONG(), buffer_timeout_ms=-1) for _ in range(2))
+
+            def produce():
+                with pytest.raises(fb.CancelTaskError):
+                    writer.emit_all(range(1000))
+
+            thread = threading.Thread(target=produce)
+            thread.start()
+            while partition.is_available:
+                time.sleep(0.001)
+            for write in (lambda: other.emit(1), lambda: writer.emit(1), partition.close):
+                with pytest.raises(RuntimeError, match="being written to"):
+                    write()
+            pool.destroy_all_buffer_pools()
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def test_record_numbers_count_what_was_given_whoever_refuses_it(pool):
+    with fb.ResultPartition(pool, 2) as partition:
+        with fb.RecordWriter(partition, "a int, s string", fb.by_key("a")) as writer:
+            writer.emit((1, "x"))
+            for number, bad in enumerate([(2**40, "x"), ("q", "x"), {"a": 5}, (4, 5), (None, "x")], start=1):
+                with pytest.raises((TypeError, OverflowError, ValueError), match=f"record {number}"):
+                    writer.emit(bad)
+            with pytest.raises(TypeError, match="record 8"):
+                writer.emit_all([(1, "x"), (2, "y"), (3, 3)])
+
+
+def test_a_partition_closed_before_its_end_tells_its_readers(pool):
+    with fb.ResultPartition(pool, 1) as partition:
+        fb.RecordWriter(partition, fb.Types.INT()).emit(1)
+    with fb.InputGate([(partition, 0)]) as gate:
+        with pytest.raises(fb.CancelTaskError, match="before its end"):
+            list(fb.RecordReader(gate, fb.Types.INT()))
+
+
+def test_an_exception_without_a_text_still_fails_the_partition(pool):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    for block in ("writer", "partition"):
+        with fb.InputGate([(partition := fb.ResultPartition(pool, 1), 0)]) as gate:
+            gate.request_partitions()
+            with pytest.raises(Mute):
+                with fb.RecordWriter(partition, fb.Types.INT()) if block == "writer" else partition:
+                    raise Mute
+            for _ in range(2):  # told as often as asked
+                with pytest.raises(fb.CancelTaskError, match="Mute"):
+                    gate.poll(None)
+        partition.close()
+
+
+def test_the_end_of_one_writer_leaves_the_flushing_of_another_alone(pool):
+    with fb.ResultPartition(pool, 1) as partition, fb.InputGate([(partition, 0)]) as gate:
+        partition.start_flushing(10)
+        fb.RecordWriter(partition, fb.Types.INT(), buffer_timeout_ms=-1).stop()
+        gate.request_partitions()
+        gate.poll()
+        partition.emit(b"\0\0\0\4\0\0\0\5", 0)
+        assert bytes(gate.poll(10_000)[1])[-1] == 5
+        partition.finish()
+
+
+def test_a_forgotten_partition_is_not_kept_by_the_flusher(pool):
+    partition = fb.ResultPartition(pool, 1)
+    partition.start_flushing(1000)
+    del partition
+    assert flushed_partition_count() == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
+def test_a_writer_of_the_parent_process_is_refused_in_a_forked_child(pool):
+    with fb.ResultPartition(pool, 1) as partition:
+        writer = fb.RecordWriter(partition, fb.Types.INT())
+        if (child := os.fork()) == 0:
+            code = 1
+            try:
+                writer.emit(1)
+            except RuntimeError as error:
+                code = 0 if "forked" in str(error) else 2
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "channels, error",
+    [([0.7, 1.0], TypeError), ([0, 2**32], IndexError), ([0, -1], IndexError), ([0], ValueError), ([[0, 1]], ValueError)],
+    ids=repr,
+)
+def test_channels_that_are_none_are_refused(pool, channels, error):
+    with fb.ResultPartition(pool, 2) as partition:
+        with fb.RecordWriter(partition, fb.Types.INT()) as writer:
+            with pytest.raises(error):
+                writer.emit_batch(np.arange(2, dtype=np.int32), channels=channels)
+        assert read_all(partition, fb.Types.INT()) == []
+
+
+@pytest.mark.parametrize("type, dtype", [(fb.Types.DOUBLE(), "u8"), (fb.Types.FLOAT(), "u4")], ids=repr)
+def test_a_column_writes_every_nan_as_java_does(pool, type, dtype):
+    width = np.dtype(dtype).itemsize
+    odd = np.array([0xFFF8000000000123 if width == 8 else 0xFFC00123], dtype).view(f"f{width}")
+    with fb.ResultPartition(pool, 1) as partition, fb.InputGate([(partition, 0)]) as gate:
+        with fb.RecordWriter(partition, type) as writer:
+            writer.emit_batch(odd)
+        _, buffer = gate.poll(None)
+        assert bytes(buffer)[4:] == type.serialize(float("nan"))
+        buffer.release()
+
+
+def test_a_partitioner_that_changes_the_records_cannot_overrun_the_channels():
+    records = [1, 2, 3]
+
+    def choose(record, num_channels):
+        records.append(record)
+        return 0
+
+    from flinkbuf.partitioner import as_partitioner
+
+    assert as_partitioner(choose).selector(fb.Types.INT(), 2).channels_of(records).tolist() == [0, 0, 0]

@@ -362,6 +362,7 @@ static void partition_is_released_when_all_readers_and_the_producer_are_done(voi
     CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
   fb_subpartition_release_view(&f.partition->subpartitions[0]);
   fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  CHECK(fb_result_partition_finish(f.partition) == FB_OK);
   fb_result_partition_close(f.partition);
   fb_result_partition_close(f.partition);
   CHECK(!fb_result_partition_is_released(f.partition) && consumed == 0);
@@ -369,6 +370,19 @@ static void partition_is_released_when_all_readers_and_the_producer_are_done(voi
   CHECK(fb_result_partition_is_released(f.partition) && consumed == 1);
   close_fixture(&f);
   CHECK(consumed == 1);
+}
+
+static void a_partition_closed_before_its_end_fails(void) {
+  struct fixture f;
+  struct fb_polled_buffer polled;
+
+  open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
+  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(emit(&f, 0, "the beginning") == FB_OK);
+  fb_result_partition_close(f.partition);
+  CHECK(fb_subpartition_poll(&f.partition->subpartitions[0], &polled) == FB_ERELEASED);
+  CHECK(strstr(fb_result_partition_failure(f.partition), "before its end") != NULL);
+  close_fixture(&f);
 }
 
 static void data_of_a_reader_that_left_is_dropped_and_holds_nobody_up(void) {
@@ -522,6 +536,7 @@ int main(void) {
   new_reader_goes_on_with_the_next_whole_record();
   broken_records_are_skipped_over_trimmed_buffers_too();
   partition_is_released_when_all_readers_and_the_producer_are_done();
+  a_partition_closed_before_its_end_fails();
   data_of_a_reader_that_left_is_dropped_and_holds_nobody_up();
   release_drops_all_and_later_data_costs_no_memory();
   release_against_traffic_brings_every_segment_home();

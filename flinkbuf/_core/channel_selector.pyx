@@ -92,7 +92,8 @@ cdef class ChannelSelector:
 
     def channels_of(self, records):
         """The channels of a sequence or array of records, in order: a uint32 array."""
-        channels = numpy.empty(len(records), numpy.uint32)
+        items = records if isinstance(records, numpy.ndarray) else list(records)
+        channels = numpy.empty(len(items), numpy.uint32)
         cdef uint32_t[::1] out = channels
         cdef Py_ssize_t i
         if out.shape[0] == 0:
@@ -101,8 +102,9 @@ cdef class ChannelSelector:
             with nogil:
                 fb_channel_selector_next_many(&self.c, <size_t>out.shape[0], &out[0])
             return channels
-        for i, record in enumerate(records.tolist() if isinstance(records, numpy.ndarray) else records):
-            out[i] = <uint32_t>self.select(record)
+        items = tuple(items.tolist() if isinstance(items, numpy.ndarray) else items)  # no callable can change it
+        for i in range(out.shape[0]):
+            out[i] = <uint32_t>self.select(items[i])
         return channels
 
 

@@ -1,5 +1,7 @@
 """The binding of csrc/input_gate.h: which of a consumer's channels have something to read."""
 
+import operator
+
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from libc.stdint cimport INT64_MAX
@@ -29,7 +31,10 @@ cdef class InputGate:
         check(fb_input_gate_open(self.c, <uint32_t>len(pairs)))
         self.sources = []
         for index, (source, subpartition_index) in enumerate(pairs):
+            if not isinstance(source, ResultPartition):
+                raise TypeError(f"channel {index} needs a ResultPartition to read, got {type(source).__name__}")
             partition = source
+            subpartition_index = operator.index(subpartition_index)
             if not 0 <= subpartition_index < partition.c.subpartition_count:
                 raise IndexError(f"channel {index} asks for subpartition {subpartition_index} of a partition that has "
                                  f"{partition.c.subpartition_count}")

@@ -13,8 +13,8 @@ from flinkbuf._core.result_partition cimport ResultPartition
 
 cdef fb_output_flusher* process_flusher = NULL
 cdef object process_id = None
-lock = threading.Lock()
-os.register_at_fork(after_in_child=lambda: globals().update(lock=threading.Lock()))
+lock = threading.RLock()  # a collection of garbage inside may end a writer, which comes here too
+os.register_at_fork(after_in_child=lambda: globals().update(lock=threading.RLock()))
 
 
 cdef int start_flushing(fb_result_partition* partition, int64_t interval_ms) except -1:

@@ -24,7 +24,8 @@ cdef class RecordBufferWriter:
     cdef uint32_t channel_count
     cdef uint32_t segment_size
     cdef fb_record_serializer serializer
-    cdef int64_t _record_count
+    cdef int64_t _record_count  # written
+    cdef int64_t given_count    # number of the record in hand, refused ones counted, from 0; -1: none yet
     cdef list ready             # finished (channel, bytes) pairs, not yet given
     cdef Py_ssize_t ready_next
     cdef bint is_exhausted
@@ -82,7 +83,9 @@ cdef class RecordBufferReader:
     cdef fb_input input
     cdef Py_buffer view
     cdef bint has_view
-    cdef bint is_reading
+    cdef bint is_busy
 
+    @cython.final
+    cdef object next_record(self)
     @cython.final
     cdef int next_buffer(self) except -1

@@ -58,6 +58,7 @@ cdef class RecordBufferWriter:
         self.selector = selector
         self.channel_count = selector.channel_count
         self.segment_size = segment_size
+        self.given_count = -1
         self.ready = []
 
     def __dealloc__(self):
@@ -102,12 +103,15 @@ cdef class RecordBufferWriter:
         """The record's channel, or BROADCAST."""
         if fb_channel_selector_is_blind(&self.selector.c):
             return fb_channel_selector_next(&self.selector.c)
-        return BROADCAST if self.selector.is_broadcast else self.selector.select(record)
+        if self.selector.is_broadcast:
+            return BROADCAST
+        self.selector.record_number = self.given_count - 1  # it counts on by itself
+        return self.selector.select(record)
 
     cdef int encode(self, object record, uint8_t* start, uint8_t* end) except -1:
         """Frame the record in [start, end) or, if that is NULL or too small, in the scratch."""
         check(fb_record_serializer_begin_at(&self.serializer, start, end))
-        self.serializer.output.record_number = self._record_count
+        self.serializer.output.record_number = self.given_count
         self.codec.encode(record, &self.serializer.output)
         self._record_count += 1
         return 0
@@ -141,6 +145,7 @@ cdef class HashBufferWriter(RecordBufferWriter):
         if self.is_exhausted:
             return 0
         for record in self.records:
+            self.given_count += 1
             self.write(record)
             if len(self.ready):
                 return 1
@@ -241,6 +246,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
         if self.is_exhausted:
             return 0
         for record in self.records:
+            self.given_count += 1
             self.write(record)
             if len(self.ready):
                 return 1
@@ -335,14 +341,20 @@ cdef class RecordBufferReader:
         return self
 
     def __next__(self):
+        if self.is_busy:
+            raise RuntimeError("the buffer reader was used by the iterable that it is reading, by a value's own "
+                               "conversion code, or by another thread")
+        self.is_busy = True
+        try:
+            return self.next_record()
+        finally:
+            self.is_busy = False
+
+    cdef object next_record(self):
         cdef const uint8_t* record = NULL
         cdef size_t size = 0
         cdef int code
-        if self.is_reading:
-            raise RuntimeError("the buffers' iterator used the reader that reads from it")
-        while True:
-            if fb_record_deserializer_take(&self.deserializer, &record, &size):
-                break
+        while not fb_record_deserializer_take(&self.deserializer, &record, &size):
             with nogil:
                 code = fb_record_deserializer_next_spanning(&self.deserializer, &record, &size)
             if code == FB_RECORD:
@@ -368,11 +380,7 @@ cdef class RecordBufferReader:
             PyBuffer_Release(&self.view)
         if self.buffers is None:
             return 0
-        self.is_reading = True
-        try:
-            buffer = next(self.buffers, self)
-        finally:
-            self.is_reading = False
+        buffer = next(self.buffers, self)
         if buffer is self:
             self.buffers = None
             if fb_record_deserializer_pending(&self.deserializer) > 0:

@@ -19,10 +19,18 @@ cdef class RecordReader:
     cdef fb_slice slice             # the buffer `current` reads from; owned
     cdef fb_input input
     cdef object pending_event
+    cdef object kept_values         # an array: read for a column that was not given because of an error; else None
     cdef bint is_finished
+    cdef bint is_busy
 
     @cython.final
     cdef object next_item(self)
+    @cython.final
+    cdef object next_kept(self)
+    @cython.final
+    cdef int begin_use(self) except -1
+    @cython.final
+    cdef int fill_column(self, values, size_t* done) except -1
     @cython.final
     cdef int next_record(self, const uint8_t** record, size_t* size) except -1
     @cython.final

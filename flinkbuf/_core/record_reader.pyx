@@ -74,47 +74,93 @@ cdef class RecordReader:
     def __next__(self):
         return self.next_item()
 
+    @property
+    def channel_index(self):
+        """The channel that the last record or event came from; after a barrier, the one to resume."""
+        return self.current_channel
+
     cdef object next_item(self):
         cdef const uint8_t* record = NULL
         cdef size_t size = 0
-        if self.next_record(&record, &size):
-            return self.decode(record, size)
-        if self.pending_event is None:
-            raise StopIteration
-        event, self.pending_event = self.pending_event, None
-        return event
+        self.begin_use()
+        try:
+            if self.kept_values is not None:
+                return self.next_kept()
+            if self.next_record(&record, &size):
+                return self.decode(record, size)
+            if self.pending_event is None:
+                raise StopIteration
+            event, self.pending_event = self.pending_event, None
+            return event
+        finally:
+            self.is_busy = False
+
+    cdef int begin_use(self) except -1:
+        """What follows has the reader to itself, until it clears `is_busy`."""
+        if self.is_busy:
+            raise RuntimeError("the record reader is already reading: in another thread, in a signal handler, or in a "
+                               "value's own conversion code; use one reader a thread")
+        self.is_busy = True
+        return 0
+
+    cdef object next_kept(self):
+        """The next value of a column that an error kept from being given."""
+        values = self.kept_values
+        self.kept_values = values[1:] if len(values) > 1 else None
+        return values[0].item()
 
     def read_column(self, dtype, size_t count):
         """Read up to `count` records of one fixed width into a numpy array; shorter only at the end.
 
-        `dtype` is the host-order number type whose big-endian form each record is.
+        `dtype` is the host-order number type whose big-endian form each record is. What was read before an error is
+        not lost: the next call, or the iteration, begins with it.
         """
-        cdef uint32_t width = numpy.dtype(dtype).itemsize
+        cdef size_t done = 0
         values = numpy.empty(count, dtype)
+        self.begin_use()
+        try:
+            if self.kept_values is not None:
+                done = min(count, <size_t>len(self.kept_values))
+                values[:done] = self.kept_values[:done]
+                self.kept_values = self.kept_values[done:] if done < <size_t>len(self.kept_values) else None
+            try:
+                self.fill_column(values, &done)
+            except BaseException:
+                if done > 0:
+                    self.kept_values = values[:done].copy()
+                raise
+        finally:
+            self.is_busy = False
+        return values if done == count else values[:done]
+
+    cdef int fill_column(self, values, size_t* done) except -1:
         cdef uint8_t[::1] raw = values.view(numpy.uint8)
+        cdef size_t count = <size_t>len(values)
+        cdef uint32_t width = values.itemsize
         cdef const uint8_t* record = NULL
         cdef size_t size = 0
-        cdef size_t done = 0
-        while done < count:
+        while done[0] < count:
             if self.current is not NULL:
                 with nogil:
-                    done += fb_record_batch_read(self.current, &raw[done * width], width, count - done)
-                if done == count:
+                    done[0] += fb_record_batch_read(self.current, &raw[done[0] * width], width, count - done[0])
+                if done[0] == count:
                     break
             if not self.next_record(&record, &size):
                 if self.pending_event is not None:
-                    raise TypeError("a column cannot hold events; read them with the iterator")
-                return values[:done]
+                    raise TypeError("a column cannot hold the event that comes next; take it with next(reader)")
+                break
             if size != width:
-                raise CorruptDataError(f"channel {self.current_channel}, record {self.input.record_number}: {size} bytes "
-                                       f"long where {width} were expected")
+                raise CorruptDataError(f"channel {self.current_channel}, record {self.current.record_count - 1}: {size} "
+                                       f"bytes long where {width} were expected")
             # At most once a buffer: the record at an edge.
-            values[done] = numpy.frombuffer((<const char*>record)[:size], values.dtype.newbyteorder(">"))[0]
-            done += 1
-        return values
+            values[done[0]] = numpy.frombuffer((<const char*>record)[:size], values.dtype.newbyteorder(">"))[0]
+            done[0] += 1
+        return 0
 
     def close(self):
         """Give the buffer in hand back. The gate is closed by its owner."""
+        if self.is_busy:
+            raise RuntimeError("the record reader cannot be closed while it is reading")
         self.current = NULL
         self.is_finished = True
         fb_slice_release(&self.slice)
@@ -134,7 +180,7 @@ cdef class RecordReader:
     cdef int next_record(self, const uint8_t** record, size_t* size) except -1:
         """1 and a record; 0 at the end, or with `pending_event` set."""
         cdef int code
-        while True:
+        while self.pending_event is None:
             if self.current is not NULL:
                 if fb_record_deserializer_take(self.current, record, size):
                     return 1
@@ -147,7 +193,8 @@ cdef class RecordReader:
                 self.current = NULL
                 fb_slice_release(&self.slice)
             if not self.next_buffer():
-                return 0
+                break
+        return 0
 
     cdef int next_buffer(self) except -1:
         """1: `current` has a buffer. 0: an event is pending, or nothing comes any more."""
@@ -166,14 +213,16 @@ cdef class RecordReader:
         """1 if there is something for the caller: a buffer to read, or an event that was asked for."""
         cdef fb_record_deserializer* deserializer = &self.deserializers[item.channel_index]
         cdef int kind = item.slice.data_type
+        self.current_channel = item.channel_index
         if fb_data_type_is_buffer(<fb_data_type>kind):
             self.slice = item.slice
             check(fb_record_deserializer_set_next_buffer(deserializer, fb_slice_data(&self.slice), self.slice.size))
             self.current = deserializer
-            self.current_channel = item.channel_index
             return 1
-        data = (<const char*>fb_slice_data(&item.slice))[:item.slice.size]
-        fb_slice_release(&item.slice)
+        try:
+            data = (<const char*>fb_slice_data(&item.slice))[:item.slice.size]
+        finally:
+            fb_slice_release(&item.slice)
         if kind == FB_END_OF_DATA or kind == FB_END_OF_PARTITION:
             if fb_record_deserializer_pending(deserializer) > 0:
                 fail_record(deserializer, FB_ETRUNCATED, item.channel_index)

@@ -13,9 +13,11 @@ cdef class RecordWriter:
     cdef ChannelSelector selector
     cdef fb_result_partition* c         # the partition's, retained
     cdef fb_record_serializer serializer
-    cdef int64_t _record_count
+    cdef int64_t _record_count      # written
+    cdef int64_t given_count        # number of the record in hand, refused ones counted, from 0; -1: none yet
+    cdef int fork_count
+    cdef bint has_flusher           # it asked for flushing by time
     cdef bint flushes_always
-    cdef bint is_busy
     cdef bint _is_closed
 
     @cython.final

@@ -12,6 +12,8 @@ Bytes become readable when a buffer is full, at flush(), at an event, or when th
 
 from cpython.exc cimport PyErr_CheckSignals
 
+import os
+
 import numpy
 
 from flinkbuf._core.buffer cimport fb_data_type
@@ -42,6 +44,17 @@ cdef enum:
     WAIT_SLICE_MS = 100
 
 
+cdef int forks = 0  # of which this process is the child
+
+
+def _count_fork():
+    global forks
+    forks += 1
+
+
+os.register_at_fork(after_in_child=_count_fork)
+
+
 cdef class RecordWriter:
     """Writes records of one type into a result partition; see `flinkbuf.RecordWriter`."""
 
@@ -55,16 +68,20 @@ cdef class RecordWriter:
         self.partition = partition
         self.codec = codec
         self.selector = selector
+        self.given_count = -1
         self.flushes_always = buffer_timeout_ms == 0
+        self.fork_count = forks
         if buffer_timeout_ms > 0:
             start_flushing(partition.c, buffer_timeout_ms)
+            self.has_flusher = True
         self.c = partition.c
         fb_result_partition_retain(self.c)
 
     def __dealloc__(self):
         fb_record_serializer_close(&self.serializer)
         if self.c is not NULL:
-            stop_flushing(self.c)
+            if self.has_flusher:
+                stop_flushing(self.c)
             fb_result_partition_drop(self.c)
 
     @property
@@ -80,28 +97,31 @@ cdef class RecordWriter:
     def emit(self, record):
         """Write one record to the channel that the partitioner chooses."""
         self.begin_use()
+        self.given_count += 1
         try:
             self.write(record, self.select(record))
         finally:
-            self.is_busy = False
+            self.partition.is_claimed = False
 
     def emit_to(self, record, uint32_t channel):
         """Write one record to a stated channel (0-based), whatever the partitioner says."""
         if channel >= self.c.subpartition_count:
             raise IndexError(f"channel {channel} of a partition with {self.c.subpartition_count} subpartitions")
         self.begin_use()
+        self.given_count += 1
         try:
             self.write(record, channel)
         finally:
-            self.is_busy = False
+            self.partition.is_claimed = False
 
     def broadcast(self, record):
         """Write one record to every channel."""
         self.begin_use()
+        self.given_count += 1
         try:
             self.write(record, BROADCAST)
         finally:
-            self.is_busy = False
+            self.partition.is_claimed = False
 
     def emit_all(self, records):
         """Write all records of an iterable, in one C loop; returns how many."""
@@ -109,9 +129,10 @@ cdef class RecordWriter:
         self.begin_use()
         try:
             for record in records:
+                self.given_count += 1
                 self.write(record, self.select(record))
         finally:
-            self.is_busy = False
+            self.partition.is_claimed = False
         return self._record_count - before
 
     def emit_column(self, values, channels=None):
@@ -136,8 +157,9 @@ cdef class RecordWriter:
                 targets = channels
                 self.write_column_to(&raw[0], width, count, &targets[0])
         finally:
-            self.is_busy = False
+            self.partition.is_claimed = False
         self._record_count += <int64_t>count
+        self.given_count += <int64_t>count
         if self.flushes_always:
             self.flush()
         return count
@@ -157,23 +179,24 @@ cdef class RecordWriter:
     cdef int check_usable(self) except -1:
         if self._is_closed:
             raise RuntimeError("the record writer is closed: no record can follow its end-of-data event")
-        if self.is_busy:
-            raise RuntimeError(
-                "the record writer is already writing: in another thread, in the iterable that it is reading, or in a "
-                "value's own conversion code; use one writer a thread")
+        if self.fork_count != forks:
+            raise RuntimeError("the record writer was opened before this process was forked: its flusher's thread is not "
+                               "here; open a partition and a writer in the child")
         return 0
 
     cdef int begin_use(self) except -1:
-        """What follows has the writer to itself, until it clears `is_busy`."""
+        """What follows has the partition to itself, until it clears `is_claimed`."""
         self.check_usable()
-        self.is_busy = True
-        return 0
+        return self.partition.claim()
 
     cdef int64_t select(self, object record) except? -1:
         """The record's channel, or BROADCAST."""
         if fb_channel_selector_is_blind(&self.selector.c):
             return fb_channel_selector_next(&self.selector.c)
-        return BROADCAST if self.selector.is_broadcast else self.selector.select(record)
+        if self.selector.is_broadcast:
+            return BROADCAST
+        self.selector.record_number = self.given_count - 1  # it counts on by itself
+        return self.selector.select(record)
 
     cdef int write(self, object record, int64_t channel) except -1:
         if channel == BROADCAST:
@@ -191,7 +214,7 @@ cdef class RecordWriter:
             check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
         else:
             check(fb_record_serializer_begin(&self.serializer, builder))
-        self.serializer.output.record_number = self._record_count
+        self.serializer.output.record_number = self.given_count
         self.codec.encode(record, &self.serializer.output)
         if fb_record_serializer_end(&self.serializer, builder) == FB_RECORD:
             if fb_buffer_builder_is_full(builder):
@@ -213,7 +236,7 @@ cdef class RecordWriter:
             check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
         else:
             check(fb_record_serializer_begin(&self.serializer, builder))
-        self.serializer.output.record_number = self._record_count
+        self.serializer.output.record_number = self.given_count
         self.codec.encode(record, &self.serializer.output)
         if fb_record_serializer_end(&self.serializer, builder) == FB_RECORD:
             if fb_buffer_builder_is_full(builder):
@@ -291,11 +314,10 @@ cdef class RecordWriter:
         cdef uint32_t channel
         cdef fb_buffer_builder* builder
         for i in range(count):
-            if channels[i] >= self.c.subpartition_count:
-                raise IndexError(f"value {i} is meant for channel {channels[i]} of a partition with "
-                                 f"{self.c.subpartition_count} subpartitions")
-        for i in range(count):
             channel = channels[i]
+            if channel >= self.c.subpartition_count:
+                raise IndexError(f"value {i} is meant for channel {channel} of a partition with "
+                                 f"{self.c.subpartition_count} subpartitions")
             builder = &self.c.unicast[channel]
             if builder.buffer is NULL:
                 self.open_unicast(channel)
@@ -325,5 +347,8 @@ cdef class RecordWriter:
 
     def stop(self):
         """Nothing more is written or flushed by time; what the stream ends with is the caller's to say."""
+        self.partition.check_unclaimed()
         self._is_closed = True
-        stop_flushing(self.c)
+        if self.has_flusher:
+            self.has_flusher = False
+            stop_flushing(self.c)

@@ -52,7 +52,11 @@ cdef class ResultPartition:
     cdef fb_result_partition* c
     cdef object pool             # the global pool, kept open
 
+    cdef bint is_claimed         # somebody is writing: the builders are theirs alone
+
     cdef int check_open(self) except -1
+    cdef int claim(self) except -1
+    cdef int check_unclaimed(self) except -1
     cdef int check_index(self, uint32_t subpartition) except -1
     cdef int check_written(self, int code) except -1
     cdef int wait_for_buffer(self) except -1

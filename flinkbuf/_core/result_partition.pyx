@@ -17,6 +17,14 @@ cdef enum:
     LARGE_BYTES = 16384  # from here on a copy is worth giving up the GIL
 
 
+cdef str text_of(cause):
+    """What is said of a cause; an exception whose own text fails still has a class."""
+    try:
+        return f"{type(cause).__name__}: {cause}" if isinstance(cause, BaseException) else str(cause)
+    except Exception:
+        return type(cause).__name__
+
+
 cdef class ResultPartition:
     """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size."""
 
@@ -55,16 +63,33 @@ cdef class ResultPartition:
     cdef int append(self, uint32_t target, data) except -1:
         """Write bytes to one subpartition, or to all (subpartition_count), waiting for buffers."""
         cdef Py_buffer view
-        self.check_open()
-        if self.c.continued != FB_NO_CHANNEL:
-            raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
-                               "release or fail the partition")
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            self.append_bytes(target, <const uint8_t*>view.buf, <size_t>view.len)
+            self.claim()
+            try:
+                self.append_bytes(target, <const uint8_t*>view.buf, <size_t>view.len)
+            finally:
+                self.is_claimed = False
         finally:
             PyBuffer_Release(&view)
         fb_result_partition_mark_written(self.c, target)
+        return 0
+
+    cdef int claim(self) except -1:
+        """Have the builders to oneself until `is_claimed` is cleared: for whoever writes, one at a time."""
+        self.check_open()
+        self.check_unclaimed()
+        if self.c.continued != FB_NO_CHANNEL:
+            raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
+                               "release or fail the partition")
+        self.is_claimed = True
+        return 0
+
+    cdef int check_unclaimed(self) except -1:
+        if self.is_claimed:
+            raise RuntimeError(
+                "the partition is being written to: in another thread, by a writer that is reading this iterable, or by "
+                "one whose value's own conversion code this is; only one thread writes, one call at a time")
         return 0
 
     cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1:
@@ -120,6 +145,7 @@ cdef class ResultPartition:
         """Add an event, given as its bytes and data type, to every subpartition; all open buffers end here."""
         cdef int code
         self.check_open()
+        self.check_unclaimed()
         code = fb_result_partition_broadcast_event(self.c, &data[0], <size_t>data.shape[0], <fb_data_type>data_type)
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
@@ -130,6 +156,7 @@ cdef class ResultPartition:
         cdef int code
         self.check_open()
         self.check_index(subpartition)
+        self.check_unclaimed()
         code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
                                               <fb_data_type>data_type)
         if code == FB_EARGUMENT:
@@ -150,6 +177,7 @@ cdef class ResultPartition:
     def finish(self):
         """End every subpartition: finish the open buffers and add EndOfPartition. RuntimeError the second time."""
         self.check_open()
+        self.check_unclaimed()
         self.check_written(fb_result_partition_finish(self.c))
 
     def release(self):
@@ -159,13 +187,18 @@ cdef class ResultPartition:
 
     def fail(self, cause):
         """Release for a reason, which readers show in their `CancelTaskError`; the first reason stays."""
-        cdef bytes text = str(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
+        cdef bytes text = text_of(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
         cdef const char* c_text = text
         with nogil:
             fb_result_partition_fail(self.c, c_text)
 
     def close(self):
-        """The producer is done: open buffers end, the pool is destroyed. What is queued stays readable. Idempotent."""
+        """The producer is done: open buffers end, the pool is destroyed. Idempotent.
+
+        What is queued stays readable if the partition is finished; otherwise it fails: its readers are told that the
+        rest will not come.
+        """
+        self.check_unclaimed()
         with nogil:
             fb_result_partition_close(self.c)
 

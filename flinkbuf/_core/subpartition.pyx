@@ -1,5 +1,6 @@
 """SubpartitionView and AvailabilityListener: how one reader takes buffers from its queue in a result partition."""
 
+cimport cython
 import math
 import time
 
@@ -73,6 +74,7 @@ cdef class AvailabilityListener:
         return fb_wakeup_seen(&self.wakeup)
 
 
+@cython.no_gc_clear  # __dealloc__ needs the partition, which keeps the queue, and the listener
 cdef class SubpartitionView:
     """The reading end of one subpartition; made by `ResultPartition.create_view`.
 
