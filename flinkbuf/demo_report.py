@@ -16,9 +16,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-from flinkbuf.demo import (  # noqa: E402
+from flinkbuf.demo_analysis import (  # noqa: E402
     LATE_MINUTES,
-    ROUNDS,
     CarrierYear,
     Departure,
     Outcome,
@@ -126,7 +125,7 @@ def _print_speed(console: Console, outcome: Outcome, options: Namespace) -> None
         ours, theirs = seconds["fb.exchange"], seconds["partitionBy"]
         table.add_row(label, f"{ours:.2f} s", f"{theirs:.2f} s", f"[bold]{theirs / ours:.1f} ×[/]")
     cores = "core" if options.cores == 1 else "cores"
-    console.print(f"[bold]The same job both ways[/] on {options.cores} {cores}, the better of {ROUNDS} rounds")
+    console.print(f"[bold]The same job both ways[/] on {options.cores} {cores}, the best of {outcome.rounds} rounds")
     console.print(table)
     console.print()
 

@@ -11,9 +11,9 @@ from itertools import groupby
 
 import pytest
 
-from flinkbuf import cli, demo
+from flinkbuf import cli, demo, demo_analysis
 
-NAMES = demo.FIELDS
+NAMES = demo_analysis.FIELDS
 
 
 def number(text):
@@ -23,7 +23,7 @@ def number(text):
 @pytest.fixture(scope="module")
 def year():
     """All flights as dicts, read by Python's csv alone."""
-    with zipfile.ZipFile(demo.data_folder() / "flights.csv.zip") as archive:
+    with zipfile.ZipFile(demo_analysis.data_folder() / "flights.csv.zip") as archive:
         with io.TextIOWrapper(archive.open("flights.csv"), encoding="utf-8") as text:
             return [row for row in csv.DictReader(text) if row["tailnum"] != "NA"]
 
@@ -43,7 +43,7 @@ def as_flight(row):
 
 @pytest.fixture(scope="module")
 def years(year):
-    return list(demo.analyse(map(as_flight, year)))
+    return list(demo_analysis.analyse(map(as_flight, year)))
 
 
 def left_at(row):
@@ -78,14 +78,14 @@ def test_carried_delay_and_chains_are_those_of_a_walk_by_hand(year, years):
             minutes = list(chain)
             if is_late and len(minutes) > 1:
                 chains.append((sum(minutes), tailnum, minutes))
-    carriers = {c.carrier: c for c in demo.by_carrier(years)}
+    carriers = {c.carrier: c for c in demo_analysis.by_carrier(years)}
     assert {code: c.follow_ups for code, c in carriers.items() if c.follow_ups} == follow_ups
     assert {code: c.delay for code, c in carriers.items()} == {code: delay[code] for code in carriers}
     assert {code: c.carried for code, c in carriers.items()} == {code: carried[code] for code in carriers}
     found = [(minutes, tailnum, [d.delay for d in chain]) for y in years for minutes, tailnum, chain in
              [(minutes, y.tailnum, chain) for minutes, chain in y.chains]]  # fmt: skip
     assert sorted(found) == sorted(chains)
-    assert demo.worst_chains(years, 1)[0][:2] == max(chains)[:2] == (834, "N836UA")
+    assert demo_analysis.worst_chains(years, 1)[0][:2] == max(chains)[:2] == (834, "N836UA")
 
 
 def test_gaps_are_the_hours_between_departures_also_over_the_change_of_clocks(year, years):
@@ -119,14 +119,14 @@ def test_a_chain_ends_with_the_day_and_with_a_departure_in_time():
 
     flights = [flight(1, 8, 20), flight(1, 12, 40), flight(1, 16, 5), flight(1, 20, 60), flight(2, 8, 15), flight(2, 11, 15),
                flight(2, 20, None)]  # fmt: skip
-    (found,) = demo.analyse(reversed(flights))
+    (found,) = demo_analysis.analyse(reversed(flights))
     assert [(minutes, [d.delay for d in chain]) for minutes, chain in found.chains] == [(60, [20, 40]), (30, [15, 15])]
     assert (found.departures, found.cancelled, found.follow_ups) == (6, 1, 4)
     assert (found.delay, found.carried) == (40 + 5 + 60 + 15, 20 + 5 + 5 + 15)
 
 
 def test_the_median_gap_is_that_of_all_gaps():
-    carrier = demo.CarrierYear("B6", 1, 5, 0, 0, 0, 0, Counter({1: 2, 5: 2, 9: 1}))
+    carrier = demo_analysis.CarrierYear("B6", 1, 5, 0, 0, 0, 0, Counter({1: 2, 5: 2, 9: 1}))
     assert carrier.median_gap == 5
 
 
@@ -135,7 +135,7 @@ def test_both_ways_find_the_same(spark):
     with demo.unpacked_flights() as csv_file:
         flights = demo.read_flights(spark, csv_file, rows=30_000)
         outcome = demo.run(flights, 4, lambda text: None, rounds=1)
-        expected = sorted(demo.analyse(flights.collect()))
+        expected = sorted(demo_analysis.analyse(flights.collect()))
     assert outcome.is_equal
     assert outcome.years == expected
     assert 29_000 < outcome.flights < 30_000  # without those that have no aircraft
@@ -147,7 +147,7 @@ def test_the_report_fits_the_terminal_and_the_picture_is_drawn(years, tmp_path):
     from flinkbuf.demo_report import draw, print_report
 
     seconds = {"fb.exchange": 1.0, "partitionBy": 3.0}
-    outcome = demo.Outcome(334_264, sorted(years), True, seconds, seconds)
+    outcome = demo_analysis.Outcome(334_264, sorted(years), True, seconds, seconds, 2)
     assert draw(outcome, tmp_path / "flights.png").read_bytes().startswith(b"\x89PNG")
     for width in (80, 120):
         out = io.StringIO()

@@ -80,8 +80,9 @@ MODULES = [
     "spark.exchange",
     "spark",
     "",  # flinkbuf/__init__.py, the public names
-    "demo",
+    "demo_analysis",
     "demo_report",
+    "demo",
     "cli",
     "__main__",
 ]
