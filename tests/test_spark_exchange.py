@@ -1,14 +1,19 @@
 """exchange(): the same records in the partitions that the partitioner says, or an error that says what is wrong."""
 
+import datetime
+import doctest
 import logging
+import operator
 import os
 import pickle
 import struct
 import subprocess
 import sys
 from collections import Counter
+from decimal import Decimal
 from pathlib import Path
 
+import numpy
 import pytest
 
 import flinkbuf as fb
@@ -90,7 +95,7 @@ def test_a_record_cut_off_by_the_end_of_its_channel_is_an_error_that_names_the_p
     (channel, envelope), end = envelopes_of(RECORDS[:10], producer=2)
     records = ReadTask(7, TYPE)(0, [(channel, envelope[:-3]), end])
     got = []
-    with pytest.raises(fb.CorruptDataError, match="channel 0, producer 2.*end inside record 9"):
+    with pytest.raises(fb.CorruptDataError, match="channel 0, producer 2.*record 9 at byte .*ends inside it"):
         got.extend(records)
 
 
@@ -275,6 +280,66 @@ def test_nulls_rows_and_nested_values_arrive_as_they_were(spark):
     assert spark.createDataFrame(fb.exchange(frame.rdd, "id", type=frame.schema), frame.schema).count() == 3
 
 
+LOCAL_NOON = datetime.datetime(2013, 7, 1, 12, 30, 15, 250_000)
+
+
+@pytest.mark.spark
+def test_timestamps_of_a_data_frame_come_back_as_they_went_in(spark):
+    schema = "id int, at timestamp, past array<timestamp>, by map<string, struct<at: timestamp>>, day timestamp_ntz"
+    rows = [(1, LOCAL_NOON, [LOCAL_NOON, None], {"a": (LOCAL_NOON,)}, LOCAL_NOON), (2, None, None, None, None)]
+    frame = spark.createDataFrame(rows, schema)
+    moved = fb.exchange(frame.rdd, "id", type=frame.schema, num_partitions=3)
+    assert sorted(moved.collect()) == rows
+    again = spark.createDataFrame(moved, frame.schema)
+    assert sorted(again.collect()) == rows
+    assert again.selectExpr("max(string(at))").first()[0] == "2013-07-01 12:30:15.25"
+    (only,) = fb.exchange(frame.rdd.map(lambda row: row.at).filter(bool), type=frame.schema["at"].dataType).collect()
+    assert only == LOCAL_NOON
+
+
+@pytest.mark.spark
+def test_aware_datetimes_are_moved_by_ddl_and_a_pyspark_type_says_so(spark, sc):
+    from pyspark.sql.types import StructType, TimestampType
+
+    moment = LOCAL_NOON.replace(tzinfo=datetime.timezone.utc)
+    aware = sc.parallelize([(1, moment)], 1)
+    assert fb.exchange(aware, type="id int, at timestamp").collect() == [(1, moment)]
+    schema = StructType().add("id", "integer").add("at", TimestampType())
+    with pytest.raises(Exception, match=r"declare the type in DDL, or with fb\.Types\.INSTANT\(\)"):
+        fb.exchange(aware, type=schema).collect()
+
+
+@pytest.mark.spark
+def test_rows_come_back_as_rows_with_names_that_know_their_dict(spark):
+    frame = spark.createDataFrame([("JFK", 2.5)], "origin string, delay double")
+    (row,) = fb.exchange(frame.rdd, "origin", type=frame.schema).collect()
+    assert isinstance(row, fb.Row)
+    assert (row.origin, row[1], row.as_dict()) == ("JFK", 2.5, {"origin": "JFK", "delay": 2.5})
+
+
+@pytest.mark.spark
+def test_the_example_of_the_docstring_is_true(sc):
+    examples = doctest.DocTestParser().get_examples(fb.exchange.__doc__)
+    names = {"fb": fb, "sc": sc}
+    for example in examples[:-1]:
+        exec(example.source, names)  # noqa: S102
+    assert repr(eval(examples[-1].source, names)) == examples[-1].want.strip()  # noqa: S307
+
+
+def test_keys_are_equal_as_javas_equals_sees_it():
+    zero = fb.by_key(0, key_type="double").selector(fb.Types.TUPLE([fb.Types.DOUBLE()]), 128)
+    assert zero.select_channel((0.0,)) != zero.select_channel((-0.0,))
+    decimals = fb.by_key("*").selector(fb.Types.BIG_DEC(), 128)
+    assert decimals.select_channel(Decimal("1.0")) != decimals.select_channel(Decimal("1.00"))
+    normal = fb.by_key(Decimal.normalize, key_type=fb.Types.BIG_DEC()).selector(fb.Types.BIG_DEC(), 128)
+    assert normal.select_channel(Decimal("1.0")) == normal.select_channel(Decimal("1.00"))
+
+
+@pytest.mark.spark
+def test_the_number_of_partitions_may_be_numpys(data):
+    assert fb.exchange(data, 0, type=TYPE, num_partitions=numpy.int64(3)).getNumPartitions() == 3
+
+
 @pytest.mark.spark
 def test_many_more_channels_than_buffers_in_memory(data):
     config = fb.NetworkConfig(sort_shuffle_min_buffers=8, segment_size=4096)
@@ -335,7 +400,133 @@ def test_a_record_that_does_not_fit_the_declared_type_fails_with_field_value_and
     assert "declare type=" not in str(failure.value)
 
 
+@pytest.mark.spark
+def test_rows_whose_column_is_always_null_ask_for_the_schema(spark):
+    frame = spark.createDataFrame([(1, None), (2, None)], "id int, name string")
+    with pytest.raises(TypeError, match=r"'name' was None in all 2 samples.*type=df\.schema$"):
+        fb.exchange(frame.rdd, "id")
+    with pytest.raises(TypeError, match="None in all 2 samples") as failure:
+        fb.exchange(frame.rdd.map(tuple), 0)
+    assert "df.schema" not in str(failure.value)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("partition_count", "job_count"), [(0, 0), (1, 1), (3, 1), (40, 2)])
+def test_an_empty_rdd_costs_few_jobs(sc, monkeypatch, partition_count, job_count):
+    empty = sc.parallelize([], partition_count) if partition_count else sc.emptyRDD()
+    jobs = []
+    run_job = type(sc).runJob
+    monkeypatch.setattr(type(sc), "runJob", lambda *args, **kwargs: jobs.append(1) or run_job(*args, **kwargs))
+    assert fb.exchange(empty, 0).getNumPartitions() == max(1, partition_count)
+    assert len(jobs) == job_count
+
+
+@pytest.mark.spark
+def test_the_only_record_is_found_wherever_it_is(sc):
+    far = sc.parallelize(range(40), 40).flatMap(lambda number: [(number, "x")] if number == 29 else [])
+    assert fb.exchange(far, 0).collect() == [(29, "x")]
+
+
 # ---------------------------------------------------------------- errors
+
+
+INTS = fb.Types.LONG()
+PAIRS = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.LONG()])
+FEW = {}
+MANY = {"config": fb.NetworkConfig(sort_shuffle_min_buffers=4), "channel_count": 8}
+
+
+def failure_of(records, record_type, partitioner="rebalance", sampled=("type", "key_type"), channel_count=2, **options):
+    task = WriteTask(7, record_type, as_partitioner(partitioner), 4, channel_count, sampled=sampled, **options)
+    with pytest.raises(Exception) as failure:  # noqa: PT011
+        list(task(3, iter(records)))
+    return failure.value
+
+
+@pytest.mark.parametrize("options", [FEW, MANY], ids=["hash", "sort"])
+def test_a_refused_record_is_named_with_its_producer_and_the_sampled_type(options):
+    error = failure_of([1, 2, "late"], INTS, **options)
+    assert type(error) is TypeError
+    assert str(error).startswith("producer 3, record 2: value: expected LONG, got 'late' (str)")
+    assert str(error).endswith("(type=fb.Types.LONG() was taken from a sample: declare type= so that it fits every record)")
+    error = failure_of([1, 2**70], INTS, sampled=(), **options)
+    assert type(error) is OverflowError
+    assert str(error).startswith("producer 3, record 1: ")
+    assert "declare" not in str(error)
+
+
+@pytest.mark.parametrize("options", [FEW, MANY], ids=["hash", "sort"])
+def test_a_refused_key_is_named_with_its_producer_and_the_type_that_was_sampled(options):
+    error = failure_of([(1, 1), ("a", 1)], PAIRS, fb.by_key(0), **options)
+    assert str(error).startswith("producer 3, record 1: key field 'f0': expected LONG")
+    assert "declare type=" in str(error)
+    by_name = fb.by_key(lambda pair: pair[0] or "none", key_type=INTS)
+    error = failure_of([(1, 1), (0, 1)], PAIRS, by_name, sampled=("key_type",), **options)
+    assert "(key_type=fb.Types.LONG() was taken from a sample: declare key_type=" in str(error)
+    error = failure_of([(1, 1), (None, 1)], fb.Types.ROW([INTS, INTS]), fb.by_key(0), **options)
+    assert str(error).startswith("producer 3, record 1: key field 'f0' is None")
+    assert "declare" not in str(error)
+
+
+@pytest.mark.parametrize("options", [FEW, MANY], ids=["hash", "sort"])
+def test_a_wrong_answer_of_the_partitioner_is_not_blamed_on_the_type(options):
+    for answer in (99, "99"):
+        error = failure_of([1], INTS, lambda record, count: answer, **options)
+        assert str(error).startswith("producer 3, record 0: the partitioner <function")
+        assert "declare" not in str(error)
+
+
+def bad_pairs():
+    return iter([(1, 1), (2, "two")])
+
+
+OWN_ERRORS = {
+    "a generator": (lambda: (int(text) for text in ["x"]), "rebalance"),
+    "an iterator in C": (lambda: map(int, ["x"]), "rebalance"),
+    "buffers of the user": (lambda: map(operator.itemgetter(0), fb.write_buffers(bad_pairs(), PAIRS, 2)), "rebalance"),
+    "buffers as they come": (lambda: fb.write_buffers(bad_pairs(), PAIRS, 2), "rebalance"),
+    "an exchange before": (lambda: ReadTask(9, INTS)(0, envelopes_of(RECORDS)), "rebalance"),
+    "a codec's function": (lambda: map(PAIRS.serialize, [(2, "two")]), "rebalance"),
+    "the core's codec": (lambda: map(PAIRS.codec.serialize, [(2, "two")]), "rebalance"),
+    "a partitioner in C": (lambda: [(1, 1)], operator.floordiv),
+    "a key in C": (lambda: [(1, 1)], fb.by_key(operator.itemgetter("x"), key_type=INTS)),
+}
+
+
+@pytest.mark.parametrize("options", [FEW, MANY], ids=["hash", "sort"])
+@pytest.mark.parametrize("name", OWN_ERRORS)
+def test_what_the_users_own_code_raises_is_not_changed(name, options):
+    records, partitioner = OWN_ERRORS[name]
+    error = failure_of(records(), PAIRS, partitioner, **options)
+    assert "producer 3" not in str(error)
+    assert "was taken from a sample" not in str(error)
+
+
+@pytest.mark.spark
+def test_a_damaged_stream_that_feeds_an_exchange_stays_a_corrupt_data_error(sc):
+    (channel, envelope), end = envelopes_of(RECORDS[:10])
+    sent = sc.parallelize([(channel, envelope[:-3]), end], 1)
+    moved = fb.exchange(sent.mapPartitionsWithIndex(ReadTask(7, TYPE)), 0, type=TYPE)
+    with pytest.raises(Exception, match=r"CorruptDataError: exchange 0{15}7, channel 0") as failure:
+        moved.collect()
+    assert "declare type=" not in str(failure.value)
+
+
+@pytest.mark.spark
+def test_keys_that_records_cannot_have_are_refused_with_the_way_out(data, sc):
+    with pytest.raises(ValueError, match=r"fb\.by_key\(key, key_type=fb\.Types\.TUPLE\(\[\.\.\.\]\)\)"):
+        fb.exchange(data, (0, len), type=TYPE)
+    three = fb.by_key((0, lambda record: record[1]), key_type=TYPE)
+    assert sorted(fb.exchange(data, partitioner=three, type=TYPE, num_partitions=3).collect()) == RECORDS
+    with pytest.raises(ValueError, match=r"field inside a field is a function: key=lambda record: record\.a\.b"):
+        fb.exchange(data, "a.b", type="a struct<b: int>, c int")
+    scalars = sc.parallelize(["a", "b"], 1)
+    for key in (0, "name"):
+        with pytest.raises(ValueError, match=r"records of fb\.Types\.STRING\(\) have no field .*: key='\*' is the whole"):
+            fb.exchange(scalars, key)
+    assert fb.exchange(scalars, "*").collect() == ["a", "b"]
+
+
 
 
 @pytest.mark.spark
@@ -375,9 +566,15 @@ def test_wrong_arguments_are_refused_before_any_job(data, spark):
         fb.exchange(data, 0, type=TYPE, partitioner="global")
     with pytest.raises(ValueError, match="'roundrobin'"):
         fb.exchange(data, type=TYPE, partitioner="roundrobin")
-    for wrong in (0, -1, 2.5, True, "8"):
-        with pytest.raises(ValueError, match="num_partitions must be a whole number of at least 1"):
+    for wrong in (0, -1):
+        with pytest.raises(ValueError, match=f"num_partitions must be at least 1, got {wrong}"):
             fb.exchange(data, 0, type=TYPE, num_partitions=wrong)
+    for wrong in (2.5, True, "8"):
+        with pytest.raises(TypeError, match=f"num_partitions must be a whole number, got {wrong!r}"):
+            fb.exchange(data, 0, type=TYPE, num_partitions=wrong)
+    for wrong in ({"segment_size": 4096}, fb.NetworkConfig, 4096):
+        with pytest.raises(TypeError, match=r"config must be a NetworkConfig, such as fb\.NetworkConfig\("):
+            fb.exchange(data, 0, type=TYPE, config=wrong)
     with pytest.raises(ValueError, match="no field 'origin'"):
         fb.exchange(data, "origin", type="n bigint, s string")
     with pytest.raises(TypeError, match=r"takes an RDD, got builtins\.list"):

@@ -9,6 +9,7 @@ its channel apart and sees a buffer that is missing, doubled or out of order.
 """
 
 import logging
+import operator
 import os
 import re
 import struct
@@ -16,12 +17,29 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.partitioner import KeyPartitioner, Partitioner, as_partitioner, by_key, pointwise_targets
+from flinkbuf.partitioner import (
+    WHOLE_RECORD,
+    KeyPartitioner,
+    Partitioner,
+    as_partitioner,
+    by_key,
+    pointwise_targets,
+)
 from flinkbuf.record_buffers import read_buffers, write_buffers
-from flinkbuf.types import TypeInformation, Types, as_type, infer_type
+from flinkbuf.types import (
+    MapTypeInfo,
+    ObjectArrayTypeInfo,
+    RowTypeInfo,
+    TypeInformation,
+    Types,
+    as_type,
+    infer_type,
+)
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -33,7 +51,8 @@ SAMPLE_SIZE = 200  # records looked at in each of up to three Spark partitions w
 _HEADER = struct.Struct(">4sQII?")
 _MAGIC = b"FBX1"
 
-_CALLERS_OF_USER_CODE = ("flinkbuf._core.record_buffers", "flinkbuf._core.channel_selector", __name__)
+_LOOP = "flinkbuf._core.record_buffers"  # takes records from the iterator of the user
+_RECORD_NUMBER = re.compile(r"record \d+: ")
 
 _logger = logging.getLogger("flinkbuf")
 
@@ -50,20 +69,24 @@ def exchange(
 ) -> "RDD[Any]":
     """Move every record of an RDD to the Spark partition that its key or a partitioner chooses.
 
-    Does what ``rdd.partitionBy`` and ``rdd.repartition`` do, several times faster: records are encoded by type into
-    buffers of 32 KiB, and Spark's shuffle moves the buffers.
+    Does what ``rdd.partitionBy`` and ``rdd.repartition`` do, and moves 32 KiB buffers instead of pickled records:
+    each record is encoded by its type, and Spark's shuffle sees the buffers only.
 
     Parameters
     ----------
     data : RDD
         The records. For a DataFrame pass ``df.rdd`` and ``type=df.schema``.
-    key : str, int or callable, optional
-        Short for ``partitioner=fb.by_key(key)``: a field's name, its index, or a function of the record. Records with
-        equal keys meet in one Spark partition. What type a function's keys have is taken from a sample, unless
-        ``fb.by_key(function, key_type=...)`` says it.
-    type : TypeInformation, str, StructType or pyarrow.Schema, optional
-        What `fb.as_type` takes. Left out, a sample of the data decides, which costs one small job; the type taken is
-        logged as a warning of the logger ``flinkbuf`` in the form in which it can be passed here.
+    key : str, int, callable or tuple, optional
+        Short for ``partitioner=fb.by_key(key)``: a field's name, its index, a function of the record, a tuple of
+        fields, or ``"*"``, the whole record. Records with equal keys meet in one Spark partition; a record whose key
+        is None is an error. What type a function's keys have is taken from a sample, unless
+        ``partitioner=fb.by_key(function, key_type=...)`` says it.
+    type : TypeInformation, str, pyspark DataType or pyarrow.Schema, optional
+        What `fb.as_type` takes. Timestamps of a pyspark type are naive datetimes, as they are in the rows of a
+        DataFrame; where the records hold aware ones, say ``timestamp`` in DDL or ``fb.Types.INSTANT()``. Left out, a
+        sample of the data decides, which costs one small job, or two where the first, middle and last partition are
+        empty; the type taken is logged as a warning of the logger ``flinkbuf`` in the form in which it can be passed
+        here.
     partitioner : Partitioner, str or callable, optional
         ``fb.by_key(...)``, ``"rebalance"`` (the default without a key), ``"rescale"``, ``"shuffle"``, ``"global"``,
         ``"forward"``, ``"broadcast"``, or a function ``(record, num_partitions) -> int``.
@@ -77,16 +100,18 @@ def exchange(
     Returns
     -------
     RDD
-        The same records. What one partition of `data` sent to one partition of the result keeps its order; which
+        The same records, each as its type gives it back: a `fb.Row` (a tuple with attributes and ``as_dict()``, not a
+        pyspark ``Row``) where the type has field names, a tuple for ``fb.Types.TUPLE``. What one partition of `data` sent to one partition of the result keeps its order; which
         partition of `data` comes first is not fixed.
 
     Raises
     ------
     TypeError
-        If `data` is not an RDD; when the job runs, if a record is not of the type (with field, value and record
-        number).
+        If `data` is not an RDD, or another argument is of the wrong kind; when the job runs, if a record is not of
+        the type (with producer, record number, field and value: the producer is the index of the partition of
+        `data`).
     ValueError
-        If an argument is out of range, or key and partitioner are both given.
+        If an argument is out of range, or key and partitioner are both given; when the job runs, if a key is None.
     CorruptDataError
         When the job runs, if a buffer is missing, doubled or damaged; with producer, channel and sequence number.
 
@@ -94,6 +119,10 @@ def exchange(
     -----
     Spark may compute a lost partition again. A key or a function of the record sends the records the same way again;
     ``"rebalance"``, ``"rescale"`` and ``"shuffle"`` do so as long as the records come in the same order again.
+
+    Keys are equal as Java's ``equals`` sees them: 0.0 and -0.0 are two keys, and so are ``Decimal("1.0")`` and
+    ``Decimal("1.00")``, though Python calls them equal. Key by a function to normalise them, such as
+    ``key=lambda record: record.price.normalize()``.
 
     References
     ----------
@@ -103,33 +132,34 @@ def exchange(
     Examples
     --------
     >>> import flinkbuf as fb
-    >>> trips = sc.parallelize([("JFK", 2.0), ("LGA", 7.5), ("JFK", -1.0)], 2)     # doctest: +SKIP
-    >>> fb.exchange(trips, key=0, type="origin string, delay double").glom().collect()    # doctest: +SKIP
-    [[('LGA', 7.5)], [('JFK', 2.0), ('JFK', -1.0)]]
+    >>> trips = sc.parallelize([("JFK", 2.0), ("BOS", 7.5), ("JFK", -1.0)], 2)  # doctest: +SKIP
+    >>> by_origin = fb.exchange(trips, key="origin", type="origin string, delay double")  # doctest: +SKIP
+    >>> [sorted(part) for part in by_origin.glom().collect()]  # doctest: +SKIP
+    [[Row(origin='BOS', delay=7.5)], [Row(origin='JFK', delay=-1.0), Row(origin='JFK', delay=2.0)]]
     """
     if mode not in MODES:
         raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, got {mode!r}")
     _check_is_rdd(data)
+    if config is not None and not isinstance(config, NetworkConfig):
+        raise TypeError(f"config must be a NetworkConfig, such as fb.NetworkConfig(segment_size=65536), got {config!r}")
     producer_count = data.getNumPartitions()
-    channel_count = max(1, producer_count) if num_partitions is None else num_partitions
-    if isinstance(channel_count, bool) or not isinstance(channel_count, int) or channel_count < 1:
-        raise ValueError(f"num_partitions must be a whole number of at least 1, got {num_partitions!r}")
+    channel_count = max(1, producer_count) if num_partitions is None else _check_count(num_partitions)
     partitioner = _choose_partitioner(key, partitioner)
     if partitioner.kind == "forward" and channel_count != producer_count:
         raise ValueError(
             f"partitioner 'forward' leaves every record in its partition, so num_partitions must be that of the data, "
             f"{producer_count}; got {channel_count}. 'rescale' and 'rebalance' take any number"
         )
-    type_is_inferred = type is None
-    if type_is_inferred or _needs_key_type(partitioner):
-        record_type, partitioner = _infer_types(data, None if type_is_inferred else as_type(type), partitioner)
-    else:
-        record_type = as_type(type)
+    record_type, is_from_spark = _read_type(type)
+    sampled: tuple[str, ...] = ()
+    if record_type is None or _needs_key_type(partitioner):
+        record_type, partitioner, sampled = _infer_types(data, record_type, partitioner)
     if record_type.kind != "VOID":
+        _check_key(partitioner, record_type)
         partitioner.selector(record_type, channel_count, 0, 0)  # a field that is not there fails here, not in a task
     exchange_id = int.from_bytes(os.urandom(8), "big")
     write = WriteTask(
-        exchange_id, record_type, partitioner, producer_count, channel_count, config, type_is_inferred
+        exchange_id, record_type, partitioner, producer_count, channel_count, config, sampled, is_from_spark
     )
     envelopes = data.mapPartitionsWithIndex(write).partitionBy(channel_count, _same_index)
     return envelopes.mapPartitionsWithIndex(ReadTask(exchange_id, record_type))
@@ -144,8 +174,9 @@ class WriteTask:
     partitioner: Partitioner
     producer_count: int
     channel_count: int
-    config: Any = None
-    type_is_inferred: bool = False
+    config: NetworkConfig | None = None
+    sampled: tuple[str, ...] = ()  # "type", "key_type": which of them nobody declared
+    is_from_spark: bool = False  # the type was made of a pyspark one
 
     def __call__(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
         """Yield (channel, envelope) for the records of Spark partition `producer`."""
@@ -161,12 +192,33 @@ class WriteTask:
                 sequences[index] += 1
                 yield channels[index], b"".join((header, buffer))
         except (TypeError, ValueError, OverflowError) as error:
-            if self.type_is_inferred and _is_about_type(error):
-                raise _with_advice(error, self.type) from error
-            raise
+            raiser = _raiser_in_core(error)
+            if not raiser:
+                raise
+            advice = self._advice(error, raiser)
+            raise error.__class__(f"producer {producer}, {error}{advice}") from None
         for index, sequence in enumerate(sequences):
             if sequence:  # a channel that got nothing needs no end marker
                 yield channels[index], _HEADER.pack(_MAGIC, self.exchange_id, producer, sequence, True)
+
+    def _advice(self, error: Exception, raiser: str) -> str:
+        """Say what to do about a record that was refused, where its message does not say it all."""
+        what, taken = "type", self.type
+        if raiser == "flinkbuf._core.channel_selector":
+            if not isinstance(self.partitioner, KeyPartitioner) or error.__class__ is ValueError:
+                return ""  # a channel that is none, a key that is None: no other type would help
+            if callable(self.partitioner.key) and self.partitioner.key_type is not None:
+                what, taken = "key_type", self.partitioner.key_type
+        if what in self.sampled:
+            return (
+                f" ({what}={_as_written(taken)} was taken from a sample: declare {what}= so that it fits every record)"
+            )
+        if self.is_from_spark and "its time zone would be lost" in str(error):
+            return (
+                " (timestamps of a pyspark type are naive, as in the rows of a DataFrame; for aware datetimes declare "
+                "the type in DDL, or with fb.Types.INSTANT())"
+            )
+        return ""
 
     def _seed_of(self, producer: int) -> int:
         """Return a seed that is the same when Spark runs this task again, so that random choices are too."""
@@ -288,13 +340,79 @@ def _check_is_rdd(data: Any) -> None:
         raise TypeError(f"exchange() takes an RDD, got {data.__class__.__module__}.{data.__class__.__qualname__}")
 
 
+def _check_count(num_partitions: Any) -> int:
+    """Take any kind of int, numpy's too."""
+    try:
+        count = None if isinstance(num_partitions, bool) else operator.index(num_partitions)
+    except TypeError:
+        count = None
+    if count is None:
+        raise TypeError(f"num_partitions must be a whole number, got {num_partitions!r}")
+    if count < 1:
+        raise ValueError(f"num_partitions must be at least 1, got {num_partitions!r}")
+    return count
+
+
 def _choose_partitioner(key: Any, partitioner: Any) -> Partitioner:
     """Make the partitioner out of the two ways to ask for it."""
-    if key is None:
-        return as_partitioner("rebalance" if partitioner is None else partitioner)
-    if partitioner is not None:
+    if key is not None and partitioner is not None:
         raise ValueError(f"give either key or partitioner: got key={key!r} and partitioner={partitioner!r}")
-    return by_key(key)
+    if key is None:
+        chosen = as_partitioner("rebalance" if partitioner is None else partitioner)
+    else:
+        chosen = by_key(key)
+    if isinstance(chosen, KeyPartitioner) and isinstance(chosen.key, tuple) and chosen.key_type is None:
+        if any(map(callable, chosen.key)):
+            raise ValueError(
+                f"the key {chosen.key!r} holds a function, so the types of its {len(chosen.key)} parts must be "
+                "declared: partitioner=fb.by_key(key, key_type=fb.Types.TUPLE([...]))"
+            )
+    return chosen
+
+
+def _read_type(declared: Any) -> tuple[TypeInformation | None, bool]:
+    """Return the type of the records, None if it is left out; and whether it was made of a pyspark type."""
+    from pyspark.sql.types import DataType
+
+    if declared is None:
+        return None, False
+    if isinstance(declared, DataType):
+        return _with_local_timestamps(as_type(declared)), True
+    return as_type(declared), False
+
+
+def _with_local_timestamps(given: TypeInformation) -> TypeInformation:
+    """Return the type with LOCAL_DATE_TIME for INSTANT: PySpark's rows hold a timestamp as a naive datetime."""
+    if given == Types.INSTANT():
+        return Types.LOCAL_DATE_TIME()
+    if isinstance(given, RowTypeInfo):
+        return RowTypeInfo(tuple(map(_with_local_timestamps, given.field_types)), given.names)
+    if isinstance(given, ObjectArrayTypeInfo):
+        return ObjectArrayTypeInfo(_with_local_timestamps(given.element_type))
+    if isinstance(given, MapTypeInfo):
+        return MapTypeInfo(_with_local_timestamps(given.key_type), _with_local_timestamps(given.value_type))
+    return given
+
+
+def _check_key(partitioner: Partitioner, record_type: TypeInformation) -> None:
+    """Refuse keys that records of this type cannot have, with the way out."""
+    if not isinstance(partitioner, KeyPartitioner):
+        return
+    names = getattr(record_type, "field_names", None)
+    for part in partitioner.key if isinstance(partitioner.key, tuple) else (partitioner.key,):
+        if callable(part) or part == WHOLE_RECORD:
+            continue
+        if names is None and partitioner.key_type is None:
+            raise ValueError(
+                f"records of {_as_written(record_type)} have no field {part!r} to be their key: key={WHOLE_RECORD!r} is "
+                "the whole record, key=function what the function returns"
+            )
+        if isinstance(part, str) and "." in part and names is not None and part not in names:
+            if part.partition(".")[0] in names:
+                raise ValueError(
+                    f"the records have no field {part!r}; the key for a field inside a field is a function: "
+                    f"key=lambda record: record.{part}"
+                )
 
 
 def _needs_key_type(partitioner: Partitioner) -> bool:
@@ -303,32 +421,52 @@ def _needs_key_type(partitioner: Partitioner) -> bool:
 
 def _infer_types(
     data: "RDD[Any]", record_type: TypeInformation | None, partitioner: Partitioner
-) -> tuple[TypeInformation, Partitioner]:
-    """Take from a sample what was left out: the type of the records, of a key function's keys; and tell the user."""
+) -> tuple[TypeInformation, Partitioner, tuple[str, ...]]:
+    """Take from a sample what was left out: the type of the records, of a key function's keys; and tell the user.
+
+    Returned are both, and which of them the sample decided.
+    """
     records = _sample(data)
     if not records:
-        return record_type or Types.VOID(), as_partitioner("global")  # nothing to move
-    found = []
+        return record_type or Types.VOID(), as_partitioner("global"), ()  # nothing to move
+    found = {}
     if record_type is None:
-        record_type = infer_type(records)
-        found.append(f"type={_as_written(record_type)}")
+        record_type = _infer_record_type(records)
+        found["type"] = f"type={_as_written(record_type)}"
     if isinstance(partitioner, KeyPartitioner) and _needs_key_type(partitioner):
         key_type = infer_type([partitioner.key(record) for record in records])
         partitioner = replace(partitioner, key_type=key_type)
-        found.append(f"by_key(..., key_type={_as_written(key_type)})")
+        found["key_type"] = f"by_key(..., key_type={_as_written(key_type)})"
     _logger.warning(
         "exchange: a sample of %d records says %s; declare it to skip the sampling and to be sure",
-        len(records), " and ".join(found),
+        len(records), " and ".join(found.values()),
     )  # fmt: skip
-    return record_type, partitioner
+    return record_type, partitioner, tuple(found)
+
+
+def _infer_record_type(records: list[Any]) -> TypeInformation:
+    from pyspark.sql import Row
+
+    try:
+        return infer_type(records)
+    except TypeError as error:
+        if not isinstance(records[0], Row):
+            raise
+        raise TypeError(f"{error}; for the rows of a DataFrame df, type=df.schema") from None
 
 
 def _sample(data: "RDD[Any]") -> list[Any]:
-    """Return the first records of up to three Spark partitions; none only if there are none at all."""
-    last = data.getNumPartitions() - 1
-    if last < 0:
+    """Return the first records of up to three Spark partitions, or some of the others if these are empty."""
+    count = data.getNumPartitions()
+    if count == 0:
         return []
-    return list(data.context.runJob(data, _head, sorted({0, last // 2, last}))) or data.take(SAMPLE_SIZE)
+    looked_at = {0, (count - 1) // 2, count - 1}
+    records = list(data.context.runJob(data, _head, sorted(looked_at)))
+    others = [index for index in range(count) if index not in looked_at]
+    if records or not others:
+        return records
+    few = 1 + SAMPLE_SIZE // len(others)
+    return list(data.context.runJob(data, lambda rest: islice(rest, few), others))
 
 
 def _head(records: Iterable[Any]) -> Iterator[Any]:
@@ -345,16 +483,18 @@ def _same_index(channel: int) -> int:
     return channel
 
 
-def _is_about_type(error: BaseException) -> bool:
-    """Tell whether encoding raised this: what the user's own code raises passes unchanged."""
-    frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
-        frame = frame.tb_next
-    module = frame.tb_frame.f_globals.get("__name__", "") if frame is not None else ""
-    # The innermost frame is ours and not one of those that call into the user's iterators and functions.
-    return module.startswith("flinkbuf.") and module not in _CALLERS_OF_USER_CODE
+def _raiser_in_core(error: Exception) -> str:
+    """Return the module of the core that refused a record of this exchange; "" for an error of anybody else.
 
-
-def _with_advice(error: Exception, record_type: TypeInformation) -> Exception:
-    taken = f"type={_as_written(record_type)} was taken from a sample"
-    return error.__class__(f"{error} ({taken}: declare type= so that it fits every record)")
+    Only the core's own frames may lie below the task's, and one iterator among them: an error of the user's
+    iterator, function or value passes through a frame of Python, through the ``__next__`` of another of our
+    iterators, or comes straight out of an iterator in C, which leaves none below the loop that called it.
+    """
+    if error.__class__ not in (TypeError, ValueError, OverflowError) or not _RECORD_NUMBER.match(str(error)):
+        return ""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)][1:]
+    modules = [frame.f_globals.get("__name__", "") for frame in frames]
+    iterators = [frame for frame in frames if frame.f_code.co_name.endswith("__next__")]
+    if len(iterators) != 1 or modules[-1] == _LOOP or not all(name.startswith("flinkbuf._core.") for name in modules):
+        return ""
+    return modules[-1]
