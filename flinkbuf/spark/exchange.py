@@ -101,8 +101,8 @@ def exchange(
     -------
     RDD
         The same records, each as its type gives it back: a `fb.Row` (a tuple with attributes and ``as_dict()``, not a
-        pyspark ``Row``) where the type has field names, a tuple for ``fb.Types.TUPLE``. What one partition of `data` sent to one partition of the result keeps its order; which
-        partition of `data` comes first is not fixed.
+        pyspark ``Row``) where the type has field names, a tuple for ``fb.Types.TUPLE``. What one partition of `data`
+        sent to one partition of the result keeps its order; which partition of `data` comes first is not fixed.
 
     Raises
     ------
@@ -404,8 +404,8 @@ def _check_key(partitioner: Partitioner, record_type: TypeInformation) -> None:
             continue
         if names is None and partitioner.key_type is None:
             raise ValueError(
-                f"records of {_as_written(record_type)} have no field {part!r} to be their key: key={WHOLE_RECORD!r} is "
-                "the whole record, key=function what the function returns"
+                f"records of {_as_written(record_type)} have no field {part!r} to be their key: key={WHOLE_RECORD!r} "
+                "is the whole record, key=function what the function returns"
             )
         if isinstance(part, str) and "." in part and names is not None and part not in names:
             if part.partition(".")[0] in names:
