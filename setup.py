@@ -8,7 +8,6 @@ import os
 from glob import glob
 from pathlib import Path
 
-import numpy
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
@@ -27,8 +26,8 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"flinkbuf._core.{Path(pyx).stem}", [pyx], include_dirs=["csrc", numpy.get_include()], depends=headers,
-                define_macros=[("NPY_NO_DEPRECATED_API", "NPY_1_7_API_VERSION")], extra_compile_args=flags, extra_link_args=link,
+                f"flinkbuf._core.{Path(pyx).stem}", [pyx], include_dirs=["csrc"], depends=headers,
+                extra_compile_args=flags, extra_link_args=link,
             )
             for pyx in sorted(glob("flinkbuf/_core/*.pyx"))
         ],

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from flinkbuf._core import key_group as _key_group
 from flinkbuf._core.channel_selector import ChannelSelector, CustomSelector, KeyField, KeyGroupSelector
 from flinkbuf._core.key_group import KeyHasher, check_parallelism
 from flinkbuf.types import TypeInformation, as_type
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NAMES = ("rebalance", "rescale", "shuffle", "global", "forward", "broadcast")
 WHOLE_RECORD = "*"
@@ -284,6 +285,7 @@ def key_groups(keys: Any, key_type: Any, max_parallelism: int) -> np.ndarray[Any
 
     Examples
     --------
+    >>> import numpy as np
     >>> key_groups(np.arange(4), "bigint", 128)
     array([ 94,  86, 127, 113], dtype=uint32)
     """

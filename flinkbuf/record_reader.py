@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.record_reader import RecordReader as _RecordReader
 from flinkbuf.events import event_from_bytes
 from flinkbuf.input_gate import InputGate
 from flinkbuf.types import TypeInformation, as_type, column_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class RecordReader(_RecordReader):

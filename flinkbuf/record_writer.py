@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.channel_selector import ChannelSelector
 from flinkbuf._core.record_writer import RecordWriter as _RecordWriter
@@ -13,6 +11,9 @@ from flinkbuf.events import EndOfData, Event
 from flinkbuf.partition import ResultPartition
 from flinkbuf.partitioner import as_partitioner
 from flinkbuf.types import TypeInformation, as_type, column_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class RecordWriter(_RecordWriter):
@@ -115,6 +116,8 @@ class RecordWriter(_RecordWriter):
         TypeError
             If the writer's type is not a number, or the values are not numbers of it.
         """
+        import numpy as np  # not before somebody has columns
+
         dtype = column_dtype(self.type)
         column = np.ascontiguousarray(values)
         if column.ndim != 1:
@@ -133,6 +136,8 @@ class RecordWriter(_RecordWriter):
 
     def _checked_channels(self, channels: Any, count: int) -> np.ndarray:
         """Return a copy that nobody else can change while it is used, of numbers that are channels."""
+        import numpy as np
+
         given = np.asarray(channels)
         if given.shape != (count,):
             raise ValueError(f"{count} values but channels of shape {given.shape}")

@@ -2,7 +2,6 @@
 
 import operator
 
-import numpy
 
 from cpython.dict cimport PyDict_GetItemWithError
 from cpython.object cimport PyObject, PyTypeObject
@@ -92,6 +91,8 @@ cdef class ChannelSelector:
 
     def channels_of(self, records):
         """The channels of a sequence or array of records, in order: a uint32 array."""
+        import numpy  # not before somebody wants columns
+
         items = records if isinstance(records, numpy.ndarray) else list(records)
         channels = numpy.empty(len(items), numpy.uint32)
         cdef uint32_t[::1] out = channels
@@ -266,7 +267,7 @@ cdef class KeyGroupSelector(ChannelSelector):
         """
         if self.field is None:
             raise ValueError(f"the key has {len(self.fields)} fields: one column cannot hold it")
-        channels = self.field.hasher.hash_codes(keys).view(numpy.uint32)
+        channels = self.field.hasher.hash_codes(keys).view("u4")
         cdef uint32_t[::1] out = channels
         if out.shape[0] > 0:
             with nogil:

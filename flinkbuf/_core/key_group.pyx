@@ -1,6 +1,5 @@
 """From Python keys to Java's hash codes, key groups and the subtasks that own them."""
 
-import numpy
 
 from libc.stdint cimport uint64_t
 
@@ -179,6 +178,8 @@ cdef class KeyHasher:
         An array of numbers that fit the type without loss is hashed at once, without the GIL where it is long;
         any other sequence key by key.
         """
+        import numpy  # not before somebody wants columns
+
         dtype = DTYPES.get(self.kind)
         if isinstance(keys, numpy.ndarray) and dtype is not None:
             if keys.ndim != 1:
@@ -197,6 +198,8 @@ cdef class KeyHasher:
 
 cdef hash_column(keys):
     """The hash codes of a contiguous array of one of the types in DTYPES."""
+    import numpy
+
     if keys.dtype == numpy.bool_:
         return numpy.where(keys, numpy.int32(fb_key_hash_bool(True)), numpy.int32(fb_key_hash_bool(False)))
     if keys.dtype.kind == "i" and keys.dtype.itemsize <= 4:
@@ -248,6 +251,8 @@ def key_group_of_hash(int32_t hash_code, max_parallelism):
 
 def key_groups_of_hashes(const int32_t[::1] hash_codes not None, max_parallelism):
     """The key groups of an int32 array of hash codes: a uint32 array."""
+    import numpy
+
     check_parallelism(max_parallelism)
     groups = numpy.empty(hash_codes.shape[0], numpy.uint32)
     cdef uint32_t[::1] out = groups

@@ -32,6 +32,8 @@ cdef class RecordReader:
     @cython.final
     cdef int fill_column(self, values, size_t* done) except -1
     @cython.final
+    cdef int put_edge(self, values, const uint8_t* record, size_t size) except -1
+    @cython.final
     cdef int next_record(self, const uint8_t** record, size_t* size) except -1
     @cython.final
     cdef int next_buffer(self) except -1

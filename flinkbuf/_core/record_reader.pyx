@@ -10,8 +10,6 @@ cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t
 
-import numpy
-
 from flinkbuf._core.buffer cimport (
     FB_END_OF_DATA, FB_END_OF_PARTITION, fb_data_type, fb_data_type_blocks_upstream, fb_data_type_is_buffer,
     fb_slice_data, fb_slice_release,
@@ -115,6 +113,8 @@ cdef class RecordReader:
         `dtype` is the host-order number type whose big-endian form each record is. What was read before an error is
         not lost: the next call, or the iteration, begins with it.
         """
+        import numpy  # not before somebody wants columns
+
         cdef size_t done = 0
         values = numpy.empty(count, dtype)
         self.begin_use()
@@ -134,7 +134,7 @@ cdef class RecordReader:
         return values if done == count else values[:done]
 
     cdef int fill_column(self, values, size_t* done) except -1:
-        cdef uint8_t[::1] raw = values.view(numpy.uint8)
+        cdef uint8_t[::1] raw = values.view("u1")
         cdef size_t count = <size_t>len(values)
         cdef uint32_t width = values.itemsize
         cdef const uint8_t* record = NULL
@@ -153,8 +153,15 @@ cdef class RecordReader:
                 raise CorruptDataError(f"channel {self.current_channel}, record {self.current.record_count - 1}: {size} "
                                        f"bytes long where {width} were expected")
             # At most once a buffer: the record at an edge.
-            values[done[0]] = numpy.frombuffer((<const char*>record)[:size], values.dtype.newbyteorder(">"))[0]
+            self.put_edge(values[done[0]:], record, size)
             done[0] += 1
+        return 0
+
+    cdef int put_edge(self, values, const uint8_t* record, size_t size) except -1:
+        """One value whose record was cut by the end of a buffer."""
+        import numpy
+
+        values[0] = numpy.frombuffer((<const char*>record)[:size], values.dtype.newbyteorder(">"))[0]
         return 0
 
     def close(self):

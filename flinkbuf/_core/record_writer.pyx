@@ -14,8 +14,6 @@ from cpython.exc cimport PyErr_CheckSignals
 
 import os
 
-import numpy
-
 from flinkbuf._core.buffer cimport fb_data_type
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full, fb_buffer_builder_writable,
@@ -148,7 +146,7 @@ cdef class RecordWriter:
         cdef size_t count = values.shape[0]
         if count == 0:
             return 0
-        raw = values.view(numpy.uint8)
+        raw = values.view("u1")
         self.begin_use()
         try:
             if channels is None:
