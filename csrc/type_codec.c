@@ -85,8 +85,8 @@ static inline int read_unit(const uint8_t** from, const uint8_t* end, uint32_t* 
   return FB_OK;
 }
 
-static inline bool is_high_surrogate(uint32_t unit) { return (unit & 0xfc00u) == 0xd800u; }
-static inline bool is_low_surrogate(uint32_t unit) { return (unit & 0xfc00u) == 0xdc00u; }
+static inline bool is_high_surrogate(uint32_t point) { return point >> 10 == 0xd800u >> 10; }
+static inline bool is_low_surrogate(uint32_t point) { return point >> 10 == 0xdc00u >> 10; }
 static inline uint32_t join_surrogates(uint32_t high, uint32_t low) {
   return 0x10000u + ((high & 0x3ffu) << 10) + (low & 0x3ffu);
 }
@@ -144,20 +144,34 @@ void fb_type_codec_decode_text(const uint8_t* from, const struct fb_text* text, 
   }
 }
 
-static inline size_t unit_size(uint32_t unit) { return unit < 0x80 ? 1 : unit < 0x4000 ? 2 : 3; }
+static bool has_surrogate_pair(const void* points, size_t length, int width) {
+  for (size_t i = 1; i < length; i++)
+    if (is_low_surrogate(load_point(points, i, width)) && is_high_surrogate(load_point(points, i - 1, width)))
+      return true;
+  return false;
+}
 
-void fb_type_codec_plan_text(const void* points, size_t length, int width, struct fb_text* text) {
-  size_t size = 0, pairs = 0;
+/* A loop for each width, in which nothing depends on the last character: the compiler takes many at once. */
+static inline bool plan_text(const void* points, size_t length, int width, struct fb_text* text) {
+  uint32_t above_7_bits = 0, above_14_bits = 0, pairs = 0, low_surrogates = 0;
 
   for (size_t i = 0; i < length; i++) {
     uint32_t point = load_point(points, i, width);
     /* Both halves of a surrogate pair are above 0x3fff. */
-    size += point > 0xffff ? 6 : unit_size(point);
+    above_7_bits += point >= 0x80;
+    above_14_bits += point >= 0x4000;
     pairs += point > 0xffff;
+    low_surrogates |= is_low_surrogate(point);
   }
-  text->size = size;
-  text->units = (uint32_t)(length + pairs);
+  text->size = length + above_7_bits + above_14_bits + 3 * (size_t)pairs;
+  text->units = (uint32_t)length + pairs;
   text->length = (uint32_t)length;
+  return low_surrogates == 0 || !has_surrogate_pair(points, length, width);
+}
+
+bool fb_type_codec_plan_text(const void* points, size_t length, int width, struct fb_text* text) {
+  if (width == 1) return plan_text(points, length, 1, text);
+  return width == 2 ? plan_text(points, length, 2, text) : plan_text(points, length, 4, text);
 }
 
 uint8_t* fb_type_codec_encode_text(const void* points, size_t length, int width, uint8_t* to) {
@@ -183,35 +197,55 @@ static inline uint64_t double_bits(uint64_t bits) {
   return (bits & INT64_MAX) > 0x7ff0000000000000u ? 0x7ff8000000000000u : bits;
 }
 
+/* Element `i` of numbers that may lie at any address: a view of somebody's bytes need not be aligned. */
+static inline uint16_t load_16(const void* from, size_t i) {
+  uint16_t value;
+  memcpy(&value, (const uint8_t*)from + 2 * i, 2);
+  return value;
+}
+
+static inline uint32_t load_32(const void* from, size_t i) {
+  uint32_t value;
+  memcpy(&value, (const uint8_t*)from + 4 * i, 4);
+  return value;
+}
+
+static inline uint64_t load_64(const void* from, size_t i) {
+  uint64_t value;
+  memcpy(&value, (const uint8_t*)from + 8 * i, 8);
+  return value;
+}
+
 void fb_type_codec_store_array(enum fb_type_kind kind, const void* from, size_t count, uint8_t* to) {
   size_t width = fixed_sizes[kind];
 
   if (width == 1) {
-    memcpy(to, from, count);
+    if (count > 0) memcpy(to, from, count);
   } else if (width == 2) {
-    for (size_t i = 0; i < count; i++) fb_store_be16(to + 2 * i, ((const uint16_t*)from)[i]);
+    for (size_t i = 0; i < count; i++) fb_store_be16(to + 2 * i, load_16(from, i));
   } else if (kind == FB_TYPE_FLOAT) {
-    for (size_t i = 0; i < count; i++) fb_store_be32(to + 4 * i, float_bits(((const uint32_t*)from)[i]));
+    for (size_t i = 0; i < count; i++) fb_store_be32(to + 4 * i, float_bits(load_32(from, i)));
   } else if (width == 4) {
-    for (size_t i = 0; i < count; i++) fb_store_be32(to + 4 * i, ((const uint32_t*)from)[i]);
+    for (size_t i = 0; i < count; i++) fb_store_be32(to + 4 * i, load_32(from, i));
   } else if (kind == FB_TYPE_DOUBLE) {
-    for (size_t i = 0; i < count; i++) fb_store_be64(to + 8 * i, double_bits(((const uint64_t*)from)[i]));
+    for (size_t i = 0; i < count; i++) fb_store_be64(to + 8 * i, double_bits(load_64(from, i)));
   } else {
-    for (size_t i = 0; i < count; i++) fb_store_be64(to + 8 * i, ((const uint64_t*)from)[i]);
+    for (size_t i = 0; i < count; i++) fb_store_be64(to + 8 * i, load_64(from, i));
   }
 }
 
 void fb_type_codec_load_array(enum fb_type_kind kind, const uint8_t* from, size_t count, void* to) {
   size_t width = fixed_sizes[kind];
+  uint8_t* out = to;
 
   if (width == 1) {
-    memcpy(to, from, count);
+    if (count > 0) memcpy(out, from, count);
   } else if (width == 2) {
-    for (size_t i = 0; i < count; i++) ((uint16_t*)to)[i] = fb_load_be16(from + 2 * i);
+    for (size_t i = 0; i < count; i++) memcpy(out + 2 * i, &(uint16_t){fb_load_be16(from + 2 * i)}, 2);
   } else if (width == 4) {
-    for (size_t i = 0; i < count; i++) ((uint32_t*)to)[i] = fb_load_be32(from + 4 * i);
+    for (size_t i = 0; i < count; i++) memcpy(out + 4 * i, &(uint32_t){fb_load_be32(from + 4 * i)}, 4);
   } else {
-    for (size_t i = 0; i < count; i++) ((uint64_t*)to)[i] = fb_load_be64(from + 8 * i);
+    for (size_t i = 0; i < count; i++) memcpy(out + 8 * i, &(uint64_t){fb_load_be64(from + 8 * i)}, 8);
   }
 }
 

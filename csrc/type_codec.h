@@ -112,14 +112,15 @@ int fb_type_codec_measure_text(struct fb_input* input, uint32_t units, struct fb
 /* Writes the code points of measured text as an array of `width` (1, 2 or 4) byte numbers in native order. */
 void fb_type_codec_decode_text(const uint8_t* from, const struct fb_text* text, int width, void* points);
 
-/* Fills in `size` and `units` of `length` code points of `width` bytes each. */
-void fb_type_codec_plan_text(const void* points, size_t length, int width, struct fb_text* text);
+/* Fills in `size`, `units` and `length` of `length` < 2^31 code points of `width` bytes each. False if a high
+ * surrogate stands right before a low one: the two would come back as one character. */
+bool fb_type_codec_plan_text(const void* points, size_t length, int width, struct fb_text* text);
 
 /* Writes the units of `length` code points; returns the byte after them. The caller has made room. */
 uint8_t* fb_type_codec_encode_text(const void* points, size_t length, int width, uint8_t* to);
 
-/* Between aligned arrays of native numbers and the elements of a PRIMITIVE_ARRAY. Storing gives every
- * NaN the one pattern of Java. */
+/* Between native numbers, at any address, and the elements of a PRIMITIVE_ARRAY. Storing gives every NaN the
+ * one pattern of Java. */
 void fb_type_codec_store_array(enum fb_type_kind kind, const void* from, size_t count, uint8_t* to);
 void fb_type_codec_load_array(enum fb_type_kind kind, const uint8_t* from, size_t count, void* to);
 

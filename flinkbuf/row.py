@@ -9,6 +9,8 @@ from enum import IntEnum
 from keyword import iskeyword
 from typing import Any, ClassVar
 
+from flinkbuf._core.type_codec import NamedFields
+
 
 class RowKind(IntEnum):
     """What a row does to the table it belongs to: Flink's ``RowKind``, with the byte it writes as value.
@@ -34,12 +36,15 @@ class RowKind(IntEnum):
         return next((kind for kind in cls if kind.short_name == value), None)
 
 
-class Row(tuple[Any, ...]):
+class Row(NamedFields):
     """A tuple whose fields may have names and which knows its kind of change. Flink's ``Row``.
 
     A row equals, orders and hashes as the plain tuple of its fields: neither names nor kind take part.
-    Fields with names are attributes too. The names ``row_kind``, ``as_dict``, ``of_kind`` and those with two
-    leading underscores stay the row's own: such a field is reached by its index or through `as_dict`.
+    Fields with names are attributes too, and ``row["name"]`` is the field of any name. The names ``row_kind``,
+    ``of_kind``, ``as_dict``, ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the
+    row's own as attributes: such a field is reached in brackets, by its index or through `as_dict`.
+
+    ``name in row`` and `index` look at the values, as in a tuple (in a row of pyspark, ``in`` looks at the names).
 
     Parameters
     ----------
@@ -51,8 +56,8 @@ class Row(tuple[Any, ...]):
     Examples
     --------
     >>> flight = Row(origin="JFK", delay=2.5)
-    >>> flight.origin, flight[1], flight == ("JFK", 2.5)
-    ('JFK', 2.5, True)
+    >>> flight.origin, flight["origin"], flight[1], flight == ("JFK", 2.5)
+    ('JFK', 'JFK', 2.5, True)
     >>> flight
     Row(origin='JFK', delay=2.5)
     >>> gone = Row.of_kind(RowKind.DELETE, "JFK", 2.5)
@@ -100,6 +105,48 @@ class Row(tuple[Any, ...]):
             raise TypeError(f"{self!r} has no field names; declare its type with Types.ROW_NAMED, or make it by name")
         return dict(zip(self._names, self))
 
+    def asDict(self, recursive: bool = False) -> dict[str, Any]:
+        """As `as_dict`, under the name that rows of pyspark have it.
+
+        Parameters
+        ----------
+        recursive : bool, default False
+            Make dicts of the rows inside too, also of those in lists and in the values of dicts.
+
+        Raises
+        ------
+        TypeError
+            If this row has no names, or with `recursive` one inside.
+        """
+        fields = self.as_dict()
+        return {name: _without_rows(value) for name, value in fields.items()} if recursive else fields
+
+    def _asdict(self) -> dict[str, Any]:
+        """As `as_dict`, under the name that named tuples have it."""
+        return self.as_dict()
+
+    def _replace(self, /, **changes: Any) -> Row:
+        """A row with other values of the fields named, and the same kind; as named tuples have it.
+
+        Raises
+        ------
+        ValueError
+            If a name is none of this row's.
+
+        Examples
+        --------
+        >>> Row.of_kind("-D", origin="JFK", delay=2.5)._replace(delay=0.0)
+        Row.of_kind('-D', origin='JFK', delay=0.0)
+        """
+        names = self._names or ()
+        if not changes:
+            return self
+        unknown = [name for name in changes if name not in names]
+        if unknown:
+            raise ValueError(f"this Row has no field {', '.join(map(repr, unknown))}: its fields are {list(names)}")
+        row: Row = tuple.__new__(type(self), map(changes.pop, names, self))
+        return row
+
     def __getattr__(self, name: str) -> Any:
         # Only names that no class in the chain defines come here.
         known = f"its fields are {list(self._names)}" if self._names is not None else "its fields have no names"
@@ -120,13 +167,23 @@ class Row(tuple[Any, ...]):
         return _make_row, (self._names, int(self.row_kind), tuple(self))
 
 
+def _without_rows(value: Any) -> Any:
+    if isinstance(value, Row):
+        return value.asDict(recursive=True)
+    if isinstance(value, list):
+        return [_without_rows(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _without_rows(item) for key, item in value.items()}
+    return value
+
+
 def _is_keyword_argument(name: str) -> bool:
     # Python reads identifiers in normal form NFKC: ª would come back as a.
     plain = name.isidentifier() and not iskeyword(name) and name != "__debug__"
     return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
-_RESERVED_NAMES = frozenset({"row_kind", "as_dict", "of_kind", "_names", "_fields"})
+_RESERVED_NAMES = frozenset({"row_kind", "of_kind", "as_dict", "asDict", "_asdict", "_replace", "_names", "_fields"})
 _row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
 
 

@@ -111,7 +111,11 @@ class Types:
 
     @staticmethod
     def STRING() -> BasicTypeInfo:
-        """str, also with lone surrogates, or None. Bytes of Flink's StringSerializer."""
+        """str, or None. Bytes of Flink's StringSerializer.
+
+        Lone surrogates are kept. A high one directly followed by a low one is refused (ValueError): in Java the two
+        are one character, and they would come back as that.
+        """
         return basic_type("STRING")
 
     @staticmethod
@@ -166,6 +170,8 @@ class Types:
     def PICKLED_BYTE_ARRAY() -> BasicTypeInfo:
         """any object that pickles, None too.
 
+        Where pickle cannot, as for lambdas and for classes that another process has in ``__main__``, cloudpickle is
+        used if it is imported by then, as it is with pyspark; the reader needs it too.
         Reading unpickles, so declare it only for data you trust. Bytes of Flink's BytePrimitiveArraySerializer
         over the pickled bytes, as in PyFlink.
         """
@@ -362,7 +368,7 @@ class Types:
     def OBJECT_ARRAY(element_type: Any) -> ObjectArrayTypeInfo:
         """An array of anything; its elements may be None. Bytes of Flink's GenericArraySerializer.
 
-        The Python value is a list; other sequences are taken.
+        The Python value is a list; other sequences are taken, such as numpy arrays of one dimension.
         """
         return ObjectArrayTypeInfo(as_type(element_type))
 
@@ -370,7 +376,8 @@ class Types:
     def LIST(element_type: Any) -> ListTypeInfo:
         """A list; its elements are None only if their type says so. Bytes of Flink's ListSerializer.
 
-        The Python value is a list; a tuple is taken too.
+        The Python value is a list; a tuple is taken too. Of a numpy array give ``.tolist()``, or declare a
+        `PRIMITIVE_ARRAY`.
         """
         return ListTypeInfo(as_type(element_type))
 
@@ -378,7 +385,10 @@ class Types:
     def MAP(key_type: Any, value_type: Any) -> MapTypeInfo:
         """A map in its order; values may be None. Bytes of Flink's MapSerializer. The Python value is a dict.
 
-        Keys are None only if their type says so, and must be hashable in Python.
+        Keys are None only if their type says so, and must be hashable in Python. Two keys that have the same bytes
+        (0.1 and the float32 nearest to it as FLOAT, an `Instant` and the datetime of the same time) are refused
+        (ValueError), as are on reading keys that differ in Java but are equal in Python (0.0 and −0.0), with
+        CorruptDataError.
         """
         return MapTypeInfo(as_type(key_type), as_type(value_type))
 
@@ -386,7 +396,8 @@ class Types:
     def SET(element_type: Any) -> SetTypeInfo:
         """A set; elements may be None. Bytes of Flink's SetSerializer. The Python value is a set.
 
-        A frozenset is taken too. Elements are written in the order in which Python walks through the set.
+        A frozenset is taken too. Elements are written in the order in which Python walks through the set. Those with
+        the same bytes, or on reading those that are equal in Python, are refused as the keys of a `MAP` are.
         """
         return SetTypeInfo(as_type(element_type))
 
@@ -397,7 +408,8 @@ class Types:
         Parameters
         ----------
         symbols : enum class, or iterable of str or other hashable values
-            In the order of the Java enum. With a class the Python value is a member, else one of the values.
+            In the order of the Java enum. With a class the Python value is a member, else one of the values; a bool
+            is not taken for a number among them.
 
         Raises
         ------

@@ -186,7 +186,7 @@ static void text_survives_decoding_and_encoding(void) {
   struct fb_text plan, text;
   struct fb_input input;
 
-  fb_type_codec_plan_text(points, COUNT, 4, &plan);
+  CHECK(fb_type_codec_plan_text(points, COUNT, 4, &plan));
   CHECK(fb_type_codec_encode_text(points, COUNT, 4, bytes) == bytes + plan.size);
   input = (struct fb_input){bytes, bytes, bytes + plan.size, -1, -1};
   CHECK(fb_type_codec_measure_text(&input, plan.units, &text) == FB_OK);
@@ -194,6 +194,20 @@ static void text_survives_decoding_and_encoding(void) {
   CHECK(text.length == COUNT && text.max_point == 0x10ffff && text.size == plan.size);
   fb_type_codec_decode_text(bytes, &text, 4, decoded);
   CHECK(memcmp(decoded, points, sizeof points) == 0);
+}
+
+static void surrogates_that_would_join_are_told_from_lone_ones(void) {
+  static const uint32_t joining[] = {0x10000, 0xd800, 0xdbff, 0xdfff};
+  static const uint16_t narrow[] = {'x', 0xd83d, 0xde00, 'y'}, lone[] = {0xdc00, 0xd800, 'x', 0xdfff};
+  static const uint32_t beyond[] = {0x1d800, 0x1dc00, 0x10d800, 0xdc00, 0xd800, 0x1dc00};
+  static const uint8_t latin[] = {0xd8, 0xdc};
+  struct fb_text plan;
+
+  CHECK(!fb_type_codec_plan_text(joining, 4, 4, &plan));
+  CHECK(fb_type_codec_plan_text(joining, 3, 4, &plan) && fb_type_codec_plan_text(beyond, 6, 4, &plan));
+  CHECK(!fb_type_codec_plan_text(narrow, 4, 2, &plan));
+  CHECK(fb_type_codec_plan_text(narrow, 2, 2, &plan) && fb_type_codec_plan_text(lone, 4, 2, &plan));
+  CHECK(fb_type_codec_plan_text(latin, 2, 1, &plan) && fb_type_codec_plan_text(NULL, 0, 1, &plan));
 }
 
 static void ascii_is_told_from_the_rest_at_every_length(void) {
@@ -227,6 +241,22 @@ static void arrays_of_numbers_are_stored_big_endian(void) {
   CHECK(memcmp(bytes, "\x7f\xc0\0\0\xff\x80\0\0", 8) == 0);
 }
 
+static void arrays_of_numbers_may_lie_at_any_address(void) {
+  static const enum fb_type_kind kinds[] = {FB_TYPE_SHORT, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_DOUBLE,
+                                            FB_TYPE_LONG};
+  _Alignas(8) uint8_t numbers[32], back[32];
+  uint8_t bytes[16];
+
+  for (size_t i = 0; i < sizeof numbers; i++) numbers[i] = (uint8_t)i;
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    size_t count = i == 0 ? 8 : i < 3 ? 4 : 2;
+    fb_type_codec_store_array(kinds[i], numbers + 1, count, bytes);
+    fb_type_codec_load_array(kinds[i], bytes, count, back + 3);
+    CHECK(memcmp(back + 3, numbers + 1, 16) == 0);
+  }
+  fb_type_codec_store_array(FB_TYPE_BYTE, NULL, 0, bytes);
+}
+
 int main(void) {
   scalars_of_a_fixed_size_take_that_size();
   text_is_measured_unit_by_unit();
@@ -238,5 +268,7 @@ int main(void) {
   text_survives_decoding_and_encoding();
   ascii_is_told_from_the_rest_at_every_length();
   arrays_of_numbers_are_stored_big_endian();
+  arrays_of_numbers_may_lie_at_any_address();
+  surrogates_that_would_join_are_told_from_lone_ones();
   return 0;
 }

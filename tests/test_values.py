@@ -2,10 +2,12 @@
 
 import copy
 import datetime
+import gc
 import pickle
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 from hypothesis import example, given
@@ -56,10 +58,13 @@ def test_fields_are_attributes_also_when_tuple_has_a_method_of_that_name():
     assert getattr(Row(**{"a b": 1}), "a b") == 1
 
 
-@pytest.mark.parametrize("name", ["row_kind", "as_dict", "of_kind", "_names", "__class__", "__reduce__", "__len__"])
+@pytest.mark.parametrize(
+    "name",
+    ["row_kind", "as_dict", "asDict", "_asdict", "_replace", "of_kind", "_names", "_fields", "__class__", "__reduce__", "__len__"],
+)
 def test_names_the_row_needs_itself_stay_its_own_and_the_field_is_reached_otherwise(name):
     row = Row(**{name: "field", "other": 1})
-    assert row[0] == "field" and row.as_dict() == {name: "field", "other": 1}
+    assert row[0] == row[name] == "field" and row.as_dict() == row.asDict() == row._asdict() == {name: "field", "other": 1}
     assert row.row_kind is RowKind.INSERT and len(row) == 2
     assert pickle.loads(pickle.dumps(row)).as_dict() == row.as_dict()
 
@@ -69,6 +74,63 @@ def test_an_unknown_field_is_an_attribute_error_that_lists_the_known_ones():
         Row(origin="JFK").dest  # noqa: B018
     with pytest.raises(AttributeError, match="its fields have no names"):
         Row("JFK").origin  # noqa: B018
+
+
+def test_a_field_is_found_by_its_name_in_brackets_and_all_else_there_is_left_to_tuple():
+    row = Row.of_kind("-D", **{"a b": 1, "count": 2, "": 3})
+    assert (row["a b"], row["count"], row[""], row[0], row[-1], row[True], row[:2], row[::-1]) == (1, 2, 3, 1, 3, 2, (1, 2), (3, 2, 1))
+    assert type(row[:]) is tuple and [each for each in row] == [1, 2, 3] and row.__getitem__("count") == 2
+    match row:
+        case [first, *_]:
+            assert first == 1
+    for key in ("COUNT", "row_kind"):
+        with pytest.raises(KeyError, match=f"no field '{key}': its fields are "):
+            row[key]
+    with pytest.raises(KeyError, match="its fields have no names"):
+        Row(1)["a"]
+    with pytest.raises(IndexError):
+        row[3]
+    for key in (1.0, None, b"count"):
+        with pytest.raises(TypeError, match="indices must be integers"):
+            row[key]
+
+
+def test_a_name_beyond_the_fields_of_a_row_made_behind_our_back_is_a_key_error():
+    with pytest.raises(KeyError):
+        tuple.__new__(type(Row(a=1, b=2)), (1,))["b"]
+
+
+def test_a_row_becomes_dicts_as_in_pyspark_and_as_named_tuples_do():
+    spark = pytest.importorskip("pyspark.sql")
+    for recursive in (False, True):
+        made = [
+            row(a=1, inner=row(b=2), listed=[row(c=3), 4], mapped={"k": row(d=5)}, pair=(row(e=6),)).asDict(recursive)
+            for row in (Row, spark.Row)
+        ]
+        assert made[0] == made[1] and list(made[0]) == ["a", "inner", "listed", "mapped", "pair"]
+        assert isinstance(made[0]["inner"], dict) is recursive and made[0]["pair"] == ((6,),)
+    with pytest.raises(TypeError, match="ROW_NAMED"):
+        Row(a=Row(1)).asDict(recursive=True)
+
+
+def test_replacing_fields_keeps_names_kind_and_class():
+    row = Row.of_kind("-D", a=1, b=2, self=3)
+    again = row._replace(b=5, self=6)
+    assert again == (1, 5, 6) and type(again) is type(row) and row == (1, 2, 3)
+    assert row._replace() == row and Row(1)._replace() == (1,)
+    with pytest.raises(ValueError, match=r"no field 'c': its fields are \['a', 'b', 'self'\]"):
+        row._replace(a=2, c=1)
+    with pytest.raises(ValueError, match="no field 'a'"):
+        Row(1)._replace(a=2)
+
+
+def test_a_class_of_rows_that_nobody_uses_is_collected_with_its_rows():
+    made = type("Mine", (Row,), {"__slots__": ()})
+    made.rows = [made(1)]
+    gone = weakref.ref(made)
+    del made
+    gc.collect()
+    assert gone() is None
 
 
 def test_a_row_cannot_be_changed_and_has_no_dict_of_its_own():

@@ -69,7 +69,7 @@ cdef extern from "type_codec.h" nogil:
     int fb_type_codec_read_varint(fb_input* input, uint32_t* value)
     int fb_type_codec_measure_text(fb_input* input, uint32_t units, fb_text* text)
     void fb_type_codec_decode_text(const uint8_t* from_, const fb_text* text, int width, void* points)
-    void fb_type_codec_plan_text(const void* points, size_t length, int width, fb_text* text)
+    bint fb_type_codec_plan_text(const void* points, size_t length, int width, fb_text* text)
     uint8_t* fb_type_codec_encode_text(const void* points, size_t length, int width, uint8_t* to)
     void fb_type_codec_store_array(fb_type_kind kind, const void* from_, size_t count, uint8_t* to)
     void fb_type_codec_load_array(fb_type_kind kind, const uint8_t* from_, size_t count, void* to)
@@ -85,6 +85,7 @@ cdef struct codec_node:
     uint32_t mask_size      # ROW: bytes
     codec_node* children    # copies of the children's own nodes; owned by the codec of this node
     bint acyclic            # its values hold no object that could refer back to them
+    bint merges             # values that differ in Python may have the same bytes
     void* texts             # STRING: the short texts read last; each field has its own
     PyObject* classes[4]    # ROW: by kind of change; borrowed from the codec
     PyObject* codec         # the TypeCodec itself, borrowed: a parent holds its children

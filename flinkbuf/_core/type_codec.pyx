@@ -169,7 +169,7 @@ cdef extern from *:
     static inline PyObject* fb_kept_ascii(struct fb_kept_text* kept, const uint8_t* from, size_t size) {
       uint64_t word = 0;
       struct fb_kept_text* slot;
-      if (size < 2 || size > 8) return fb_ascii(from, size);
+      if (kept == NULL || size < 2 || size > 8) return fb_ascii(from, size);
       if (size >= 4) {
         uint32_t head, tail;
         memcpy(&head, from, 4);
@@ -209,6 +209,54 @@ cdef extern from *:
       return (PyObject*)row;
     }
 
+    /* row["name"]; all else is left to tuple. In C, as a __getitem__ of Python's would make row[1] ten times slower. */
+    static PyObject* fb_row_subscript(PyObject* row, PyObject* key) {
+      PyObject *names, *item = NULL;
+      Py_ssize_t at = -1;
+      if (!PyUnicode_Check(key)) return PyTuple_Type.tp_as_mapping->mp_subscript(row, key);
+      names = PyObject_GetAttrString((PyObject*)Py_TYPE(row), "_names");
+      if (names == NULL) return NULL;
+      if (!PyTuple_Check(names)) {
+        PyErr_Format(PyExc_KeyError, "this Row has no field %R: its fields have no names", key);
+      } else {
+        for (Py_ssize_t i = 0; at < 0 && i < PyTuple_GET_SIZE(names); i++) {
+          int equal = PyObject_RichCompareBool(PyTuple_GET_ITEM(names, i), key, Py_EQ);
+          if (equal < 0) break;
+          if (equal) at = i;
+        }
+        if (at >= 0 && at < PyTuple_GET_SIZE(row)) {
+          item = PyTuple_GET_ITEM(row, at);
+          Py_INCREF(item);
+        } else if (!PyErr_Occurred()) {
+          PyErr_Format(PyExc_KeyError, "this Row has no field %R: its fields are %R", key, names);
+        }
+      }
+      Py_DECREF(names);
+      return item;
+    }
+
+    static int fb_row_traverse(PyObject* row, visitproc visit, void* arg) {
+      Py_VISIT(Py_TYPE(row));
+      return PyTuple_Type.tp_traverse(row, visit, arg);
+    }
+
+    /* The class above all rows: laid out as a tuple is. Its subclasses say in `_names` what their fields are called. */
+    static PyObject* fb_make_named_fields(void) {
+      PyType_Slot slots[] = {
+          {Py_mp_subscript, (void*)fb_row_subscript},
+          {Py_tp_traverse, (void*)fb_row_traverse},
+          {Py_tp_doc, (void*)"A tuple whose items are found by name too; its class has the names in `_names`."},
+          {0, NULL},
+      };
+      PyType_Spec spec = {"flinkbuf._core.type_codec.NamedFields", (int)PyTuple_Type.tp_basicsize,
+                          (int)PyTuple_Type.tp_itemsize,
+                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
+      PyObject* bases = PyTuple_Pack(1, (PyObject*)&PyTuple_Type);
+      PyObject* made = bases == NULL ? NULL : PyType_FromSpecWithBases(&spec, bases);
+      Py_XDECREF(bases);
+      return made;
+    }
+
     #define FB_TUPLE_ITEMS(tuple) (((PyTupleObject*)(tuple))->ob_item)
     #define FB_NONE() (Py_INCREF(Py_None), Py_None)
     #define FB_BOOL(value) ((value) ? (Py_INCREF(Py_True), Py_True) : (Py_INCREF(Py_False), Py_False))
@@ -230,6 +278,7 @@ cdef extern from *:
     PyObject* fb_kept_ascii(fb_kept_text* kept, const uint8_t* from_, size_t size) except NULL
     void fb_forget_texts(fb_kept_text* kept)
     bint fb_is_plain_tuple(PyObject* type_)
+    object fb_make_named_fields()
     enum:
         FB_KEPT_TEXTS
     PyObject* FB_NONE()
@@ -319,6 +368,11 @@ cdef frozenset ACYCLIC = frozenset([
     "BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "STRING_VALUE", "VOID",
     "NULL_VALUE", "BIG_INT", "BIG_DEC",
 ])
+# Kinds with several Python values for the same bytes: what is rounded, what has a class of ours beside Python's own.
+cdef frozenset MERGING = frozenset([
+    "FLOAT", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME", "DATE", "SQL_DATE", "SQL_TIME", "SQL_TIMESTAMP",
+])
+NamedFields = fb_make_named_fields()
 cdef object Decimal = decimal.Decimal
 cdef object EXACT = decimal.Context(prec=decimal.MAX_PREC, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX)
 cdef int64_t DAY_MILLIS = 86_400_000
@@ -336,10 +390,6 @@ class Refusal(Exception):
 
 cdef int refuse(const codec_node* n, PyObject* value, object error, str why="") except -1:
     raise Refusal(error, <object>n.codec, <object>value, why)
-
-
-cdef uint8_t* refuse_type(const codec_node* n, PyObject* value, str why="") except NULL:
-    raise Refusal(TypeError, <object>n.codec, <object>value, why)
 
 
 cdef int add_step(const codec_node* n, object step):
@@ -402,6 +452,7 @@ cdef int as_integer(const codec_node* n, PyObject* value, int64_t low, int64_t h
     if PyBool_Check(value):
         refuse(n, value, TypeError, "a bool is not taken for a number")
     if not PyLong_Check(value):
+        refuse_array(n, value)
         if not PyIndex_Check(value) or is_numpy(<object>value, "bool"):
             refuse(n, value, TypeError)
         number[0] = PyLong_AsLongLongAndOverflow(PyNumber_Index(<object>value), &overflow)
@@ -420,12 +471,34 @@ cdef bint is_numpy(object value, str name):
     return isinstance(value, numpy.bool_ if name == "bool" else numpy.floating)
 
 
+cdef bint is_array(object value):
+    """Whether `value` is a numpy array, without importing numpy."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
+
+
+cdef int refuse_array(const codec_node* n, PyObject* value) except -1:
+    """Arrays of one element pass for numbers in numpy, sometimes; here a number is no array."""
+    if is_array(<object>value):
+        refuse(n, value, TypeError, "an array is not taken for a number; .item() gives the one that it holds")
+    return 0
+
+
+cdef str array_advice(object value):
+    if not is_array(value):
+        return ""
+    if value.ndim == 0:
+        return "an array without dimensions holds one value, not a list of them; .item() gives it"
+    return "use .tolist(), or declare a PRIMITIVE_ARRAY, which takes arrays as they are"
+
+
 cdef int as_double(const codec_node* n, PyObject* value, double* number) except -1:
     """A float, or what equals one exactly: an int, a numpy float."""
     if PyFloat_Check(value):
         number[0] = PyFloat_AS_DOUBLE(value)
         return 0
     v = <object>value
+    refuse_array(n, value)
     if PyLong_Check(value) and not PyBool_Check(value) or PyIndex_Check(value) and not PyLong_Check(value) \
             and not is_numpy(v, "bool"):
         whole = PyNumber_Index(v)
@@ -515,7 +588,9 @@ cdef uint8_t* put_text(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
     length = PyUnicode_GET_LENGTH(value)
     if length > INT32_MAX // 2:
         refuse(n, value, OverflowError, "a text must have fewer than 2**30 characters")
-    fb_type_codec_plan_text(PyUnicode_DATA(value), length, PyUnicode_KIND(value), &text)
+    if not fb_type_codec_plan_text(PyUnicode_DATA(value), length, PyUnicode_KIND(value), &text):
+        refuse(n, value, ValueError, "it has the two halves (surrogates) of a character side by side, which would come "
+               "back as that one; .encode('utf-16', 'surrogatepass').decode('utf-16', 'surrogatepass') joins them")
     pos = make_room(out, pos, 5 + text.size)
     pos = fb_type_codec_write_varint(text.units + shift, pos)
     if text.size == <size_t>length:
@@ -541,9 +616,29 @@ cdef uint8_t* put_sized(const codec_node* n, PyObject* value, const void* data, 
     return pos + size
 
 
-cdef uint8_t* put_pickled(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef bytes pickled(const codec_node* n, PyObject* value):
+    """A pickle; one of cloudpickle's for what only that can write, if it or pyspark is there anyway.
+
+    Those are lambdas, classes of functions, and classes of `__main__` that came here from another process.
+    """
     import pickle
-    cdef bytes data = pickle.dumps(<object>value, protocol=5)
+    try:
+        return pickle.dumps(<object>value, protocol=5)
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        why = str(error)
+    cloudpickle = sys.modules.get("pyspark.cloudpickle") or sys.modules.get("cloudpickle")
+    if cloudpickle is None:
+        why += "; if cloudpickle is imported, it is used for lambdas and local classes"
+    else:
+        try:
+            return cloudpickle.dumps(<object>value, protocol=5)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            why = str(error)
+    refuse(n, value, TypeError, f"it does not pickle: {why}")
+
+
+cdef uint8_t* put_pickled(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+    cdef bytes data = pickled(n, value)
     return put_sized(n, value, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), pos, out)
 
 
@@ -569,6 +664,7 @@ cdef uint8_t* put_unscaled(const codec_node* n, PyObject* value, object number, 
 cdef uint8_t* put_big_int(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
     if PyBool_Check(value):
         refuse(n, value, TypeError, "a bool is not taken for a number")
+    refuse_array(n, value)
     if not PyLong_Check(value) and (not PyIndex_Check(value) or is_numpy(<object>value, "bool")):
         refuse(n, value, TypeError)
     return put_unscaled(n, value, int(PyNumber_Index(<object>value)), pos, out)
@@ -790,6 +886,8 @@ cdef uint8_t* put_enum(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
         ordinal = codec.ordinals.get(v)
     except TypeError:
         ordinal = None  # unhashable
+    if PyBool_Check(value) and ordinal is not None and not isinstance(codec.symbols[ordinal], bool):
+        refuse(n, value, TypeError, "a bool is not taken for a number")
     if ordinal is None or not isinstance(v, type(codec.symbols[ordinal])):
         names = ", ".join(str(getattr(symbol, "name", symbol)) for symbol in codec.symbols[:20])
         refuse(n, value, TypeError if ordinal is None and not isinstance(v, type(codec.symbols[0])) else ValueError,
@@ -800,8 +898,8 @@ cdef uint8_t* put_enum(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
 
 
 cdef bint is_sequence(object value):
-    """What an array or list is taken from: no text, no bytes, no set or generator."""
-    if isinstance(value, (str, bytes, bytearray, dict, set, frozenset)):
+    """What an array or list is taken from: no text, no bytes, no set or generator, no numpy array of one value."""
+    if isinstance(value, (str, bytes, bytearray, dict, set, frozenset)) or (is_array(value) and value.ndim == 0):
         return False
     return hasattr(value, "__len__") and hasattr(value, "__getitem__")
 
@@ -854,6 +952,8 @@ cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
             end = put_buffer(n, <PyObject*>v, pos, out)
             if end != NULL:
                 return end
+        if getattr(v, "ndim", 1) != 1:
+            refuse(n, value, TypeError, f"an array of one dimension is needed, it has {v.ndim}")
     if n.children[0].kind == FB_TYPE_BYTE:
         refuse(n, value, TypeError, "bytes, or an array of bytes, is needed")
     if not is_sequence(v):
@@ -893,20 +993,38 @@ cdef uint8_t* put_list(const codec_node* n, PyObject* value, object items, uint8
     return pos
 
 
+cdef int check_key(const codec_node* key_node, object key, const uint8_t* start, Py_ssize_t size, str step,
+                   set seen) except -1:
+    """Refuses a key that differs from another in Python only: of the two, one would be lost. NaN is no loss of ours."""
+    cdef bytes data = PyBytes_FromStringAndSize(<const char*>start, size)
+    if data in seen and key == key:
+        refusal = Refusal(ValueError, <object>key_node.codec, key, "another one has the same bytes, so that one of "
+                          "the two would be lost")
+        refusal.path.append(step)
+        raise refusal
+    seen.add(data)
+    return 0
+
+
 cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
     """A flag before each element: 1 for null."""
     if not isinstance(<object>value, (set, frozenset)):
         refuse(n, value, TypeError)
+    cdef set seen = set() if n.children.merges else None
+    cdef size_t start
     pos = put_count(n, value, len(<object>value), 0, pos, out)
     for item in tuple(<object>value):
         pos = make_room(out, pos, 1)
         pos[0] = item is None
         pos += 1
         if item is not None:
+            start = pos - out.start  # which moves when the record does
             pos = put_held(n.children, <PyObject*>item, pos, out)
             if pos == NULL:
                 add_step(n, "{element}")
                 return NULL
+            if seen is not None:
+                check_key(n.children, item, out.start + start, pos - out.start - start, "{element}", seen)
     return pos
 
 
@@ -915,12 +1033,17 @@ cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_out
     if not PyDict_Check(value):
         refuse(n, value, TypeError)
     cdef dict items = <object>value if PyDict_CheckExact(value) else dict(<object>value)
+    cdef set seen = set() if n.children.merges else None
+    cdef size_t start
     pos = put_count(n, value, len(items), 0, pos, out)
     for key, item in items.items():  # raises by itself if user code changes the size
+        start = pos - out.start
         pos = put_held(n.children, <PyObject*>key, pos, out)
         if pos == NULL:
             add_step(n, "{key}")
             return NULL
+        if seen is not None:
+            check_key(n.children, key, out.start + start, pos - out.start - start, "{key}", seen)
         pos = make_room(out, pos, 1)
         pos[0] = item is None
         pos += 1
@@ -1157,11 +1280,11 @@ cdef uint8_t* put_other(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
         return put_array(n, value, pos, out)
     elif n.kind == FB_TYPE_LIST:
         if not PyList_Check(value) and not PyTuple_CheckExact(value):
-            refuse(n, value, TypeError)
+            refuse(n, value, TypeError, array_advice(<object>value))
         return put_list(n, value, <object>value, pos, out)
     elif n.kind == FB_TYPE_STRING_ARRAY or n.kind == FB_TYPE_OBJECT_ARRAY:
         if not is_sequence(<object>value):
-            refuse(n, value, TypeError)
+            refuse(n, value, TypeError, array_advice(<object>value))
         return put_list(n, value, <object>value, pos, out)
     elif n.kind == FB_TYPE_SET:
         return put_set(n, value, pos, out)
@@ -1177,7 +1300,8 @@ cdef uint8_t* put_other(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
 # --- decode: errors and numbers -----------------------------------------------------------------------
 
 
-cdef PyObject* corrupt(const codec_node* n, fb_input* source, int code, str why="") except NULL:
+cdef PyObject* corrupt(const codec_node* n, fb_input* source, int code, str why="",
+                       str advice="was it written with the same type?") except NULL:
     """Raises for bytes at source.pos that the type does not have."""
     cdef list where = [f"byte {source.pos - source.start} of {source.end - source.start}"]
     if source.record_number >= 0:
@@ -1185,8 +1309,7 @@ cdef PyObject* corrupt(const codec_node* n, fb_input* source, int code, str why=
     if source.channel >= 0:
         where.append(f"channel {source.channel}")
     text = why or fb_strerror(code).decode("ascii")
-    raise CorruptDataError(f"{(<TypeCodec>n.codec).describe()} expected at {', '.join(where)}: {text}; was it written "
-                           "with the same type?")
+    raise CorruptDataError(f"{(<TypeCodec>n.codec).describe()} expected at {', '.join(where)}: {text}; {advice}")
 
 
 cdef const uint8_t* measured(const codec_node* n, fb_input* source) except NULL:
@@ -1437,7 +1560,8 @@ cdef object get_set(const codec_node* n, fb_input* source):
     for i in range(count):
         found.add(None if get_flag(n, source) else get_child(n.children, source))
     if len(found) != count:
-        corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} elements are equal to others in Python")
+        corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} elements are equal to others in Python",
+                "elements that differ in Java but are equal in Python cannot be in one set")
     return found
 
 
@@ -1449,7 +1573,8 @@ cdef object get_map(const codec_node* n, fb_input* source):
         key = get_child(n.children, source)
         found[key] = None if get_flag(n, source) else get_child(n.children + 1, source)
     if len(found) != count:
-        corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} keys are equal to others in Python")
+        corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} keys are equal to others in Python",
+                "keys that differ in Java but are equal in Python cannot be in one dict")
     return found
 
 
@@ -1710,6 +1835,9 @@ cdef class TypeCodec:
             self.node.classes[i] = <PyObject*>(self.classes[i])
         self.node.acyclic = (kind in ACYCLIC if not children else kind == "ROW" or kind == "TUPLE") and all(
             [(<TypeCodec>child).node.acyclic for child in children])
+        # A named ROW is taken by its names, in any order of them.
+        self.node.merges = kind in MERGING or (kind == "ROW" and self.names is not None) or any(
+            [(<TypeCodec>child).node.merges for child in children])
         if kind == "STRING":
             self.node.texts = PyMem_Calloc(FB_KEPT_TEXTS, sizeof(fb_kept_text))
         if kind == "ENUM":
