@@ -100,7 +100,7 @@ def exchange(
     Returns
     -------
     RDD
-        The same records, each as its type gives it back: a `fb.Row` (a tuple with attributes and ``as_dict()``, not a
+        The same records, each as its type gives it back: a `fb.Row` (a tuple with attributes and ``asDict()``, not a
         pyspark ``Row``) where the type has field names, a tuple for ``fb.Types.TUPLE``. What one partition of `data`
         sent to one partition of the result keeps its order; which partition of `data` comes first is not fixed.
 
