@@ -1,6 +1,5 @@
 """NetworkBufferPool and LocalBufferPool: where buffers come from and go back to."""
 
-import logging
 import math
 import time
 
@@ -17,7 +16,12 @@ from flinkbuf._core.errors cimport (
 cdef enum:
     WAIT_SLICE_MS = 100  # how long a wait may go without a look at signals
 
-logger = logging.getLogger("flinkbuf")
+
+
+cdef logger():
+    import logging  # costs more than this module: not before there is something to say
+
+    return logging.getLogger("flinkbuf")
 
 
 cdef uint32_t limit_of(value) except? 0xFFFFFFFF:
@@ -151,11 +155,11 @@ cdef class NetworkBufferPool:
         """Say once per value that pools may ask for more than there is, and once that this is over."""
         percent = fb_network_buffer_pool_usage_percent(self.c)
         if percent >= 100 and percent != self.warned_percent:
-            logger.warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for buffers. "
-                           "More segments would help.", percent, self.total_segment_count)
+            logger().warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for buffers. "
+                             "More segments would help.", percent, self.total_segment_count)
             self.warned_percent = percent
         elif percent < 100 and self.warned_percent is not None:
-            logger.info("The buffer pools ask for %d%% of the network segments: back to normal.", percent)
+            logger().info("The buffer pools ask for %d%% of the network segments: back to normal.", percent)
             self.warned_percent = None
 
     def destroy_all_buffer_pools(self):

@@ -8,7 +8,6 @@ An envelope is a buffer behind a header that says where it comes from, so that a
 its channel apart and sees a buffer that is missing, doubled or out of order.
 """
 
-import logging
 import operator
 import os
 import re
@@ -53,8 +52,6 @@ _MAGIC = b"FBX1"
 
 _LOOP = "flinkbuf._core.record_buffers"  # takes records from the iterator of the user
 _RECORD_NUMBER = re.compile(r"record \d+: ")
-
-_logger = logging.getLogger("flinkbuf")
 
 
 def exchange(
@@ -437,7 +434,9 @@ def _infer_types(
         key_type = infer_type([partitioner.key(record) for record in records])
         partitioner = replace(partitioner, key_type=key_type)
         found["key_type"] = f"by_key(..., key_type={_as_written(key_type)})"
-    _logger.warning(
+    import logging  # costs more than the rest of this module: not before there is something to say
+
+    logging.getLogger("flinkbuf").warning(
         "exchange: a sample of %d records says %s; declare it to skip the sampling and to be sure",
         len(records), " and ".join(found.values()),
     )  # fmt: skip
