@@ -18,6 +18,7 @@ LAYERS = {
     "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "buffer_pool"],
     "record": ["type_codec", "key_group", "channel_selector", "record_serializer", "record_deserializer", "record_batch"],
     "partition": ["subpartition", "result_partition", "data_buffer", "output_flusher"],
+    "network": ["frame"],
     "gate": ["input_gate"],
     "ends": ["record_buffers", "record_writer", "record_reader"],
 }
