@@ -1,0 +1,44 @@
+/* Sockets that never block: opened, accepted and connected, with their peers' addresses as text.
+ *
+ * All of these leave the reason in errno when they give FB_EIO. Sockets are closed on exec, send small
+ * pieces at once (TCP_NODELAY), notice peers that vanished (keep-alive: after a minute of silence) and
+ * never raise SIGPIPE.
+ *
+ * Owner:   the caller owns the descriptors.
+ * Threads: any; resolve() may wait for a name server, the others do not wait. */
+#ifndef FB_TCP_H
+#define FB_TCP_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#define FB_ADDRESS_TEXT_SIZE 80 /* bytes for "[IPv6 address]:port" and its end */
+
+struct fb_address {
+  struct sockaddr_storage bytes;
+  socklen_t size;
+};
+
+/* Finds the address of a name or a number, such as "worker-3", "127.0.0.1" or "::1". FB_EIO (errno EINVAL: no
+ * such name), FB_EARGUMENT. */
+int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port);
+/* "127.0.0.1:6121" or "[::1]:6121" into FB_ADDRESS_TEXT_SIZE bytes. */
+void fb_address_text(const struct fb_address* self, char* text);
+uint16_t fb_address_port(const struct fb_address* self);
+
+/* Listens; *address becomes the one in use, with the port that port 0 stood for. FB_EIO. */
+int fb_tcp_listen(struct fb_address* address, int backlog, int* fd);
+/* FB_OK with a connection, 1 if there is none now, FB_EIO. */
+int fb_tcp_accept(int listener, int* fd, struct fb_address* peer);
+/* FB_OK: connected; 1: on its way, the socket will be writable when it is decided; FB_EIO. */
+int fb_tcp_connect(const struct fb_address* peer, int* fd);
+/* The errno of a socket: how a connect ended, why it hung up; 0: nothing wrong. */
+int fb_tcp_error(int fd);
+/* Writes what fits now. Bytes; 0 if nothing fits; FB_EIO. */
+int64_t fb_tcp_write(int fd, const struct iovec* ranges, size_t count);
+/* Reads what is there. Bytes; 0 if nothing is there; FB_EFINISHED: the peer has ended its side; FB_EIO. */
+int64_t fb_tcp_read(int fd, const struct iovec* ranges, size_t count);
+
+#endif

@@ -1,0 +1,22 @@
+from libc.stdint cimport uint32_t, uint64_t
+
+cdef extern from "reactor.h" nogil:
+    struct fb_reactor:
+        pass
+    struct fb_reactor_counters:
+        uint64_t turns
+        uint64_t wakeups
+        uint64_t bytes_read
+        uint64_t bytes_written
+        uint64_t writes
+        uint32_t sources
+    int fb_reactor_open(fb_reactor** self)
+    void fb_reactor_close(fb_reactor* self)
+    int fb_reactor_call(fb_reactor* self, void (*function)(void* context) noexcept nogil, void* context)
+    void fb_reactor_get_counters(fb_reactor* self, fb_reactor_counters* counters)
+
+
+cdef class Reactor:
+    cdef fb_reactor* c
+    cdef object process_id
+    cdef int check_open(self) except -1

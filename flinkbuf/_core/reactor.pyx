@@ -1,0 +1,90 @@
+"""The I/O thread of a process. It runs no Python: what uses it is written in C and handed its pointer."""
+
+import os
+
+from flinkbuf._core.errors cimport check, fail
+from flinkbuf._core.errors cimport FB_ETHREAD
+
+cdef void nothing(void* context) noexcept nogil:
+    pass
+
+
+cdef class Reactor:
+    """One thread that waits for all sockets and timers of a process.
+
+    Started when it is made, ended by `close` or at the end of a ``with`` block. A forked child must not use its
+    parent's: threads do not survive a fork.
+
+    Raises
+    ------
+    OSError
+        If the system refuses the thread or its descriptors.
+
+    References
+    ----------
+    Netty's event loop in Flink's ``NettyServer`` and ``NettyClient``.
+
+    Examples
+    --------
+    >>> with Reactor() as reactor:
+    ...     reactor.wait_for_turn()
+    ...     reactor.counters()["sources"]
+    0
+    """
+
+    def __cinit__(self):
+        cdef int code
+        self.process_id = os.getpid()
+        with nogil:
+            code = fb_reactor_open(&self.c)
+        if code < 0:
+            fail(code, "the I/O thread" if code == FB_ETHREAD else "the descriptors of the I/O thread")
+
+    def __dealloc__(self):
+        # In a forked child there is no thread to join; its memory is the parent's copy.
+        if self.c is not NULL and self.process_id == os.getpid():
+            with nogil:
+                fb_reactor_close(self.c)
+
+    cdef int check_open(self) except -1:
+        if self.c is NULL:
+            raise RuntimeError("the reactor is closed")
+        if self.process_id != os.getpid():
+            raise RuntimeError(f"the reactor belongs to process {self.process_id}, this is its child {os.getpid()}")
+        return 0
+
+    def __enter__(self):
+        self.check_open()
+        return self
+
+    def __exit__(self, *error):
+        self.close()
+
+    @property
+    def is_closed(self):
+        """Whether the thread has been ended."""
+        return self.c is NULL
+
+    def close(self):
+        """End the thread, with every connection it serves. Idempotent."""
+        cdef fb_reactor* closing = self.c
+        self.c = NULL
+        if closing is not NULL and self.process_id == os.getpid():
+            with nogil:
+                fb_reactor_close(closing)
+
+    def wait_for_turn(self):
+        """Return when the thread has run what was posted before."""
+        cdef int code
+        self.check_open()
+        with nogil:
+            code = fb_reactor_call(self.c, nothing, NULL)
+        check(code)
+
+    def counters(self):
+        """Return what was counted since the start: a dict with turns, wakeups, bytes_read, bytes_written, writes
+        (system calls that wrote), and the sources (connections and listeners) that are open now."""
+        cdef fb_reactor_counters counters
+        self.check_open()
+        fb_reactor_get_counters(self.c, &counters)
+        return counters
