@@ -3,8 +3,8 @@
  *
  *   bench_connection [seconds of each row, 1]
  *
- * Each side has a thread: a reactor, or a thread with a blocking socket that sends a head of 47 bytes and a buffer
- * with one sendmsg, and receives as much as it can. Counterpart: StreamNetworkThroughputBenchmark of
+ * Each side has a thread: a reactor, or a thread with a blocking socket that sends a head of 47 bytes and a
+ * buffer with one sendmsg, and receives as much as it can. Counterpart: StreamNetworkThroughputBenchmark of
  * flink-benchmarks, the network alone. */
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -185,7 +185,8 @@ static void* send_plain(void* argument) {
     struct iovec ranges[2] = {{head, HEAD}, {body, BODY}};
     struct msghdr message = {.msg_iov = ranges, .msg_iovlen = 2};
     if (self->answers) {
-      if (recv(self->fd, body, HEAD, MSG_WAITALL) <= 0 || send(self->fd, body, HEAD, MSG_NOSIGNAL) <= 0) break;
+      if (recv(self->fd, body, HEAD, MSG_WAITALL) <= 0) break;
+      if (send(self->fd, body, HEAD, MSG_NOSIGNAL) <= 0) break;
     } else if (sendmsg(self->fd, &message, MSG_NOSIGNAL) < 0) {
       break;
     }
