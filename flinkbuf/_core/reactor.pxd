@@ -19,4 +19,5 @@ cdef extern from "reactor.h" nogil:
 cdef class Reactor:
     cdef fb_reactor* c
     cdef object process_id
+    cdef object users  # what is closed before the thread ends; held weakly
     cdef int check_open(self) except -1

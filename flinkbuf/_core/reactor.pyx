@@ -1,6 +1,7 @@
 """The I/O thread of a process. It runs no Python: what uses it is written in C and handed its pointer."""
 
 import os
+from weakref import WeakSet
 
 from flinkbuf._core.errors cimport check, fail
 from flinkbuf._core.errors cimport FB_ETHREAD
@@ -35,6 +36,7 @@ cdef class Reactor:
     def __cinit__(self):
         cdef int code
         self.process_id = os.getpid()
+        self.users = WeakSet()
         with nogil:
             code = fb_reactor_open(&self.c)
         if code < 0:
@@ -66,8 +68,11 @@ cdef class Reactor:
         return self.c is NULL
 
     def close(self):
-        """End the thread, with every connection it serves. Idempotent."""
-        cdef fb_reactor* closing = self.c
+        """End the thread, after closing the servers that it serves. Idempotent."""
+        cdef fb_reactor* closing
+        for user in list(self.users):
+            user.close()
+        closing = self.c
         self.c = NULL
         if closing is not NULL and self.process_id == os.getpid():
             with nogil:

@@ -22,6 +22,7 @@ cdef extern from "result_partition.h" nogil:
         uint64_t hard_back_pressured_ms
         bint is_finished
         bint is_closed
+        void (*on_consumed)(fb_result_partition* self, void* context) noexcept
     int fb_result_partition_open(fb_result_partition_type type, uint32_t subpartition_count,
                                  fb_local_buffer_pool* pool, fb_result_partition** self)
     void fb_result_partition_retain(fb_result_partition* self)

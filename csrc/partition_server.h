@@ -1,0 +1,43 @@
+/* The serving side of the wire: sends subpartitions as far as their readers' credit allows.
+ *
+ * A client asks for a subpartition with some credit; each data buffer costs one, events are free. A reader
+ * with something to send stands in its connection's queue; the queue is served in turns, one buffer each,
+ * until the socket has enough, so that several buffers leave in one system call. A partition that is not
+ * there yet is waited for. What goes wrong with one channel is told to that channel; only bytes that are no frames
+ * end the connection, with the reason first. Flink: NettyServer, PartitionRequestServerHandler,
+ * PartitionRequestQueue, CreditBasedSequenceNumberingViewReader.
+ *
+ * Owner:   borrows reactor and manager, which outlive it; holds a reference of each partition it reads.
+ * Threads: open and close from any but the I/O thread, where everything else runs. */
+#ifndef FB_PARTITION_SERVER_H
+#define FB_PARTITION_SERVER_H
+
+#include "partition_manager.h"
+#include "tcp.h"
+
+struct fb_partition_server; /* opaque */
+
+struct fb_partition_server_options {
+  int64_t request_timeout_ms; /* how long a request waits for its partition; 0: 10000 */
+  uint32_t max_channels;      /* of one connection; 0: 65536 */
+  size_t low_mark;            /* bytes queued for a connection when it is served again; 0: 65536 */
+  size_t high_mark;           /* and when it is served no more; 0: 131072 */
+};
+
+struct fb_partition_server_counters {
+  uint32_t connections;
+  uint32_t channels; /* requests that are served, or wait for their partition */
+  uint64_t buffers;  /* sent, events included */
+};
+
+/* Listens at *address, which becomes the one in use. FB_ENOMEM, FB_EIO with errno, FB_ESTATE (the reactor is
+ * closed). */
+int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_manager* manager,
+                             struct fb_address* address, const struct fb_partition_server_options* options,
+                             struct fb_partition_server** self);
+/* Closes its connections and lets go of every partition. */
+void fb_partition_server_close(struct fb_partition_server* self);
+void fb_partition_server_get_counters(struct fb_partition_server* self,
+                                      struct fb_partition_server_counters* counters);
+
+#endif

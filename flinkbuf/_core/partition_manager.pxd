@@ -1,0 +1,19 @@
+from libc.stdint cimport uint8_t, uint32_t
+
+from flinkbuf._core.result_partition cimport fb_result_partition
+
+cdef extern from "partition_manager.h" nogil:
+    struct fb_partition_manager:
+        pass
+    int fb_partition_manager_open(fb_partition_manager** self)
+    void fb_partition_manager_close(fb_partition_manager* self)
+    int fb_partition_manager_register(fb_partition_manager* self, const uint8_t* id, fb_result_partition* partition)
+    bint fb_partition_manager_unregister(fb_partition_manager* self, const uint8_t* id)
+    uint32_t fb_partition_manager_count(fb_partition_manager* self)
+
+
+cdef class PartitionManager:
+    cdef fb_partition_manager* c
+    cdef dict partitions  # by id, all that were ever registered: they may still call this manager
+    cdef object __weakref__
+    cdef int check_open(self) except -1

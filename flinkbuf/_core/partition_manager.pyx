@@ -1,0 +1,79 @@
+"""The result partitions of a process by id: what the server and local channels look up."""
+
+from flinkbuf._core.errors cimport FB_ESTATE, check, fail
+from flinkbuf._core.frame cimport FB_PARTITION_ID_SIZE
+from flinkbuf._core.result_partition cimport ResultPartition
+
+
+cdef bytes checked_id(partition_id):
+    cdef bytes data = bytes(partition_id)
+    if len(data) != FB_PARTITION_ID_SIZE:
+        raise ValueError(f"a partition id has {FB_PARTITION_ID_SIZE} bytes, got {len(data)}")
+    return data
+
+
+cdef class PartitionManager:
+    """Result partitions by their id of 60 bytes, as it stands in a PartitionRequest.
+
+    A partition is forgotten when all its readers and its producer are done with it. Close the servers that use the
+    manager before it.
+
+    References
+    ----------
+    Flink ``ResultPartitionManager``.
+    """
+
+    def __cinit__(self):
+        self.partitions = {}
+        check(fb_partition_manager_open(&self.c))
+
+    def __dealloc__(self):
+        if self.c is not NULL:
+            fb_partition_manager_close(self.c)
+
+    def __len__(self):
+        """Partitions that are registered now."""
+        self.check_open()
+        return fb_partition_manager_count(self.c)
+
+    cdef int check_open(self) except -1:
+        if self.c is NULL:
+            raise RuntimeError("the partition manager is closed")
+        return 0
+
+    def register(self, partition_id, ResultPartition partition not None):
+        """Make `partition` known under `partition_id` (60 bytes), before anybody reads it.
+
+        Raises
+        ------
+        RuntimeError
+            If the id is taken, or was used before.
+        """
+        cdef bytes key = checked_id(partition_id)
+        cdef int code
+        self.check_open()
+        partition.check_open()
+        code = FB_ESTATE
+        if key not in self.partitions:
+            code = fb_partition_manager_register(self.c, key, partition.c)
+        if code < 0:
+            fail(code, f"registering a second partition as {key.hex()}" if code == FB_ESTATE else None)
+        self.partitions[key] = partition
+
+    def unregister(self, partition_id):
+        """Forget the partition; who reads it goes on. Return whether it was there."""
+        self.check_open()
+        return bool(fb_partition_manager_unregister(self.c, checked_id(partition_id)))
+
+    def close(self):
+        """Release every partition that is still registered. Idempotent."""
+        cdef fb_partition_manager* closing = self.c
+        cdef ResultPartition partition
+        self.c = NULL
+        if closing is NULL:
+            return
+        for partition in self.partitions.values():
+            partition.c.on_consumed = NULL
+        with nogil:
+            fb_partition_manager_close(closing)
+        self.partitions.clear()

@@ -1,0 +1,71 @@
+"""Partitions by id, from Python."""
+
+import pytest
+
+from flinkbuf._core.buffer_pool import NetworkBufferPool
+from flinkbuf._core.partition_manager import PartitionManager
+from flinkbuf.partition import ResultPartition
+
+ID = bytes(range(60))
+
+
+@pytest.fixture
+def partition():
+    with NetworkBufferPool(8, 4096) as pool:
+        partition = ResultPartition(pool, 1)
+        yield partition
+        partition.close()
+
+
+def test_partition_counts_while_it_is_registered(partition):
+    manager = PartitionManager()
+    manager.register(ID, partition)
+    assert len(manager) == 1
+    assert manager.unregister(ID)
+    assert not manager.unregister(ID)
+    assert len(manager) == 0
+    manager.close()
+
+
+def test_consumed_partition_is_forgotten(partition):
+    manager = PartitionManager()
+    manager.register(ID, partition)
+    view = partition.create_view(0)
+    partition.close()
+    assert len(manager) == 1
+    view.release()
+    assert len(manager) == 0
+    manager.close()
+
+
+def test_id_is_used_once(partition):
+    manager = PartitionManager()
+    manager.register(ID, partition)
+    with pytest.raises(RuntimeError, match="second partition as 000102"):
+        manager.register(ID, partition)
+    manager.unregister(ID)
+    with pytest.raises(RuntimeError, match="second partition as 000102"):
+        manager.register(ID, partition)
+    with pytest.raises(ValueError, match="a partition id has 60 bytes, got 3"):
+        manager.register(b"abc", partition)
+    manager.close()
+
+
+def test_closing_releases_what_is_registered(partition):
+    manager = PartitionManager()
+    manager.register(ID, partition)
+    manager.close()
+    manager.close()
+    assert partition.is_released
+    with pytest.raises(RuntimeError, match="the partition manager is closed"):
+        len(manager)
+
+
+def test_partition_may_outlive_the_manager(partition):
+    manager = PartitionManager()
+    manager.register(ID, partition)
+    view = partition.create_view(0)
+    manager.unregister(ID)
+    manager.close()
+    view.release()
+    partition.close()
