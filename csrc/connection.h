@@ -19,7 +19,7 @@ struct fb_listener;   /* opaque */
 
 #define FB_CONNECTION_HEAD_MAX 112 /* bytes of a piece that are copied */
 
-/* What a connection tells. Each may be NULL, except on_bytes. */
+/* What a connection tells. Each may be NULL, except on_bytes; target and on_filled come together. */
 struct fb_connection_handler {
   /* An outgoing connection stands. */
   void (*on_connected)(struct fb_connection* connection);

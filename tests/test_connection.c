@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
@@ -482,7 +483,37 @@ static void a_closed_listener_accepts_nobody(void) {
   close_fixture(&fixture);
 }
 
+/* While descriptors are short the listener rests; it neither spins nor gives up. */
+static void descriptors_may_run_out(void) {
+  struct fixture fixture;
+  struct fb_reactor_counters before, after;
+  struct timespec pause = {0, 30000000};
+  struct rlimit limit, low;
+  int fd, spare;
+
+  open_fixture(&fixture);
+  fd = socket(AF_INET, SOCK_STREAM, 0);
+  spare = dup(fd);
+  CHECK(fd >= 0 && spare >= 0 && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  close(spare);
+  low = limit;
+  low.rlim_cur = (rlim_t)spare; /* no descriptor from here on */
+  CHECK(setrlimit(RLIMIT_NOFILE, &low) == 0);
+  CHECK(connect(fd, (struct sockaddr*)&fixture.address.bytes, fixture.address.size) == 0);
+  nanosleep(&pause, NULL);
+  fb_reactor_get_counters(fixture.reactor, &before);
+  nanosleep(&pause, NULL);
+  fb_reactor_get_counters(fixture.reactor, &after);
+  CHECK(seen(&fixture.end.connected) == 0 && after.turns - before.turns <= 2);
+  CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+  wait_for(&fixture.end, &fixture.end.connected);
+  close(fd);
+  wait_for(&fixture.end, &fixture.end.ended);
+  close_fixture(&fixture);
+}
+
 int main(void) {
+  descriptors_may_run_out();
   half_sent_data_waits_for_the_rest();
   bytes_arrive_whole_and_in_order(false);
   bytes_arrive_whole_and_in_order(true);

@@ -136,7 +136,7 @@ def test_error_names_message_value_and_byte():
     bad = bytearray(Frame("AddCredit", receiver=CHANNEL, credit=1).encode())
     bad[12] = 0
     decoder = FrameDecoder("client")
-    with pytest.raises(CorruptDataError, match="at byte 25 of the stream: AddCredit with credit 0, expected at least 1"):
+    with pytest.raises(CorruptDataError, match="at byte 25 of the stream: AddCredit with credit 0, expected"):
         decoder.feed(good + bytes(bad))
     with pytest.raises(CorruptDataError, match="AddCredit with credit 0"):
         decoder.feed(good)
