@@ -15,3 +15,22 @@ class InsufficientBuffersError(FlinkbufError):
 
 class CancelTaskError(FlinkbufError):
     """The other side, or the pool, went away: this task has to stop, but is not the one that failed."""
+
+
+class AsyncCallError(FlinkbufError):
+    """An asynchronous call failed for good; the cause is the error of its last attempt.
+
+    Attributes
+    ----------
+    record : object
+        The record that the call was made for.
+    attempts : int
+        Calls made for it.
+    """
+
+    record: object = None
+    attempts: int = 0
+
+
+class AsyncTimeoutError(AsyncCallError, TimeoutError):
+    """An asynchronous call, with its retries, took longer than the timeout."""

@@ -1,0 +1,817 @@
+"""The async operator: keeps calls in flight for many records at once, and gives their results in order or as they come.
+
+It knows neither Spark nor streaming. `AsyncOperator.run` is a generator over an iterable, for batch tasks; a stream
+task uses `process_element`, `process_watermark`, `end_input` and `snapshot_state`. Both are one operator: every entry
+waits in a queue of at most `capacity`, and everything happens on the thread that calls, inside one event loop that
+runs while there is something to wait for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from flinkbuf._core.async_call import AsyncCall, none_error, start_many
+from flinkbuf.async_function import AsyncOptions, CallContext, ResultFuture, as_function
+from flinkbuf.async_loop import close_event_loop, new_event_loop
+from flinkbuf.async_queue import Entry, OrderedQueue, StreamRecord, StreamWatermark, UnorderedQueue, WatermarkEntry
+from flinkbuf.async_stats import AsyncStats, shortened
+from flinkbuf.async_timer import RateLimiter, Timers
+from flinkbuf.errors import AsyncCallError, AsyncTimeoutError
+
+_PULL_SECONDS = 0.0002  # records are taken from the input for so long before their calls are started
+_STALL_SECONDS = 0.05  # after a pause of the loop as long as this, answers that wait are read before timeouts count
+_DEFAULT_THREADS = 32
+
+_logger = logging.getLogger("flinkbuf")
+
+
+class Batch:
+    """Records that share one call; it takes the place of an entry where calls are made."""
+
+    __slots__ = ("entries", "attempt", "submitted", "call")
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+        self.attempt = 0
+        self.submitted = 0.0
+        self.call: Any = None
+
+
+class AsyncOperator:
+    """Calls a function for many records at once and gives its results, in order or as they come.
+
+    Parameters
+    ----------
+    func : coroutine function, function, or object with ``async_invoke``
+        As for `flinkbuf.async_map`.
+    options : AsyncOptions
+        Capacity, timeout, retries and the rest.
+    context : CallContext, optional
+        Where it runs.
+    keeps_record : bool, default False
+        `run` gives pairs (record, result).
+    output : callable, optional
+        Takes each `StreamRecord` and `StreamWatermark` that leaves; for `process_element` and its like.
+
+    Notes
+    -----
+    Threads: one, the caller's; functions that are no coroutines run on a pool of their own.
+
+    References
+    ----------
+    Flink ``AsyncWaitOperator``, ``TableKeyedAsyncWaitOperator``, ``AsyncBatchWaitOperator``.
+
+    Examples
+    --------
+    >>> async def double(number):
+    ...     await asyncio.sleep(0.001)
+    ...     return 2 * number
+    >>> list(AsyncOperator(double, AsyncOptions(capacity=2)).run([1, 2, 3]))
+    [2, 4, 6]
+    """
+
+    def __init__(
+        self,
+        func: Any,
+        options: AsyncOptions,
+        *,
+        context: CallContext | None = None,
+        keeps_record: bool = False,
+        output: Callable[[Any], None] | None = None,
+    ) -> None:
+        self.stats = AsyncStats()
+        self._options = options
+        self._function = as_function(func, options)
+        self._context = context or CallContext()
+        self._keeps_record = keeps_record
+        self._output = output
+        self._queue: Any = OrderedQueue() if options.ordered else UnorderedQueue()
+        self._out: list[Any] = []  # results of calls that did not wait, before they are handed on
+        self._running: dict[Any, None] = {}  # entries and batches with a call, by the time of their first one
+        self._dying: dict[Any, None] = {}  # calls that were cancelled and have not ended yet
+        self._delayed: dict[Any, None] = {}  # waiting for their next attempt
+        self._held: deque[Any] = deque()  # waiting for the rate limit
+        self._keys: dict[Any, deque[Entry]] = {}  # by busy key: who waits for it
+        self._to_launch: deque[Any] = deque()
+        self._is_launching = False
+        self._batch: Batch | None = None
+        self._limiter = RateLimiter(options.rate_limit) if options.rate_limit else None
+        self._failure: BaseException | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._is_blocking = self._is_hurrying = self._is_closing = False
+        self._on_all_ended: asyncio.Future[None] | None = None
+        self._pool: ThreadPoolExecutor | None = None
+        self._thread_results: deque[Any] = deque()
+        self._number = 0  # of the next record
+        self._loop: asyncio.AbstractEventLoop | None = None
+        # Calls that need nothing but to be made go through one loop in C.
+        self._is_plain = not (
+            options.key or options.batch_size or self._limiter or self._function.wants_context
+            or self._function.kind != "coroutine" or (options.retry and options.retry.on_result)
+        )  # fmt: skip
+
+    # ---------------------------------------------------------------- life
+
+    def open(self) -> None:
+        """Make the event loop and the session; done by `run`, else before the first record."""
+        self._loop = loop = new_event_loop(self._options.event_loop)
+        self._timers = Timers(loop)
+        self._base_context = contextvars.copy_context()
+        self._last_turn = self._last_log = self._opened = loop.time()
+        self._grace_until = 0.0
+        self._session = None
+        self._leave: Any = None
+        try:
+            loop.run_until_complete(self._open_function())
+        except BaseException:
+            self._function.close = None  # what did not open is not closed
+            self.close()
+            raise
+        self._invoke = self._make_invoke()
+        self._idle_call: AsyncCall | None = None
+        if self._function.kind == "thread":
+            count = self._options.threads or min(self._options.capacity, _DEFAULT_THREADS)
+            self._pool = ThreadPoolExecutor(count, "flinkbuf-async")
+        if self._options.deadline is not None:
+            self._timers.at(self._opened + self._options.deadline, self._deadline_passed)
+
+    async def _open_function(self) -> None:
+        function = self._function
+        if function.open is None:
+            return
+        arguments = (self._context,) if _takes_argument(function.open) else ()
+        session = function.open(*arguments)
+        if inspect.isawaitable(session):
+            session = await session
+        if function.close is None and hasattr(session, "__aenter__") and hasattr(session, "__aexit__"):
+            self._leave = session.__aexit__
+            session = await session.__aenter__()
+        self._session = session
+
+    def _make_invoke(self) -> Callable[..., Any]:
+        call, session = self._function.call, self._session
+        if not self._function.has_session:
+            return call
+        return lambda record, **context: call(record, session, **context)
+
+    def close(self) -> None:
+        """Cancel what is in flight, wait for its end, close the session and the loop; closing twice does nothing.
+
+        All of it takes at most twice ``close_timeout`` seconds.
+        """
+        loop, self._loop = self._loop, None
+        if loop is None:
+            return
+        self._is_closing = True
+        self._timers.close()
+        if self._expiry is not None:
+            self._expiry.cancel()
+        started = time.monotonic()
+        try:
+            loop.run_until_complete(self._shut_down(loop))
+        finally:
+            if self._pool is not None:
+                self._pool.shutdown(wait=False, cancel_futures=True)
+                self._join_threads(started + self._options.close_timeout)
+            left = close_event_loop(loop, self._options.close_timeout)
+            if left:
+                _logger.warning("async: %d tasks of %s did not end when they were cancelled", left, self._function.name)
+            self.stats.seconds = time.monotonic() - (self._opened - self._last_turn) - started + self.stats.seconds
+
+    async def _shut_down(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End all calls and leave the session, both within their bound."""
+        calls = [work.call for work in self._running if work.call is not None]
+        self._running.clear()
+        self._dying.update(dict.fromkeys(call for call in calls if isinstance(call, AsyncCall)))
+        for call in list(self._dying) + [call for call in calls if not isinstance(call, AsyncCall)]:
+            call.cancel()
+        if self._dying:
+            self._on_all_ended = loop.create_future()
+            await asyncio.wait([self._on_all_ended], timeout=self._options.close_timeout)
+        if self._dying:
+            _logger.warning(
+                "async: %d calls of %s did not end within %g s of being cancelled and were dropped",
+                len(self._dying), self._function.name, self._options.close_timeout,
+            )  # fmt: skip
+            for call in self._dying:
+                call.close()
+            self._dying.clear()
+        await self._close_function()
+
+    async def _close_function(self) -> None:
+        if self._leave is not None:
+            closing = self._leave(None, None, None)
+        elif self._function.close is not None:
+            closing = self._function.close(self._session) if self._function.has_session else _call_close(self._function)
+        else:
+            return
+        if inspect.isawaitable(closing):
+            await asyncio.wait_for(closing, max(self._options.close_timeout, 0.001))
+
+    def _join_threads(self, until: float) -> None:
+        assert self._pool is not None
+        threads = list(self._pool._threads)
+        for thread in threads:
+            thread.join(max(0.0, until - time.monotonic()))
+        left = sum(thread.is_alive() for thread in threads)
+        if left:
+            _logger.warning("async: %d threads still run %s; a thread cannot be cancelled", left, self._function.name)
+
+    # ---------------------------------------------------------------- over an iterable
+
+    def run(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Yield the results for `records`; never holds more than `capacity` of them.
+
+        Raises
+        ------
+        AsyncCallError
+            If a call failed for good and ``on_error`` is ``"raise"``; its cause is the function's own error.
+        AsyncTimeoutError
+            If a record, or the deadline of the task, ran out of time.
+        """
+        source, is_exhausted, chunk_size = iter(records), False, 1
+        self.open()
+        try:
+            while True:
+                room = self._options.capacity - len(self._queue)
+                chunk: list[Any] = []
+                if room > 0 and not is_exhausted:
+                    wanted, started = min(room, chunk_size), time.perf_counter()
+                    chunk = list(islice(source, wanted))
+                    is_exhausted = len(chunk) < wanted
+                    # Calls start soon after their records come, however slow the input is.
+                    if time.perf_counter() - started > _PULL_SECONDS:
+                        chunk_size = max(1, wanted // 2)
+                    elif wanted == chunk_size:
+                        chunk_size *= 2
+                self._turn(chunk, is_exhausted)
+                while self._queue.has_ready:
+                    entry = self._queue.pop()
+                    if self._keeps_record:
+                        self._out.extend([(entry.record, result) for result in entry.results])
+                    else:
+                        self._out.extend(entry.results)
+                if self._failure is not None:
+                    raise self._failure
+                if self._out:
+                    ready, self._out = self._out, []
+                    self.stats.results += len(ready)
+                    yield from ready
+                elif is_exhausted and not len(self._queue):
+                    return
+        finally:
+            self.stats.tasks = 1
+            self._close_after_run()
+
+    def _close_after_run(self) -> None:
+        if self._failure is None:
+            self.close()
+            return
+        try:
+            self.close()
+        except Exception:
+            _logger.exception("async: closing the session failed as well")
+
+    def _turn(self, chunk: list[Any], is_exhausted: bool) -> None:
+        """Start the calls of `chunk` and let the loop run: once, or until there is a result if nothing else is to do."""
+        loop = self._loop
+        assert loop is not None
+        now = loop.time()
+        if now - self._last_turn > _STALL_SECONDS:
+            self._grace_until = now + 2 * _STALL_SECONDS
+        if now - self._last_log > self._options.log_interval:
+            self._last_log = now
+            _logger.info("async: partition %d: %s; %d in flight", self._context.partition, self.stats, len(self._queue))
+        loop.call_soon(self._begin_turn, chunk, is_exhausted)
+        loop.run_forever()
+        self._is_blocking = False
+        self._last_turn = loop.time()
+
+    def _begin_turn(self, chunk: list[Any], is_exhausted: bool) -> None:
+        try:
+            self._start(chunk)
+        except BaseException as error:
+            self._fail(error)
+        in_flight = len(self._queue)
+        self.stats.max_in_flight = max(self.stats.max_in_flight, in_flight)
+        if is_exhausted:
+            self._flush_batch()
+        is_waiting = in_flight and (is_exhausted or in_flight >= self._options.capacity)
+        if not is_waiting or self._out or self._queue.has_ready or self._failure is not None:
+            self._loop.stop()  # type: ignore[union-attr]
+        else:
+            self._is_blocking = True
+
+    def _start(self, records: list[Any]) -> None:
+        """Start a call for each record; one that ends at once leaves its result in `_out` or in the queue."""
+        index, count, queue, stats = 0, len(records), self._queue, self.stats
+        stats.records += count
+        may_pass = not self._options.ordered
+        while index < count and self._failure is None:
+            if not self._is_plain or not (may_pass or not len(queue)):
+                self._admit(Entry(records[index], None, self._number))
+                self._number += 1
+                index += 1
+                continue
+            call = self._idle_call or AsyncCall(self._loop, self._attempt_done)
+            first = index
+            index, call, error = start_many(
+                call, self._invoke, records, index, self._out, self._function.is_flat, self._keeps_record,
+                self._base_context,
+            )  # fmt: skip
+            self._idle_call = call
+            done = index - first
+            stats.calls += done
+            stats.latencies[0] += done
+            self._number += done
+            if index == count:
+                return
+            entry = Entry(records[index], None, self._number)
+            self._number += 1
+            index += 1
+            queue.put(entry)
+            self._submitted(entry)
+            entry.attempt = 1
+            stats.calls += 1
+            if error is None:
+                self._idle_call = None
+                call.work, entry.call = entry, call
+            else:
+                self._attempt_ended(entry, None, error)
+
+    # ---------------------------------------------------------------- element by element, for stream tasks
+
+    def process_element(self, value: Any, timestamp: int | None = None) -> None:
+        """Start the call for a record; waits while the queue is full, handing on what becomes ready."""
+        self._make_room()
+        entry = Entry(value, timestamp, self._number)
+        self._number += 1
+        self.stats.records += 1
+        self._once(functools.partial(self._admit, entry))
+
+    def process_watermark(self, watermark: Any) -> None:
+        """Let a watermark pass behind the records before it; it takes a place in the queue."""
+        self._make_room()
+        self._queue.put(WatermarkEntry(watermark))
+        self.emit_ready()
+
+    def poll(self, timeout: float = 0.0) -> int:
+        """Let calls go on for at most `timeout` seconds, until something is ready; returns how many elements left."""
+        loop = self._loop
+        assert loop is not None
+        self._grace_until = max(self._grace_until, self._last_turn + _STALL_SECONDS)
+        if timeout > 0 and len(self._queue) and not self._queue.has_ready and self._failure is None:
+            self._is_blocking = True
+            handle = loop.call_later(timeout, loop.stop)
+            loop.run_forever()
+            handle.cancel()
+            self._is_blocking = False
+            self._last_turn = loop.time()
+            return self.emit_ready()
+        return self._once(lambda: None)
+
+    def emit_ready(self) -> int:
+        """Hand all elements that can leave to the output; returns how many left."""
+        if self._failure is not None:
+            raise self._failure
+        count = 0
+        while self._queue.has_ready:
+            entry = self._queue.pop()
+            count += 1
+            assert self._output is not None, "give output= to use the operator element by element"
+            if entry.is_watermark:
+                self._output(StreamWatermark(entry.watermark))
+                continue
+            self.stats.results += len(entry.results)
+            for result in entry.results:
+                self._output(StreamRecord(result, entry.timestamp))
+        return count
+
+    def end_input(self, *, is_hurrying: bool = True) -> None:
+        """Wait until every call has ended and everything has left.
+
+        Parameters
+        ----------
+        is_hurrying : bool, default True
+            As Flink does it: what waits for its next attempt is tried at once, and there is no further one.
+        """
+        self._is_hurrying = is_hurrying
+
+        def finish() -> None:
+            self._flush_batch()
+            if is_hurrying:
+                for work in list(self._delayed):
+                    self._retry_now(work)
+
+        self._once(finish)
+        while len(self._queue):
+            self.poll(1.0)
+
+    def snapshot_state(self) -> list[StreamRecord | StreamWatermark]:
+        """Return all elements that have not left, in the order of the queue, finished calls included.
+
+        Their results are not kept: what has not been handed on is called for again after `restore_state`.
+        """
+        return [entry.element for entry in self._queue]
+
+    def restore_state(self, elements: Iterable[StreamRecord | StreamWatermark]) -> None:
+        """Submit the elements of a snapshot again, in their order, before any new record."""
+        for element in elements:
+            if isinstance(element, StreamWatermark):
+                self.process_watermark(element.watermark)
+            else:
+                self.process_element(element.value, element.timestamp)
+
+    @property
+    def in_flight_count(self) -> int:
+        """How many elements are in the queue, watermarks and finished calls included."""
+        return len(self._queue)
+
+    def _make_room(self) -> None:
+        while len(self._queue) >= self._options.capacity:
+            self.poll(1.0)
+
+    def _once(self, function: Callable[[], None]) -> int:
+        """Run `function` inside the loop, with one turn of it, and hand on what is ready."""
+        loop = self._loop
+        assert loop is not None, "open() comes first"
+
+        def run() -> None:
+            try:
+                function()
+            except BaseException as error:
+                self._fail(error)
+            loop.stop()
+
+        loop.call_soon(run)
+        loop.run_forever()
+        self._last_turn = loop.time()
+        self.stats.max_in_flight = max(self.stats.max_in_flight, len(self._queue))
+        return self.emit_ready()
+
+    # ---------------------------------------------------------------- from record to call
+
+    def _admit(self, entry: Entry) -> None:
+        """Queue an entry and call for it as soon as key, batch and rate limit let it."""
+        self._queue.put(entry)
+        if self._options.key is not None:
+            entry.key = self._options.key(entry.record)
+            waiting = self._keys.get(entry.key)
+            if waiting is not None:
+                waiting.append(entry)
+                return
+            self._keys[entry.key] = deque()
+        self._collect(entry)
+
+    def _collect(self, entry: Entry) -> None:
+        """Put an entry into the batch that is being filled, or call for it alone."""
+        if self._options.batch_size is None:
+            self._launch(entry)
+            return
+        if self._batch is None:
+            self._batch = batch = Batch()
+            self._timers.at(self._now() + self._options.batch_timeout, lambda: self._flush_batch(batch))
+        self._batch.entries.append(entry)
+        if len(self._batch.entries) >= self._options.batch_size or len(self._queue) >= self._options.capacity:
+            self._flush_batch()
+
+    def _flush_batch(self, only: Batch | None = None) -> None:
+        batch = self._batch
+        if batch is not None and (only is None or only is batch):
+            self._batch = None
+            self._launch(batch)
+
+    def _launch(self, work: Any) -> None:
+        """Make a call now or when the rate limit allows; calls that a finished call lets go do not nest."""
+        self._to_launch.append(work)
+        if self._is_launching:
+            return
+        self._is_launching = True
+        try:
+            while self._to_launch:
+                work = self._to_launch.popleft()
+                if self._limiter is None:
+                    self._attempt(work)
+                else:
+                    self._held.append(work)
+                    if len(self._held) == 1:
+                        self._release_held()
+        finally:
+            self._is_launching = False
+
+    def _release_held(self) -> None:
+        assert self._limiter is not None
+        while self._held:
+            now = self._now()
+            if self._held[0].attempt and self._held[0] not in self._running:
+                self._held.popleft()  # its time ran out while it waited
+                continue
+            wait = self._limiter.reserve(now)
+            if wait > 0:
+                self._timers.at(now + wait, self._release_held)
+                return
+            self._attempt(self._held.popleft())
+
+    def _submitted(self, work: Any) -> None:
+        """Note when the first call for a record is made: its timeout runs from here."""
+        assert self._loop is not None
+        work.submitted = self._loop.time()
+        self._running[work] = None
+        timeout = self._options.timeout
+        if timeout is not None and self._expiry is None:
+            self._expiry = self._loop.call_at(work.submitted + timeout, self._expire)
+
+    def _attempt(self, work: Any) -> None:
+        """Make one call for a record or a batch."""
+        if work.attempt == 0:
+            self._submitted(work)
+        else:
+            self.stats.retried += 1
+        work.attempt += 1
+        self.stats.calls += 1
+        is_batch = isinstance(work, Batch)
+        argument = [entry.record for entry in work.entries] if is_batch else work.record
+        named = {}
+        if self._function.wants_context:
+            number = work.entries[0].number
+            named["context"] = replace(self._context, record_number=number, attempt=work.attempt)
+        try:
+            if self._function.kind == "thread":
+                self._call_on_thread(work, argument, named)
+            elif self._function.kind == "callback":
+                work.call = ResultFuture(self._future_completed, f"record {work.entries[0].number}")
+                work.call.work = work
+                self._invoke(argument, work.call, **named)
+            else:
+                self._call_coroutine(work, self._invoke(argument, **named))
+        except Exception as error:
+            work.call = None
+            self._attempt_ended(work, None, error)
+
+    def _call_coroutine(self, work: Any, awaitable: Any) -> None:
+        call = AsyncCall(self._loop, self._attempt_done, work)
+        work.call = call
+        try:
+            call.start(awaitable, self._base_context)
+        except TypeError:
+            if work.call is call and call.done():  # nothing was started
+                raise
+            self._fail(RuntimeError("async: a call could not be continued"))
+
+    def _call_on_thread(self, work: Any, argument: Any, named: dict[str, Any]) -> None:
+        assert self._pool is not None
+        future = self._pool.submit(self._invoke, argument, **named)
+        work.call = future
+        future.add_done_callback(functools.partial(self._thread_done, work))
+
+    # ---------------------------------------------------------------- from call to result
+
+    def _thread_done(self, work: Any, future: Future[Any]) -> None:
+        """Runs on a thread of the pool: the loop is woken once for all results that have come meanwhile."""
+        self._thread_results.append((work, future))
+        if len(self._thread_results) == 1:
+            self._wake_loop(self._take_thread_results)
+
+    def _take_thread_results(self) -> None:
+        while self._thread_results:
+            # Left in place until it is dealt with: a thread that finds it there need not wake the loop.
+            work, future = self._thread_results.popleft()
+            if work.call is not future or future.cancelled():
+                continue
+            work.call = None
+            error = future.exception()
+            result = None if error is not None else future.result()
+            if error is None and inspect.isawaitable(result):
+                self._call_coroutine(work, result)  # a plain function that gave a coroutine, such as a lambda
+            else:
+                self._attempt_ended(work, result, error)
+
+    def _future_completed(self, future: ResultFuture, results: Any, error: BaseException | None, is_second: bool) -> None:
+        def arrive() -> None:
+            work = future.work  # type: ignore[attr-defined]
+            if is_second and error is not None:
+                self._fail(error)
+            elif work.call is future:
+                work.call = None
+                self._attempt_ended(work, results, error)
+
+        self._wake_loop(arrive)
+
+    def _wake_loop(self, function: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            pass  # closed meanwhile: nobody waits for the result any more
+
+    def _attempt_done(self, call: AsyncCall, result: Any, error: BaseException | None) -> None:
+        """What `AsyncCall` tells when its coroutine has ended."""
+        work = call.work
+        if work is None or work.call is not call or self._is_closing:
+            self._dying.pop(call, None)  # timed out or cancelled before: the result comes too late
+            if not self._dying and self._on_all_ended is not None and not self._on_all_ended.done():
+                self._on_all_ended.set_result(None)
+            return
+        work.call = None
+        self._attempt_ended(work, result, error)
+
+    def _attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
+        """Settle a record or a batch after a call, or call again."""
+        if self._is_closing:
+            return
+        try:
+            if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
+                self._fail(error)  # KeyboardInterrupt and its like are nobody's result
+            elif isinstance(work, Batch):
+                self._batch_ended(work, result, error)
+            elif self._may_retry(work, result, error):
+                self._delay(work)
+            else:
+                del self._running[work]
+                self._settle(work, work, result, error)
+        except BaseException as unexpected:
+            self._fail(unexpected)
+
+    def _batch_ended(self, batch: Batch, result: Any, error: BaseException | None) -> None:
+        """Match results by position; an exception among them is the failure of that record alone."""
+        entries = batch.entries
+        results: list[Any] = []
+        if error is None:
+            try:
+                results = list(result)
+                if len(results) != len(entries):
+                    raise ValueError(f"the function gave {len(results)} results for a batch of {len(entries)} records")
+            except (TypeError, ValueError) as mismatch:
+                error = mismatch
+        outcomes = [(entry, None, error) for entry in entries] if error is not None else [
+            (entry, None, value) if isinstance(value, BaseException) else (entry, value, None)
+            for entry, value in zip(entries, results, strict=True)
+        ]  # fmt: skip
+        again = [outcome[0] for outcome in outcomes if self._may_retry(batch, *outcome[1:])]
+        if again:
+            batch.entries = again
+        else:
+            del self._running[batch]
+        remaining = set(map(id, again))
+        for entry, value, failure in outcomes:
+            if id(entry) not in remaining:
+                self._settle(entry, batch, value, failure)
+        if again:
+            self._delay(batch)
+
+    def _may_retry(self, work: Any, result: Any, error: BaseException | None) -> bool:
+        retry = self._options.retry
+        if retry is None or self._is_hurrying or work.attempt > retry.max_attempts:
+            return False
+        return bool(retry.wants(result, error))
+
+    def _delay(self, work: Any) -> None:
+        self._delayed[work] = None
+        delay = self._options.retry.delay_before(work.attempt)
+        self._timers.at(self._now() + delay, functools.partial(self._retry_now, work))
+
+    def _retry_now(self, work: Any) -> None:
+        if work in self._delayed:  # else its time ran out, or the end of the input was faster
+            del self._delayed[work]
+            self._launch(work)
+
+    def _settle(self, entry: Entry, work: Any, result: Any, error: BaseException | None) -> None:
+        """Complete an entry for good, let the next of its key go, and end the wait if something can leave."""
+        stats = self.stats
+        assert self._loop is not None
+        stats.add_latency(self._loop.time() - work.submitted)
+        results: list[Any] = []
+        if error is not None:
+            results = self._results_after(entry, work, error)
+        elif not self._function.is_flat:
+            results = [result]
+        else:
+            try:
+                if result is None:
+                    raise none_error()
+                results = list(result)
+            except Exception as odd:
+                results = self._results_after(entry, work, odd)
+        if self._queue.complete(entry, results) and self._is_blocking:
+            self._loop.stop()
+        if self._options.key is not None:
+            waiting = self._keys[entry.key]
+            if waiting:
+                self._collect(waiting.popleft())
+            else:
+                del self._keys[entry.key]
+
+    def _results_after(self, entry: Entry, work: Any, error: BaseException) -> list[Any]:
+        """What stands for a record whose call failed: nothing, what on_error says, or the failure of the task."""
+        on_error = self._options.on_error
+        if on_error == "raise":
+            self._fail(self._explained(entry, work, error))
+        elif on_error == "skip":
+            self.stats.add_skipped(entry.record, error, work.attempt)
+        else:
+            try:
+                return self._as_results(on_error(entry.record, error))
+            except Exception as raised:
+                self._fail(self._explained(entry, work, raised))
+        return []
+
+    def _as_results(self, value: Any) -> list[Any]:
+        return list(value) if self._function.is_flat else [value]
+
+    def _explained(self, entry: Entry, work: Any, error: BaseException) -> BaseException:
+        """Make the error that the user sees: which record, how many attempts, and the original as its cause."""
+        kind = AsyncTimeoutError if isinstance(error, AsyncTimeoutError) else AsyncCallError
+        what = str(error) if kind is AsyncTimeoutError else f"{type(error).__name__}: {error}"
+        found = kind(
+            f"{self._function.name} failed for record {entry.number} of partition {self._context.partition} after "
+            f"{work.attempt} call{'s' * (work.attempt != 1)}: {what}; the record: {shortened(entry.record)}"
+        )
+        found.record, found.attempts = entry.record, work.attempt
+        found.__cause__ = error
+        return found
+
+    def _fail(self, error: BaseException) -> None:
+        """Let the task fail with this error, if it is the first."""
+        if self._failure is None:
+            self._failure = error
+        if self._loop is not None:
+            self._loop.stop()
+
+    # ---------------------------------------------------------------- time
+
+    def _now(self) -> float:
+        assert self._loop is not None
+        return self._loop.time()
+
+    def _expire(self) -> None:
+        """Time out what is too old. All timeouts are equal, so the oldest call is due first: one timer serves all."""
+        loop, timeout = self._loop, self._options.timeout
+        assert loop is not None and timeout is not None
+        self._expiry = None
+        now = loop.time()
+        while self._running and self._failure is None:
+            work = next(iter(self._running))
+            due = max(work.submitted + timeout, self._grace_until)
+            if due > now:
+                self._expiry = loop.call_at(due, self._expire)
+                return
+            self._time_out(work)
+
+    def _time_out(self, work: Any) -> None:
+        """End a record or a batch whose time, attempts and delays together, is over; there is no further attempt."""
+        del self._running[work]
+        self._delayed.pop(work, None)
+        call, work.call = work.call, None
+        if call is not None:
+            if isinstance(call, AsyncCall):
+                self._dying[call] = None
+            call.cancel()
+        self.stats.timed_out += len(work.entries)
+        for entry in work.entries:
+            try:
+                self._settle(entry, work, *self._outcome_of_timeout(entry))
+            except BaseException as unexpected:
+                self._fail(unexpected)
+
+    def _outcome_of_timeout(self, entry: Entry) -> tuple[Any, BaseException | None]:
+        error: Exception = AsyncTimeoutError(f"no result within {self._options.timeout:g} s")
+        if self._function.on_timeout is not None:
+            try:
+                return self._function.on_timeout(entry.record), None
+            except Exception as raised:
+                # PyFlink's default raises a TimeoutError of its own, which says less.
+                error = error if isinstance(raised, TimeoutError) else raised
+        return None, error
+
+    def _deadline_passed(self) -> None:
+        self._fail(AsyncTimeoutError(
+            f"the deadline of {self._options.deadline:g} s for partition {self._context.partition} passed with "
+            f"{len(self._queue)} records in flight and {self._number} taken from the input"
+        ))  # fmt: skip
+
+
+def _takes_argument(func: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(func).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return any(each.kind in kinds and each.default is inspect.Parameter.empty for each in parameters)
+
+
+def _call_close(function: Any) -> Any:
+    """Close what has no session: an AsyncFunction, or a close= without open=."""
+    return function.close(None) if _takes_argument(function.close) else function.close()
