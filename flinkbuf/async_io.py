@@ -61,6 +61,8 @@ class AsyncOperator:
         Where it runs.
     keeps_record : bool, default False
         `run` gives pairs (record, result).
+    value_of : callable, optional
+        What of a record the user's functions get, if not all of it.
     output : callable, optional
         Takes each `StreamRecord` and `StreamWatermark` that leaves; for `process_element` and its like.
 
@@ -88,6 +90,7 @@ class AsyncOperator:
         *,
         context: CallContext | None = None,
         keeps_record: bool = False,
+        value_of: Callable[[Any], Any] | None = None,
         output: Callable[[Any], None] | None = None,
     ) -> None:
         self.stats = AsyncStats()
@@ -95,6 +98,7 @@ class AsyncOperator:
         self._function = as_function(func, options)
         self._context = context or CallContext()
         self._keeps_record = keeps_record
+        self._value_of = value_of or _itself
         self._output = output
         self._queue: Any = OrderedQueue() if options.ordered else UnorderedQueue()
         self._out: list[Any] = []  # results of calls that did not wait, before they are handed on
@@ -120,6 +124,7 @@ class AsyncOperator:
             options.key or options.batch_size or self._limiter or self._function.wants_context
             or self._function.kind != "coroutine" or (options.retry and options.retry.on_result)
         )  # fmt: skip
+        self._is_direct = self._is_plain and not self._function.is_flat
 
     # ---------------------------------------------------------------- life
 
@@ -138,7 +143,11 @@ class AsyncOperator:
             self._function.close = None  # what did not open is not closed
             self.close()
             raise
-        self._invoke = self._make_invoke()
+        self._invoke = invoke = self._make_invoke()
+        self._invoke_at_once = invoke
+        if self._value_of is not _itself:
+            value_of = self._value_of
+            self._invoke_at_once = lambda record: invoke(value_of(record))
         self._idle_call: AsyncCall | None = None
         if self._function.kind == "thread":
             count = self._options.threads or min(self._options.capacity, _DEFAULT_THREADS)
@@ -327,7 +336,7 @@ class AsyncOperator:
             call = self._idle_call or AsyncCall(self._loop, self._attempt_done)
             first = index
             index, call, error = start_many(
-                call, self._invoke, records, index, self._out, self._function.is_flat, self._keeps_record,
+                call, self._invoke_at_once, records, index, self._out, self._function.is_flat, self._keeps_record,
                 self._base_context,
             )  # fmt: skip
             self._idle_call = call
@@ -466,7 +475,7 @@ class AsyncOperator:
         """Queue an entry and call for it as soon as key, batch and rate limit let it."""
         self._queue.put(entry)
         if self._options.key is not None:
-            entry.key = self._options.key(entry.record)
+            entry.key = self._options.key(self._value_of(entry.record))
             waiting = self._keys.get(entry.key)
             if waiting is not None:
                 waiting.append(entry)
@@ -541,7 +550,8 @@ class AsyncOperator:
         work.attempt += 1
         self.stats.calls += 1
         is_batch = isinstance(work, Batch)
-        argument = [entry.record for entry in work.entries] if is_batch else work.record
+        value_of = self._value_of
+        argument = [value_of(entry.record) for entry in work.entries] if is_batch else value_of(work.record)
         named = {}
         if self._function.wants_context:
             number = work.entries[0].number
@@ -626,7 +636,14 @@ class AsyncOperator:
                 self._on_all_ended.set_result(None)
             return
         work.call = None
-        self._attempt_ended(work, result, error)
+        if error is not None or not self._is_direct:
+            self._attempt_ended(work, result, error)
+            return
+        # The usual end, without the questions whose answer is known: the same as _attempt_ended and _settle.
+        del self._running[work]
+        self.stats.add_latency(self._loop.time() - work.submitted)  # type: ignore[union-attr]
+        if self._queue.complete(work, [result]) and self._is_blocking:
+            self._loop.stop()  # type: ignore[union-attr]
 
     def _attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
         """Settle a record or a batch after a call, or call again."""
@@ -720,10 +737,10 @@ class AsyncOperator:
         if on_error == "raise":
             self._fail(self._explained(entry, work, error))
         elif on_error == "skip":
-            self.stats.add_skipped(entry.record, error, work.attempt)
+            self.stats.add_skipped(self._value_of(entry.record), error, work.attempt)
         else:
             try:
-                return self._as_results(on_error(entry.record, error))
+                return self._as_results(on_error(self._value_of(entry.record), error))
             except Exception as raised:
                 self._fail(self._explained(entry, work, raised))
         return []
@@ -735,11 +752,12 @@ class AsyncOperator:
         """Make the error that the user sees: which record, how many attempts, and the original as its cause."""
         kind = AsyncTimeoutError if isinstance(error, AsyncTimeoutError) else AsyncCallError
         what = str(error) if kind is AsyncTimeoutError else f"{type(error).__name__}: {error}"
+        record = self._value_of(entry.record)
         found = kind(
             f"{self._function.name} failed for record {entry.number} of partition {self._context.partition} after "
-            f"{work.attempt} call{'s' * (work.attempt != 1)}: {what}; the record: {shortened(entry.record)}"
+            f"{work.attempt} call{'s' * (work.attempt != 1)}: {what}; the record: {shortened(record)}"
         )
-        found.record, found.attempts = entry.record, work.attempt
+        found.record, found.attempts = record, work.attempt
         found.__cause__ = error
         return found
 
@@ -790,7 +808,7 @@ class AsyncOperator:
         error: Exception = AsyncTimeoutError(f"no result within {self._options.timeout:g} s")
         if self._function.on_timeout is not None:
             try:
-                return self._function.on_timeout(entry.record), None
+                return self._function.on_timeout(self._value_of(entry.record)), None
             except Exception as raised:
                 # PyFlink's default raises a TimeoutError of its own, which says less.
                 error = error if isinstance(raised, TimeoutError) else raised
@@ -801,6 +819,10 @@ class AsyncOperator:
             f"the deadline of {self._options.deadline:g} s for partition {self._context.partition} passed with "
             f"{len(self._queue)} records in flight and {self._number} taken from the input"
         ))  # fmt: skip
+
+
+def _itself(record: Any) -> Any:
+    return record
 
 
 def _takes_argument(func: Callable[..., Any]) -> bool:

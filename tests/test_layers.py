@@ -22,6 +22,7 @@ LAYERS = {
                 "partition_server"],
     "gate": ["input_gate"],
     "ends": ["record_buffers", "record_writer", "record_reader"],
+    "async": ["async_call"],
 }
 STEMS = [stem for layer in LAYERS.values() for stem in layer]
 
@@ -59,6 +60,7 @@ DOES_WITHOUT = {
     "record_buffers": (LOOP_OVER_OBJECTS | {"bench"}, "a loop in Cython over Python objects; in bench_flow.py"),
     "record_writer": (LOOP_OVER_OBJECTS, "Python objects go in: a loop in Cython"),
     "record_reader": (LOOP_OVER_OBJECTS, "Python objects come out: a loop in Cython"),
+    "async_call": (LOOP_OVER_OBJECTS | {"bench"}, "steps coroutines, which are Python objects; timed in bench_async_io.py"),
 }
 
 # The package, lowest first; `_core` stands for all columns above.
@@ -84,9 +86,17 @@ MODULES = [
     "input_gate",
     "record_reader",
     "record_buffers",
+    "async_retry",
+    "async_function",
+    "async_queue",
+    "async_stats",
+    "async_timer",
+    "async_loop",
+    "async_io",
     "spark.java",
     "spark.schema",
     "spark.exchange",
+    "spark.async_map",
     "spark",
     "",  # flinkbuf/__init__.py, the public names
     "demo_analysis",
