@@ -13,6 +13,7 @@ import contextvars
 import functools
 import inspect
 import logging
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -113,10 +114,11 @@ class AsyncOperator:
         self._limiter = RateLimiter(options.rate_limit) if options.rate_limit else None
         self._failure: BaseException | None = None
         self._expiry: asyncio.TimerHandle | None = None
-        self._is_blocking = self._is_hurrying = self._is_closing = False
+        self._is_blocking = self._is_stopping = self._is_hurrying = self._is_closing = False
         self._on_all_ended: asyncio.Future[None] | None = None
         self._pool: ThreadPoolExecutor | None = None
-        self._thread_results: deque[Any] = deque()
+        self._thread_results: list[Any] = []
+        self._thread_lock = threading.Lock()
         self._number = 0  # of the next record
         self._loop: asyncio.AbstractEventLoop | None = None
         # Calls that need nothing but to be made go through one loop in C.
@@ -130,8 +132,9 @@ class AsyncOperator:
 
     def open(self) -> None:
         """Make the event loop and the session; done by `run`, else before the first record."""
-        self._loop = loop = new_event_loop(self._options.event_loop)
-        self._timers = Timers(loop)
+        self._loop = loop = new_event_loop(self._options.event_loop, has_sockets=self._function.open is not None)
+        self._started = time.monotonic()
+        self._timers = Timers(loop, self._fail)
         self._base_context = contextvars.copy_context()
         self._last_turn = self._last_log = self._opened = loop.time()
         self._grace_until = 0.0
@@ -196,7 +199,7 @@ class AsyncOperator:
             left = close_event_loop(loop, self._options.close_timeout)
             if left:
                 _logger.warning("async: %d tasks of %s did not end when they were cancelled", left, self._function.name)
-            self.stats.seconds = time.monotonic() - (self._opened - self._last_turn) - started + self.stats.seconds
+            self.stats.seconds = time.monotonic() - self._started
 
     async def _shut_down(self, loop: asyncio.AbstractEventLoop) -> None:
         """End all calls and leave the session, both within their bound."""
@@ -292,20 +295,36 @@ class AsyncOperator:
         except Exception:
             _logger.exception("async: closing the session failed as well")
 
-    def _turn(self, chunk: list[Any], is_exhausted: bool) -> None:
-        """Start the calls of `chunk` and let the loop run: once, or until there is a result if nothing else is to do."""
+    def _run_loop(self) -> None:
+        """Let the loop run until `_stop`; answers that came while it stood still are read before timeouts count."""
         loop = self._loop
         assert loop is not None
         now = loop.time()
         if now - self._last_turn > _STALL_SECONDS:
             self._grace_until = now + 2 * _STALL_SECONDS
+        self._is_stopping = False
+        try:
+            loop.run_forever()
+        finally:
+            self._is_blocking = False
+            self._last_turn = loop.time()
+
+    def _stop(self) -> None:
+        # Once a run: a second stop would be waiting for uvloop's next one.
+        if not self._is_stopping and self._loop is not None:
+            self._is_stopping = True
+            self._loop.stop()
+
+    def _turn(self, chunk: list[Any], is_exhausted: bool) -> None:
+        """Start the calls of `chunk` and let the loop run: once, or until there is a result if nothing else is to do."""
+        loop = self._loop
+        assert loop is not None
+        now = loop.time()
         if now - self._last_log > self._options.log_interval:
             self._last_log = now
             _logger.info("async: partition %d: %s; %d in flight", self._context.partition, self.stats, len(self._queue))
         loop.call_soon(self._begin_turn, chunk, is_exhausted)
-        loop.run_forever()
-        self._is_blocking = False
-        self._last_turn = loop.time()
+        self._run_loop()
 
     def _begin_turn(self, chunk: list[Any], is_exhausted: bool) -> None:
         try:
@@ -318,7 +337,7 @@ class AsyncOperator:
             self._flush_batch()
         is_waiting = in_flight and (is_exhausted or in_flight >= self._options.capacity)
         if not is_waiting or self._out or self._queue.has_ready or self._failure is not None:
-            self._loop.stop()  # type: ignore[union-attr]
+            self._stop()
         else:
             self._is_blocking = True
 
@@ -379,14 +398,11 @@ class AsyncOperator:
         """Let calls go on for at most `timeout` seconds, until something is ready; returns how many elements left."""
         loop = self._loop
         assert loop is not None
-        self._grace_until = max(self._grace_until, self._last_turn + _STALL_SECONDS)
         if timeout > 0 and len(self._queue) and not self._queue.has_ready and self._failure is None:
             self._is_blocking = True
-            handle = loop.call_later(timeout, loop.stop)
-            loop.run_forever()
+            handle = loop.call_later(timeout, self._stop)
+            self._run_loop()
             handle.cancel()
-            self._is_blocking = False
-            self._last_turn = loop.time()
             return self.emit_ready()
         return self._once(lambda: None)
 
@@ -461,11 +477,10 @@ class AsyncOperator:
                 function()
             except BaseException as error:
                 self._fail(error)
-            loop.stop()
+            self._stop()
 
         loop.call_soon(run)
-        loop.run_forever()
-        self._last_turn = loop.time()
+        self._run_loop()
         self.stats.max_in_flight = max(self.stats.max_in_flight, len(self._queue))
         return self.emit_ready()
 
@@ -572,12 +587,7 @@ class AsyncOperator:
     def _call_coroutine(self, work: Any, awaitable: Any) -> None:
         call = AsyncCall(self._loop, self._attempt_done, work)
         work.call = call
-        try:
-            call.start(awaitable, self._base_context)
-        except TypeError:
-            if work.call is call and call.done():  # nothing was started
-                raise
-            self._fail(RuntimeError("async: a call could not be continued"))
+        call.start(awaitable, self._base_context)
 
     def _call_on_thread(self, work: Any, argument: Any, named: dict[str, Any]) -> None:
         assert self._pool is not None
@@ -589,14 +599,16 @@ class AsyncOperator:
 
     def _thread_done(self, work: Any, future: Future[Any]) -> None:
         """Runs on a thread of the pool: the loop is woken once for all results that have come meanwhile."""
-        self._thread_results.append((work, future))
-        if len(self._thread_results) == 1:
+        with self._thread_lock:
+            self._thread_results.append((work, future))
+            is_first = len(self._thread_results) == 1
+        if is_first:
             self._wake_loop(self._take_thread_results)
 
     def _take_thread_results(self) -> None:
-        while self._thread_results:
-            # Left in place until it is dealt with: a thread that finds it there need not wake the loop.
-            work, future = self._thread_results.popleft()
+        with self._thread_lock:
+            arrived, self._thread_results = self._thread_results, []
+        for work, future in arrived:
             if work.call is not future or future.cancelled():
                 continue
             work.call = None
@@ -643,7 +655,7 @@ class AsyncOperator:
         del self._running[work]
         self.stats.add_latency(self._loop.time() - work.submitted)  # type: ignore[union-attr]
         if self._queue.complete(work, [result]) and self._is_blocking:
-            self._loop.stop()  # type: ignore[union-attr]
+            self._stop()
 
     def _attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
         """Settle a record or a batch after a call, or call again."""
@@ -723,7 +735,7 @@ class AsyncOperator:
             except Exception as odd:
                 results = self._results_after(entry, work, odd)
         if self._queue.complete(entry, results) and self._is_blocking:
-            self._loop.stop()
+            self._stop()
         if self._options.key is not None:
             waiting = self._keys[entry.key]
             if waiting:
@@ -765,8 +777,7 @@ class AsyncOperator:
         """Let the task fail with this error, if it is the first."""
         if self._failure is None:
             self._failure = error
-        if self._loop is not None:
-            self._loop.stop()
+        self._stop()
 
     # ---------------------------------------------------------------- time
 

@@ -13,8 +13,9 @@ class Timers:
     A timer is not taken back: its function looks whether it is still wanted.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:
         self._loop = loop
+        self._on_error = on_error
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0  # equal times run in the order in which they were set
         self._handle: asyncio.TimerHandle | None = None
@@ -43,7 +44,11 @@ class Timers:
         self._handle = None
         now = self._loop.time()
         while self._heap and self._heap[0][0] <= now:
-            heapq.heappop(self._heap)[2]()
+            function = heapq.heappop(self._heap)[2]
+            try:
+                function()
+            except Exception as error:
+                self._on_error(error)  # the loop would only log it
         if self._handle is None:
             self._arm()
 

@@ -53,14 +53,14 @@ cdef class AsyncCall:
     def start(self, awaitable, context):
         """Run it until it first waits, or to its end, in a copy of `context`; `on_done` may be called before this returns."""
         self._coro = _as_coroutine(awaitable)
-        self._context = PyContext_Copy(context)
+        own_context = self._context = PyContext_Copy(context)
         self._cancel_requests = 0
         self._must_cancel = False
-        PyContext_Enter(self._context)
+        PyContext_Enter(own_context)
         try:
             self._advance(None)
         finally:
-            PyContext_Exit(self._context)
+            PyContext_Exit(own_context)
 
     cdef int _advance(self, object error) except -1:
         """Let the coroutine run to its next wait, or tell the owner how it ended."""

@@ -99,7 +99,7 @@ def async_map(
     close_timeout : float, default 5
         Seconds that cancelled calls, and then `close`, may take.
     event_loop : {"auto", "asyncio", "uvloop"}, default "auto"
-        What runs the calls.
+        What runs the calls; ``"auto"`` is uvloop if it is installed and there is an `open`, which mostly means sockets.
     stats : AsyncStats, optional
         On the driver; every task that ends adds its counts, also if it is run again. A summary goes to the logger ``flinkbuf`` in
         any case.
