@@ -644,6 +644,8 @@ class AsyncOperator:
         work = call.work
         if work is None or work.call is not call or self._is_closing:
             self._dying.pop(call, None)  # timed out or cancelled before: the result comes too late
+            if self._is_closing and work is not None:
+                work.call = None
             if not self._dying and self._on_all_ended is not None and not self._on_all_ended.done():
                 self._on_all_ended.set_result(None)
             return
