@@ -71,10 +71,9 @@ class RateLimiter:
 
     def reserve(self, now: float) -> float:
         """Take the right to call now and return 0, or return the seconds until there is one."""
-        self._next = max(self._next, now - self._SLACK_SECONDS)
         if self._next > now + 1e-9:
             return self._next - now
-        # The first call after a pause starts the spacing anew.
-        start = now if now - self._next >= self._SLACK_SECONDS else self._next
+        # What timers are late is made up for; after a longer pause the spacing starts anew.
+        start = now if now - self._next > self._SLACK_SECONDS else self._next
         self._next = start + self._interval
         return 0.0

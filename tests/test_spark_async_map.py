@@ -1,0 +1,283 @@
+"""async_map(): the async operator in Spark tasks, over records and over Arrow batches."""
+
+import asyncio
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import flinkbuf as fb
+from flinkbuf.async_function import AsyncOptions
+from flinkbuf.spark.async_map import FrameTask, RecordTask, StatsParam
+
+RECORDS = list(range(200))
+
+
+async def tenfold(record):
+    await asyncio.sleep(0.001 * (record % 3))
+    return 10 * record
+
+
+class Server:
+    """An aiohttp server in a process of its own, as the tasks are: /double/<n>; a tenth of the calls fails first."""
+
+    def __init__(self):
+        source = Path(__file__).with_name("http_server.py")
+        self.process = subprocess.Popen([sys.executable, source], stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().strip()
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait(10)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="module")
+def server():
+    pytest.importorskip("aiohttp", reason="aiohttp is not installed")
+    server = Server()
+    yield server
+    server.close()
+
+
+# ---------------------------------------------------------------- RDD
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_rdd_gives_an_rdd_of_the_results(sc, ordered):
+    stats = fb.AsyncStats()
+    mapped = fb.async_map(sc.parallelize(RECORDS, 3), tenfold, ordered=ordered, capacity=10, stats=stats)
+    assert mapped.getNumPartitions() == 3
+    got = mapped.collect()
+    assert (got if ordered else sorted(got)) == [10 * record for record in RECORDS]
+    assert (stats.tasks, stats.records, stats.results, stats.calls) == (3, 200, 200, 200)
+    assert 1 <= stats.max_in_flight <= 10 and stats.quantile(0.99) > 0.001
+
+
+@pytest.mark.spark
+def test_each_task_opens_and_closes_its_own_session(sc, tmp_path):
+    async def make_session(context):
+        await asyncio.sleep(0)
+        Path(tmp_path, f"open {context.partition}").touch()
+        return f"session {context.partition} of {context.partition_count}"
+
+    async def close_session(session):
+        Path(tmp_path, f"close {session.split()[1]}").touch()
+
+    async def call(record, session):
+        return session
+
+    got = fb.async_map(sc.parallelize(range(4), 2), call, open=make_session, close=close_session).collect()
+    assert got == ["session 0 of 2"] * 2 + ["session 1 of 2"] * 2
+    assert sorted(os.listdir(tmp_path)) == ["close 0", "close 1", "open 0", "open 1"]
+
+
+@pytest.mark.spark
+def test_take_closes_the_session_of_a_task_that_is_not_read_to_its_end(sc, tmp_path):
+    def touch(name):
+        return lambda *_: Path(tmp_path, name).touch()
+
+    async def call(record, session):
+        await asyncio.sleep(0.001)
+        return record
+
+    endless = sc.parallelize([0], 1).flatMap(lambda _: iter(range(10**9)))
+    assert fb.async_map(endless, call, open=touch("open"), close=touch("close")).take(3) == [0, 1, 2]
+    until = time.monotonic() + 10
+    while len(os.listdir(tmp_path)) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+    assert sorted(os.listdir(tmp_path)) == ["close", "open"]
+
+
+@pytest.mark.spark
+def test_a_failed_call_fails_the_job_with_record_attempts_and_the_users_traceback(sc):
+    async def fails_on_seven(record):
+        await asyncio.sleep(0)
+        if record == 7:
+            raise LookupError("seven is not there")
+        return record
+
+    with pytest.raises(Exception) as raised:
+        fb.async_map(sc.parallelize(range(10), 2), fails_on_seven, retry=fb.FixedDelayRetry(2, 0.001)).collect()
+    text = str(raised.value)
+    assert "failed for record 2 of partition 1 after 3 calls: LookupError: seven is not there; the record: 7" in text
+    assert 'in fails_on_seven' in text and "AsyncCallError" in text
+
+
+@pytest.mark.spark
+def test_a_real_server_is_called_from_tasks_with_retries(sc, server):
+    import aiohttp
+
+    url = server.url
+
+    async def double(record, session):
+        async with session.get(f"{url}/double/{record}") as response:
+            response.raise_for_status()
+            return await response.json()
+
+    stats = fb.AsyncStats()
+    doubled = fb.async_map(
+        sc.parallelize(RECORDS, 2), double, open=aiohttp.ClientSession, timeout=20.0, ordered=False, stats=stats,
+        retry=fb.ExponentialRetry(3, 0.01, jitter=0.2),
+    )  # fmt: skip
+    assert sorted(doubled.collect()) == [2 * record for record in RECORDS]
+    assert stats.retried == 20 and stats.calls == 220
+
+
+@pytest.mark.spark
+def test_skipped_records_reach_the_driver_with_their_errors(sc, caplog):
+    async def picky(record):
+        if record % 50 == 0:
+            raise ValueError("round")
+        return record
+
+    stats = fb.AsyncStats()
+    with caplog.at_level(logging.INFO, "flinkbuf"):
+        assert fb.async_map(sc.parallelize(RECORDS, 2), picky, on_error="skip", stats=stats).count() == 196
+    assert {(each.record, each.error) for each in stats.skipped_records} == {(str(n), "ValueError: round") for n in (0, 50, 100, 150)}
+    assert caplog.text.count("a task ended after") == 2 and "4 skipped" not in caplog.text and "2 skipped" in caplog.text
+
+
+@pytest.mark.spark
+def test_two_maps_in_one_task_do_not_disturb_each_other(sc):
+    twice = fb.async_map(fb.async_map(sc.parallelize(RECORDS, 2), tenfold, capacity=5), tenfold, capacity=7)
+    assert twice.collect() == [100 * record for record in RECORDS]
+
+
+@pytest.mark.spark
+def test_a_rate_limit_of_the_job_is_divided_among_its_tasks(sc):
+    started = time.perf_counter()
+    data = sc.parallelize(range(40), 2)
+    assert fb.async_map(data, tenfold, rate_limit=100, rate_limit_scope="job", ordered=False).count() == 40
+    assert time.perf_counter() - started >= 19 / 50 - 0.06
+
+
+# ---------------------------------------------------------------- DataFrame
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    return spark.range(3000).selectExpr("id", "cast(id % 7 as string) as name", "id as twice").repartition(2)
+
+
+async def row_of(row):
+    await asyncio.sleep(0.0001 * (row.id % 2))
+    return {"twice": 2.0 * row.id, "text": f"{row.name} {row['id']}"}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_dataframe_keeps_its_columns_and_gets_those_of_the_result(frame, ordered):
+    mapped = fb.async_map(frame, row_of, schema="twice double, text string", ordered=ordered)
+    assert mapped.schema.simpleString() == "struct<id:bigint,name:string,twice:double,text:string>"
+    rows = mapped.collect()
+    if ordered:
+        assert [row.id for row in rows] == [row.id for row in frame.collect()]
+    assert sorted(rows) == [(n, str(n % 7), 2.0 * n, f"{n % 7} {n}") for n in range(3000)]
+
+
+@pytest.mark.spark
+def test_a_result_may_be_a_tuple_a_plain_value_or_nothing(frame, spark):
+    async def pair(row):
+        return (row.id, None) if row.id % 2 else None
+
+    async def single(row):
+        return row.id + 1
+
+    few = frame.where("id < 4")
+    assert sorted(fb.async_map(few, pair, schema="a long, b string").select("id", "a", "b").collect()) == [
+        (0, None, None), (1, 1, None), (2, None, None), (3, 3, None),
+    ]  # fmt: skip
+    assert sorted(fb.async_map(few, single, schema="next long").select("next").collect()) == [(1,), (2,), (3,), (4,)]
+
+
+@pytest.mark.spark
+def test_flat_results_repeat_the_row_and_drop_it(frame):
+    async def copies(row):
+        await asyncio.sleep(0)
+        return [(n,) for n in range(row.id)]
+
+    rows = fb.async_map(frame.where("id < 4"), copies, schema="n long", flat=True).select("id", "n").collect()
+    assert sorted(rows) == [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+
+
+@pytest.mark.spark
+def test_keys_batches_and_errors_see_rows(frame):
+    async def lengths(rows):
+        await asyncio.sleep(0)
+        return [(len(rows),) if row.id else ValueError("zero") for row in rows]
+
+    rows = fb.async_map(
+        frame.where("id < 100"), lengths, schema="n int", batch_size=10, on_error=lambda row, error: (-row.id - 1,)
+    ).collect()
+    assert len(rows) == 100 and [row.n for row in rows if row.id == 0] == [-1]
+    keyed = fb.async_map(frame.where("id < 100"), row_of, schema="twice double, text string", key="name", ordered=False)
+    assert keyed.count() == 100
+
+
+@pytest.mark.spark
+def test_a_value_that_does_not_fit_the_schema_names_the_column(frame):
+    async def wrong(row):
+        return "text"
+
+    with pytest.raises(Exception, match="column 'n' is declared as int32 in schema="):
+        fb.async_map(frame, wrong, schema="n int").collect()
+
+    async def unknown(row):
+        return {"m": 1}
+
+    with pytest.raises(Exception, match=r"gave columns \['m'\] that are not in schema= \(n\)"):
+        fb.async_map(frame, unknown, schema="n int").collect()
+
+
+@pytest.mark.spark
+def test_counters_of_a_dataframe_reach_the_driver(frame):
+    stats = fb.AsyncStats()
+    fb.async_map(frame, row_of, schema="twice double, text string", stats=stats).write.format("noop").mode("overwrite").save()
+    assert stats.records == stats.results == 3000
+
+
+# ---------------------------------------------------------------- refusals, and what needs no Spark
+
+
+@pytest.mark.spark
+def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
+    data = sc.parallelize([1])
+    with pytest.raises(TypeError, match="takes an RDD or a DataFrame, got builtins.list"):
+        fb.async_map([1], tenfold)
+    with pytest.raises(ValueError, match="a DataFrame needs schema="):
+        fb.async_map(frame, row_of)
+    with pytest.raises(ValueError, match="schema= is for DataFrames"):
+        fb.async_map(data, tenfold, schema="a int")
+    with pytest.raises(ValueError, match="rate_limit_scope"):
+        fb.async_map(data, tenfold, rate_limit_scope="world")
+    with pytest.raises(ValueError, match="capacity must be"):
+        fb.async_map(data, tenfold, capacity=0)
+    with pytest.raises(TypeError, match="would be called with"):
+        fb.async_map(data, tenfold, open=list)
+
+
+def test_a_task_survives_pickling_and_runs_without_spark():
+    task = pickle.loads(pickle.dumps(RecordTask(tenfold, AsyncOptions(), None, 1)))
+    assert list(task(iter([1, 2]))) == [10, 20]
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    task = FrameTask(row_of, AsyncOptions(), None, ["id", "name", "twice", "text"], {"twice": pa.float64(), "text": pa.string()})
+    batch = pa.RecordBatch.from_pydict({"id": [1, 2], "name": ["a", "b"], "twice": [0, 0]})
+    (out,) = task(iter([batch]))
+    assert out.to_pylist() == [{"id": 1, "name": "a", "twice": 2.0, "text": "a 1"}, {"id": 2, "name": "b", "twice": 4.0, "text": "b 2"}]
+
+
+def test_counts_add_up():
+    param = StatsParam()
+    first, second = fb.AsyncStats(records=3, max_in_flight=2, tasks=1), fb.AsyncStats(records=4, max_in_flight=9, tasks=1)
+    second.add_latency(0.5)
+    total = param.addInPlace(param.addInPlace(param.zero(first), first), second)
+    assert (total.records, total.max_in_flight, total.tasks) == (7, 9, 2)
+    assert total.quantile(0.5) == pytest.approx(0.5, rel=0.08)
+    assert pickle.loads(pickle.dumps(StatsParam(is_driver=True))).is_driver is False
