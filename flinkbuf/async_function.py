@@ -60,6 +60,7 @@ class AsyncOptions:
     """The options of an async operator, checked; `flinkbuf.async_map` describes them."""
 
     capacity: int = 100
+    concurrency: int | None = None
     timeout: float | None = None
     ordered: bool = True
     retry: Any = None
@@ -79,7 +80,7 @@ class AsyncOptions:
     log_interval: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "batch_size", "threads"):
+        for name in ("capacity", "concurrency", "batch_size", "threads"):
             value = getattr(self, name)
             if value is None and name != "capacity":
                 continue
@@ -94,6 +95,8 @@ class AsyncOptions:
                 raise ValueError(f"{name} must be 0 seconds or more, got {getattr(self, name)!r}")
         if self.batch_size is not None and self.batch_size > self.capacity:
             raise ValueError(f"batch_size {self.batch_size} exceeds the capacity of {self.capacity} records")
+        if self.concurrency is not None and self.concurrency > self.capacity:
+            raise ValueError(f"concurrency {self.concurrency} exceeds the capacity of {self.capacity} records")
         if self.on_error not in ("raise", "skip") and not callable(self.on_error):
             raise ValueError(f"on_error must be 'raise', 'skip' or a function (record, error), got {self.on_error!r}")
         for name in ("key", "open", "close", "on_timeout"):

@@ -106,10 +106,11 @@ class AsyncOperator:
         self._running: dict[Any, None] = {}  # entries and batches with a call, by the time of their first one
         self._dying: dict[Any, None] = {}  # calls that were cancelled and have not ended yet
         self._delayed: dict[Any, None] = {}  # waiting for their next attempt
-        self._held: deque[Any] = deque()  # waiting for the rate limit
+        self._held: deque[Any] = deque()  # waiting until others have ended, or for the rate limit
         self._keys: dict[Any, deque[Entry]] = {}  # by busy key: who waits for it
-        self._to_launch: deque[Any] = deque()
-        self._is_launching = False
+        self._concurrency = options.concurrency or options.capacity
+        self._active = 0  # calls that run
+        self._is_releasing = self._is_limit_timer_set = False
         self._batch: Batch | None = None
         self._limiter = RateLimiter(options.rate_limit) if options.rate_limit else None
         self._failure: BaseException | None = None
@@ -347,10 +348,18 @@ class AsyncOperator:
         stats.records += count
         may_pass = not self._options.ordered
         while index < count and self._failure is None:
-            if not self._is_plain or not (may_pass or not len(queue)):
-                self._admit(Entry(records[index], None, self._number))
+            if not self._is_plain or not (may_pass or not len(queue)) or self._active >= self._concurrency:
+                entry = Entry(records[index], None, self._number)
                 self._number += 1
                 index += 1
+                if not self._is_plain:
+                    self._admit(entry)
+                    continue
+                queue.put(entry)
+                if self._held or self._active >= self._concurrency:
+                    self._held.append(entry)
+                else:
+                    self._attempt_plain(entry)
                 continue
             call = self._idle_call or AsyncCall(self._loop, self._attempt_done)
             first = index
@@ -372,6 +381,7 @@ class AsyncOperator:
             self._submitted(entry)
             entry.attempt = 1
             stats.calls += 1
+            self._active += 1
             if error is None:
                 self._idle_call = None
                 call.work, entry.call = entry, call
@@ -517,35 +527,46 @@ class AsyncOperator:
             self._launch(batch)
 
     def _launch(self, work: Any) -> None:
-        """Make a call now or when the rate limit allows; calls that a finished call lets go do not nest."""
-        self._to_launch.append(work)
-        if self._is_launching:
-            return
-        self._is_launching = True
-        try:
-            while self._to_launch:
-                work = self._to_launch.popleft()
-                if self._limiter is None:
-                    self._attempt(work)
-                else:
-                    self._held.append(work)
-                    if len(self._held) == 1:
-                        self._release_held()
-        finally:
-            self._is_launching = False
+        """Make a call now, or as soon as `concurrency` and the rate limit allow it."""
+        self._held.append(work)
+        self._release_held()
 
     def _release_held(self) -> None:
-        assert self._limiter is not None
-        while self._held:
-            now = self._now()
-            if self._held[0].attempt and self._held[0] not in self._running:
-                self._held.popleft()  # its time ran out while it waited
-                continue
-            wait = self._limiter.reserve(now)
-            if wait > 0:
-                self._timers.at(now + wait, self._release_held)
-                return
-            self._attempt(self._held.popleft())
+        """Make the calls that wait for others to end; those that end at once come back here and do not nest."""
+        if self._is_releasing:
+            return
+        self._is_releasing = True
+        try:
+            while self._held and self._active < self._concurrency and self._failure is None:
+                work = self._held[0]
+                if work.attempt and work not in self._running:
+                    self._held.popleft()  # its time ran out while it waited
+                    continue
+                if self._limiter is not None and not self._is_within_limit(self._limiter):
+                    return
+                self._held.popleft()
+                if self._is_plain and not work.attempt:
+                    self._attempt_plain(work)
+                else:
+                    self._attempt(work)
+        finally:
+            self._is_releasing = False
+
+    def _is_within_limit(self, limiter: RateLimiter) -> bool:
+        """Take the right to one call, or come back when there is one."""
+        if self._is_limit_timer_set:
+            return False
+        now = self._now()
+        wait = limiter.reserve(now)
+        if wait <= 0:
+            return True
+        self._is_limit_timer_set = True
+        self._timers.at(now + wait, self._limit_passed)
+        return False
+
+    def _limit_passed(self) -> None:
+        self._is_limit_timer_set = False
+        self._release_held()
 
     def _submitted(self, work: Any) -> None:
         """Note when the first call for a record is made: its timeout runs from here."""
@@ -556,6 +577,19 @@ class AsyncOperator:
         if timeout is not None and self._expiry is None:
             self._expiry = self._loop.call_at(work.submitted + timeout, self._expire)
 
+    def _attempt_plain(self, entry: Entry) -> None:
+        """Make the first call for a record where a coroutine function needs nothing but the record."""
+        self._submitted(entry)
+        entry.attempt = 1
+        self.stats.calls += 1
+        self._active += 1
+        entry.call = call = AsyncCall(self._loop, self._attempt_done, entry)
+        try:
+            call.start(self._invoke_at_once(entry.record), self._base_context)
+        except Exception as error:
+            entry.call = None
+            self._attempt_ended(entry, None, error)
+
     def _attempt(self, work: Any) -> None:
         """Make one call for a record or a batch."""
         if work.attempt == 0:
@@ -564,6 +598,7 @@ class AsyncOperator:
             self.stats.retried += 1
         work.attempt += 1
         self.stats.calls += 1
+        self._active += 1
         is_batch = isinstance(work, Batch)
         value_of = self._value_of
         argument = [value_of(entry.record) for entry in work.entries] if is_batch else value_of(work.record)
@@ -615,6 +650,7 @@ class AsyncOperator:
             error = future.exception()
             result = None if error is not None else future.result()
             if error is None and inspect.isawaitable(result):
+                # The attempt goes on where it began on the thread.
                 self._call_coroutine(work, result)  # a plain function that gave a coroutine, such as a lambda
             else:
                 self._attempt_ended(work, result, error)
@@ -655,14 +691,18 @@ class AsyncOperator:
             return
         # The usual end, without the questions whose answer is known: the same as _attempt_ended and _settle.
         del self._running[work]
+        self._active -= 1
         self.stats.add_latency(self._loop.time() - work.submitted)  # type: ignore[union-attr]
         if self._queue.complete(work, [result]) and self._is_blocking:
             self._stop()
+        if self._held:
+            self._release_held()
 
     def _attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
         """Settle a record or a batch after a call, or call again."""
         if self._is_closing:
             return
+        self._active -= 1
         try:
             if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
                 self._fail(error)  # KeyboardInterrupt and its like are nobody's result
@@ -673,6 +713,8 @@ class AsyncOperator:
             else:
                 del self._running[work]
                 self._settle(work, work, result, error)
+            if self._held:
+                self._release_held()
         except BaseException as unexpected:
             self._fail(unexpected)
 
@@ -810,12 +852,15 @@ class AsyncOperator:
             if isinstance(call, AsyncCall):
                 self._dying[call] = None
             call.cancel()
+            self._active -= 1
         self.stats.timed_out += len(work.entries)
         for entry in work.entries:
             try:
                 self._settle(entry, work, *self._outcome_of_timeout(entry))
             except BaseException as unexpected:
                 self._fail(unexpected)
+        if self._held:
+            self._release_held()
 
     def _outcome_of_timeout(self, entry: Entry) -> tuple[Any, BaseException | None]:
         error: Exception = AsyncTimeoutError(f"no result within {self._options.timeout:g} s")

@@ -107,6 +107,42 @@ def test_never_more_than_capacity_records_are_held(ordered, capacity):
     assert most <= capacity + 1
 
 
+@pytest.mark.parametrize("ordered", [True, False])
+@pytest.mark.parametrize("retry", [None, FixedDelayRetry(1, 0, on_result=lambda result: False)])
+def test_never_more_than_concurrency_calls_run_however_many_records_are_held(ordered, retry):
+    running, most = set(), []
+
+    async def call(record):
+        running.add(record)
+        most.append(len(running))
+        if record % 4:
+            await asyncio.sleep(0.02 if record == 5 else 0.001)
+        running.remove(record)
+        return record
+
+    each = operator(call, ordered=ordered, capacity=150, concurrency=4, retry=retry)
+    got = list(each.run(range(400)))
+    assert (got if ordered else sorted(got)) == list(range(400))
+    assert max(most) == 4 and 4 < each.stats.max_in_flight <= 150
+
+
+def test_a_slow_call_holds_back_its_place_and_not_its_concurrency():
+    hung = []
+
+    async def call(record):
+        if record == 0:
+            hung.append(time.perf_counter())
+            await asyncio.sleep(0.2)
+            hung.append(len(done))
+        await asyncio.sleep(0)
+        done.append(record)
+        return record
+
+    done = []
+    assert run(call, range(300), capacity=300, concurrency=2) == list(range(300))
+    assert hung[1] == 299
+
+
 def test_a_slow_input_does_not_hold_calls_back():
     started = []
 
@@ -590,7 +626,7 @@ def test_a_function_is_told_where_it_runs():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"capacity": 0}, "capacity"), ({"timeout": 0}, "timeout"), ({"batch_size": 200}, "batch_size 200 exceeds"),
+    [({"capacity": 0}, "capacity"), ({"timeout": 0}, "timeout"), ({"batch_size": 200}, "batch_size 200 exceeds"), ({"concurrency": 101}, "concurrency 101 exceeds"),
      ({"on_error": "ignore"}, "on_error"), ({"event_loop": "fast"}, "event_loop"), ({"rate_limit": -1}, "rate_limit")],
 )  # fmt: skip
 def test_wrong_options_are_refused_with_their_value(options, message):

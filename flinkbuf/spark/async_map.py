@@ -28,6 +28,7 @@ def async_map(
     *,
     schema: Any = None,
     capacity: int = 100,
+    concurrency: int | None = None,
     timeout: float | None = None,
     ordered: bool = True,
     retry: Any = None,
@@ -65,6 +66,9 @@ def async_map(
         plain value if there is one column, or None for nulls.
     capacity : int, default 100
         Records that a task holds at once, finished ones that wait for their turn included.
+    concurrency : int, optional
+        Calls that a task makes at once; `capacity` if left out. With results in order, a capacity of several times the
+        concurrency lets calls go on behind one that is slow.
     timeout : float, optional
         Seconds for one record from its first call on, retries and their delays included.
     ordered : bool, default True
@@ -138,7 +142,7 @@ def async_map(
     if rate_limit is not None and rate_limit_scope == "job":
         rate_limit /= _tasks_at_once(data)
     options = AsyncOptions(
-        capacity=capacity, timeout=timeout, ordered=ordered, retry=retry, open=open, close=close, flat=flat,
+        capacity=capacity, concurrency=concurrency, timeout=timeout, ordered=ordered, retry=retry, open=open, close=close, flat=flat,
         key=_as_key(key), rate_limit=rate_limit, batch_size=batch_size, batch_timeout=batch_timeout, on_error=on_error,
         on_timeout=on_timeout, deadline=deadline, threads=threads, close_timeout=close_timeout, event_loop=event_loop,
     )  # fmt: skip
