@@ -92,6 +92,7 @@ MODULES = [
     "async_stats",
     "async_timer",
     "async_loop",
+    "async_calls",
     "async_io",
     "spark.java",
     "spark.schema",

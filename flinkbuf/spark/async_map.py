@@ -134,8 +134,7 @@ def async_map(
     from pyspark import RDD
     from pyspark.sql import DataFrame
 
-    is_frame = isinstance(data, DataFrame) or (not isinstance(data, RDD) and hasattr(data, "mapInArrow"))
-    if not is_frame and not isinstance(data, RDD):
+    if not isinstance(data, (RDD, DataFrame)):
         raise TypeError(f"async_map() takes an RDD or a DataFrame, got {type(data).__module__}.{type(data).__qualname__}")
     if rate_limit_scope not in ("task", "job"):
         raise ValueError(f"rate_limit_scope must be 'task' or 'job', got {rate_limit_scope!r}")
@@ -148,7 +147,7 @@ def async_map(
     )  # fmt: skip
     as_function(func, options)  # what does not fit fails here, not in a task
     accumulator = _accumulator(data, stats if stats is not None else AsyncStats())
-    if is_frame:
+    if not isinstance(data, RDD):
         return _map_frame(data, func, options, schema, accumulator)
     if schema is not None:
         raise ValueError("schema= is for DataFrames; what the function returns becomes a record of the RDD as it is")
@@ -176,7 +175,7 @@ class Place(NamedTuple):
     """A row on its way through the operator, and where its other columns wait."""
 
     batch: Any  # pyarrow.RecordBatch of the columns that are kept
-    index: int
+    position: int
     row: Any
 
 
@@ -229,7 +228,7 @@ class FrameTask:
             part = parts.get(id(place.batch))
             if part is None:
                 parts[id(place.batch)] = part = (place.batch, [], [])
-            part[1].append(place.index)
+            part[1].append(place.position)
             part[2].append(result)
         results = [result for _, _, found in parts.values() for result in found]
         columns = dict(zip(self.result_fields, self._columns_of(results), strict=True))
@@ -365,7 +364,7 @@ def _accumulator(data: Any, stats: AsyncStats) -> Any:
         context = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
     except Exception:
         return None
-    return context.accumulator(stats, StatsParam(is_driver=True))
+    return context.accumulator(stats, StatsParam(is_driver=True))  # type: ignore[arg-type]
 
 
 def _reporting(operator: "AsyncOperator", results: Iterator[Any], accumulator: Any) -> Iterator[Any]:
