@@ -71,7 +71,9 @@ class AsyncOperator(AsyncCalls):
     # ---------------------------------------------------------------- life
 
     def open(self) -> None:
-        """Make the event loop and the session; done by `run`, else before the first record."""
+        """Make the event loop and the session, once; done by `run`, else before the first record."""
+        if self._loop is not None or self._is_closing:
+            raise RuntimeError("this operator has been opened before; make another one for another run")
         self._loop = loop = new_event_loop(self._options.event_loop, has_sockets=self._function.open is not None)
         self._started = time.monotonic()
         self._timers = Timers(loop, self._fail)

@@ -911,6 +911,14 @@ def test_tasks_that_the_user_left_behind_are_ended():
     assert ended == [True, True]
 
 
+def test_an_operator_runs_once():
+    each = operator(at_once)
+    assert list(each.run([1])) == [1]
+    with pytest.raises(RuntimeError, match="make another one"):
+        list(each.run([1]))
+    each.close()
+
+
 def test_an_error_while_opening_is_shown_and_leaves_nothing():
     async def fails():
         raise OSError("no server")
