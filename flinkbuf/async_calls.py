@@ -1,7 +1,7 @@
 """From records to calls and back: what an async operator does inside its event loop.
 
-Every record becomes an entry of a queue. Its call is made as soon as key, batch, concurrency and rate limit let it; when
-the call has ended, the entry is settled, or the call is made again.
+Every record becomes an entry of a queue. Its call is made as soon as key, batch, concurrency and rate limit let it;
+when the call has ended, the entry is settled, or the call is made again.
 """
 
 from __future__ import annotations
@@ -308,7 +308,9 @@ class AsyncCalls:
             else:
                 self._attempt_ended(work, result, error)
 
-    def _future_completed(self, future: ResultFuture, results: Any, error: BaseException | None, is_second: bool) -> None:
+    def _future_completed(
+        self, future: ResultFuture, results: Any, error: BaseException | None, is_second: bool
+    ) -> None:
         def arrive() -> None:
             work = future.work  # type: ignore[attr-defined]
             if is_second and error is not None:

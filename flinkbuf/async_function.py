@@ -1,4 +1,4 @@
-"""What an async operator calls and how: the options, and one face for coroutines, plain functions and AsyncFunctions."""
+"""What an async operator calls and how: its options, and one face for coroutines, functions and AsyncFunctions."""
 
 from __future__ import annotations
 
@@ -201,7 +201,9 @@ def _check_arguments(func: Any, function: Function) -> None:
         signature.bind(*given, **named)
     except TypeError as error:
         why = "open= makes a session" if function.has_session else "there is no open= that makes a session"
-        raise TypeError(f"{function.name}{signature} would be called with ({', '.join(given)}), as {why}: {error}") from None
+        raise TypeError(
+            f"{function.name}{signature} would be called with ({', '.join(given)}), as {why}: {error}"
+        ) from None
 
 
 class ResultFuture:
@@ -212,7 +214,9 @@ class ResultFuture:
     Flink ``ResultFuture``. Other than there, a second completion is an error, not silence.
     """
 
-    def __init__(self, complete: Callable[[ResultFuture, Any, BaseException | None, bool], None], record_text: str) -> None:
+    def __init__(
+        self, complete: Callable[[ResultFuture, Any, BaseException | None, bool], None], record_text: str
+    ) -> None:
         self._complete = complete
         self._record_text = record_text
         self._lock = threading.Lock()

@@ -105,8 +105,8 @@ def async_map(
     event_loop : {"auto", "asyncio", "uvloop"}, default "auto"
         What runs the calls; ``"auto"`` is uvloop if it is installed and there is an `open`, which mostly means sockets.
     stats : AsyncStats, optional
-        On the driver; every task that ends adds its counts, also if it is run again. A summary goes to the logger ``flinkbuf`` in
-        any case.
+        On the driver; every task that ends adds its counts, also if it is run again. A summary of each goes to the
+        logger ``flinkbuf`` in any case.
 
     Returns
     -------
@@ -141,9 +141,10 @@ def async_map(
     if rate_limit is not None and rate_limit_scope == "job":
         rate_limit /= _tasks_at_once(data)
     options = AsyncOptions(
-        capacity=capacity, concurrency=concurrency, timeout=timeout, ordered=ordered, retry=retry, open=open, close=close, flat=flat,
-        key=_as_key(key), rate_limit=rate_limit, batch_size=batch_size, batch_timeout=batch_timeout, on_error=on_error,
-        on_timeout=on_timeout, deadline=deadline, threads=threads, close_timeout=close_timeout, event_loop=event_loop,
+        capacity=capacity, concurrency=concurrency, timeout=timeout, ordered=ordered, retry=retry, open=open,
+        close=close, flat=flat, key=_as_key(key), rate_limit=rate_limit, batch_size=batch_size,
+        batch_timeout=batch_timeout, on_error=on_error, on_timeout=on_timeout, deadline=deadline, threads=threads,
+        close_timeout=close_timeout, event_loop=event_loop,
     )  # fmt: skip
     as_function(func, options)  # what does not fit fails here, not in a task
     accumulator = _accumulator(data, stats if stats is not None else AsyncStats())
