@@ -105,8 +105,8 @@ def with_flinkbuf(flights: Any, url: str, stats: Any, ordered: bool) -> Any:
     import flinkbuf as fb
 
     return fb.async_map(
-        flights, weather_of(url), schema=WEATHER, ordered=ordered, capacity=4 * CONCURRENCY if ordered else CONCURRENCY,
-        concurrency=CONCURRENCY, timeout=5.0, retry=fb.FixedDelayRetry(3, 0.05), open=make_session, stats=stats,
+        flights, weather_of(url), schema=WEATHER, ordered=ordered, capacity=4 * CONCURRENCY, concurrency=CONCURRENCY,
+        timeout=5.0, retry=fb.FixedDelayRetry(3, 0.05), open=make_session, stats=stats,
     )  # fmt: skip
 
 

@@ -246,6 +246,9 @@ class AsyncOperator(AsyncCalls):
             loop.run_forever()
         finally:
             self._is_blocking = False
+            if self._lingering is not None:
+                self._lingering.cancel()
+                self._lingering = None
             self._last_turn = loop.time()
 
     def _turn(self, chunk: list[Any], is_exhausted: bool) -> None:
