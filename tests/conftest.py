@@ -1,9 +1,14 @@
 """Fixtures that several test files share: one small Spark for all of them."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# Spark starts its workers with the first python3 on PATH unless it is told otherwise.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 # A busy machine is no failure: hypothesis measures nothing here.
 settings.register_profile("flinkbuf", deadline=None)
