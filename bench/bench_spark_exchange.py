@@ -6,6 +6,7 @@ flink-benchmarks: KeyByBenchmarks.
 
 import functools
 import os
+import sys
 
 import pytest
 from measure import SMOKE, measure, scaled
@@ -43,6 +44,7 @@ def source():
     from pyspark import SparkConf, SparkContext
 
     use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "ERROR",
                 "spark.executorEnv.PYTHONPATH": os.path.dirname(__file__)}  # fmt: skip

@@ -7,6 +7,8 @@ had at its previous departure the same day, and its chains of late departures. T
 PySpark's own ``partitionBy``; both are timed and their results compared.
 """
 
+import os
+import sys
 import tempfile
 import time
 import warnings
@@ -51,6 +53,7 @@ def start_spark(cores: int, folder: Path) -> "SparkSession":
     from flinkbuf.spark.java import use_java
 
     use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the first python3 on PATH, without flinkbuf
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     quiet = folder / "log4j2.properties"
     quiet.write_text(QUIET, encoding="utf-8")
