@@ -12,7 +12,6 @@ import asyncio
 import contextvars
 import functools
 import inspect
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +29,11 @@ _PULL_SECONDS = 0.0002  # records are taken from the input for so long before th
 _STALL_SECONDS = 0.05  # after a pause of the loop as long as this, answers that wait are read before timeouts count
 _DEFAULT_THREADS = 32
 
-_logger = logging.getLogger("flinkbuf")
+
+def _logger() -> Any:
+    import logging  # not before there is something to say: it would double the time of importing flinkbuf
+
+    return logging.getLogger("flinkbuf")
 
 
 class AsyncOperator(AsyncCalls):
@@ -138,7 +141,7 @@ class AsyncOperator(AsyncCalls):
                 self._join_threads(started + self._options.close_timeout)
             left = close_event_loop(loop, self._options.close_timeout)
             if left:
-                _logger.warning("async: %d tasks of %s did not end when they were cancelled", left, self._function.name)
+                _logger().warning("async: %d tasks of %s did not end when they were cancelled", left, self._function.name)
             self.stats.seconds = time.monotonic() - self._started
 
     async def _shut_down(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -152,7 +155,7 @@ class AsyncOperator(AsyncCalls):
             self._on_all_ended = loop.create_future()
             await asyncio.wait([self._on_all_ended], timeout=self._options.close_timeout)
         if self._dying:
-            _logger.warning(
+            _logger().warning(
                 "async: %d calls of %s did not end within %g s of being cancelled and were dropped",
                 len(self._dying), self._function.name, self._options.close_timeout,
             )  # fmt: skip
@@ -178,7 +181,7 @@ class AsyncOperator(AsyncCalls):
             thread.join(max(0.0, until - time.monotonic()))
         left = sum(thread.is_alive() for thread in threads)
         if left:
-            _logger.warning("async: %d threads still run %s; a thread cannot be cancelled", left, self._function.name)
+            _logger().warning("async: %d threads still run %s; a thread cannot be cancelled", left, self._function.name)
 
     # ---------------------------------------------------------------- over an iterable
 
@@ -233,7 +236,7 @@ class AsyncOperator(AsyncCalls):
         try:
             self.close()
         except Exception:
-            _logger.exception("async: closing the session failed as well")
+            _logger().exception("async: closing the session failed as well")
 
     def _run_loop(self) -> None:
         """Let the loop run until `_stop`; answers that came while it stood still are read before timeouts count."""
@@ -257,7 +260,7 @@ class AsyncOperator(AsyncCalls):
         now = loop.time()
         if now - self._last_log > self._options.log_interval:
             self._last_log = now
-            _logger.info("async: partition %d: %s; %d in flight", self._context.partition, self.stats, len(self._queue))
+            _logger().info("async: partition %d: %s; %d in flight", self._context.partition, self.stats, len(self._queue))
         loop.call_soon(self._begin_turn, chunk, is_exhausted)
         self._run_loop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import itemgetter
@@ -19,7 +18,11 @@ if TYPE_CHECKING:
 _SLICE_ROWS = 1024  # rows of an Arrow batch that are made Python objects at once
 _OUTPUT_ROWS = 10_000  # rows of an Arrow batch given back; spark.sql.execution.arrow.maxRecordsPerBatch
 
-_logger = logging.getLogger("flinkbuf")
+
+def _logger() -> Any:
+    import logging  # not before there is something to say: it would double the time of importing flinkbuf
+
+    return logging.getLogger("flinkbuf")
 
 
 def async_map(
@@ -353,7 +356,7 @@ class StatsParam:
     def addInPlace(self, value: AsyncStats, other: AsyncStats) -> AsyncStats:
         """Add `other` to `value`."""
         if self.is_driver:
-            _logger.info("async_map: a task ended after %.1f s: %s", other.seconds, other)
+            _logger().info("async_map: a task ended after %.1f s: %s", other.seconds, other)
         return value.merge(other)
 
 
