@@ -14,15 +14,14 @@ from cpython.exc cimport PyErr_CheckSignals
 
 import os
 
-from flinkbuf._core.buffer cimport fb_data_type
 from flinkbuf._core.buffer_builder cimport (
-    fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full, fb_buffer_builder_writable,
+    fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full,
 )
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
 from flinkbuf._core.data_view cimport fb_output_prune
-from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_OK, FB_RECORD, check
+from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_RECORD, check
 from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
 from flinkbuf._core.record_batch cimport fb_record_batch_write
 from flinkbuf._core.record_serializer cimport (
@@ -32,8 +31,8 @@ from flinkbuf._core.record_serializer cimport (
 from flinkbuf._core.result_partition cimport (
     ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
-    fb_result_partition_flush_all, fb_result_partition_mark_written, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
-    fb_result_partition_retain, fb_result_partition_wait,
+    fb_result_partition_flush_all, fb_result_partition_mark_written, fb_result_partition_open_broadcast,
+    fb_result_partition_open_unicast, fb_result_partition_retain, fb_result_partition_wait,
 )
 from flinkbuf._core.type_codec cimport TypeCodec
 
