@@ -115,8 +115,12 @@ static inline void fb_slice_release(struct fb_slice* self) {
 /* A part of a slice, sharing its reference (not retained). FB_EBOUNDS when it does not lie inside. */
 int fb_slice_part(const struct fb_slice* self, uint32_t offset, uint32_t size, struct fb_slice* part);
 
-/* A buffer of its own, outside every pool, holding a copy of `data`: events travel in these. The root is
- * freed at the last release. */
+/* A buffer of its own, outside every pool, holding a copy of `data`: events travel in these. NULL: the caller
+ * fills in the bytes. The root is freed at the last release. */
 int fb_event_buffer_new(const uint8_t* data, size_t size, enum fb_data_type type, struct fb_slice* event);
+
+/* Whether the bytes of an event begin as its data type says, as far as Flink ties the two together: a stream must not
+ * end, block or lose data because a data type was mistaken for another. */
+bool fb_event_is_of_its_type(const struct fb_slice* event);
 
 #endif

@@ -22,7 +22,9 @@
   X(IO, -14, "input or output failed")                                            \
   X(READ_ONLY, -15, "the buffer is read-only")                                    \
   X(REFERENCES, -16, "the buffer has already been recycled")                      \
-  X(THREAD, -17, "the system refused a thread")
+  X(THREAD, -17, "the system refused a thread")                                   \
+  X(NOT_FOUND, -18, "the result partition was not found")                         \
+  X(LOST, -19, "a reader of the result partition was lost")
 
 enum {
   FB_OK = 0,

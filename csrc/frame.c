@@ -160,6 +160,23 @@ int fb_frame_write_tail(const struct fb_frame* self, uint8_t* to) {
   return (int)tail_size(self);
 }
 
+/* ---- ids of channels ------------------------------------------------------------------------------- */
+
+/* FNV-1a: each step is one-to-one, so a change of one byte always changes the sum. */
+static uint32_t sum_of(const uint8_t* id) {
+  uint32_t sum = 2166136261u;
+  for (size_t i = 0; i < FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE; i++) sum = (sum ^ id[i]) * 16777619u;
+  return sum;
+}
+
+void fb_channel_id_seal(uint8_t* id) {
+  fb_store_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE, sum_of(id));
+}
+
+bool fb_channel_id_is_sealed(const uint8_t* id) {
+  return fb_load_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE) == sum_of(id);
+}
+
 /* ---- decoding: one stage each ---------------------------------------------------------------------- */
 
 static void enter(struct fb_frame_decoder* self, enum stage stage, uint32_t wanted) {
@@ -200,6 +217,11 @@ static int take_header(struct fb_frame_decoder* self, const uint8_t* from) {
   uint8_t id = from[8];
   const struct shape* shape;
 
+  if (magic == FB_PREFACE_MAGIC)
+    return refuse(self, FB_ECORRUPT,
+                  "a proof of a shared secret instead of a Flink frame: only one side has NetworkConfig(auth=...)");
+  if (fb_frame_is_tls(from) && magic != FB_FRAME_MAGIC)
+    return refuse(self, FB_ECORRUPT, "TLS instead of a Flink frame: only one side has NetworkConfig(tls=...)");
   if (magic != FB_FRAME_MAGIC)
     return refuse(self, FB_ECORRUPT,
                   "starts with magic number 0x%08" PRIX32 " instead of 0x%08X; not a Flink peer, or the "

@@ -24,6 +24,7 @@
 #include "buffer.h"
 
 #define FB_FRAME_MAGIC 0xBADC0FFEu
+#define FB_PREFACE_MAGIC 0x66627566u   /* "fbuf": stands there in what comes before frames, preface.h */
 #define FB_FRAME_HEADER_SIZE 9        /* length, magic, id */
 #define FB_FRAME_RESPONSE_HEAD_SIZE 47 /* the header and the 38 bytes of a BUFFER_RESPONSE before its body */
 #define FB_FRAME_HEAD_MAX 97          /* bytes of the longest head: PARTITION_REQUEST */
@@ -84,6 +85,16 @@ int fb_frame_write_tail(const struct fb_frame* self, uint8_t* to);
 /* Bytes of the whole frame, as its length field says. */
 uint64_t fb_frame_size(const struct fb_frame* self);
 
+/* ---- ids of channels --------------------------------------------------------------------------------
+ *
+ * A channel's id is its reader's own choice, which the other side only gives back. Ours end with a sum over the rest,
+ * so that an id which bits were flipped in is told from that of a channel which has gone. Flink's are random. */
+
+/* Sets the last FB_CHANNEL_SEAL_SIZE bytes of an id from those before them. */
+#define FB_CHANNEL_SEAL_SIZE 4
+void fb_channel_id_seal(uint8_t* id);
+bool fb_channel_id_is_sealed(const uint8_t* id);
+
 /* ---- decoding -------------------------------------------------------------------------------------- */
 
 struct fb_frame_limits {
@@ -141,6 +152,15 @@ static inline uint32_t fb_frame_decoder_body_left(const struct fb_frame_decoder*
 /* `size` <= body_left bytes of the body arrived without the decoder. next() goes on behind them; after the
  * last it gives FB_FRAME_ENDS or reads the tail, also without input. FB_EBOUNDS. */
 int fb_frame_decoder_took(struct fb_frame_decoder* self, uint32_t size);
+
+/* Whether two bytes begin a record of TLS, an alert or a handshake: no frame does. */
+static inline bool fb_frame_is_tls(const uint8_t* bytes) {
+  return (bytes[0] == 0x15 || bytes[0] == 0x16) && bytes[1] == 3;
+}
+/* Whether a stream that ended inside its first header was one: an alert is shorter than a header. */
+static inline bool fb_frame_decoder_saw_tls(const struct fb_frame_decoder* self) {
+  return self->stage == 0 && self->frame_offset == 0 && self->joined >= 2 && fb_frame_is_tls(self->side);
+}
 
 /* Whether the stream may end here: between two frames. */
 static inline bool fb_frame_decoder_is_between(const struct fb_frame_decoder* self) {

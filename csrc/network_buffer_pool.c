@@ -614,6 +614,8 @@ int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self,
 void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self, struct fb_buffer** buffers,
                                              uint32_t count) {
   if (count == 0) return;
+  /* A pin, as in give(): these may be the last buffers of a pool that nobody has a handle on. */
+  atomic_fetch_add_explicit(&self->outstanding, 1, memory_order_relaxed);
   for (uint32_t i = 0; i < count; i++) {
     /* Should others still hold it, it comes home by itself; required is lowered once, below. */
     buffers[i]->recycle = recycle_global;
@@ -621,6 +623,7 @@ void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self
     buffers[i] = NULL;
   }
   lower_required(self, count);
+  lower_outstanding(self, 1);
 }
 
 int fb_network_buffer_pool_add_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup) {

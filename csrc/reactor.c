@@ -19,6 +19,7 @@
 
 enum {
   READY_PER_TURN = 64,
+  RINGS_KEPT = 8,
   TIMERS_PER_TURN = 256,
 };
 
@@ -38,7 +39,11 @@ struct fb_reactor {
   struct fb_source* sources;
   struct fb_chore* first_chore;
   struct fb_chore** last_link; /* where the next chore is chained */
+  bool is_serving;             /* a socket */
+  uint32_t ring_count;
+  struct fb_wakeup* rings[RINGS_KEPT]; /* to be rung after it */
   uint8_t* received;
+  struct fb_tcp_patience tcp_patience;
   _Atomic uint64_t turns, wakeups, bytes_read, bytes_written, writes;
   _Atomic uint32_t source_count;
 };
@@ -179,6 +184,15 @@ int fb_reactor_call(struct fb_reactor* self, void (*function)(void* context), vo
 
 bool fb_reactor_is_inside(struct fb_reactor* self) { return pthread_equal(self->thread, pthread_self()); }
 
+void fb_reactor_ring(struct fb_reactor* self, struct fb_wakeup* wakeup) {
+  bool is_kept = fb_reactor_is_inside(self) && self->is_serving;
+
+  for (uint32_t i = 0; is_kept && i < self->ring_count; i++)
+    if (self->rings[i] == wakeup) return;
+  if (is_kept && self->ring_count < RINGS_KEPT) self->rings[self->ring_count++] = wakeup;
+  else fb_wakeup_ring(wakeup);
+}
+
 int fb_reactor_set_timer(struct fb_reactor* self, struct fb_timer* timer, int64_t delay_ms) {
   return fb_timer_queue_set(&self->timers, timer, fb_now_ms() + (delay_ms > 0 ? delay_ms : 0));
 }
@@ -259,16 +273,25 @@ static int64_t fall_asleep(struct fb_reactor* self) {
   return next_ms != INT64_MAX && wait_ms < 0 ? 0 : wait_ms;
 }
 
+/* Nothing that may be rung goes away meanwhile: that takes a task, which runs later. */
+static void serve(struct fb_reactor* self, const struct fb_ready* ready) {
+  struct fb_source* source = (struct fb_source*)ready->watch;
+
+  if (source->watch.fd < 0) return; /* removed in this turn */
+  self->is_serving = true;
+  source->on_ready(source, ready->events);
+  self->is_serving = false;
+  for (uint32_t i = 0; i < self->ring_count; i++) fb_wakeup_ring(self->rings[i]);
+  self->ring_count = 0;
+}
+
 static void turn(struct fb_reactor* self) {
   struct fb_ready ready[READY_PER_TURN];
   int ready_count = fb_poller_wait(&self->poller, fall_asleep(self), ready, READY_PER_TURN);
 
   atomic_store_explicit(&self->is_awake, true, memory_order_seq_cst);
   count(&self->turns, 1);
-  for (int i = 0; i < ready_count; i++) {
-    struct fb_source* source = (struct fb_source*)ready[i].watch;
-    if (source->watch.fd >= 0) source->on_ready(source, ready[i].events);
-  }
+  for (int i = 0; i < ready_count; i++) serve(self, &ready[i]);
   run_tasks(self, NULL);
   fb_timer_queue_run(&self->timers, fb_now_ms(), TIMERS_PER_TURN);
   run_chores(self);
@@ -347,6 +370,12 @@ void fb_reactor_close(struct fb_reactor* self) {
   pthread_join(self->thread, NULL);
   free_reactor(self);
 }
+
+void fb_reactor_set_tcp_patience(struct fb_reactor* self, const struct fb_tcp_patience* patience) {
+  self->tcp_patience = *patience;
+}
+
+const struct fb_tcp_patience* fb_reactor_tcp_patience(const struct fb_reactor* self) { return &self->tcp_patience; }
 
 void fb_reactor_get_counters(struct fb_reactor* self, struct fb_reactor_counters* counters) {
   counters->turns = atomic_load_explicit(&self->turns, memory_order_relaxed);

@@ -16,6 +16,7 @@
 #include <stddef.h>
 
 #include "poller.h"
+#include "tcp.h"
 #include "timer_queue.h"
 
 struct fb_reactor; /* opaque */
@@ -42,6 +43,15 @@ int fb_reactor_post(struct fb_reactor* self, struct fb_task* task);
 /* Runs `function` on the I/O thread and waits until it is done; at once if the caller is that thread.
  * FB_ESTATE. */
 int fb_reactor_call(struct fb_reactor* self, void (*function)(void* context), void* context);
+
+struct fb_wakeup;
+/* Rings `wakeup`, from any thread. On the I/O thread, while it serves a socket, only when it is done with that one: a
+ * task is woken once for all that came. */
+void fb_reactor_ring(struct fb_reactor* self, struct fb_wakeup* wakeup);
+
+/* For all connections to come; before the first. The defaults of tcp.h until then. */
+void fb_reactor_set_tcp_patience(struct fb_reactor* self, const struct fb_tcp_patience* patience);
+const struct fb_tcp_patience* fb_reactor_tcp_patience(const struct fb_reactor* self);
 
 struct fb_reactor_counters {
   uint64_t turns;

@@ -50,6 +50,11 @@ static bool is_gone(struct fb_result_partition* self, uint32_t target) {
   return !is_broadcast(self, target) && fb_subpartition_is_released(&self->subpartitions[target]);
 }
 
+/* What a producer is told that writes for nobody: nothing, if those readers took leave. */
+static int code_of_gone(struct fb_result_partition* self) {
+  return fb_result_partition_is_reader_lost(self) ? FB_ELOST : FB_OK;
+}
+
 static int reserve(struct fb_result_partition* self, uint32_t target) {
   if (!is_broadcast(self, target)) return fb_subpartition_reserve(&self->subpartitions[target]);
   for (uint32_t i = 0; i < self->subpartition_count; i++) {
@@ -119,7 +124,7 @@ static int open_builder(struct fb_result_partition* self, uint32_t target) {
   if (self->continued != FB_NO_CHANNEL) return FB_ESTATE;
   if (is_gone(self, target)) {
     finish_builder(self, target);
-    return FB_OK;
+    return code_of_gone(self);
   }
   if (slot_of(self, target)->buffer != NULL) return FB_OK;
   if (is_broadcast(self, target))
@@ -179,7 +184,7 @@ static int drop_rest(struct fb_result_partition* self, uint32_t target, const ui
   self->continued = FB_NO_CHANNEL;
   *data += *size;
   *size = 0;
-  return FB_OK;
+  return code_of_gone(self);
 }
 
 /* The beginning of a record: its buffer is made known first, then written. */
@@ -253,6 +258,19 @@ bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_
   return has_room(self);
 }
 
+bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms) {
+  struct fb_buffer_builder* builder = slot_of(self, subpartition);
+  uint64_t seen = fb_wakeup_seen(&self->pool_wakeup);
+  int64_t since_ms;
+
+  if (builder->buffer == NULL || builder->capacity == builder->buffer->segment.size) return true;
+  if (has_room(self) || is_gone(self, subpartition)) return true;
+  since_ms = fb_now_ms();
+  fb_wakeup_wait(&self->pool_wakeup, seen, timeout_ms);
+  count(&self->soft_back_pressured_ms, (uint64_t)(fb_now_ms() - since_ms));
+  return has_room(self) || is_gone(self, subpartition);
+}
+
 /* ---- events, flush, end -------------------------------------------------------------------------- */
 
 static int check_event(const struct fb_result_partition* self, enum fb_data_type type) {
@@ -268,7 +286,8 @@ static int add_event(struct fb_result_partition* self, uint32_t target, const ui
   int code;
 
   code = check_event(self, type);
-  if (code < 0 || is_gone(self, target)) return code;
+  if (code < 0) return code;
+  if (is_gone(self, target)) return code_of_gone(self);
   code = reserve(self, target);
   if (code < 0) return code;
   code = fb_event_buffer_new(data, size, type, &event);
@@ -304,6 +323,7 @@ void fb_result_partition_flush_all(struct fb_result_partition* self) {
 int fb_result_partition_finish(struct fb_result_partition* self) {
   if (self->is_finished) return FB_EFINISHED;
   if (self->continued != FB_NO_CHANNEL) return FB_ESTATE;
+  if (fb_result_partition_is_reader_lost(self)) return FB_ELOST;
   finish_builders(self);
   for (uint32_t i = 0; i < self->subpartition_count; i++) {
     int code = fb_subpartition_finish(&self->subpartitions[i]);
@@ -324,7 +344,12 @@ static void drop_user(struct fb_result_partition* self) {
   if (self->on_consumed != NULL) self->on_consumed(self, self->on_consumed_context);
 }
 
-static void on_subpartition_consumed(struct fb_subpartition* subpartition) { drop_user(subpartition->owner); }
+static void on_subpartition_consumed(struct fb_subpartition* subpartition) {
+  struct fb_result_partition* self = subpartition->owner;
+
+  fb_wakeup_ring(&self->pool_wakeup); /* who waits for its acknowledgement waits in vain */
+  drop_user(self);
+}
 
 static void free_partition(struct fb_result_partition* self) {
   for (uint32_t i = 0; self->subpartitions != NULL && i < self->subpartition_count; i++)
@@ -334,6 +359,8 @@ static void free_partition(struct fb_result_partition* self) {
   free(self->subpartitions);
   free(self->unicast);
   free((void*)self->dirty);
+  free((void*)self->acknowledged);
+  free(self->record_counts);
   free(atomic_load_explicit(&self->failure, memory_order_relaxed)); /* nobody else is left */
   free(self);
 }
@@ -345,7 +372,10 @@ static int open_partition(struct fb_result_partition* self) {
   self->subpartitions = calloc(n, sizeof(*self->subpartitions));
   self->unicast = calloc(n, sizeof(*self->unicast));
   self->dirty = calloc((size_t)n + 1, sizeof(*self->dirty));
+  self->acknowledged = calloc(n, sizeof(*self->acknowledged));
+  self->record_counts = calloc((size_t)n + 1, sizeof(*self->record_counts));
   if (self->subpartitions == NULL || self->unicast == NULL || self->dirty == NULL) return FB_ENOMEM;
+  if (self->acknowledged == NULL || self->record_counts == NULL) return FB_ENOMEM;
   for (uint32_t i = 0; i < n; i++) {
     code = fb_subpartition_open(&self->subpartitions[i], i, self->type == FB_PIPELINED_APPROXIMATE);
     if (code < 0) return code;
@@ -376,6 +406,7 @@ int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpar
   opened->pool = pool;
   atomic_init(&opened->references, 1);
   atomic_init(&opened->users, subpartition_count + 1);
+  atomic_init(&opened->unacknowledged_count, subpartition_count);
   code = open_partition(opened);
   if (code < 0)
     free_partition(opened);
@@ -414,7 +445,7 @@ void fb_result_partition_release(struct fb_result_partition* self) {
   fb_wakeup_ring(&self->pool_wakeup);
 }
 
-void fb_result_partition_fail(struct fb_result_partition* self, const char* cause) {
+static void keep_failure(struct fb_result_partition* self, const char* cause) {
   char* none = NULL;
   char* copy = strdup(cause);
 
@@ -423,10 +454,53 @@ void fb_result_partition_fail(struct fb_result_partition* self, const char* caus
   if (copy != NULL && !atomic_compare_exchange_strong_explicit(&self->failure, &none, copy,
                                                                memory_order_release, memory_order_relaxed))
     free(copy);
+}
+
+void fb_result_partition_fail(struct fb_result_partition* self, const char* cause) {
+  keep_failure(self, cause);
+  fb_result_partition_release(self);
+}
+
+void fb_result_partition_lose_reader(struct fb_result_partition* self, const char* cause) {
+  if (self->type == FB_PIPELINED_APPROXIMATE || fb_result_partition_is_released(self)) return;
+  keep_failure(self, cause);
+  /* Release, partner of fb_result_partition_is_reader_lost(). */
+  atomic_store_explicit(&self->is_reader_lost, true, memory_order_release);
   fb_result_partition_release(self);
 }
 
 const char* fb_result_partition_failure(struct fb_result_partition* self) {
   /* Acquire, partner of the exchange in fb_result_partition_fail(): the text is complete. */
   return atomic_load_explicit(&self->failure, memory_order_acquire);
+}
+
+/* ---- acknowledgements ------------------------------------------------------------------------------ */
+
+void fb_result_partition_acknowledge(struct fb_result_partition* self, uint32_t subpartition) {
+  /* Relaxed: only who sets the mark counts, and the count orders. Its release half is the partner of
+   * fb_result_partition_is_acknowledged(); its acquire half hands the other readers' part on. */
+  if (atomic_exchange_explicit(&self->acknowledged[subpartition], true, memory_order_relaxed)) return;
+  if (atomic_fetch_sub_explicit(&self->unacknowledged_count, 1, memory_order_acq_rel) == 1)
+    fb_wakeup_ring(&self->pool_wakeup);
+}
+
+/* A reader is gone that has not acknowledged, and never will. */
+static bool is_acknowledgement_lost(struct fb_result_partition* self) {
+  for (uint32_t i = 0; i < self->subpartition_count; i++)
+    /* In this order: a reader acknowledges first and goes then. */
+    if (fb_subpartition_is_released(&self->subpartitions[i]) &&
+        !atomic_load_explicit(&self->acknowledged[i], memory_order_relaxed))
+      return true;
+  return false;
+}
+
+bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms) {
+  int64_t deadline_ms = fb_deadline_ms(timeout_ms);
+  uint64_t seen;
+
+  do {
+    seen = fb_wakeup_seen(&self->pool_wakeup);
+    if (fb_result_partition_is_acknowledged(self) || is_acknowledgement_lost(self)) return true;
+  } while (fb_wakeup_wait_until(&self->pool_wakeup, seen, deadline_ms) == FB_OK);
+  return false;
 }

@@ -38,10 +38,15 @@ struct fb_result_partition {
   /* The producer counts, anybody may look. */
   _Atomic uint64_t total_written_bytes; /* in finished buffers; broadcast counts for each reader */
   _Atomic uint64_t total_buffers;       /* finished likewise, events not included */
-  _Atomic uint64_t hard_back_pressured_ms;
+  _Atomic uint64_t hard_back_pressured_ms; /* waited for a buffer, of which there was none */
+  _Atomic uint64_t soft_back_pressured_ms; /* waited before a record, rather than make a small buffer larger */
+  /* Whose readers said that they have processed everything, and how many have not. */
+  _Atomic bool* acknowledged;
+  _Atomic uint32_t unacknowledged_count;
   bool is_finished;
   bool is_closed; /* by the producer */
   _Atomic bool is_released;
+  _Atomic bool is_reader_lost;
   _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */
   /* Told once, after the partition was released because all readers and the producer are done with it. Set
    * before the first view is created; NULL: nobody. */
@@ -52,6 +57,8 @@ struct fb_result_partition {
   /* Told by the producer that it committed bytes to a subpartition without a mark; NULL: nobody wants to know. */
   void (*on_written)(struct fb_result_partition* self, uint32_t subpartition);
   struct fb_flushed_partition* flush_entry; /* whoever set on_written */
+  /* The producer counts, anybody may look: records written to each subpartition, and (the last) to all of them. */
+  uint64_t* record_counts;
 };
 
 /* Takes the pool's handle over, also on failure. FB_EARGUMENT (0 subpartitions, or over 2^31), FB_ENOMEM. */
@@ -62,8 +69,9 @@ void fb_result_partition_drop(struct fb_result_partition* self);
 
 /* ---- the producer's side --------------------------------------------------------------------------
  *
- * All of these give FB_EFINISHED after finish(). Between FB_NEEDS_BUFFER in the middle of a record and the
- * call that brings the rest of it they give FB_ESTATE; only priority events may pass, in front of it. */
+ * All of these give FB_EFINISHED after finish(), and FB_ELOST once a reader was lost. Between FB_NEEDS_BUFFER in the
+ * middle of a record and the call that brings the rest of it they give FB_ESTATE; only priority events may pass, in
+ * front of it. */
 
 /* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK, also when the
  * reader is gone: then the slot stays closed and the caller drops the record. FB_NEEDS_BUFFER: the pool has
@@ -103,6 +111,12 @@ void fb_result_partition_flush_all(struct fb_result_partition* self);
 int fb_result_partition_finish(struct fb_result_partition* self);
 /* Sleeps until the pool may have room. Returns whether it has, or the partition was released. */
 bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms);
+/* Before a record that may not fit the open buffer of `subpartition` (subpartition_count: of all). Where readers want
+ * that buffer small, it keeps its size only if the pool has another one: sleeps until it may. Returns whether it
+ * has; without a small buffer, or a reader, always and at once. */
+bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms);
+/* Sleeps until all readers have acknowledged, or one that did not is gone. Returns whether one of both is so. */
+bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms);
 /* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable if it is
  * finished; otherwise it fails, so that readers do not wait for the rest.
  * Idempotent; the flusher must have let go of it before. */
@@ -110,10 +124,25 @@ void fb_result_partition_close(struct fb_result_partition* self);
 
 /* ---- anybody ------------------------------------------------------------------------------------- */
 
+/* The reader of `subpartition`, which exists, has processed all records that came before EndOfData. Idempotent. */
+void fb_result_partition_acknowledge(struct fb_result_partition* self, uint32_t subpartition);
+/* Whether all readers have. */
+static inline bool fb_result_partition_is_acknowledged(struct fb_result_partition* self) {
+  /* Acquire, partner of the decrement in fb_result_partition_acknowledge(). */
+  return atomic_load_explicit(&self->unacknowledged_count, memory_order_acquire) == 0;
+}
+
 /* Drops everything queued and to come; views say so. Wakes a waiting producer. Idempotent. */
 void fb_result_partition_release(struct fb_result_partition* self);
 /* The same for a reason (copied), which readers can show; the first one stays. */
 void fb_result_partition_fail(struct fb_result_partition* self, const char* cause);
+/* A reader went away without leave: the same, and the producer is told by whatever it does next. Nothing where another
+ * may take its place, or the partition was released before. */
+void fb_result_partition_lose_reader(struct fb_result_partition* self, const char* cause);
+static inline bool fb_result_partition_is_reader_lost(struct fb_result_partition* self) {
+  /* Acquire, partner of the store in fb_result_partition_lose_reader(): who sees it also sees the failure. */
+  return atomic_load_explicit(&self->is_reader_lost, memory_order_acquire);
+}
 /* NULL unless it failed. Valid as long as the partition. */
 const char* fb_result_partition_failure(struct fb_result_partition* self);
 

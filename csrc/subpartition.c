@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "wakeup.h"
+
 #define FIRST_CAPACITY 8
 #define SKIPPED 2 /* a step of poll(): the head was finished and empty, look at the next */
 
@@ -136,7 +138,7 @@ static void deliver(struct fb_subpartition* self, const struct notification* not
 
 int fb_subpartition_open(struct fb_subpartition* self, uint32_t index, bool is_approximate) {
   *self = (struct fb_subpartition){
-      .index = index, .is_approximate = is_approximate, .buffer_size = INT32_MAX};
+      .index = index, .is_approximate = is_approximate, .buffer_size = INT32_MAX, .credit = -1};
   if (pthread_mutex_init(&self->lock, NULL) != 0) return FB_ENOMEM;
   if (pthread_cond_init(&self->quiet, NULL) != 0) {
     pthread_mutex_destroy(&self->lock);
@@ -178,7 +180,7 @@ static int add_locked(struct fb_subpartition* self, const struct fb_queued_consu
 
 static int add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
                int32_t partial_record_length, bool is_end, int32_t* desired_size) {
-  struct fb_queued_consumer item = {*consumer, partial_record_length};
+  struct fb_queued_consumer item = {*consumer, partial_record_length, fb_now_ms()};
   struct notification notification = {0};
   int code;
 
@@ -305,7 +307,9 @@ static int poll_head(struct fb_subpartition* self, struct fb_polled_buffer* poll
   return is_finished ? SKIPPED : 0;
 }
 
-static void describe(struct fb_subpartition* self, struct fb_polled_buffer* polled) {
+static void describe(struct fb_subpartition* self, struct fb_polled_buffer* polled, bool is_taken) {
+  /* What is written into the open buffer from now on is younger than what was read. */
+  if (!is_taken) queue_at(&self->queue, 0)->waiting_since_ms = fb_now_ms();
   if (fb_data_type_blocks_upstream((enum fb_data_type)polled->slice.data_type)) self->is_blocked = true;
   self->total_bytes += polled->slice.size;
   polled->backlog = reported_backlog(self);
@@ -324,7 +328,7 @@ int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* 
     *polled = (struct fb_polled_buffer){0};
     pthread_mutex_lock(&self->lock);
     step = poll_head(self, polled, &taken);
-    if (step == 1) describe(self, polled);
+    if (step == 1) describe(self, polled, taken.buffer != NULL);
     pthread_mutex_unlock(&self->lock);
 
     if (taken.buffer != NULL) fb_buffer_consumer_close(&taken);
@@ -448,4 +452,21 @@ uint64_t fb_subpartition_total_bytes(struct fb_subpartition* self) {
   total = self->total_bytes;
   pthread_mutex_unlock(&self->lock);
   return total;
+}
+
+void fb_subpartition_get_usage(struct fb_subpartition* self, struct fb_subpartition_usage* usage) {
+  const struct fb_queued_consumer* head;
+
+  *usage = (struct fb_subpartition_usage){.credit = atomic_load_explicit(&self->credit, memory_order_relaxed)};
+  pthread_mutex_lock(&self->lock);
+  usage->buffers = self->total_buffers;
+  usage->bytes = self->total_bytes;
+  usage->queued = self->queue.count;
+  usage->backlog = reported_backlog(self);
+  if (self->queue.count > 0) {
+    head = queue_at(&self->queue, 0);
+    if (self->queue.count > 1 || fb_buffer_consumer_is_data_available(&head->consumer))
+      usage->oldest_ms = fb_now_ms() - head->waiting_since_ms;
+  }
+  pthread_mutex_unlock(&self->lock);
 }

@@ -30,6 +30,7 @@ struct fb_availability_listener {
 struct fb_queued_consumer {
   struct fb_buffer_consumer consumer;
   int32_t partial_record_length; /* bytes at the front that belong to an earlier record */
+  int64_t waiting_since_ms;      /* when it was added, or what it held then was read */
 };
 
 /* A ring of consumers whose first `priority_count` are priority events (Flink: PrioritizedDeque). */
@@ -65,6 +66,7 @@ struct fb_subpartition {
   void* owner;            /* for on_consumed(): the result partition */
   uint64_t total_buffers; /* added, events included */
   uint64_t total_bytes;   /* polled */
+  _Atomic int32_t credit; /* that a reader elsewhere has left; -1: its reader, if any, needs none */
 };
 
 /* What poll() gives. `slice` owns a reference. */
@@ -120,5 +122,21 @@ uint32_t fb_subpartition_queued_buffers(struct fb_subpartition* self);
 uint32_t fb_subpartition_backlog(struct fb_subpartition* self); /* as reported to readers */
 uint64_t fb_subpartition_total_buffers(struct fb_subpartition* self);
 uint64_t fb_subpartition_total_bytes(struct fb_subpartition* self);
+
+/* All of it at one moment. */
+struct fb_subpartition_usage {
+  uint64_t buffers; /* added, events included */
+  uint64_t bytes;   /* polled */
+  uint32_t queued;  /* buffers and events, the open one included */
+  uint32_t backlog;
+  int32_t credit;    /* -1: the reader is local, or there is none */
+  int64_t oldest_ms; /* at most so long the first byte to be read has waited; 0: there is none */
+};
+void fb_subpartition_get_usage(struct fb_subpartition* self, struct fb_subpartition_usage* usage);
+/* The server tells how much credit the reader has left. From any thread. */
+static inline void fb_subpartition_set_credit(struct fb_subpartition* self, int64_t credit) {
+  /* Relaxed: a figure to look at. */
+  atomic_store_explicit(&self->credit, (int32_t)credit, memory_order_relaxed);
+}
 
 #endif

@@ -6,11 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "errors.h"
@@ -21,7 +23,12 @@
 #define SEND_FLAGS 0
 #endif
 
-enum { KEEP_ALIVE_IDLE_S = 30, KEEP_ALIVE_INTERVAL_S = 10, KEEP_ALIVE_PROBES = 3 };
+enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 2, KEEP_COUNT = 3 };
+
+/* Darwin's names. */
+#if !defined(TCP_KEEPIDLE) && defined(TCP_KEEPALIVE)
+#define TCP_KEEPIDLE TCP_KEEPALIVE
+#endif
 
 /* ---- addresses ------------------------------------------------------------------------------------- */
 
@@ -96,18 +103,54 @@ static int new_socket(int family) {
 /* Best effort: a system that lacks one of these still carries data. */
 static void set_options(int fd) {
   set_flag(fd, IPPROTO_TCP, TCP_NODELAY, 1);
-  set_flag(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-#ifdef TCP_KEEPIDLE
-  set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_ALIVE_IDLE_S);
-#endif
-#ifdef TCP_KEEPINTVL
-  set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_ALIVE_INTERVAL_S);
-  set_flag(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEP_ALIVE_PROBES);
-#endif
 #ifdef SO_NOSIGPIPE
   set_flag(fd, SOL_SOCKET, SO_NOSIGPIPE, 1);
 #endif
 }
+
+static int or_default(uint32_t value, int otherwise) { return value > 0 && value <= INT_MAX ? (int)value : otherwise; }
+
+void fb_tcp_set_patience(int fd, const struct fb_tcp_patience* patience) {
+  set_flag(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+#ifdef TCP_KEEPIDLE
+  set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, or_default(patience->keep_idle_s, KEEP_IDLE_S));
+#endif
+#ifdef TCP_KEEPINTVL
+  set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, or_default(patience->keep_interval_s, KEEP_INTERVAL_S));
+  set_flag(fd, IPPROTO_TCP, TCP_KEEPCNT, or_default(patience->keep_count, KEEP_COUNT));
+#endif
+}
+
+void fb_tcp_set_user_timeout(int fd, uint32_t timeout_ms) {
+  if (timeout_ms == 0) return;
+#ifdef TCP_USER_TIMEOUT
+  set_flag(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, or_default(timeout_ms, INT_MAX));
+#elif defined(TCP_RXT_CONNDROPTIME)
+  set_flag(fd, IPPROTO_TCP, TCP_RXT_CONNDROPTIME, or_default((timeout_ms + 999) / 1000, INT_MAX));
+#else
+  (void)fd;
+#endif
+}
+
+#if defined(__linux__) && defined(TCP_INFO)
+enum fb_tcp_pulse fb_tcp_feel_pulse(int fd, uint32_t window_ms) {
+  struct tcp_info info;
+  socklen_t size = sizeof info;
+  int outstanding = 0; /* bytes that are not acknowledged, or not even sent */
+
+  if (ioctl(fd, TIOCOUTQ, &outstanding) < 0 || outstanding == 0) return FB_TCP_IDLE;
+  memset(&info, 0, sizeof info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) < 0) return FB_TCP_IDLE;
+  /* An answer sets both counts back: also one that says that there is no room. */
+  if (info.tcpi_retransmits == 0 && info.tcpi_probes == 0) return FB_TCP_ALIVE;
+  return info.tcpi_last_ack_recv >= window_ms ? FB_TCP_SILENT : FB_TCP_ALIVE;
+}
+#else
+enum fb_tcp_pulse fb_tcp_feel_pulse(int fd, uint32_t window_ms) {
+  (void)fd, (void)window_ms;
+  return FB_TCP_IDLE;
+}
+#endif
 
 int fb_tcp_listen(struct fb_address* address, int backlog, int* fd) {
   int opened = new_socket(address->bytes.ss_family);
@@ -159,6 +202,25 @@ int fb_tcp_connect(const struct fb_address* peer, int* fd) {
   close_quietly(opened);
   *fd = -1;
   return FB_EIO;
+}
+
+int fb_tcp_pair(int fds[2]) {
+#ifdef SOCK_NONBLOCK
+  return socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, fds) == 0 ? FB_OK : FB_EIO;
+#else
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, fds) < 0) return FB_EIO;
+  for (int i = 0; i < 2; i++) {
+    if (set_non_blocking(fds[i]) < 0) {
+      close_quietly(fds[0]);
+      close_quietly(fds[1]);
+      return FB_EIO;
+    }
+#ifdef SO_NOSIGPIPE
+    set_flag(fds[i], SOL_SOCKET, SO_NOSIGPIPE, 1);
+#endif
+  }
+  return FB_OK;
+#endif
 }
 
 int fb_tcp_error(int fd) {

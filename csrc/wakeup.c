@@ -28,7 +28,7 @@ int fb_wakeup_open(struct fb_wakeup* self) {
     return FB_ENOMEM;
   }
   atomic_init(&self->count, 0);
-  atomic_init(&self->sleepers, 0);
+  atomic_init(&self->is_awaited, false);
   self->is_open = true;
   return FB_OK;
 }
@@ -41,13 +41,16 @@ void fb_wakeup_close(struct fb_wakeup* self) {
 }
 
 void fb_wakeup_ring(struct fb_wakeup* self) {
-  /* Partner of wait(): it counts itself as a sleeper before it compares the count, we raise the count
-   * before we look for sleepers, both in one total order; so one of the two sees the other. */
+  /* Partner of wait(): it says that it sleeps before it compares the count, we raise the count before we look for
+   * sleepers, all in one total order; so one of the two sees the other. Who rings while a sleeper is on its way
+   * back from sleep has nothing to do. */
   atomic_fetch_add_explicit(&self->count, 1, memory_order_seq_cst);
-  if (atomic_load_explicit(&self->sleepers, memory_order_seq_cst) == 0) return;
+  if (!atomic_load_explicit(&self->is_awaited, memory_order_seq_cst)) return;
+  if (!atomic_exchange_explicit(&self->is_awaited, false, memory_order_seq_cst)) return;
+  /* A sleeper that has compared, but does not sleep yet, holds the mutex; one that wakes finds it free. */
   pthread_mutex_lock(&self->mutex);
-  pthread_cond_broadcast(&self->rung);
   pthread_mutex_unlock(&self->mutex);
+  pthread_cond_broadcast(&self->rung);
 }
 
 static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
@@ -78,12 +81,11 @@ bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
 
   if (fb_wakeup_seen(self) != seen) return true;
   pthread_mutex_lock(&self->mutex);
-  atomic_fetch_add_explicit(&self->sleepers, 1, memory_order_seq_cst);
-  while (fb_wakeup_seen(self) == seen) {
-    if (wait_once(self, deadline_ms) == ETIMEDOUT) break;
+  for (;;) {
+    atomic_store_explicit(&self->is_awaited, true, memory_order_seq_cst);
+    if (fb_wakeup_seen(self) != seen || wait_once(self, deadline_ms) == ETIMEDOUT) break;
   }
   rung = fb_wakeup_seen(self) != seen;
-  atomic_fetch_sub_explicit(&self->sleepers, 1, memory_order_seq_cst);
   pthread_mutex_unlock(&self->mutex);
   return rung;
 }

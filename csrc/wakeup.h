@@ -19,7 +19,7 @@ struct fb_wakeup {
   pthread_mutex_t mutex;
   pthread_cond_t rung;
   _Atomic uint64_t count; /* rings so far */
-  _Atomic uint32_t sleepers;
+  _Atomic bool is_awaited; /* somebody sleeps, and nobody has rung since */
   bool is_open;
 };
 

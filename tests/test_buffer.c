@@ -79,7 +79,30 @@ static void the_recycler_runs_once_whoever_is_last(void) {
   }
 }
 
+static bool fits(enum fb_data_type type, const char* bytes, size_t size) {
+  struct fb_slice event;
+  bool does;
+
+  CHECK(fb_event_buffer_new((const uint8_t*)bytes, size, type, &event) == FB_OK);
+  does = fb_event_is_of_its_type(&event);
+  fb_slice_release(&event);
+  return does;
+}
+
+static void events_are_of_the_kind_that_their_data_type_says(void) {
+  CHECK(fits(FB_END_OF_PARTITION, "\0\0\0\0", 4) && !fits(FB_END_OF_PARTITION, "\0\0\0\0", 3));
+  CHECK(!fits(FB_END_OF_PARTITION, "\0\0\0\0x", 5) && !fits(FB_END_OF_PARTITION, "\0\0\0\10\1", 5));
+  CHECK(fits(FB_END_OF_DATA, "\0\0\0\10\1", 5) && !fits(FB_END_OF_DATA, "\0\0\0\0", 4));
+  CHECK(fits(FB_ALIGNED_CHECKPOINT_BARRIER, "\0\0\0\1_", 5) && !fits(FB_ALIGNED_CHECKPOINT_BARRIER, "\0\0\0\2", 4));
+  CHECK(fits(FB_EVENT_BUFFER, "\0\0\0\2", 4) && fits(FB_EVENT_BUFFER, "\0\0\0\4________", 12));
+  CHECK(fits(FB_EVENT_BUFFER, "\0\0\0\3\0\1x", 7) && fits(FB_EVENT_BUFFER, "\0\0\0\1_", 5));
+  CHECK(!fits(FB_EVENT_BUFFER, "\0\0\0\0", 4) && !fits(FB_EVENT_BUFFER, "\0\0\0\10\1", 5));
+  CHECK(!fits(FB_EVENT_BUFFER, "\0\0\0\4_", 5) && !fits(FB_EVENT_BUFFER, "\0\0\0\40 a record", 12));
+  CHECK(fits(FB_PRIORITIZED_EVENT_BUFFER, "\0\0\0\0", 4) && !fits(FB_PRIORITIZED_EVENT_BUFFER, "\0\0\0\40", 4));
+}
+
 int main(void) {
+  events_are_of_the_kind_that_their_data_type_says();
   an_event_buffer_holds_a_copy();
   a_part_of_a_part_names_the_root();
   data_types_have_the_numbers_and_flags_of_flink();

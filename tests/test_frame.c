@@ -343,7 +343,23 @@ static void the_cause_of_an_error_is_split_from_its_tail(void) {
   CHECK(fb_frame_split_error(&frame, (const uint8_t*)"xxxx", 4) == FB_ECORRUPT);
 }
 
+static void a_change_of_any_one_byte_breaks_the_seal_of_an_id(void) {
+  uint8_t id[FB_CHANNEL_ID_SIZE] = "an id, at random";
+
+  CHECK(!fb_channel_id_is_sealed(id));
+  fb_channel_id_seal(id);
+  CHECK(fb_channel_id_is_sealed(id) && memcmp(id, "an id, at ra", 12) == 0);
+  for (size_t i = 0; i < sizeof id; i++) {
+    for (int change = 1; change < 256; change++) {
+      id[i] ^= (uint8_t)change;
+      CHECK(!fb_channel_id_is_sealed(id));
+      id[i] ^= (uint8_t)change;
+    }
+  }
+}
+
 int main(void) {
+  a_change_of_any_one_byte_breaks_the_seal_of_an_id();
   every_frame_survives_being_cut_at_any_two_places();
   frames_in_a_row_are_told_apart();
   a_body_may_arrive_without_the_decoder();

@@ -263,6 +263,53 @@ static void small_buffer_is_widened_when_the_pool_has_no_other(void) {
   close_fixture(&f);
 }
 
+static void* take_one(void* argument) {
+  struct fixture* self = argument;
+  struct timespec pause = {.tv_nsec = 20000000};
+
+  nanosleep(&pause, NULL);
+  expect(self, 0, "abcd");
+  return NULL;
+}
+
+static void small_buffer_keeps_its_size_if_one_waits_for_another(void) {
+  struct fixture f;
+  pthread_t reader;
+
+  open_fixture(&f, FB_PIPELINED_BOUNDED, 1, 2);
+  CHECK(fb_result_partition_wait_available(f.partition, 0, 0)); /* none is open */
+  CHECK(emit(&f, 0, "ab") == FB_OK && fb_result_partition_wait_available(f.partition, 0, 0));
+  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 4) == FB_OK);
+  expect(&f, 0, "ab");
+  CHECK(fb_result_partition_wait_available(f.partition, 0, 0)); /* a whole segment is open */
+  CHECK(emit(&f, 0, "0123456789abcd") == FB_OK);
+  expect(&f, 0, "0123456789abcd");
+  CHECK(emit(&f, 0, "abcd") == FB_OK && emit(&f, 0, "ef") == FB_OK);
+  CHECK(!fb_result_partition_wait_available(f.partition, 0, 0) && f.partition->soft_back_pressured_ms < 10);
+  CHECK(pthread_create(&reader, NULL, take_one, &f) == 0);
+  while (!fb_result_partition_wait_available(f.partition, 0, 1000)) continue;
+  pthread_join(reader, NULL);
+  CHECK(f.partition->soft_back_pressured_ms >= 10 && f.partition->hard_back_pressured_ms == 0);
+  CHECK(emit(&f, 0, "ghij") == FB_OK);
+  expect(&f, 0, "efgh");
+  fb_result_partition_flush_all(f.partition);
+  expect(&f, 0, "ij");
+  close_fixture(&f);
+}
+
+static void nobody_waits_for_buffers_of_a_reader_that_is_gone(void) {
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED_BOUNDED, 1, 2);
+  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 4) == FB_OK);
+  CHECK(emit(&f, 0, "abcd") == FB_OK && emit(&f, 0, "ef") == FB_OK);
+  CHECK(!fb_result_partition_wait_available(f.partition, 0, 0));
+  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  CHECK(fb_result_partition_wait_available(f.partition, 0, -1));
+  close_fixture(&f);
+}
+
 /* ---- approximate: Flink's vectors, a buffer = 4 ints --------------------------------------------- */
 
 static void emit_ints(struct fixture* self, int32_t first, int32_t end, int32_t last) {
@@ -502,6 +549,111 @@ static void* read_all(void* argument) {
   return NULL;
 }
 
+/* ---- acknowledgements ------------------------------------------------------------------------------ */
+
+static void the_producer_learns_when_all_readers_have_processed_everything(void) {
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED, 3, FB_UNBOUNDED);
+  CHECK(!fb_result_partition_is_acknowledged(f.partition));
+  fb_result_partition_acknowledge(f.partition, 2);
+  fb_result_partition_acknowledge(f.partition, 2);
+  fb_result_partition_acknowledge(f.partition, 0);
+  CHECK(!fb_result_partition_is_acknowledged(f.partition));
+  CHECK(!fb_result_partition_wait_acknowledged(f.partition, 0));
+  CHECK(!fb_result_partition_wait_acknowledged(f.partition, 5));
+  fb_result_partition_acknowledge(f.partition, 1);
+  CHECK(fb_result_partition_is_acknowledged(f.partition));
+  CHECK(fb_result_partition_wait_acknowledged(f.partition, 0));
+  fb_result_partition_acknowledge(f.partition, 1);
+  fb_result_partition_release(f.partition);
+  CHECK(fb_result_partition_is_acknowledged(f.partition));
+  close_fixture(&f);
+}
+
+static void nobody_waits_for_a_reader_that_left_without_a_word(void) {
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+  for (uint32_t i = 0; i < 2; i++)
+    CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
+  fb_result_partition_acknowledge(f.partition, 0);
+  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  CHECK(!fb_result_partition_wait_acknowledged(f.partition, 0)); /* the other may still */
+  fb_subpartition_release_view(&f.partition->subpartitions[1]);
+  CHECK(fb_result_partition_wait_acknowledged(f.partition, -1));
+  CHECK(!fb_result_partition_is_acknowledged(f.partition));
+  close_fixture(&f);
+}
+
+static void* acknowledge_or_leave(void* argument) {
+  struct traffic* self = argument;
+  uint32_t index;
+
+  pthread_mutex_lock(&self->lock);
+  index = self->next_reader++;
+  pthread_mutex_unlock(&self->lock);
+  if (index > 0 || !is_stopping(self)) fb_result_partition_acknowledge(self->f.partition, index);
+  fb_subpartition_release_view(&self->f.partition->subpartitions[index]);
+  return NULL;
+}
+
+static void a_waiting_producer_is_woken_by_the_last_reader(void) {
+  for (int round = 0; round < ROUNDS; round++) {
+    struct traffic t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    bool is_left = round % 2 == 0;
+
+    atomic_init(&t.is_stopping, is_left); /* then one of them leaves without a word */
+    open_fixture(&t.f, FB_PIPELINED, READERS, FB_UNBOUNDED);
+    for (uint32_t i = 0; i < READERS; i++)
+      CHECK(fb_subpartition_create_view(&t.f.partition->subpartitions[i], &DEAF) == FB_OK);
+    for (int i = 0; i < READERS; i++)
+      CHECK(pthread_create(&t.readers[i], NULL, acknowledge_or_leave, &t) == 0);
+    CHECK(fb_result_partition_wait_acknowledged(t.f.partition, -1));
+    CHECK(fb_result_partition_is_acknowledged(t.f.partition) == !is_left);
+    for (int i = 0; i < READERS; i++) pthread_join(t.readers[i], NULL);
+    close_fixture(&t.f);
+  }
+}
+
+/* Who writes for a reader that went without a word is told, whatever it does next; the others are told why. */
+static void a_lost_reader_fails_the_partition_and_its_producer(void) {
+  static const uint8_t end[] = {0, 0, 0, 8, 0};
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(emit(&f, 0, "before") == FB_OK && emit(&f, 1, "before") == FB_OK);
+  CHECK(!fb_result_partition_is_reader_lost(f.partition));
+  fb_result_partition_lose_reader(f.partition, "its cable was cut");
+  fb_result_partition_lose_reader(f.partition, "too late");
+  CHECK(fb_result_partition_is_reader_lost(f.partition) && fb_result_partition_is_released(f.partition));
+  CHECK(strcmp(fb_result_partition_failure(f.partition), "its cable was cut") == 0);
+  CHECK(emit(&f, 0, "a record that is longer than its segment") == FB_ELOST && emit(&f, 1, "after") == FB_ELOST);
+  CHECK(broadcast(&f, "after") == FB_ELOST);
+  CHECK(fb_result_partition_open_unicast(f.partition, 1) == FB_ELOST);
+  CHECK(fb_result_partition_open_broadcast(f.partition) == FB_ELOST);
+  CHECK(fb_result_partition_broadcast_event(f.partition, end, sizeof end, FB_END_OF_DATA) == FB_ELOST);
+  CHECK(fb_result_partition_finish(f.partition) == FB_ELOST && !f.partition->is_finished);
+  close_fixture(&f);
+}
+
+static void nobody_is_told_of_a_reader_that_may_be_replaced_or_is_done(void) {
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED_APPROXIMATE, 1, FB_UNBOUNDED);
+  fb_result_partition_lose_reader(f.partition, "another comes");
+  CHECK(!fb_result_partition_is_released(f.partition) && emit(&f, 0, "goes on") == FB_OK);
+  close_fixture(&f);
+
+  open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
+  fb_result_partition_release(f.partition);
+  fb_result_partition_lose_reader(f.partition, "nobody needs it");
+  CHECK(fb_result_partition_failure(f.partition) == NULL && emit(&f, 0, "dropped") == FB_OK);
+  CHECK(fb_result_partition_finish(f.partition) == FB_OK);
+  close_fixture(&f);
+}
+
 static void release_against_traffic_brings_every_segment_home(void) {
   for (int round = 0; round < ROUNDS; round++) {
     struct traffic t = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -524,6 +676,8 @@ static void release_against_traffic_brings_every_segment_home(void) {
 }
 
 int main(void) {
+  a_lost_reader_fails_the_partition_and_its_producer();
+  nobody_is_told_of_a_reader_that_may_be_replaced_or_is_done();
   records_are_cut_over_buffers_and_full_buffers_are_finished();
   unicast_and_broadcast_keep_their_order();
   in_place_writers_find_an_open_builder();
@@ -533,12 +687,17 @@ int main(void) {
   partial_record_lengths_follow_the_record();
   buffers_get_the_size_that_readers_want();
   small_buffer_is_widened_when_the_pool_has_no_other();
+  small_buffer_keeps_its_size_if_one_waits_for_another();
+  nobody_waits_for_buffers_of_a_reader_that_is_gone();
   new_reader_goes_on_with_the_next_whole_record();
   broken_records_are_skipped_over_trimmed_buffers_too();
   partition_is_released_when_all_readers_and_the_producer_are_done();
   a_partition_closed_before_its_end_fails();
   data_of_a_reader_that_left_is_dropped_and_holds_nobody_up();
   release_drops_all_and_later_data_costs_no_memory();
+  the_producer_learns_when_all_readers_have_processed_everything();
+  nobody_waits_for_a_reader_that_left_without_a_word();
+  a_waiting_producer_is_woken_by_the_last_reader();
   release_against_traffic_brings_every_segment_home();
   return 0;
 }

@@ -3,6 +3,7 @@
 #include "check.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "subpartition.h"
 #include "wakeup.h"
@@ -308,6 +309,47 @@ static void bytes_count_when_polled_and_buffers_when_added_and_events_are_no_bac
   close_fixture(&f);
 }
 
+static struct fb_subpartition_usage usage_of(struct fixture* self) {
+  struct fb_subpartition_usage usage;
+  fb_subpartition_get_usage(&self->subpartition, &usage);
+  return usage;
+}
+
+static void sleep_ms(long ms) {
+  struct timespec pause = {.tv_nsec = ms * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+static void age_is_that_of_the_first_unread_byte_at_most(void) {
+  struct fb_buffer_builder builder;
+  struct fixture f;
+
+  open_fixture(&f, false);
+  CHECK(usage_of(&f).oldest_ms == 0 && usage_of(&f).queued == 0 && usage_of(&f).credit == -1);
+  builder = new_builder(&f.out, 16);
+  CHECK(add_builder(&f.subpartition, &builder, 0) == FB_OK);
+  sleep_ms(20);
+  CHECK(usage_of(&f).queued == 1 && usage_of(&f).oldest_ms == 0); /* open, and nothing is in it */
+  write_bytes(&builder, 3);
+  CHECK(usage_of(&f).oldest_ms >= 20 && usage_of(&f).backlog == 0);
+  fb_subpartition_flush(&f.subpartition);
+  CHECK(usage_of(&f).backlog == 1);
+  expect(&f.subpartition, FB_DATA_BUFFER, 3, 0, FB_NONE);
+  CHECK(usage_of(&f).oldest_ms == 0 && usage_of(&f).bytes == 3);
+  write_bytes(&builder, 3);
+  CHECK(usage_of(&f).oldest_ms < 20); /* what came after was not there before */
+  fb_buffer_builder_finish(&builder);
+  fb_buffer_builder_close(&builder);
+  sleep_ms(20);
+  add_filled(&f.subpartition, &f.out, 8);
+  CHECK(usage_of(&f).queued == 2 && usage_of(&f).oldest_ms >= 20);
+  expect(&f.subpartition, FB_DATA_BUFFER, 3, 0, FB_NONE);
+  CHECK(usage_of(&f).oldest_ms < 20 && usage_of(&f).buffers == 2);
+  fb_subpartition_set_credit(&f.subpartition, 5);
+  CHECK(usage_of(&f).credit == 5);
+  close_fixture(&f);
+}
+
 static void priority_events_overtake_in_their_own_order(void) {
   struct fixture f;
 
@@ -608,6 +650,7 @@ int main(void) {
   empty_finished_buffers_are_given_to_a_reader_without_exclusive_buffers();
   flush_notifies_for_a_single_buffer_with_data_only();
   bytes_count_when_polled_and_buffers_when_added_and_events_are_no_backlog();
+  age_is_that_of_the_first_unread_byte_at_most();
   priority_events_overtake_in_their_own_order();
   the_queue_keeps_its_order_while_it_grows();
   aligned_barrier_blocks_until_resume();
