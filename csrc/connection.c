@@ -6,11 +6,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "wakeup.h"
+
 enum {
   ACCEPTS_PER_TURN = 16,
   READS_PER_TURN = 8,  /* of one connection */
   WRITES_PER_TURN = 4, /* of one connection */
   RANGES_PER_WRITE = 64,
+  BEHIND_TARGET = 4 << 10, /* bytes received behind a target: what follows it is most likely the next head */
   LOW_MARK = 64 << 10, /* bytes */
   HIGH_MARK = 256 << 10,
   LINGER_MS = 5000,      /* for the peer to end its side of a finished connection */
@@ -27,10 +30,13 @@ struct piece {
 struct fb_connection {
   struct fb_source source;
   struct fb_reactor* reactor;
+  struct fb_carrier* carrier; /* NULL: it is the network's own socket */
   const struct fb_connection_handler* handler;
   void* context;
   struct fb_chore chore; /* writes; buries one that was closed */
   struct fb_timer timer; /* connecting, lingering */
+  struct fb_timer pulse; /* looks whether the peer's machine answers, while something is under way */
+  int64_t silent_since_ms; /* 0: it does */
   struct piece* pieces;  /* a ring */
   uint32_t capacity;     /* a power of two, or 0 */
   uint32_t head;
@@ -45,7 +51,7 @@ struct fb_connection {
   bool is_finishing;
   bool is_closed;
   int code;
-  char reason[240]; /* empty: this side closed it */
+  char reason[440]; /* empty: this side closed it */
   char peer[FB_ADDRESS_TEXT_SIZE];
 };
 
@@ -75,6 +81,7 @@ static void close_connection(struct fb_connection* self, int code) {
   self->is_closed = true;
   self->code = code;
   fb_reactor_cancel_timer(self->reactor, &self->timer);
+  fb_reactor_cancel_timer(self->reactor, &self->pulse);
   fb_reactor_remove(self->reactor, &self->source);
   close(fd);
   for (uint32_t i = 0; i < self->count; i++) fb_slice_release(&piece_at(self, i)->body);
@@ -83,14 +90,26 @@ static void close_connection(struct fb_connection* self, int code) {
   fb_reactor_leave(self->reactor, &self->chore);
 }
 
+/* What the carrier said of the end, if there is one and it did. */
+static int carrier_failure(struct fb_connection* self, char* reason) {
+  return self->carrier != NULL ? fb_carrier_failure(self->carrier, reason) : FB_OK;
+}
+
 /* Closes for a reason that lies outside: `error` is an errno, or 0 for none. */
 static void fail_connection(struct fb_connection* self, int code, const char* what, int error) {
-  char text[96] = "";
+  char text[96] = "", carried[FB_CARRIER_REASON_SIZE];
+  int failure;
 
   if (self->is_closed) return;
   if (self->is_finishing) {
     close_connection(self, FB_OK); /* nobody waits for anything any more */
     return;
+  }
+  failure = carrier_failure(self, carried);
+  if (failure < 0) {
+    code = failure;
+    what = carried;
+    error = 0;
   }
   if (error != 0 && strerror_r(error, text, sizeof text) != 0) snprintf(text, sizeof text, "error %d", error);
   snprintf(self->reason, sizeof self->reason, "connection with %s: %s%s%s", self->peer, what,
@@ -104,6 +123,7 @@ void fb_connection_close(struct fb_connection* self) { close_connection(self, FB
 static void bury(struct fb_connection* self) {
   if (self->handler != NULL && self->handler->on_closed != NULL)
     self->handler->on_closed(self, self->code, self->reason[0] != 0 ? self->reason : NULL);
+  if (self->carrier != NULL) fb_carrier_drop(self->carrier);
   free(self->pieces);
   free(self);
 }
@@ -187,6 +207,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
 }
 
 static uint8_t interest_of(const struct fb_connection* self) {
+  if (self->is_connecting && self->carrier != NULL) return FB_READABLE;
   return (uint8_t)((self->has_read_end ? 0 : FB_READABLE) |
                    (self->is_connecting || self->count > 0 ? FB_WRITABLE : 0));
 }
@@ -199,6 +220,33 @@ static void shut_if_asked(struct fb_connection* self) {
   if (!self->is_finishing) return;
   if (self->has_read_end) close_connection(self, FB_OK);
   else if (fb_reactor_set_timer(self->reactor, &self->timer, LINGER_MS) < 0) close_connection(self, FB_OK);
+}
+
+/* How often the pulse of a peer is felt: its silence is noticed at most a tenth late. */
+static uint32_t pulse_interval_ms(const struct fb_connection* self) {
+  uint32_t tenth = fb_reactor_tcp_patience(self->reactor)->dead_ms / 10;
+  return tenth < 1000 ? tenth + 1 : 1000;
+}
+
+/* Without memory for a timer it is left to the system. */
+static void watch_pulse(struct fb_connection* self) {
+  if (fb_reactor_tcp_patience(self->reactor)->dead_ms == 0 || fb_timer_is_set(&self->pulse)) return;
+  fb_reactor_set_timer(self->reactor, &self->pulse, pulse_interval_ms(self));
+}
+
+static void on_pulse(struct fb_timer* timer) {
+  struct fb_connection* self = OWNER(fb_connection, pulse, timer);
+  uint32_t interval_ms = pulse_interval_ms(self);
+  enum fb_tcp_pulse pulse = fb_tcp_feel_pulse(self->source.watch.fd, interval_ms);
+  int64_t now_ms = fb_now_ms();
+
+  if (pulse != FB_TCP_SILENT) self->silent_since_ms = 0;
+  else if (self->silent_since_ms == 0) self->silent_since_ms = now_ms - interval_ms;
+  if (pulse == FB_TCP_IDLE) return; /* until something is written again */
+  if (pulse == FB_TCP_SILENT && now_ms - self->silent_since_ms >= fb_reactor_tcp_patience(self->reactor)->dead_ms)
+    fail_connection(self, FB_EIO, "the other machine does not answer any more", ETIMEDOUT);
+  else
+    watch_pulse(self);
 }
 
 /* Writes what the socket takes, within the bounds of one turn. */
@@ -214,6 +262,7 @@ static void write_pieces(struct fb_connection* self) {
     if (written == 0) break;
     fb_reactor_count_written(self->reactor, (size_t)written);
     drop_written(self, (size_t)written);
+    watch_pulse(self);
   }
   if (self->count == 0) shut_if_asked(self);
   if (self->is_closed) return;
@@ -234,11 +283,13 @@ static void run_chore(struct fb_chore* chore) {
 /* ---- connections: reading -------------------------------------------------------------------------- */
 
 static void end_reading(struct fb_connection* self) {
+  char reason[FB_CARRIER_REASON_SIZE];
+
   self->has_read_end = true;
   fb_reactor_set_interest(self->reactor, &self->source, interest_of(self));
   if (self->is_finishing) {
     if (self->is_shut) close_connection(self, FB_OK);
-  } else if (self->handler->on_end != NULL) {
+  } else if (self->handler->on_end != NULL && carrier_failure(self, reason) == FB_OK) {
     self->handler->on_end(self);
   } else {
     fail_connection(self, FB_EFINISHED, "the peer closed it", 0);
@@ -259,14 +310,16 @@ static void hand_over(struct fb_connection* self, size_t size, size_t target_siz
 static void read_bytes(struct fb_connection* self) {
   for (int i = 0; i < READS_PER_TURN && !self->is_closed; i++) {
     uint8_t* target = NULL;
-    size_t target_size = 0;
+    size_t target_size = 0, room;
     struct iovec ranges[2];
     int64_t got;
 
     if (self->handler->target != NULL && !self->is_finishing)
       target_size = self->handler->target(self, &target);
+    /* Where memory was named for what comes, little more is taken, since that would have to be copied. */
+    room = target_size > 0 ? BEHIND_TARGET : FB_RECEIVE_SIZE;
     ranges[0] = (struct iovec){target, target_size};
-    ranges[1] = (struct iovec){fb_reactor_receive_buffer(self->reactor), FB_RECEIVE_SIZE};
+    ranges[1] = (struct iovec){fb_reactor_receive_buffer(self->reactor), room};
     got = fb_tcp_read(self->source.watch.fd, target_size > 0 ? ranges : ranges + 1, target_size > 0 ? 2 : 1);
     if (got == 0) return;
     if (got == FB_EFINISHED) {
@@ -278,18 +331,33 @@ static void read_bytes(struct fb_connection* self) {
       return;
     }
     hand_over(self, (size_t)got, target_size);
-    if ((size_t)got < target_size + FB_RECEIVE_SIZE) return; /* the socket is most likely empty */
+    if ((size_t)got < target_size + room) return; /* the socket is most likely empty */
   }
 }
 
-static void end_connecting(struct fb_connection* self) {
+/* Whether the carrier has said that it stands. */
+static bool is_carried(struct fb_connection* self) {
+  uint8_t byte;
+  struct iovec range = {&byte, 1};
+  int64_t got = fb_tcp_read(self->source.watch.fd, &range, 1);
+
+  if (got < 0) fail_connection(self, FB_EIO, "connecting failed", got == FB_EFINISHED ? 0 : errno);
+  return got > 0;
+}
+
+static bool is_connected(struct fb_connection* self) {
   int error = fb_tcp_error(self->source.watch.fd);
 
-  if (error != 0) {
-    fail_connection(self, FB_EIO, "connecting failed", error);
-    return;
-  }
+  if (error != 0) fail_connection(self, FB_EIO, "connecting failed", error);
+  return error == 0;
+}
+
+static void end_connecting(struct fb_connection* self) {
+  if (!(self->carrier != NULL ? is_carried(self) : is_connected(self))) return;
   self->is_connecting = false;
+  /* Not before: connecting has a timeout of its own. */
+  if (self->carrier == NULL)
+    fb_tcp_set_patience(self->source.watch.fd, fb_reactor_tcp_patience(self->reactor));
   fb_reactor_cancel_timer(self->reactor, &self->timer);
   fb_reactor_set_interest(self->reactor, &self->source, interest_of(self));
   if (self->handler->on_connected != NULL) self->handler->on_connected(self);
@@ -301,7 +369,7 @@ static void on_connection_ready(struct fb_source* source, uint8_t events) {
 
   if (self->is_closed) return;
   if (self->is_connecting) {
-    if (events & (FB_WRITABLE | FB_HUNG_UP)) end_connecting(self);
+    if (events & (FB_WRITABLE | FB_HUNG_UP) || self->carrier != NULL) end_connecting(self);
     return;
   }
   if (events & FB_WRITABLE) make_due(self);
@@ -327,13 +395,15 @@ static void on_connection_stop(struct fb_source* source) {
   close_connection((struct fb_connection*)source, FB_OK);
 }
 
-/* Takes the descriptor over, also on failure. */
-static int new_connection(struct fb_reactor* reactor, int fd, const struct fb_address* peer,
+/* Takes the descriptor over, and the reference of a carrier, also on failure. */
+static int new_connection(struct fb_reactor* reactor, const struct fb_carried* carried, const struct fb_address* peer,
                           bool is_connecting, struct fb_connection** connection) {
   struct fb_connection* self = calloc(1, sizeof(*self));
   int code = self == NULL ? FB_ENOMEM : FB_OK;
+  int fd = carried->fd;
 
   if (self != NULL) {
+    self->carrier = carried->carrier;
     self->is_connecting = is_connecting;
     self->source.on_ready = on_connection_ready;
     self->source.on_stop = on_connection_stop;
@@ -343,17 +413,27 @@ static int new_connection(struct fb_reactor* reactor, int fd, const struct fb_ad
   if (code < 0) {
     int kept = errno;
     close(fd);
+    if (carried->carrier != NULL) fb_carrier_drop(carried->carrier);
     free(self);
     errno = kept;
     return code;
   }
   self->reactor = reactor;
   self->timer.on_due = on_connection_timer;
+  self->pulse.on_due = on_pulse;
   self->low = LOW_MARK;
   self->high = HIGH_MARK;
   fb_address_text(peer, self->peer);
   *connection = self;
   return FB_OK;
+}
+
+/* On failure the connection, which has no handler yet, is closed. */
+static int limit_connecting(struct fb_connection* self, int64_t timeout_ms) {
+  int code = timeout_ms < 0 ? FB_OK : fb_reactor_set_timer(self->reactor, &self->timer, timeout_ms);
+
+  if (code < 0) close_connection(self, code);
+  return code;
 }
 
 int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, int64_t timeout_ms,
@@ -364,16 +444,17 @@ int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, i
 
   if (code < 0) return code;
   /* One that stands already is told so by the poller as well: one way for both. */
-  code = new_connection(self, fd, peer, true, connection);
-  if (code < 0) return code;
-  fb_connection_set_handler(*connection, handler, context);
-  if (timeout_ms < 0) return FB_OK;
-  code = fb_reactor_set_timer(self, &(*connection)->timer, timeout_ms);
-  if (code < 0) {
-    (*connection)->handler = NULL;
-    close_connection(*connection, code);
-  }
+  code = new_connection(self, &(struct fb_carried){fd, NULL}, peer, true, connection);
+  if (code == FB_OK) code = limit_connecting(*connection, timeout_ms);
+  if (code == FB_OK) fb_connection_set_handler(*connection, handler, context);
   return code;
+}
+
+int fb_reactor_adopt(struct fb_reactor* self, const struct fb_address* peer, const struct fb_carried* carried,
+                     int64_t connect_timeout_ms, struct fb_connection** connection) {
+  int code = new_connection(self, carried, peer, connect_timeout_ms != 0, connection);
+
+  return code == FB_OK && connect_timeout_ms != 0 ? limit_connecting(*connection, connect_timeout_ms) : code;
 }
 
 void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler,
@@ -422,7 +503,9 @@ static void on_listener_ready(struct fb_source* source, uint8_t events) {
     int code = fb_tcp_accept(self->fd, &fd, &peer);
 
     if (code > 0) return;
-    if (code == FB_OK) code = new_connection(self->reactor, fd, &peer, false, &connection);
+    if (code == FB_OK)
+      code = new_connection(self->reactor, &(struct fb_carried){fd, NULL}, &peer, false, &connection);
+    if (code == FB_OK) fb_tcp_set_patience(fd, fb_reactor_tcp_patience(self->reactor));
     if (code < 0) {
       /* Out of descriptors or memory: a listener that stayed ready would only turn the thread in circles. */
       fb_reactor_set_interest(self->reactor, source, 0);

@@ -11,6 +11,7 @@
 #define FB_CONNECTION_H
 
 #include "buffer.h"
+#include "carrier.h"
 #include "reactor.h"
 #include "tcp.h"
 
@@ -34,8 +35,8 @@ struct fb_connection_handler {
   /* The queue was over its high mark and is at or under the low one again. */
   void (*on_writable)(struct fb_connection* connection);
   /* The last call. `reason` is NULL where this side closed, else a sentence with the peer's address and the
-   * system's text; `code` FB_OK, FB_EIO, FB_ETIMEOUT (it could not be made in time), FB_EFINISHED (the peer
-   * ended it), FB_ENOMEM. */
+   * system's text, or the carrier's with its code; `code` FB_OK, FB_EIO, FB_ETIMEOUT (it could not be made in
+   * time), FB_EFINISHED (the peer ended it), FB_ENOMEM. */
   void (*on_closed)(struct fb_connection* connection, int code, const char* reason);
 };
 
@@ -51,6 +52,18 @@ void fb_listener_close(struct fb_listener* self);
 int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, int64_t timeout_ms,
                        const struct fb_connection_handler* handler, void* context,
                        struct fb_connection** connection);
+
+/* A connection whose bytes somebody carries: one end of a local pair of sockets, and what both share. */
+struct fb_carried {
+  int fd;
+  struct fb_carrier* carrier;
+};
+/* Takes one over with `carried`'s descriptor and reference, also on failure; *connection has no handler yet. The
+ * peer is the one that the carrier speaks with. connect_timeout_ms 0: it stands. Otherwise it is on its way, and
+ * stands when the carrier has written one byte, before any others; on_connected or on_closed says how it went.
+ * FB_ENOMEM, FB_EIO with errno, FB_ESTATE. */
+int fb_reactor_adopt(struct fb_reactor* self, const struct fb_address* peer, const struct fb_carried* carried,
+                     int64_t connect_timeout_ms, struct fb_connection** connection);
 
 void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler,
                                void* context);

@@ -23,6 +23,8 @@ struct fb_partition_manager {
   struct entry* buckets[BUCKETS];
   struct observer* observers;
   uint32_t count;
+  struct fb_wakeup_list bells;
+  _Atomic uint64_t registrations;
 };
 
 static struct entry** bucket_of(struct fb_partition_manager* self, const uint8_t* id) {
@@ -56,7 +58,8 @@ int fb_partition_manager_open(struct fb_partition_manager** self) {
 
   *self = NULL;
   if (opened == NULL) return FB_ENOMEM;
-  if (pthread_mutex_init(&opened->lock, NULL) != 0) {
+  if (fb_wakeup_list_open(&opened->bells) < 0 || pthread_mutex_init(&opened->lock, NULL) != 0) {
+    fb_wakeup_list_close(&opened->bells);
     free(opened);
     return FB_ENOMEM;
   }
@@ -76,6 +79,7 @@ void fb_partition_manager_close(struct fb_partition_manager* self) {
   }
   while (self->observers != NULL) fb_partition_manager_remove_observer(self, self->observers->task);
   pthread_mutex_destroy(&self->lock);
+  fb_wakeup_list_close(&self->bells);
   free(self);
 }
 
@@ -113,9 +117,12 @@ int fb_partition_manager_register(struct fb_partition_manager* self, const uint8
   partition->on_consumed_context = self;
   *link = entry;
   self->count++;
+  /* Release, partner of registrations(): who sees the number finds the partition. */
+  atomic_fetch_add_explicit(&self->registrations, 1, memory_order_release);
   for (struct observer* at = self->observers; at != NULL; at = at->next)
     fb_reactor_post(at->reactor, at->task); /* refused: that reactor is closed and looks for nothing */
   pthread_mutex_unlock(&self->lock);
+  fb_wakeup_list_ring(&self->bells);
   return FB_OK;
 }
 
@@ -176,4 +183,16 @@ void fb_partition_manager_remove_observer(struct fb_partition_manager* self, str
   if (found != NULL) *link = found->next;
   pthread_mutex_unlock(&self->lock);
   free(found);
+}
+
+int fb_partition_manager_add_wakeup(struct fb_partition_manager* self, struct fb_wakeup* wakeup) {
+  return fb_wakeup_list_add(&self->bells, wakeup);
+}
+
+void fb_partition_manager_remove_wakeup(struct fb_partition_manager* self, struct fb_wakeup* wakeup) {
+  fb_wakeup_list_remove(&self->bells, wakeup);
+}
+
+uint64_t fb_partition_manager_registrations(struct fb_partition_manager* self) {
+  return atomic_load_explicit(&self->registrations, memory_order_acquire);
 }

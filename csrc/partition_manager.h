@@ -37,4 +37,10 @@ int fb_partition_manager_add_observer(struct fb_partition_manager* self, struct 
                                       struct fb_task* task);
 void fb_partition_manager_remove_observer(struct fb_partition_manager* self, struct fb_task* task);
 
+/* Rings `wakeup` after each registration, until removed. Look for the partition after this. FB_ENOMEM. */
+int fb_partition_manager_add_wakeup(struct fb_partition_manager* self, struct fb_wakeup* wakeup);
+void fb_partition_manager_remove_wakeup(struct fb_partition_manager* self, struct fb_wakeup* wakeup);
+/* Registrations so far: while it stays the same, what was not found is still not there. */
+uint64_t fb_partition_manager_registrations(struct fb_partition_manager* self);
+
 #endif

@@ -4,19 +4,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "channel_map.h"
 #include "connection.h"
 #include "error_cause.h"
 #include "frame.h"
 
 #define BACKLOG 128         /* connections that wait to be accepted */
 #define MAX_EVENT (1 << 20) /* bytes of a task event */
+#define REASON_SIZE 400     /* why a reader was lost */
 
 /* Who reads one subpartition for one channel of a client. */
 struct reader {
-  struct fb_task task;       /* posted by the subpartition's listener */
+  struct fb_task task;       /* the first member; posted by the subpartition's listener */
+  struct fb_channel_entry entry; /* its id is the receiver in frames */
   struct session* session;
-  uint8_t receiver[FB_CHANNEL_ID_SIZE];
   uint8_t partition_id[FB_PARTITION_ID_SIZE];
   struct fb_result_partition* partition; /* NULL: waits for it */
   struct fb_subpartition* subpartition;
@@ -29,18 +32,17 @@ struct reader {
   _Atomic bool has_priority; /* release by the listener, acquire on the I/O thread */
   struct fb_timer timer;     /* ends the wait for the partition */
   struct reader *previous_ready, *next_ready;
-  struct reader* next; /* of the same bucket */
 };
 
 struct session {
   struct fb_partition_server* server;
   struct fb_connection* connection;
   struct fb_frame_decoder decoder;
-  struct reader** buckets;
-  uint32_t bucket_count; /* a power of two */
-  uint32_t reader_count;
+  struct fb_channel_map readers;
   struct reader *first_ready, *last_ready;
-  bool is_over; /* a fatal error was sent, or the client has closed */
+  bool has_spoken;   /* a frame came */
+  bool has_sealed, has_unsealed; /* ids among those its channels were asked for by; Flink's are not */
+  bool is_over; /* a fatal error was sent, the client has taken leave, or the server is closed */
   struct session *previous, *next;
 };
 
@@ -50,6 +52,7 @@ struct fb_partition_server {
   struct fb_partition_server_options options;
   struct fb_address address;
   struct fb_listener* listener;
+  struct fb_admission* admission;
   struct fb_task registered; /* posted by the manager */
   struct session* sessions;
   int code; /* of start() */
@@ -57,42 +60,15 @@ struct fb_partition_server {
   /* Relaxed: figures that anybody may look at. */
   _Atomic uint32_t connection_count, channel_count;
   _Atomic uint64_t buffer_count;
+  _Atomic uint64_t byte_count;
 };
 
 #define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
 static void serve(struct session* self);
 
-/* ---- readers by channel ---------------------------------------------------------------------------- */
-
-static struct reader** link_of(struct session* self, const uint8_t* receiver) {
-  uint64_t words[2];
-  struct reader** link;
-
-  memcpy(words, receiver, sizeof words);
-  link = &self->buckets[((words[0] ^ words[1]) * 0x9e3779b97f4a7c15u >> 32) & (self->bucket_count - 1)];
-  while (*link != NULL && memcmp((*link)->receiver, receiver, FB_CHANNEL_ID_SIZE) != 0) link = &(*link)->next;
-  return link;
-}
-
-/* More buckets than readers. A failure only makes them slower to find. */
-static void widen(struct session* self) {
-  uint32_t old_count = self->bucket_count;
-  struct reader** old = self->buckets;
-  struct reader** buckets = calloc(2 * (size_t)old_count, sizeof *buckets);
-
-  if (buckets == NULL) return;
-  self->buckets = buckets;
-  self->bucket_count = 2 * old_count;
-  for (uint32_t i = 0; i < old_count; i++) {
-    while (old[i] != NULL) {
-      struct reader* reader = old[i];
-      old[i] = reader->next;
-      reader->next = NULL;
-      *link_of(self, reader->receiver) = reader;
-    }
-  }
-  free(old);
+static struct reader* reader_of(struct fb_channel_entry* entry) {
+  return entry != NULL ? OWNER(reader, entry, entry) : NULL;
 }
 
 /* ---- the queue of those who have something to send ------------------------------------------------- */
@@ -128,21 +104,37 @@ static void take_out(struct session* self, struct reader* reader) {
 static void remove_reader(struct reader* self) {
   struct session* session = self->session;
 
-  *link_of(session, self->receiver) = self->next;
-  session->reader_count--;
+  fb_channel_map_remove(&session->readers, &self->entry);
   atomic_fetch_sub_explicit(&session->server->channel_count, 1, memory_order_relaxed);
   take_out(session, self);
   fb_reactor_cancel_timer(session->server->reactor, &self->timer);
-  if (self->subpartition != NULL) fb_subpartition_release_view_of(self->subpartition, self);
+  if (self->subpartition != NULL) {
+    fb_subpartition_set_credit(self->subpartition, -1);
+    fb_subpartition_release_view_of(self->subpartition, self);
+  }
   if (self->partition != NULL) fb_result_partition_drop(self->partition);
   self->is_removed = true;
   /* Acquire, partner of fb_reactor_post() by a listener that has returned. */
   if (!atomic_load_explicit(&self->task.is_posted, memory_order_acquire)) free(self);
 }
 
-static void remove_all(struct session* self) {
-  for (uint32_t i = 0; i < self->bucket_count; i++)
-    while (self->buckets[i] != NULL) remove_reader(self->buckets[i]);
+/* The client went without taking leave of it, or cannot be served any more: who writes for it is told why. */
+static void lose_reader(struct reader* self, const char* why) {
+  char cause[REASON_SIZE + 64];
+
+  snprintf(cause, sizeof cause, "the reader of subpartition %u was lost: %s", self->index, why);
+  if (self->subpartition != NULL) fb_result_partition_lose_reader(self->partition, cause);
+  remove_reader(self);
+}
+
+static void remove_entry(struct fb_channel_entry* entry, void* why) {
+  if (why == NULL) remove_reader(reader_of(entry));
+  else lose_reader(reader_of(entry), why);
+}
+
+/* `why`: NULL where the client has taken leave. */
+static void remove_all(struct session* self, const char* why) {
+  fb_channel_map_each(&self->readers, remove_entry, (void*)why);
 }
 
 /* ---- sending --------------------------------------------------------------------------------------- */
@@ -177,20 +169,25 @@ static void send_error(struct session* self, const uint8_t* receiver, const char
 }
 
 static void end_session(struct session* self, const char* message) {
+  char why[REASON_SIZE];
+
   if (self->is_over) return;
   self->is_over = true;
-  remove_all(self);
+  snprintf(why, sizeof why, "connection with %s: %s", fb_connection_peer(self->connection),
+           message != NULL ? message : "");
+  remove_all(self, message != NULL ? why : NULL);
   if (message != NULL) send_error(self, NULL, message);
   fb_connection_finish(self->connection);
 }
 
 static void refuse_reader(struct reader* self, const char* what) {
-  char id[FB_PARTITION_ID_TEXT_SIZE], message[FB_PARTITION_ID_TEXT_SIZE + 300];
+  char id[FB_PARTITION_ID_TEXT_SIZE], message[FB_PARTITION_ID_TEXT_SIZE + 300], why[REASON_SIZE];
 
   fb_partition_id_text(self->partition_id, id);
   snprintf(message, sizeof message, "subpartition %u of partition %s: %s", self->index, id, what);
-  send_error(self->session, self->receiver, message);
-  remove_reader(self);
+  send_error(self->session, self->entry.id, message);
+  snprintf(why, sizeof why, "%s was refused: %s", fb_connection_peer(self->session->connection), what);
+  lose_reader(self, why);
 }
 
 /* Fails a reader whose partition went away; says why if that is known. */
@@ -214,9 +211,15 @@ static void send_buffer(struct reader* self, struct fb_polled_buffer* polled) {
       .body_size = polled->slice.size,
   };
 
-  memcpy(frame.receiver, self->receiver, FB_CHANNEL_ID_SIZE);
+  memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
   atomic_fetch_add_explicit(&self->session->server->buffer_count, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&self->session->server->byte_count, polled->slice.size, memory_order_relaxed);
   send_frame(self->session, &frame, &polled->slice);
+}
+
+static void set_credits(struct reader* self, int64_t credits) {
+  self->credits = credits;
+  if (self->subpartition != NULL) fb_subpartition_set_credit(self->subpartition, credits);
 }
 
 static bool is_available(struct reader* self, uint32_t* backlog) {
@@ -237,7 +240,7 @@ static void enqueue(struct reader* self, bool is_first) {
     else put_last(session, self);
   } else if (backlog > 0 && self->had_no_credit && self->credits == 0) {
     struct fb_frame frame = {.id = FB_BACKLOG_ANNOUNCEMENT, .backlog = (int32_t)backlog};
-    memcpy(frame.receiver, self->receiver, FB_CHANNEL_ID_SIZE);
+    memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
     send_frame(session, &frame, NULL);
   }
 }
@@ -257,7 +260,7 @@ static void send_next(struct reader* self) {
   } else if (code < 0) {
     refuse_reader(self, fb_strerror(code));
   } else if (code == 1) {
-    if (fb_data_type_is_buffer(polled.slice.data_type)) self->credits--;
+    if (fb_data_type_is_buffer(polled.slice.data_type)) set_credits(self, self->credits - 1);
     if (polled.slice.data_type == FB_END_OF_PARTITION) self->has_ended = true;
     next = polled.next_data_type;
     send_buffer(self, &polled);
@@ -316,7 +319,6 @@ static void attach(struct reader* self) {
     return;
   }
   self->subpartition = &self->partition->subpartitions[self->index];
-  self->subpartition->sends_empty_buffers = self->had_no_credit;
   code = fb_subpartition_create_view(self->subpartition, &listener);
   if (code == FB_ERELEASED) {
     fail_released(self);
@@ -324,6 +326,8 @@ static void attach(struct reader* self) {
     self->subpartition = NULL; /* the view is another reader's */
     refuse_reader(self, "it is read already, and can be read only once");
   } else {
+    self->subpartition->sends_empty_buffers = self->had_no_credit;
+    set_credits(self, self->credits);
     enqueue(self, false);
   }
 }
@@ -336,21 +340,22 @@ static void on_request_timeout(struct fb_timer* timer) {
     fb_connection_close(self->session->connection);
     return;
   }
-  send_cause(self->session, self->receiver, &cause);
+  send_cause(self->session, self->entry.id, &cause);
   remove_reader(self);
 }
 
 static void on_request(struct session* self, const struct fb_frame* frame) {
-  struct reader** link = link_of(self, frame->receiver);
+  struct reader* asked = reader_of(fb_channel_map_find(&self->readers, frame->receiver));
   struct fb_partition_server* server = self->server;
   struct reader* reader;
 
-  if (*link != NULL) {
-    send_error(self, frame->receiver, "this channel has asked for a subpartition already");
-    remove_reader(*link);
+  if (fb_channel_id_is_sealed(frame->receiver)) self->has_sealed = true;
+  else self->has_unsealed = true;
+  if (asked != NULL) {
+    refuse_reader(asked, "this channel has asked for a subpartition already");
     return;
   }
-  if (frame->subpartition != frame->last_subpartition || self->reader_count >= server->options.max_channels) {
+  if (frame->subpartition != frame->last_subpartition || self->readers.count >= server->options.max_channels) {
     send_error(self, frame->receiver,
                frame->subpartition != frame->last_subpartition
                    ? "ranges of subpartitions are not served: ask for each with a channel of its own"
@@ -365,14 +370,17 @@ static void on_request(struct session* self, const struct fb_frame* frame) {
   reader->task.run = run_reader;
   reader->timer.on_due = on_request_timeout;
   reader->session = self;
-  memcpy(reader->receiver, frame->receiver, FB_CHANNEL_ID_SIZE);
+  memcpy(reader->entry.id, frame->receiver, FB_CHANNEL_ID_SIZE);
   memcpy(reader->partition_id, frame->partition, FB_PARTITION_ID_SIZE);
   reader->index = (uint32_t)frame->subpartition;
   reader->credits = frame->credit;
   reader->had_no_credit = frame->credit == 0;
-  *link = reader;
+  if (fb_channel_map_add(&self->readers, &reader->entry) < 0) {
+    free(reader);
+    fb_connection_close(self->connection);
+    return;
+  }
   atomic_fetch_add_explicit(&server->channel_count, 1, memory_order_relaxed);
-  if (++self->reader_count > self->bucket_count) widen(self);
   if (fb_reactor_set_timer(server->reactor, &reader->timer, server->options.request_timeout_ms) < 0)
     fb_connection_close(self->connection);
   attach(reader);
@@ -383,13 +391,13 @@ static void on_credit(struct reader* self, int32_t credit) {
     refuse_reader(self, "credit over 2147483647");
     return;
   }
-  self->credits += credit;
+  set_credits(self, self->credits + credit);
   enqueue(self, false);
 }
 
 static void on_resume(struct reader* self) {
   /* Its floating buffers went back meanwhile. */
-  if (self->had_no_credit) self->credits = 0;
+  if (self->had_no_credit) set_credits(self, 0);
   if (self->subpartition == NULL || fb_subpartition_resume(self->subpartition) < 0)
     refuse_reader(self, "it is not blocked by an event, so it cannot be resumed");
   else
@@ -398,8 +406,13 @@ static void on_resume(struct reader* self) {
 
 /* Frames for channels that are not there (any more) are late, not wrong: they are ignored. */
 static void handle(struct session* self, const struct fb_frame* frame) {
-  struct reader* reader = frame->has_receiver ? *link_of(self, frame->receiver) : NULL;
+  struct reader* reader = frame->has_receiver ? reader_of(fb_channel_map_find(&self->readers, frame->receiver)) : NULL;
 
+  if (reader == NULL && frame->has_receiver && frame->id != FB_PARTITION_REQUEST && self->has_sealed &&
+      !self->has_unsealed && !fb_channel_id_is_sealed(frame->receiver)) {
+    end_session(self, "it names a channel that it never opened here: the stream is corrupted");
+    return;
+  }
   switch ((enum fb_frame_id)frame->id) {
     case FB_PARTITION_REQUEST: on_request(self, frame); break;
     case FB_CLOSE_REQUEST: end_session(self, NULL); break;
@@ -413,13 +426,25 @@ static void handle(struct session* self, const struct fb_frame* frame) {
       if (reader != NULL && reader->subpartition != NULL)
         fb_subpartition_set_buffer_size(reader->subpartition, frame->buffer_size);
       break;
-    case FB_ACK_ALL_USER_RECORDS_PROCESSED: /* nothing here waits for it */
-    case FB_SEGMENT_ID:                     /* of tiered storage */
+    case FB_ACK_ALL_USER_RECORDS_PROCESSED:
+      if (reader != NULL && reader->subpartition != NULL)
+        fb_result_partition_acknowledge(reader->partition, reader->index);
+      break;
+    case FB_SEGMENT_ID: /* of tiered storage */
     default: break;
   }
 }
 
 /* ---- connections ----------------------------------------------------------------------------------- */
+
+/* A stranger, by its first bytes. */
+static void note_refusal(struct session* self) {
+  char reason[FB_ADMISSION_REASON_SIZE];
+
+  snprintf(reason, sizeof reason, "connection with %s: %s", fb_connection_peer(self->connection),
+           self->decoder.error);
+  fb_admission_note(self->server->admission, reason);
+}
 
 static void on_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
   struct session* self = fb_connection_context(connection);
@@ -428,8 +453,13 @@ static void on_bytes(struct fb_connection* connection, const uint8_t* data, size
   while (!self->is_over) {
     step = fb_frame_decoder_next(&self->decoder, &data, &size);
     if (step == FB_FRAME_NEEDS_INPUT) break;
-    if (step == FB_FRAME_ENDS) handle(self, &self->decoder.frame);
-    if (step < 0) end_session(self, self->decoder.error);
+    if (step == FB_FRAME_ENDS) {
+      self->has_spoken = true;
+      handle(self, &self->decoder.frame);
+    } else if (step < 0) {
+      if (!self->has_spoken) note_refusal(self);
+      end_session(self, self->decoder.error);
+    }
   }
   serve(self);
 }
@@ -440,30 +470,29 @@ static void on_closed(struct fb_connection* connection, int code, const char* re
   struct session* self = fb_connection_context(connection);
   struct fb_partition_server* server = self->server;
 
-  (void)code, (void)reason;
-  remove_all(self);
+  (void)code;
+  if (reason == NULL && !self->is_over) reason = "the connection was closed on this side for want of memory";
+  remove_all(self, reason);
   if (self->previous != NULL) self->previous->next = self->next;
   else server->sessions = self->next;
   if (self->next != NULL) self->next->previous = self->previous;
   atomic_fetch_sub_explicit(&server->connection_count, 1, memory_order_relaxed);
-  free(self->buckets);
+  fb_channel_map_close(&self->readers);
   free(self);
 }
 
 static const struct fb_connection_handler HANDLER = {
     .on_bytes = on_bytes, .on_writable = on_writable, .on_closed = on_closed};
 
-/* Without memory the connection stays without a handler, and is closed. */
-static void on_accept(struct fb_connection* connection, void* context) {
+/* The peer may ask now; [data, data + size) it has said already. */
+static void on_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
   struct fb_partition_server* server = context;
   struct fb_frame_limits limits = {.accepted = FB_FRAMES_OF_CLIENTS, .max_event = MAX_EVENT};
   struct session* self = calloc(1, sizeof(*self));
 
-  if (self == NULL) return;
-  self->bucket_count = 16;
-  self->buckets = calloc(self->bucket_count, sizeof *self->buckets);
-  if (self->buckets == NULL) {
-    free(self);
+  if (self == NULL) {
+    fb_connection_set_handler(connection, NULL, NULL);
+    fb_connection_close(connection);
     return;
   }
   self->server = server;
@@ -475,6 +504,20 @@ static void on_accept(struct fb_connection* connection, void* context) {
   atomic_fetch_add_explicit(&server->connection_count, 1, memory_order_relaxed);
   fb_connection_set_handler(connection, &HANDLER, self);
   fb_connection_set_marks(connection, server->options.low_mark, server->options.high_mark);
+  if (size > 0) on_bytes(connection, data, size);
+}
+
+static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_proven};
+
+/* On failure the connection stays without a handler, and is closed. */
+static void on_accept(struct fb_connection* connection, void* context) {
+  struct fb_partition_server* self = context;
+  fb_admission_start(self->admission, connection, &ON_ADMISSION, self);
+}
+
+static void attach_waiting(struct fb_channel_entry* entry, void* context) {
+  (void)context;
+  if (reader_of(entry)->partition == NULL) attach(reader_of(entry));
 }
 
 /* A partition was registered: looks for those that are waited for. */
@@ -482,13 +525,7 @@ static void on_registered(struct fb_task* task) {
   struct fb_partition_server* self = OWNER(fb_partition_server, registered, task);
 
   for (struct session* session = self->sessions; session != NULL; session = session->next) {
-    for (uint32_t i = 0; i < session->bucket_count; i++) {
-      struct reader* next;
-      for (struct reader* reader = session->buckets[i]; reader != NULL; reader = next) {
-        next = reader->next;
-        if (reader->partition == NULL) attach(reader);
-      }
-    }
+    fb_channel_map_each(&session->readers, attach_waiting, NULL);
     serve(session);
   }
 }
@@ -498,8 +535,22 @@ static void on_registered(struct fb_task* task) {
 static void start(void* context) {
   struct fb_partition_server* self = context;
 
+  if (self->address.size == 0) return;
   self->code = fb_reactor_listen(self->reactor, &self->address, BACKLOG, on_accept, self, &self->listener);
   self->error = errno;
+}
+
+static int open_admission(struct fb_partition_server* self) {
+  struct fb_admission_options options = {
+      .secret = self->options.secret,
+      .secret_size = self->options.secret_size,
+      .is_server = true,
+      .timeout_ms = self->options.proof_timeout_ms,
+      .max_unproven = self->options.max_unproven,
+  };
+
+  self->options.secret = NULL; /* the caller's */
+  return fb_admission_open(self->reactor, &options, &self->admission);
 }
 
 int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_manager* manager,
@@ -512,23 +563,25 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
   if (opened == NULL) return FB_ENOMEM;
   opened->reactor = reactor;
   opened->manager = manager;
-  opened->address = *address;
+  if (address != NULL) opened->address = *address;
   opened->registered.run = on_registered;
   if (options != NULL) opened->options = *options;
   if (opened->options.request_timeout_ms == 0) opened->options.request_timeout_ms = 10000;
   if (opened->options.max_channels == 0) opened->options.max_channels = 65536;
   if (opened->options.low_mark == 0) opened->options.low_mark = 65536;
   if (opened->options.high_mark == 0) opened->options.high_mark = 131072;
-  code = fb_partition_manager_add_observer(manager, reactor, &opened->registered);
+  code = open_admission(opened);
+  if (code == FB_OK) code = fb_partition_manager_add_observer(manager, reactor, &opened->registered);
   if (code == FB_OK) code = fb_reactor_call(reactor, start, opened);
   if (code == FB_OK) code = opened->code;
   if (code < 0) {
     fb_partition_manager_remove_observer(manager, &opened->registered);
+    fb_admission_close(opened->admission);
     errno = opened->error;
     free(opened);
     return code;
   }
-  *address = opened->address;
+  if (address != NULL) *address = opened->address;
   *self = opened;
   return FB_OK;
 }
@@ -536,27 +589,85 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
 static void stop(void* context) {
   struct fb_partition_server* self = context;
 
-  fb_listener_close(self->listener);
-  for (struct session* at = self->sessions; at != NULL; at = at->next) fb_connection_close(at->connection);
+  if (self->listener != NULL) fb_listener_close(self->listener);
+  fb_admission_stop(self->admission);
+  for (struct session* at = self->sessions; at != NULL; at = at->next) {
+    at->is_over = true;
+    fb_connection_close(at->connection);
+  }
 }
 
 static void look(void* context) { (void)context; }
+
+static bool has_connections(struct fb_partition_server* self) {
+  struct fb_partition_server_counters counters;
+
+  fb_partition_server_get_counters(self, &counters);
+  return counters.connections + counters.unproven > 0;
+}
 
 void fb_partition_server_close(struct fb_partition_server* self) {
   if (self == NULL) return;
   fb_partition_manager_remove_observer(self->manager, &self->registered);
   if (fb_reactor_call(self->reactor, stop, self) == FB_OK) {
     /* The turn in which they were closed ends with their last words; tasks posted before have run, too. */
-    while (fb_reactor_call(self->reactor, look, NULL) == FB_OK &&
-           atomic_load_explicit(&self->connection_count, memory_order_relaxed) > 0)
-      continue;
+    while (fb_reactor_call(self->reactor, look, NULL) == FB_OK && has_connections(self)) continue;
   }
+  fb_admission_close(self->admission);
   free(self);
+}
+
+struct adoption {
+  struct fb_partition_server* server;
+  const struct fb_address* peer;
+  const struct fb_carried* carried;
+  int code;
+  int error;
+};
+
+static void adopt(void* context) {
+  struct adoption* adoption = context;
+  struct fb_connection* connection;
+
+  adoption->code =
+      fb_reactor_adopt(adoption->server->reactor, adoption->peer, adoption->carried, 0, &connection);
+  adoption->error = errno;
+  if (adoption->code < 0) return;
+  adoption->code = fb_admission_start(adoption->server->admission, connection, &ON_ADMISSION, adoption->server);
+  if (adoption->code < 0) fb_connection_close(connection);
+}
+
+int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_address* peer,
+                              const struct fb_carried* carried) {
+  struct adoption adoption = {.server = self, .peer = peer, .carried = carried};
+  int code = fb_reactor_call(self->reactor, adopt, &adoption);
+
+  if (code < 0) {
+    close(carried->fd);
+    fb_carrier_drop(carried->carrier);
+    return code;
+  }
+  errno = adoption.error;
+  return adoption.code;
+}
+
+void fb_partition_server_note_refusal(struct fb_partition_server* self, const char* reason) {
+  fb_admission_note(self->admission, reason);
 }
 
 void fb_partition_server_get_counters(struct fb_partition_server* self,
                                       struct fb_partition_server_counters* counters) {
+  struct fb_admission_counters admission;
+
+  fb_admission_get_counters(self->admission, &admission);
+  counters->unproven = admission.unproven;
+  counters->refused = admission.refused;
   counters->connections = atomic_load_explicit(&self->connection_count, memory_order_relaxed);
   counters->channels = atomic_load_explicit(&self->channel_count, memory_order_relaxed);
   counters->buffers = atomic_load_explicit(&self->buffer_count, memory_order_relaxed);
+  counters->bytes = atomic_load_explicit(&self->byte_count, memory_order_relaxed);
+}
+
+void fb_partition_server_last_refusal(struct fb_partition_server* self, char* reason) {
+  fb_admission_last_reason(self->admission, reason);
 }

@@ -1,6 +1,7 @@
 #include "input_gate.h"
 
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 
@@ -164,6 +165,129 @@ static void a_priority_event_overtakes_other_channels(void) {
   teardown(8);
 }
 
+static void an_acknowledgement_reaches_the_producer_until_the_end_was_read(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(2);
+  CHECK(fb_input_gate_open(&gate, 2) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++) CHECK(fb_input_gate_set_local(&gate, i, partition, 1 - i) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_acknowledge(&gate, 2) == FB_EARGUMENT);
+  CHECK(fb_input_gate_acknowledge(&gate, 0) == FB_OK && fb_input_gate_acknowledge(&gate, 0) == FB_OK);
+  CHECK(!fb_result_partition_is_acknowledged(partition) && partition->unacknowledged_count == 1);
+  CHECK(fb_input_gate_acknowledge(&gate, 1) == FB_OK && fb_result_partition_is_acknowledged(partition));
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  for (int i = 0; i < 2; i++) {
+    CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
+    fb_slice_release(&item.slice);
+  }
+  CHECK(fb_input_gate_acknowledge(&gate, 0) == FB_OK); /* too late to matter */
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+static void sleep_ms(long ms) {
+  struct timespec pause = {.tv_nsec = ms * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+static void senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed(void) {
+  struct fb_buffer_debloater_config config = {
+      .target_ms = 10, .max_size = SEGMENT_SIZE, .min_size = 8, .threshold_percent = 25, .samples = 1};
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+  int32_t wanted;
+
+  setup(16);
+  partition = open_partition(2);
+  CHECK(fb_input_gate_open(&gate, 2) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++) CHECK(fb_input_gate_set_local(&gate, i, partition, i) == FB_OK);
+  CHECK(fb_input_gate_set_debloating(&gate, &config, 0) == FB_EARGUMENT);
+  CHECK(fb_input_gate_set_debloating(&gate, &config, 5) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_set_debloating(&gate, &config, 5) == FB_ESTATE);
+  for (uint32_t i = 0; i < 8 * SEGMENT_SIZE / 8; i++) emit(partition, i / 8 % 2, "8 bytes.");
+  fb_result_partition_flush_all(partition);
+  for (int i = 0; i < 8; i++) {
+    CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == SEGMENT_SIZE);
+    fb_slice_release(&item.slice);
+    sleep_ms(20); /* 3.2 bytes in a millisecond: 32 in flight would do */
+  }
+  wanted = partition->subpartitions[0].buffer_size;
+  CHECK(wanted == gate.debloater.announced_size && wanted == partition->subpartitions[1].buffer_size);
+  CHECK(wanted >= 8 && wanted < SEGMENT_SIZE);
+  for (int i = 0; i < 2 * SEGMENT_SIZE / 8; i++) emit(partition, 0, "8 bytes.");
+  fb_result_partition_flush_all(partition);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == (uint32_t)wanted);
+  fb_slice_release(&item.slice);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
+}
+
+static void what_waits_and_how_long_nothing_did_is_shown(void) {
+  struct fb_result_partition* partition;
+  struct fb_channel_usage usage;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK && fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  fb_input_gate_get_channel_usage(&gate, 0, &usage); /* nothing was asked for yet */
+  CHECK(usage.buffers == 0 && usage.queued == 0 && usage.credit == -1);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK && fb_input_gate_poll(&gate, &item) == 0);
+  CHECK(!fb_input_gate_wait(&gate, 30) && gate.idle_ms >= 30);
+  emit(partition, 0, "x");
+  fb_result_partition_flush_all(partition);
+  CHECK(fb_input_gate_wait(&gate, 10000) && gate.idle_ms < 10000);
+  sleep_ms(20);
+  fb_input_gate_get_channel_usage(&gate, 0, &usage);
+  CHECK(usage.queued == 1 && usage.backlog == 1 && usage.oldest_ms >= 20 && usage.buffers == 0);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item_is(&item, 0, "x"));
+  fb_input_gate_get_channel_usage(&gate, 0, &usage);
+  CHECK(usage.queued == 1 && usage.oldest_ms == 0 && usage.buffers == 1 && usage.bytes == 1);
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
+  fb_slice_release(&item.slice);
+  fb_input_gate_get_channel_usage(&gate, 0, &usage); /* its figures stay when it has ended */
+  CHECK(usage.queued == 0 && usage.buffers == 2 && usage.bytes == 5);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+static void without_debloating_no_size_is_announced(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK && fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  for (int i = 0; i < 10; i++) {
+    emit(partition, 0, "x");
+    fb_result_partition_flush_all(partition);
+    CHECK(fb_input_gate_poll(&gate, &item) == 1);
+    fb_slice_release(&item.slice);
+    sleep_ms(1);
+  }
+  CHECK(partition->subpartitions[0].buffer_size == INT32_MAX && gate.debloat_due_ms == 0);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
 #define PRODUCERS 3
 #define RECORDS 20000
 
@@ -232,6 +356,10 @@ int main(void) {
   what_was_written_before_the_view_is_seen_and_the_end_ends_it();
   a_released_partition_is_an_error_not_an_end();
   a_priority_event_overtakes_other_channels();
+  an_acknowledgement_reaches_the_producer_until_the_end_was_read();
+  senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed();
+  without_debloating_no_size_is_announced();
+  what_waits_and_how_long_nothing_did_is_shown();
   records_of_concurrent_producers_arrive_in_order();
   return 0;
 }

@@ -340,7 +340,7 @@ static void errors_stay_with_their_channel(void) {
   expect_error(&f, 3, "subpartition 1 of partition 01000000000000000000000000000000#0@");
   give_credit(&f, 4, 1); /* nobody's: late, not wrong */
   tell(&f, FB_CANCEL_PARTITION_REQUEST, 4);
-  tell(&f, FB_ACK_ALL_USER_RECORDS_PROCESSED, 1);
+  tell(&f, FB_ACK_ALL_USER_RECORDS_PROCESSED, 4);
   frame = frame_for(FB_NEW_BUFFER_SIZE, 1);
   frame.buffer_size = 4096;
   say(&f, &frame);
@@ -359,6 +359,61 @@ static void errors_stay_with_their_channel(void) {
   expect_error(&f, 1, "credit over 2147483647");
   expect_silence(&f);
   CHECK(counters_of(&f).connections == 1 && counters_of(&f).channels == 0);
+  close_fixture(&f);
+}
+
+/* As everybody may see it; the I/O thread tells in its own time. */
+static void expect_credit(struct fixture* self, uint32_t subpartition, int32_t credit) {
+  struct fb_subpartition_usage usage;
+
+  for (int i = 0; i < 4000; i++) {
+    fb_subpartition_get_usage(&self->partition->subpartitions[subpartition], &usage);
+    if (usage.credit == credit) return;
+    usleep(5000);
+  }
+  CHECK(usage.credit == credit);
+}
+
+static void credit_is_shown(void) {
+  struct fixture f;
+
+  open_fixture(&f, 1);
+  register_partition(&f, 1);
+  expect_credit(&f, 0, -1);
+  ask(&f, 7, ID(1), 0, 2);
+  expect_credit(&f, 0, 2);
+  ask(&f, 8, ID(1), 0, 9); /* is refused, and changes nothing */
+  expect_error(&f, 8, "it is read already");
+  expect_credit(&f, 0, 2);
+  emit_buffer(&f, 0, 'a');
+  expect_buffer(&f, 7, 0, 0, filled_with('a'));
+  expect_credit(&f, 0, 1);
+  give_credit(&f, 7, 5);
+  expect_credit(&f, 0, 6);
+  CHECK(counters_of(&f).buffers == 1 && counters_of(&f).bytes == SEGMENT);
+  tell(&f, FB_CANCEL_PARTITION_REQUEST, 7);
+  expect_credit(&f, 0, -1);
+  close_fixture(&f);
+}
+
+static void readers_acknowledge_what_they_have_processed(void) {
+  struct fixture f;
+
+  open_fixture(&f, 2);
+  ask(&f, 3, ID(2), 0, 1);
+  tell(&f, FB_ACK_ALL_USER_RECORDS_PROCESSED, 3); /* before there is anything: ignored */
+  register_partition(&f, 1);
+  for (uint8_t i = 0; i < 2; i++) {
+    emit_event(&f, i, FB_END_OF_DATA);
+    ask(&f, (uint8_t)(i + 1), ID(1), i, 1);
+    expect_event(&f, (uint8_t)(i + 1), 0, FB_END_OF_DATA);
+  }
+  tell(&f, FB_ACK_ALL_USER_RECORDS_PROCESSED, 2);
+  CHECK(!fb_result_partition_wait_acknowledged(f.partition, 20));
+  tell(&f, FB_ACK_ALL_USER_RECORDS_PROCESSED, 2);
+  tell(&f, FB_ACK_ALL_USER_RECORDS_PROCESSED, 1);
+  tell(&f, FB_CANCEL_PARTITION_REQUEST, 1);
+  CHECK(fb_result_partition_wait_acknowledged(f.partition, -1) && fb_result_partition_is_acknowledged(f.partition));
   close_fixture(&f);
 }
 
@@ -519,18 +574,88 @@ static void load(uint32_t until, bool fails) {
   close_fixture(&f);
 }
 
+/* How the producer of a partition of two is told of a client that went; `leave`: the frame it took leave with. */
+static void check_loss(const struct fb_frame* leave, bool resets, const char* told) {
+  struct linger at_once = {.l_onoff = 1};
+  struct fixture f;
+
+  open_fixture(&f, 2);
+  register_partition(&f, 1);
+  ask(&f, 1, ID(1), 0, 2);
+  for (int i = 0; i < 20000 && counters_of(&f).channels == 0; i++) usleep(1000);
+  CHECK(counters_of(&f).channels == 1);
+  if (leave != NULL) say(&f, leave);
+  if (resets) CHECK(setsockopt(f.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+  if (leave == NULL || leave->id != FB_ADD_CREDIT) {
+    close(f.fd);
+    f.fd = -1;
+  }
+  for (int i = 0; i < 20000 && counters_of(&f).channels > 0; i++) usleep(1000);
+  CHECK(counters_of(&f).channels == 0);
+  CHECK(fb_result_partition_is_reader_lost(f.partition) == (told != NULL));
+  if (told != NULL) {
+    const char* failure = fb_result_partition_failure(f.partition);
+    CHECK(strstr(failure, "the reader of subpartition 0 was lost: ") == failure && strstr(failure, told) != NULL);
+    CHECK(strstr(failure, "127.0.0.1:") != NULL);
+  } else {
+    CHECK(fb_result_partition_failure(f.partition) == NULL && !fb_result_partition_is_released(f.partition));
+  }
+  close_fixture(&f);
+}
+
+static void a_producer_is_told_of_readers_that_went_without_leave(void) {
+  struct fb_frame cancel = frame_for(FB_CANCEL_PARTITION_REQUEST, 1), close_request = {.id = FB_CLOSE_REQUEST};
+  struct fb_frame credit = frame_for(FB_ADD_CREDIT, 1);
+
+  credit.credit = INT32_MAX; /* with the 2 it has, more than there can be */
+  check_loss(NULL, false, "the peer closed it");
+  check_loss(NULL, true, "Connection reset by peer");
+  check_loss(&credit, false, "was refused: credit over 2147483647");
+  check_loss(&cancel, false, NULL);
+  check_loss(&cancel, true, NULL);
+  check_loss(&close_request, false, NULL);
+}
+
+/* Ids that our clients choose carry a sum; one that does not fit is no channel that has gone. */
+static void a_channel_that_was_never_opened_ends_the_connection(void) {
+  struct fb_frame request = frame_for(FB_PARTITION_REQUEST, 7), credit = frame_for(FB_ADD_CREDIT, 7);
+  struct fixture f;
+
+  open_fixture(&f, 1);
+  register_partition(&f, 1);
+  fb_channel_id_seal(request.receiver);
+  memcpy(request.partition, ID(1), FB_PARTITION_ID_SIZE);
+  say(&f, &request);
+  memset(credit.receiver, 9, sizeof credit.receiver);
+  fb_channel_id_seal(credit.receiver);
+  credit.credit = 1;
+  say(&f, &credit); /* of a channel that has gone: late, not wrong */
+  memcpy(credit.receiver, request.receiver, sizeof credit.receiver);
+  credit.receiver[3] ^= 1;
+  say(&f, &credit);
+  hear(&f);
+  CHECK(f.frame.id == FB_ERROR_RESPONSE && !f.frame.has_receiver);
+  CHECK(fb_result_partition_is_reader_lost(f.partition));
+  CHECK(strstr(fb_result_partition_failure(f.partition), "names a channel that it never opened here") != NULL);
+  close_fixture(&f);
+}
+
 static void channels_share_a_connection_under_load(void) {
   load(UINT32_MAX, false);
   for (uint32_t i = 0; i < 10; i++) load(100 * i, i % 2 == 0);
 }
 
 int main(void) {
+  a_producer_is_told_of_readers_that_went_without_leave();
+  a_channel_that_was_never_opened_ends_the_connection();
   data_waits_for_credit_and_events_do_not();
   without_exclusive_buffers_the_backlog_is_announced();
   a_barrier_blocks_until_it_is_resumed();
   a_priority_event_goes_first();
   a_partition_may_come_after_its_request();
   errors_stay_with_their_channel();
+  credit_is_shown();
+  readers_acknowledge_what_they_have_processed();
   asking_twice_ends_the_channel();
   channels_of_one_connection_are_limited();
   a_failed_partition_tells_its_readers_why();
