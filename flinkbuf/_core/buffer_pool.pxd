@@ -1,10 +1,7 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_buffer
-
-cdef extern from "wakeup.h" nogil:
-    struct fb_wakeup:
-        pass
+from flinkbuf._core.wakeup cimport fb_wakeup
 
 cdef extern from "buffer_pool.h" nogil:
     struct fb_network_buffer_pool:

@@ -304,7 +304,7 @@ cdef class LocalBufferPool:
         count : int
             Segments.
         timeout_ms : int
-            Milliseconds; Flink's ``exclusive-buffers-request-timeout-ms``.
+            Milliseconds; Flink's ``network.memory.buffers-request-timeout``.
 
         Raises
         ------

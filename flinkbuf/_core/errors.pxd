@@ -18,6 +18,8 @@ cdef extern from "errors.h" nogil:
         FB_EREAD_ONLY
         FB_EREFERENCES
         FB_ETHREAD
+        FB_ENOT_FOUND
+        FB_ELOST
     enum fb_progress:
         FB_RECORD
         FB_NEEDS_INPUT

@@ -1,6 +1,9 @@
 """From the core's error codes to Python's exceptions: one table."""
 
-from flinkbuf.errors import CancelTaskError, CorruptDataError, FlinkbufError, InsufficientBuffersError
+from flinkbuf.errors import (
+    CancelTaskError, CorruptDataError, FlinkbufError, InsufficientBuffersError, PartitionNotFoundError,
+    RemoteTransportError,
+)
 
 cdef dict EXCEPTIONS = {
     FB_ENOMEM: MemoryError,
@@ -20,6 +23,8 @@ cdef dict EXCEPTIONS = {
     FB_EREAD_ONLY: TypeError,
     FB_EREFERENCES: RuntimeError,
     FB_ETHREAD: OSError,
+    FB_ENOT_FOUND: PartitionNotFoundError,
+    FB_ELOST: RemoteTransportError,
 }
 
 

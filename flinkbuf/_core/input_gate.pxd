@@ -1,12 +1,20 @@
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_slice
+from flinkbuf._core.buffer_debloater cimport fb_buffer_debloater, fb_buffer_debloater_config
+from flinkbuf._core.buffer_pool cimport NetworkBufferPool, fb_local_buffer_pool, fb_network_buffer_pool
+from flinkbuf._core.partition_client cimport PartitionClient, fb_partition_client
+from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_manager
+from flinkbuf._core.remote_channel cimport fb_remote_channel, fb_remote_source
 from flinkbuf._core.result_partition cimport fb_result_partition
+from flinkbuf._core.wakeup cimport fb_wakeup
 
 cdef extern from "input_gate.h" nogil:
     struct fb_input_channel:
         fb_result_partition* partition
+        fb_remote_channel* remote
         uint32_t subpartition_index
+        uint8_t* partition_id
         uint64_t buffer_count
         uint64_t byte_count
         bint has_ended
@@ -19,6 +27,16 @@ cdef extern from "input_gate.h" nogil:
         uint32_t drained_count
         bint is_requested
         bint is_open
+        fb_local_buffer_pool* pool
+        int64_t debloat_period_ms
+        fb_buffer_debloater debloater
+        uint64_t idle_ms
+    struct fb_gate_network:
+        fb_partition_client* client
+        fb_partition_manager* manager
+        fb_network_buffer_pool* network_pool
+        fb_local_buffer_pool* pool
+        int64_t patience_ms
     struct fb_gate_item:
         fb_slice slice
         uint32_t channel_index
@@ -28,18 +46,77 @@ cdef extern from "input_gate.h" nogil:
     void fb_input_gate_close(fb_input_gate* self)
     int fb_input_gate_set_local(fb_input_gate* self, uint32_t index, fb_result_partition* partition,
                                 uint32_t subpartition_index)
+    int fb_input_gate_set_network(fb_input_gate* self, const fb_gate_network* network)
+    int fb_input_gate_set_local_id(fb_input_gate* self, uint32_t index, const uint8_t* partition_id,
+                                   uint32_t subpartition_index)
+    int fb_input_gate_set_remote(fb_input_gate* self, uint32_t index, const fb_remote_source* source,
+                                 const uint8_t* id, uint32_t exclusive_count, int64_t timeout_ms)
+    int fb_input_gate_set_debloating(fb_input_gate* self, const fb_buffer_debloater_config* config, int64_t period_ms)
     int fb_input_gate_request_partitions(fb_input_gate* self, uint32_t* failed)
     int fb_input_gate_poll(fb_input_gate* self, fb_gate_item* item)
+    const char* fb_input_gate_failure(fb_input_gate* self, uint32_t index)
     bint fb_input_gate_wait(fb_input_gate* self, int64_t timeout_ms)
+    void fb_input_gate_ring(fb_input_gate* self)
+    void fb_input_gate_set_wakeup(fb_input_gate* self, fb_wakeup* wakeup)
     int fb_input_gate_resume(fb_input_gate* self, uint32_t channel_index)
+    int fb_input_gate_acknowledge(fb_input_gate* self, uint32_t channel_index)
+    struct fb_channel_usage:
+        uint64_t buffers
+        uint64_t bytes
+        uint32_t queued
+        uint32_t backlog
+        int32_t credit
+        int64_t oldest_ms
+    void fb_input_gate_get_channel_usage(fb_input_gate* self, uint32_t index, fb_channel_usage* usage)
     bint fb_input_gate_is_finished(const fb_input_gate* self)
     uint32_t fb_input_gate_queued_channels(fb_input_gate* self)
 
 
-cdef class InputGate:
-    cdef fb_input_gate* c       # on the heap: listeners of other threads point at it
-    cdef list sources           # the Python partitions, kept alive
+cdef class RecordCounts:
+    """Records by channel, as a reader has handed them out: it writes the numbers, the gate shows them."""
+    cdef uint64_t* values
+    cdef uint64_t* bases        # what earlier readers had handed out
+    cdef uint32_t channel_count
+
+    cdef inline void note(self, uint32_t channel, uint64_t record_count) noexcept:
+        self.values[channel] = self.bases[channel] + record_count
+
+
+cdef class AbstractInputGate:
+    cdef fb_gate_item held          # a compressed buffer that could not be restored; no slice: there is none
 
     cdef int poll_item(self, fb_gate_item* item) except -1
-    cdef int fail_released(self, uint32_t channel_index) except -1
+    cdef int restore(self, fb_gate_item* item) except -1
+    # What each kind of gate has of its own.
+    cdef int take_item(self, fb_gate_item* item) except -1
     cdef int wait(self, int64_t timeout_ms) except -1
+    cdef bint has_finished(self)
+    cdef object decompressor_of(self, uint32_t channel_index)
+    cdef int show_counts(self, RecordCounts counts, uint32_t offset) except -1
+    cdef str source_of(self, uint32_t channel_index)
+
+
+cdef class InputGate(AbstractInputGate):
+    cdef fb_input_gate* c       # on the heap: listeners of other threads point at it
+    cdef list sources           # what each channel reads, kept alive: a partition, or what an error says of it
+    cdef PartitionManager manager  # of the network, kept alive
+    cdef PartitionClient client
+    cdef NetworkBufferPool network_pool
+    cdef RecordCounts record_counts  # of the reader; None: there was none
+    cdef uint32_t record_offset      # where this gate's channels begin in it
+    cdef dict last_figures           # kept when it was closed
+    cdef public object decompressor  # has decompress(bytes-like) -> bytes-like; None: nothing compressed is expected
+    cdef int waiting            # threads in a wait without the GIL
+    cdef bint is_closing
+    cdef bint has_closed
+    cdef object closer          # the thread that is closing it
+    cdef object bell_owner      # whose bell it rings; None: its own
+    cdef object __weakref__
+
+    cdef bint is_of_this_process(self)
+    cdef int set_partition(self, index, source, subpartition_index) except -1
+    cdef int check_set(self, int code, index) except -1
+    cdef int check_usable(self) except -1
+    cdef dict look(self)
+    cdef int fail_channel(self, int code, uint32_t channel_index, uint32_t offset) except -1
+    cdef int share_bell(self, fb_wakeup* bell, object owner) except -1

@@ -1,30 +1,44 @@
-from libc.stdint cimport int64_t, uint16_t, uint32_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 
+from flinkbuf._core.dialer cimport fb_carried
 from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_manager
 from flinkbuf._core.reactor cimport Reactor, fb_reactor
+from flinkbuf._core.tcp cimport fb_address
 
-cdef extern from "tcp.h" nogil:
-    struct fb_address:
-        pass
-    int fb_address_resolve(fb_address* self, const char* host, uint16_t port)
-    uint16_t fb_address_port(const fb_address* self)
+cdef extern from "preface.h" nogil:
+    enum:
+        FB_PREFACE_MIN_SECRET
+
+cdef extern from "admission.h" nogil:
+    enum:
+        FB_ADMISSION_REASON_SIZE
 
 cdef extern from "partition_server.h" nogil:
     struct fb_partition_server:
         pass
     struct fb_partition_server_options:
+        const uint8_t* secret
+        size_t secret_size
+        int64_t proof_timeout_ms
+        uint32_t max_unproven
         int64_t request_timeout_ms
         uint32_t max_channels
         size_t low_mark
         size_t high_mark
     struct fb_partition_server_counters:
         uint32_t connections
+        uint32_t unproven
         uint32_t channels
         uint64_t buffers
+        uint64_t bytes
+        uint64_t refused
     int fb_partition_server_open(fb_reactor* reactor, fb_partition_manager* manager, fb_address* address,
                                  const fb_partition_server_options* options, fb_partition_server** self)
     void fb_partition_server_close(fb_partition_server* self)
     void fb_partition_server_get_counters(fb_partition_server* self, fb_partition_server_counters* counters)
+    int fb_partition_server_adopt(fb_partition_server* self, const fb_address* peer, const fb_carried* carried)
+    void fb_partition_server_note_refusal(fb_partition_server* self, const char* reason)
+    void fb_partition_server_last_refusal(fb_partition_server* self, char* reason)
 
 
 cdef class PartitionServer:

@@ -1,13 +1,23 @@
 from types import TracebackType
 
+from flinkbuf._core.dialer import Carrier
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.reactor import Reactor
 
 class PartitionServer:
-    host: str
+    host: str | None
     port: int
     def __new__(
-        cls, reactor: Reactor, manager: PartitionManager, host: str, port: int = 0, *, request_timeout_ms: int = 10000
+        cls,
+        reactor: Reactor,
+        manager: PartitionManager,
+        host: str | None,
+        port: int = 0,
+        *,
+        request_timeout_ms: int = 10000,
+        secret: bytes | None = None,
+        proof_timeout_ms: int = 10000,
+        max_unproven: int = 0,
     ) -> PartitionServer: ...
     def __enter__(self) -> PartitionServer: ...
     def __exit__(
@@ -15,3 +25,7 @@ class PartitionServer:
     ) -> None: ...
     def close(self) -> None: ...
     def counters(self) -> dict[str, int]: ...
+    def adopt(self, fd: int, host: str, port: int, carrier: Carrier) -> None: ...
+    def note_refusal(self, reason: str) -> None: ...
+    @property
+    def last_refusal(self) -> str | None: ...

@@ -16,6 +16,15 @@ cdef class Reactor:
     Started when it is made, ended by `close` or at the end of a ``with`` block. A forked child must not use its
     parent's: threads do not survive a fork.
 
+    Parameters
+    ----------
+    keep_idle_s, keep_interval_s, keep_count : int or None
+        Seconds of silence before a peer's system is probed, seconds between probes, and how many of them may go
+        unanswered; 5, 2 and 3 if left out.
+    dead_peer_timeout_ms : int, default 0
+        How long the peer's system may leave unanswered what is sent to it again and again before it counts as gone, in
+        milliseconds; 0 leaves it to this system.
+
     Raises
     ------
     OSError
@@ -33,14 +42,18 @@ cdef class Reactor:
     0
     """
 
-    def __cinit__(self):
+    def __cinit__(self, *, keep_idle_s=None, keep_interval_s=None, keep_count=None, uint32_t dead_peer_timeout_ms=0):
         cdef int code
+        cdef fb_tcp_patience patience
+        patience.keep_idle_s, patience.keep_interval_s = keep_idle_s or 0, keep_interval_s or 0
+        patience.keep_count, patience.dead_ms = keep_count or 0, dead_peer_timeout_ms
         self.process_id = os.getpid()
         self.users = WeakSet()
         with nogil:
             code = fb_reactor_open(&self.c)
         if code < 0:
             fail(code, "the I/O thread" if code == FB_ETHREAD else "the descriptors of the I/O thread")
+        fb_reactor_set_tcp_patience(self.c, &patience)
 
     def __dealloc__(self):
         # In a forked child there is no thread to join; its memory is the parent's copy.
@@ -85,6 +98,16 @@ cdef class Reactor:
         with nogil:
             code = fb_reactor_call(self.c, nothing, NULL)
         check(code)
+
+    def set_tcp_patience(self, int fd):
+        """Make a connected TCP socket of somebody else notice a peer that vanished as soon as the reactor's own do.
+
+        Nobody feels that socket's pulse, so the system is asked to: it also gives up a peer that answers, but has no
+        room for so long.
+        """
+        self.check_open()
+        fb_tcp_set_patience(fd, fb_reactor_tcp_patience(self.c))
+        fb_tcp_set_user_timeout(fd, fb_reactor_tcp_patience(self.c).dead_ms)
 
     def counters(self):
         """Return what was counted since the start: a dict with turns, wakeups, bytes_read, bytes_written, writes

@@ -3,13 +3,13 @@ from typing import Any
 
 import numpy as np
 
-from flinkbuf._core.input_gate import InputGate
+from flinkbuf._core.input_gate import AbstractInputGate
 from flinkbuf._core.type_codec import TypeCodec
 
 class RecordReader(Iterator[Any]):
-    gate: InputGate
+    gate: AbstractInputGate
     def __new__(
-        cls, gate: InputGate, codec: TypeCodec, event_of: Callable[[int, bytes, int], Any] | None = None
+        cls, gate: AbstractInputGate, codec: TypeCodec, event_of: Callable[[int, bytes, int], Any] | None = None
     ) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...

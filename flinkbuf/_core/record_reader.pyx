@@ -15,7 +15,7 @@ from flinkbuf._core.buffer cimport (
     fb_slice_data, fb_slice_release,
 )
 from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
-from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate_is_finished
+from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item
 from flinkbuf._core.record_batch cimport fb_record_batch_read
 from flinkbuf._core.record_deserializer cimport (
     fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
@@ -46,17 +46,19 @@ cdef class RecordIterator:
 cdef class RecordReader:
     """Reads records of one type from an input gate; see `flinkbuf.RecordReader`."""
 
-    def __cinit__(self, InputGate gate not None, TypeCodec codec not None, event_of=None):
+    def __cinit__(self, AbstractInputGate gate not None, TypeCodec codec not None, event_of=None):
         cdef uint32_t channel
         self.gate = gate
         self.codec = codec
         self.event_of = event_of
-        self.channel_count = gate.c.channel_count
+        self.channel_count = gate.channel_count
         self.deserializers = <fb_record_deserializer*>PyMem_Calloc(self.channel_count, sizeof(fb_record_deserializer))
         if self.deserializers is NULL:
             raise MemoryError(f"no memory for {self.channel_count} channels")
         for channel in range(self.channel_count):
             fb_record_deserializer_open(&self.deserializers[channel], NULL)
+        self.record_counts = RecordCounts(self.channel_count)
+        gate.show_counts(self.record_counts, 0)
 
     def __dealloc__(self):
         cdef uint32_t channel
@@ -90,8 +92,17 @@ cdef class RecordReader:
                 raise StopIteration
             event, self.pending_event = self.pending_event, None
             return event
+        except CorruptDataError as error:
+            raise self.with_source(error) from None
         finally:
             self.is_busy = False
+
+    cdef object with_source(self, error):
+        """The error of a record with the partition and the process that its bytes came from."""
+        source = self.gate.source_of(self.current_channel)
+        if source is None or self.is_polling:  # the gate names the channel itself
+            return error
+        return CorruptDataError(f"{error} (channel {self.current_channel} is {source})")
 
     cdef int begin_use(self) except -1:
         """What follows has the reader to itself, until it clears `is_busy`."""
@@ -125,9 +136,11 @@ cdef class RecordReader:
                 self.kept_values = self.kept_values[done:] if done < <size_t>len(self.kept_values) else None
             try:
                 self.fill_column(values, &done)
-            except BaseException:
+            except BaseException as error:
                 if done > 0:
                     self.kept_values = values[:done].copy()
+                if isinstance(error, CorruptDataError):
+                    raise self.with_source(error) from None
                 raise
         finally:
             self.is_busy = False
@@ -168,6 +181,8 @@ cdef class RecordReader:
         """Give the buffer in hand back. The gate is closed by its owner."""
         if self.is_busy:
             raise RuntimeError("the record reader cannot be closed while it is reading")
+        if self.current is not NULL:
+            self.record_counts.note(self.current_channel, self.current.record_count)
         self.current = NULL
         self.is_finished = True
         fb_slice_release(&self.slice)
@@ -184,8 +199,8 @@ cdef class RecordReader:
                 f"type used only {self.input.pos - self.input.start} of them; was it written with another type?")
         return value
 
-    cdef int next_record(self, const uint8_t** record, size_t* size) except -1:
-        """1 and a record; 0 at the end, or with `pending_event` set."""
+    cdef int next_record(self, const uint8_t** record, size_t* size, bint waits=True) except -1:
+        """1 and a record; 0 at the end, with `pending_event` set, or if it would have to wait and shall not."""
         cdef int code
         while self.pending_event is None:
             if self.current is not NULL:
@@ -197,23 +212,30 @@ cdef class RecordReader:
                     return 1
                 if code != FB_NEEDS_INPUT:
                     fail_record(self.current, code, self.current_channel)
+                self.record_counts.note(self.current_channel, self.current.record_count)
                 self.current = NULL
                 fb_slice_release(&self.slice)
-            if not self.next_buffer():
+            if not self.next_buffer(waits):
                 break
         return 0
 
-    cdef int next_buffer(self) except -1:
-        """1: `current` has a buffer. 0: an event is pending, or nothing comes any more."""
+    cdef int next_buffer(self, bint waits) except -1:
+        """1: `current` has a buffer. 0: an event is pending, nothing comes any more, or nothing is there now."""
         cdef fb_gate_item item
+        cdef bint is_there
         while not self.is_finished:
-            if self.gate.poll_item(&item):
+            self.is_polling = True
+            is_there = self.gate.poll_item(&item)
+            self.is_polling = False
+            if is_there:
                 if self.take(&item):
                     return self.current is not NULL
-            elif fb_input_gate_is_finished(self.gate.c):
+            elif self.gate.has_finished():
                 self.is_finished = True
-            else:
+            elif waits:
                 self.gate.wait(WAIT_SLICE_MS)
+            else:
+                break
         return 0
 
     cdef int take(self, fb_gate_item* item) except -1:
@@ -234,6 +256,8 @@ cdef class RecordReader:
             if fb_record_deserializer_pending(deserializer) > 0:
                 fail_record(deserializer, FB_ETRUNCATED, item.channel_index)
         if self.event_of is None:
+            if kind == FB_END_OF_DATA:
+                self.gate.acknowledge_all_records_processed(item.channel_index)  # they have been handed out
             if fb_data_type_blocks_upstream(<fb_data_type>kind):
                 self.gate.resume_consumption(item.channel_index)  # nobody here aligns barriers
             return 0

@@ -1,10 +1,12 @@
 cimport cython
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
+from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.channel_selector cimport ChannelSelector
 from flinkbuf._core.record_serializer cimport fb_record_serializer
 from flinkbuf._core.result_partition cimport ResultPartition, fb_result_partition
 from flinkbuf._core.type_codec cimport TypeCodec
+from flinkbuf._core.wakeup cimport fb_wakeup
 
 
 cdef class RecordWriter:
@@ -19,6 +21,12 @@ cdef class RecordWriter:
     cdef bint has_flusher           # it asked for flushing by time
     cdef bint flushes_always
     cdef bint _is_closed
+    cdef const uint8_t* rest        # of a record that was begun and waits for a buffer; in the serializer's scratch
+    cdef size_t rest_size           # 0: none was begun
+    cdef object held                # a record that waits for a buffer between two calls of emit_some()
+    cdef int64_t held_channel
+    cdef bint is_holding
+    cdef bint may_wait              # whoever calls waits for buffers
 
     @cython.final
     cdef int begin_use(self) except -1
@@ -27,9 +35,25 @@ cdef class RecordWriter:
     @cython.final
     cdef int write(self, object record, int64_t channel) except -1
     @cython.final
-    cdef int write_unicast(self, object record, uint32_t channel) except -1
+    cdef int emit_some(self, object records, uint32_t limit, fb_wakeup* bell, uint64_t seen) except -1
     @cython.final
-    cdef int write_broadcast(self, object record) except -1
+    cdef int emit_held(self) except -1
+    @cython.final
+    cdef bint has_room(self) noexcept
+    @cython.final
+    cdef int start(self, object record, int64_t channel) except -1
+    @cython.final
+    cdef int start_unicast(self, object record, uint32_t channel) except -1
+    @cython.final
+    cdef int start_broadcast(self, object record) except -1
+    @cython.final
+    cdef int encode(self, object record, fb_buffer_builder* builder) except -1
+    @cython.final
+    cdef int go_on_with_scratch(self, int64_t channel) except -1
+    @cython.final
+    cdef int go_on(self, int64_t channel) except -1
+    @cython.final
+    cdef int note_written(self, int64_t channel) except -1
     @cython.final
     cdef int open_unicast(self, uint32_t channel) except -1
     @cython.final

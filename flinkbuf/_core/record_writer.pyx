@@ -2,9 +2,10 @@
 
 Per record: ask the selector for a channel, encode at the end of that channel's open builder, commit. A record that
 does not fit its buffer is encoded in the scratch and cut by the partition. When the pool has no buffer the task
-thread waits without the GIL, in slices, so that signals and task kills are seen. A record that cannot be encoded
-leaves no trace: the builder's position moves only after the last field. Flink: RecordWriter,
-ChannelSelectorRecordWriter, BroadcastRecordWriter.
+thread waits without the GIL, in slices, so that signals and task kills are seen; a task that reads as well must not
+wait here, so emit_some() comes back instead and goes on later. A record that cannot be encoded leaves no trace: the
+builder's position moves only after the last field. Flink: RecordWriter, ChannelSelectorRecordWriter,
+BroadcastRecordWriter.
 
 Bytes become readable when a buffer is full, at flush(), at an event, or when the flusher finds them
 (buffer_timeout_ms). The commit itself is a plain store, so the flusher's thread never waits for this one.
@@ -17,11 +18,12 @@ import os
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full,
 )
+from flinkbuf._core.buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
 from flinkbuf._core.data_view cimport fb_output_prune
-from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_RECORD, check
+from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
 from flinkbuf._core.record_batch cimport fb_record_batch_write
 from flinkbuf._core.record_serializer cimport (
@@ -31,10 +33,12 @@ from flinkbuf._core.record_serializer cimport (
 from flinkbuf._core.result_partition cimport (
     ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
-    fb_result_partition_flush_all, fb_result_partition_mark_written, fb_result_partition_open_broadcast,
-    fb_result_partition_open_unicast, fb_result_partition_retain, fb_result_partition_wait,
+    fb_result_partition_flush_all, fb_result_partition_is_reader_lost, fb_result_partition_is_released,
+    fb_result_partition_mark_written, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
+    fb_result_partition_retain, fb_result_partition_wait,
 )
 from flinkbuf._core.type_codec cimport TypeCodec
+from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
 
 cdef enum:
     BROADCAST = -1
@@ -150,6 +154,7 @@ cdef class RecordWriter:
         try:
             if channels is None:
                 self.write_column(&raw[0], width, count)
+                self.c.record_counts[self.c.subpartition_count if self.selector.is_broadcast else 0] += count
             else:
                 targets = channels
                 self.write_column_to(&raw[0], width, count, &targets[0])
@@ -184,6 +189,7 @@ cdef class RecordWriter:
     cdef int begin_use(self) except -1:
         """What follows has the partition to itself, until it clears `is_claimed`."""
         self.check_usable()
+        self.may_wait = True
         return self.partition.claim()
 
     cdef int64_t select(self, object record) except? -1:
@@ -196,74 +202,156 @@ cdef class RecordWriter:
         return self.selector.select(record)
 
     cdef int write(self, object record, int64_t channel) except -1:
-        if channel == BROADCAST:
-            self.write_broadcast(record)
-        else:
-            self.write_unicast(record, <uint32_t>channel)
-        self._record_count += 1
+        """One record, waiting for buffers."""
+        cdef int code = self.start(record, channel)
+        while code == FB_NEEDS_BUFFER:
+            self.wait_for_buffer()
+            code = self.start(record, channel) if self.rest_size == 0 else self.go_on(channel)
         return 0
 
-    cdef int write_unicast(self, object record, uint32_t channel) except -1:
+    cdef int emit_some(self, object records, uint32_t limit, fb_wakeup* bell, uint64_t seen) except -1:
+        """Write records of an iterator, but never wait for a buffer.
+
+        FB_RECORD: `limit` records are written, or the bell has rung since `seen`. FB_NEEDS_BUFFER: there is no room.
+        FB_NEEDS_INPUT: the iterator has ended. A record that was taken and found no room, or not enough, is gone on
+        with by the next call.
+        """
+        cdef int code
+        self.check_usable()
+        self.partition.check_open()
+        self.partition.check_unclaimed()
+        self.partition.is_claimed = True
+        self.may_wait = False
+        try:
+            if not self.has_room():
+                return FB_NEEDS_BUFFER
+            if self.is_holding and self.emit_held() == FB_NEEDS_BUFFER:
+                return FB_NEEDS_BUFFER
+            for record in records:
+                self.given_count += 1
+                self.held_channel = self.select(record)
+                code = self.start(record, self.held_channel)
+                if code == FB_NEEDS_BUFFER:
+                    self.held, self.is_holding = record, True
+                    return code
+                limit -= 1
+                if limit == 0 or fb_wakeup_seen(bell) != seen:
+                    return FB_RECORD
+                if not self.has_room():
+                    return FB_NEEDS_BUFFER
+            return FB_NEEDS_INPUT
+        finally:
+            self.partition.is_claimed = False
+
+    cdef int emit_held(self) except -1:
+        """The record that an earlier call could not finish."""
+        cdef int code
+        record, self.held = self.held, None
+        self.is_holding = False
+        code = self.start(record, self.held_channel) if self.rest_size == 0 else self.go_on(self.held_channel)
+        if code == FB_NEEDS_BUFFER:
+            self.held, self.is_holding = record, True
+        return code
+
+    cdef bint has_room(self) noexcept:
+        """Whether a record can be begun; its rest may still find none."""
+        return fb_local_buffer_pool_is_available(self.c.pool) or fb_result_partition_is_released(self.c)
+
+    cdef int start(self, object record, int64_t channel) except -1:
+        """One record as far as there is room. FB_RECORD; FB_NEEDS_BUFFER: call go_on() if there is a rest, else this."""
+        self.rest_size = 0
+        if fb_result_partition_is_reader_lost(self.c):  # a buffer may take long to fill: who writes is told at once
+            return self.partition.fail_lost()
+        if channel == BROADCAST:
+            return self.start_broadcast(record)
+        return self.start_unicast(record, <uint32_t>channel)
+
+    cdef int start_unicast(self, object record, uint32_t channel) except -1:
         cdef fb_buffer_builder* builder = &self.c.unicast[channel]
         if builder.buffer is NULL:
-            self.open_unicast(channel)
+            if self.partition.check_written(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
+                return FB_NEEDS_BUFFER
+        self.encode(record, builder)
+        if fb_record_serializer_end(&self.serializer, builder) != FB_RECORD:
+            return self.go_on_with_scratch(channel)
+        if fb_buffer_builder_is_full(builder):
+            fb_result_partition_finish_unicast(self.c, channel)
+        return self.note_written(channel)
+
+    cdef int start_broadcast(self, object record) except -1:
+        cdef fb_buffer_builder* builder = &self.c.broadcast
+        if builder.buffer is NULL:
+            if self.partition.check_written(fb_result_partition_open_broadcast(self.c)) == FB_NEEDS_BUFFER:
+                return FB_NEEDS_BUFFER
+        self.encode(record, builder)
+        if fb_record_serializer_end(&self.serializer, builder) != FB_RECORD:
+            return self.go_on_with_scratch(BROADCAST)
+        if fb_buffer_builder_is_full(builder):
+            fb_result_partition_finish_broadcast(self.c)
+        return self.note_written(BROADCAST)
+
+    cdef int encode(self, object record, fb_buffer_builder* builder) except -1:
+        """The record to the builder's end, or to the scratch if it does not fit."""
         if builder.buffer is NULL:  # a released partition takes nothing more; the record is still checked
             check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
         else:
             check(fb_record_serializer_begin(&self.serializer, builder))
         self.serializer.output.record_number = self.given_count
         self.codec.encode(record, &self.serializer.output)
-        if fb_record_serializer_end(&self.serializer, builder) == FB_RECORD:
-            if fb_buffer_builder_is_full(builder):
-                fb_result_partition_finish_unicast(self.c, channel)
-        else:
-            self.append_unicast(channel, self.serializer.output.start,
-                                <size_t>(self.serializer.output.pos - self.serializer.output.start))
-            fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
-        fb_result_partition_mark_written(self.c, channel)
-        if self.flushes_always:
-            fb_result_partition_flush(self.c, channel)
         return 0
 
-    cdef int write_broadcast(self, object record) except -1:
-        cdef fb_buffer_builder* builder = &self.c.broadcast
-        if builder.buffer is NULL:
-            self.open_broadcast()
-        if builder.buffer is NULL:
-            check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
+    cdef int go_on_with_scratch(self, int64_t channel) except -1:
+        self.rest = self.serializer.output.start
+        self.rest_size = <size_t>(self.serializer.output.pos - self.serializer.output.start)
+        cdef uint32_t target = self.c.subpartition_count if channel == BROADCAST else <uint32_t>channel
+        if self.may_wait:
+            self.partition.wait_until_available(target)
+        return self.go_on(channel)
+
+    cdef int go_on(self, int64_t channel) except -1:
+        """The rest of a record that is cut over buffers: FB_RECORD, or FB_NEEDS_BUFFER with what is still left."""
+        cdef int code
+        if channel == BROADCAST:
+            code = fb_result_partition_broadcast(self.c, &self.rest, &self.rest_size)
         else:
-            check(fb_record_serializer_begin(&self.serializer, builder))
-        self.serializer.output.record_number = self.given_count
-        self.codec.encode(record, &self.serializer.output)
-        if fb_record_serializer_end(&self.serializer, builder) == FB_RECORD:
-            if fb_buffer_builder_is_full(builder):
-                fb_result_partition_finish_broadcast(self.c)
-        else:
-            self.append_broadcast(self.serializer.output.start,
-                                  <size_t>(self.serializer.output.pos - self.serializer.output.start))
-            fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
-        fb_result_partition_mark_written(self.c, self.c.subpartition_count)
+            code = fb_result_partition_emit(self.c, <uint32_t>channel, &self.rest, &self.rest_size)
+        if self.partition.check_written(code) == FB_NEEDS_BUFFER:
+            return code
+        fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
+        return self.note_written(channel)
+
+    cdef int note_written(self, int64_t channel) except -1:
+        """A record is complete: it counts, and the flusher knows where to look."""
+        cdef uint32_t target = self.c.subpartition_count if channel == BROADCAST else <uint32_t>channel
+        self._record_count += 1
+        self.c.record_counts[target] += 1
+        fb_result_partition_mark_written(self.c, target)
         if self.flushes_always:
-            fb_result_partition_flush_all(self.c)
-        return 0
+            if channel == BROADCAST:
+                fb_result_partition_flush_all(self.c)
+            else:
+                fb_result_partition_flush(self.c, <uint32_t>channel)
+        return FB_RECORD
 
     cdef int open_unicast(self, uint32_t channel) except -1:
-        while check(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
+        while self.partition.check_written(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
             self.wait_for_buffer()
         return 0
 
     cdef int open_broadcast(self) except -1:
-        while check(fb_result_partition_open_broadcast(self.c)) == FB_NEEDS_BUFFER:
+        while self.partition.check_written(fb_result_partition_open_broadcast(self.c)) == FB_NEEDS_BUFFER:
             self.wait_for_buffer()
         return 0
 
     cdef int append_unicast(self, uint32_t channel, const uint8_t* data, size_t size) except -1:
-        while check(fb_result_partition_emit(self.c, channel, &data, &size)) == FB_NEEDS_BUFFER:
+        self.partition.wait_until_available(channel)
+        while self.partition.check_written(fb_result_partition_emit(self.c, channel, &data, &size)) == FB_NEEDS_BUFFER:
             self.wait_for_buffer()
         return 0
 
     cdef int append_broadcast(self, const uint8_t* data, size_t size) except -1:
-        while check(fb_result_partition_broadcast(self.c, &data, &size)) == FB_NEEDS_BUFFER:
+        self.partition.wait_until_available(self.c.subpartition_count)
+        while self.partition.check_written(fb_result_partition_broadcast(self.c, &data, &size)) == FB_NEEDS_BUFFER:
             self.wait_for_buffer()
         return 0
 
@@ -327,6 +415,7 @@ cdef class RecordWriter:
             else:
                 self.write_edge(values, width, channel, False)
             fb_result_partition_mark_written(self.c, channel)
+            self.c.record_counts[channel] += 1
             values += width
         return 0
 

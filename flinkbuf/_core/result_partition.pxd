@@ -4,6 +4,7 @@ from flinkbuf._core.buffer cimport fb_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.buffer_pool cimport fb_local_buffer_pool
 from flinkbuf._core.subpartition cimport fb_subpartition
+from flinkbuf._core.wakeup cimport fb_wakeup
 
 cdef extern from "result_partition.h" nogil:
     enum fb_result_partition_type:
@@ -12,14 +13,18 @@ cdef extern from "result_partition.h" nogil:
         FB_PIPELINED_APPROXIMATE
     struct fb_result_partition:
         uint32_t subpartition_count
+        uint32_t users
         fb_subpartition* subpartitions
         fb_buffer_builder* unicast
         fb_buffer_builder broadcast
         fb_local_buffer_pool* pool
+        fb_wakeup pool_wakeup
         uint32_t continued
+        uint64_t* record_counts
         uint64_t total_written_bytes
         uint64_t total_buffers
         uint64_t hard_back_pressured_ms
+        uint64_t soft_back_pressured_ms
         bint is_finished
         bint is_closed
         void (*on_consumed)(fb_result_partition* self, void* context) noexcept
@@ -42,9 +47,15 @@ cdef extern from "result_partition.h" nogil:
     void fb_result_partition_flush_all(fb_result_partition* self)
     int fb_result_partition_finish(fb_result_partition* self)
     bint fb_result_partition_wait(fb_result_partition* self, int64_t timeout_ms)
+    bint fb_result_partition_wait_available(fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms)
+    bint fb_result_partition_wait_acknowledged(fb_result_partition* self, int64_t timeout_ms)
+    void fb_result_partition_acknowledge(fb_result_partition* self, uint32_t subpartition)
+    bint fb_result_partition_is_acknowledged(fb_result_partition* self)
     void fb_result_partition_close(fb_result_partition* self)
     void fb_result_partition_release(fb_result_partition* self)
     void fb_result_partition_fail(fb_result_partition* self, const char* cause)
+    void fb_result_partition_lose_reader(fb_result_partition* self, const char* cause)
+    bint fb_result_partition_is_reader_lost(fb_result_partition* self)
     const char* fb_result_partition_failure(fb_result_partition* self)
     bint fb_result_partition_is_released(fb_result_partition* self)
 
@@ -60,7 +71,9 @@ cdef class ResultPartition:
     cdef int check_unclaimed(self) except -1
     cdef int check_index(self, uint32_t subpartition) except -1
     cdef int check_written(self, int code) except -1
+    cdef int fail_lost(self) except -1
     cdef int wait_for_buffer(self) except -1
+    cdef int wait_until_available(self, uint32_t target) except -1
     cdef int append(self, uint32_t target, data) except -1
     cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1
     cdef int append_some(self, uint32_t target, const uint8_t** data, size_t* size) noexcept nogil

@@ -1,5 +1,8 @@
 """The binding of csrc/result_partition.h: the n queues that one task writes."""
 
+import math
+import time
+
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
 
@@ -7,10 +10,13 @@ from flinkbuf._core.buffer cimport FB_NO_CHANNEL
 from flinkbuf._core.buffer_pool cimport (
     LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage, fb_local_buffer_pool_is_available,
 )
-from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EFINISHED, FB_NEEDS_BUFFER, check, fail
+from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EFINISHED, FB_ELOST, FB_NEEDS_BUFFER, check, fail
 from flinkbuf._core.subpartition cimport (
-    AvailabilityListener, SubpartitionView, attach_view, fb_subpartition_queued_buffers, fb_subpartition_total_bytes,
+    AvailabilityListener, SubpartitionView, attach_view, fb_subpartition_get_usage, fb_subpartition_queued_buffers,
+    fb_subpartition_total_bytes, fb_subpartition_usage,
 )
+
+from flinkbuf.errors import CancelTaskError, RemoteTransportError
 
 cdef enum:
     WAIT_SLICE_MS = 100
@@ -60,6 +66,15 @@ cdef class ResultPartition:
         PyErr_CheckSignals()
         return 0
 
+    cdef int wait_until_available(self, uint32_t target) except -1:
+        """Sleep while the pool has no buffer to follow one that readers want small."""
+        cdef bint is_available = fb_result_partition_wait_available(self.c, target, 0)
+        while not is_available:
+            with nogil:
+                is_available = fb_result_partition_wait_available(self.c, target, WAIT_SLICE_MS)
+            PyErr_CheckSignals()
+        return 0
+
     cdef int append(self, uint32_t target, data) except -1:
         """Write bytes to one subpartition, or to all (subpartition_count), waiting for buffers."""
         cdef Py_buffer view
@@ -72,6 +87,7 @@ cdef class ResultPartition:
                 self.is_claimed = False
         finally:
             PyBuffer_Release(&view)
+        self.c.record_counts[target] += 1
         fb_result_partition_mark_written(self.c, target)
         return 0
 
@@ -79,6 +95,8 @@ cdef class ResultPartition:
         """Have the builders to oneself until `is_claimed` is cleared: for whoever writes, one at a time."""
         self.check_open()
         self.check_unclaimed()
+        if fb_result_partition_is_reader_lost(self.c):
+            self.fail_lost()
         if self.c.continued != FB_NO_CHANNEL:
             raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
                                "release or fail the partition")
@@ -94,6 +112,7 @@ cdef class ResultPartition:
 
     cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1:
         cdef int code = FB_NEEDS_BUFFER
+        self.wait_until_available(target)
         while code == FB_NEEDS_BUFFER:
             if size < LARGE_BYTES:
                 code = self.append_some(target, &data, &size)
@@ -110,13 +129,19 @@ cdef class ResultPartition:
         return fb_result_partition_emit(self.c, target, data, size)
 
     cdef int check_written(self, int code) except -1:
-        return fail(code, "nothing can be written after finish()") if code == FB_EFINISHED else check(code)
+        if code == FB_EFINISHED:
+            return fail(code, "nothing can be written after finish()")
+        return self.fail_lost() if code == FB_ELOST else check(code)
+
+    cdef int fail_lost(self) except -1:
+        """Raise what became of a reader that is gone without leave."""
+        raise RemoteTransportError(self.failure_cause or "a reader of the result partition was lost")
 
     def emit(self, data, uint32_t subpartition):
         """Append the bytes of one framed record (4-byte big-endian length, payload) to one subpartition.
 
         Cut over as many buffers as it takes. Waits for buffers without the GIL; signals are seen every 100 ms.
-        What nobody will read, because the reader is gone or the partition was released, is dropped.
+        What nobody will read, because the reader is done with it or the partition was released, is dropped.
 
         Parameters
         ----------
@@ -131,6 +156,8 @@ cdef class ResultPartition:
             There is no such subpartition.
         RuntimeError
             The partition is finished or closed.
+        RemoteTransportError
+            A reader in another process was lost: it went without a word.
         """
         self.check_open()
         self.check_index(subpartition)
@@ -228,12 +255,69 @@ cdef class ResultPartition:
         self.check_index(subpartition)
         return attach_view(self, &self.c.subpartitions[subpartition], listener)
 
+    def wait_for_all_data_processed(self, timeout_ms=None):
+        """Wait until every reader has processed all records that were written before EndOfData.
+
+        Call it after the end of the data was written, and before `close`. Readers say so with
+        `InputGate.acknowledge_all_records_processed`; a `RecordReader` does it when it passes EndOfData.
+
+        Parameters
+        ----------
+        timeout_ms : int or None, default None
+            How long to wait, in milliseconds; None: as long as there is hope.
+
+        Returns
+        -------
+        bool
+            Whether all have. False at the timeout, and as soon as a reader went away without saying so.
+
+        Raises
+        ------
+        CancelTaskError
+            The partition failed before.
+
+        References
+        ----------
+        Flink ``ResultPartitionWriter.getAllDataProcessedFuture``.
+        """
+        cdef double deadline = math.inf if timeout_ms is None else time.monotonic() + timeout_ms / 1000
+        cdef int64_t slice_ms
+        cdef bint is_decided = False
+        while not is_decided:
+            slice_ms = <int64_t>min(max(math.ceil(1000 * min(deadline - time.monotonic(), 1)), 0), WAIT_SLICE_MS)
+            with nogil:
+                is_decided = fb_result_partition_wait_acknowledged(self.c, slice_ms)
+            PyErr_CheckSignals()
+            if time.monotonic() >= deadline:
+                break
+        if fb_result_partition_is_acknowledged(self.c):
+            return True
+        if self.failure_cause is not None:
+            raise CancelTaskError(f"the partition failed before all was processed: {self.failure_cause}")
+        return False
+
     def buffer_pool_usage(self):
         """The pool's figures at one moment, as a dict: size, stock, requested, ..., and counters since its start."""
         cdef fb_buffer_pool_usage usage
         self.check_open()
         fb_local_buffer_pool_get_usage(self.c.pool, &usage)
         return usage
+
+    def subpartition_usage(self):
+        """The figures of each subpartition, as a list of dicts.
+
+        ``records`` written (broadcast ones count for each), ``buffers`` added, ``bytes`` that its reader has taken,
+        ``queued`` buffers and events, ``backlog``, ``credit`` that a reader elsewhere has left (-1: no such reader),
+        and ``oldest_ms``, for how long at most the first unread byte has waited.
+        """
+        cdef fb_subpartition_usage usage
+        cdef uint32_t i
+        cdef uint64_t broadcast = self.c.record_counts[self.c.subpartition_count]
+        cdef list figures = []
+        for i in range(self.c.subpartition_count):
+            fb_subpartition_get_usage(&self.c.subpartitions[i], &usage)
+            figures.append({"records": self.c.record_counts[i] + broadcast, **usage})
+        return figures
 
     @property
     def subpartition_count(self):
@@ -261,10 +345,26 @@ cdef class ResultPartition:
         return bool(fb_result_partition_is_released(self.c))
 
     @property
+    def unconsumed_subpartition_count(self):
+        """Subpartitions whose reader is not done; one that nobody has asked for yet counts, too."""
+        cdef uint32_t users = self.c.users
+        return users if self.c.is_closed or users == 0 else users - 1  # the producer is one until it closes
+
+    @property
+    def is_reader_lost(self):
+        """Whether a reader in another process went away without saying that it needs no more."""
+        return fb_result_partition_is_reader_lost(self.c)
+
+    @property
     def failure_cause(self):
-        """What `fail` was told; None unless it was called."""
+        """What `fail` was told, or which reader was lost; None if nothing went wrong."""
         cdef const char* cause = fb_result_partition_failure(self.c)
         return None if cause is NULL else cause.decode("utf-8")
+
+    @property
+    def is_all_data_processed(self):
+        """Whether every reader has said that it processed all records up to EndOfData."""
+        return bool(fb_result_partition_is_acknowledged(self.c))
 
     @property
     def queued_buffer_count(self):
@@ -285,6 +385,11 @@ cdef class ResultPartition:
     def total_buffer_count(self):
         """Buffers that are finished, events not included; broadcast ones count once for each reader."""
         return self.c.total_buffers
+
+    @property
+    def soft_back_pressured_ms(self):
+        """Milliseconds that emits waited before a record, for the pool to be available."""
+        return self.c.soft_back_pressured_ms
 
     @property
     def hard_back_pressured_ms(self):

@@ -1,15 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_slice
-
-cdef extern from "wakeup.h" nogil:
-    struct fb_wakeup:
-        pass
-    int fb_wakeup_open(fb_wakeup* self)
-    void fb_wakeup_close(fb_wakeup* self)
-    uint64_t fb_wakeup_seen(fb_wakeup* self)
-    void fb_wakeup_ring(fb_wakeup* self)
-    bint fb_wakeup_wait(fb_wakeup* self, uint64_t seen, int64_t timeout_ms)
+from flinkbuf._core.wakeup cimport fb_wakeup
 
 cdef extern from "subpartition.h" nogil:
     struct fb_availability_listener:
@@ -25,6 +17,13 @@ cdef extern from "subpartition.h" nogil:
         uint32_t backlog
         uint8_t next_data_type
         int32_t sequence_number
+    struct fb_subpartition_usage:
+        uint64_t buffers
+        uint64_t bytes
+        uint32_t queued
+        uint32_t backlog
+        int32_t credit
+        int64_t oldest_ms
     int fb_subpartition_poll(fb_subpartition* self, fb_polled_buffer* polled)
     int fb_subpartition_create_view(fb_subpartition* self, const fb_availability_listener* listener)
     void fb_subpartition_release_view(fb_subpartition* self)
@@ -37,6 +36,7 @@ cdef extern from "subpartition.h" nogil:
     uint32_t fb_subpartition_backlog(fb_subpartition* self)
     uint64_t fb_subpartition_total_buffers(fb_subpartition* self)
     uint64_t fb_subpartition_total_bytes(fb_subpartition* self)
+    void fb_subpartition_get_usage(fb_subpartition* self, fb_subpartition_usage* usage)
 
 
 cdef class AvailabilityListener:

@@ -8,6 +8,9 @@ from cpython.exc cimport PyErr_CheckSignals
 
 from flinkbuf._core.buffer cimport Buffer
 from flinkbuf._core.errors cimport FB_ERELEASED, FB_ESTATE, check, fail
+from flinkbuf._core.wakeup cimport (
+    fb_wakeup_close, fb_wakeup_open, fb_wakeup_ring, fb_wakeup_seen, fb_wakeup_wait,
+)
 
 cdef enum:
     WAIT_SLICE_MS = 100  # how long a wait may go without a look at signals

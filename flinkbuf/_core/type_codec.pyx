@@ -13,7 +13,7 @@ import sys
 from cpython.buffer cimport (
     PyBUF_C_CONTIGUOUS, PyBUF_FORMAT, PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer,
 )
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.datetime cimport (
     PyDate_Check, PyDateTime_Check, PyDateTime_CheckExact, PyTime_Check, date_day, date_month, date_new, date_year,
     datetime_hour, datetime_microsecond, datetime_minute, datetime_new, datetime_second, datetime_tzinfo, get_utc,
@@ -943,6 +943,8 @@ cdef object contiguous(object value, str dtype):
 cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
     cdef uint8_t* end
     cdef object v = <object>value
+    if PyBytes_CheckExact(v) and n.children[0].kind == FB_TYPE_BYTE:
+        return put_sized(n, value, PyBytes_AS_STRING(v), PyBytes_GET_SIZE(v), pos, out)
     if PyObject_CheckBuffer(v):
         end = put_buffer(n, value, pos, out)
         if end != NULL:

@@ -1,0 +1,23 @@
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from flinkbuf._core.record_reader import RecordReader
+from flinkbuf._core.record_writer import RecordWriter
+
+class RecordExchange(Iterator[Any]):
+    def __new__(
+        cls,
+        writer: RecordWriter,
+        reader: RecordReader,
+        records: Iterable[Any],
+        check: Callable[[], object] | None = None,
+    ) -> RecordExchange: ...
+    def __next__(self) -> Any: ...
+    def write_rest(self) -> None: ...
+    def figures(self) -> dict[str, int]: ...
+    @property
+    def writer(self) -> RecordWriter: ...
+    @property
+    def reader(self) -> RecordReader: ...
+    @property
+    def is_writing(self) -> bool: ...

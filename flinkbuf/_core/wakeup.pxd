@@ -1,0 +1,10 @@
+from libc.stdint cimport int64_t, uint64_t
+
+cdef extern from "wakeup.h" nogil:
+    struct fb_wakeup:
+        pass
+    int fb_wakeup_open(fb_wakeup* self)
+    void fb_wakeup_close(fb_wakeup* self)
+    uint64_t fb_wakeup_seen(fb_wakeup* self)
+    void fb_wakeup_ring(fb_wakeup* self)
+    bint fb_wakeup_wait(fb_wakeup* self, uint64_t seen, int64_t timeout_ms)
