@@ -11,17 +11,32 @@ from flinkbuf.async_retry import ExponentialRetry, FixedDelayRetry
 from flinkbuf.async_stats import AsyncStats
 from flinkbuf.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
 from flinkbuf._core.buffer_pool import LocalBufferPool, NetworkBufferPool
-from flinkbuf.config import NetworkConfig
-from flinkbuf.errors import AsyncCallError, AsyncTimeoutError, CancelTaskError, CorruptDataError, FlinkbufError, InsufficientBuffersError
-from flinkbuf.input_gate import InputGate
+from flinkbuf.compression import BufferCompressor, BufferDecompressor
+from flinkbuf.config import NetworkConfig, TlsConfig
+from flinkbuf.errors import (
+    AsyncCallError,
+    AsyncTimeoutError,
+    CancelTaskError,
+    CorruptDataError,
+    FlinkbufError,
+    InsufficientBuffersError,
+    PartitionNotFoundError,
+    PeerFailedError,
+    RemoteTransportError,
+)
+from flinkbuf.input_gate import InputGate, UnionInputGate
 from flinkbuf._core.memory_segment import MemorySegment
-from flinkbuf.partition import ResultPartition
+from flinkbuf.network import LocalChannel, NetworkEnvironment, RemoteChannel
+from flinkbuf.network_metrics import NetworkMetrics
+from flinkbuf.partition import ResultPartition, ResultPartitionID
 from flinkbuf.partitioner import by_key
 from flinkbuf.record_buffers import read_buffers, write_buffers
 from flinkbuf.record_reader import RecordReader
 from flinkbuf.record_writer import RecordWriter
 from flinkbuf.spark.async_map import async_map
 from flinkbuf.spark.exchange import exchange
+from flinkbuf.spark.exchange_summary import ExchangeSummary
+from flinkbuf.spark.pipelined import exchange_summaries
 from flinkbuf.types import TypeInformation, Types, as_type
 from flinkbuf.values import (
     Instant,
@@ -45,10 +60,13 @@ from flinkbuf.values import (
 )
 
 __all__ = [
-    "Buffer", "BufferBuilder", "BufferConsumer", "CancelTaskError", "CorruptDataError", "DataType", "FlinkbufError",
-    "InputGate", "Instant", "InsufficientBuffersError", "InternalWatermark", "JavaDate", "LatencyMarker", "Left",
-    "LocalBufferPool", "LocalDate", "LocalDateTime", "LocalTime", "MemorySegment", "NetworkBufferPool", "NetworkConfig",
-    "RecordAttributes", "RecordReader", "RecordWriter", "ResultPartition", "Right", "Row", "RowKind", "SqlDate", "SqlTime",
-    "SqlTimestamp", "StreamRecord", "TypeInformation", "Types", "Watermark", "WatermarkStatus", "__version__", "as_type",
-    "by_key", "exchange", "read_buffers", "write_buffers",
+    "Buffer", "BufferBuilder", "BufferCompressor", "BufferConsumer", "BufferDecompressor", "CancelTaskError",
+    "CorruptDataError", "DataType", "ExchangeSummary", "FlinkbufError", "InputGate", "Instant",
+    "InsufficientBuffersError", "InternalWatermark", "JavaDate", "LatencyMarker", "Left", "LocalBufferPool",
+    "LocalChannel", "LocalDate", "LocalDateTime", "LocalTime", "MemorySegment", "NetworkBufferPool", "NetworkConfig",
+    "NetworkEnvironment", "NetworkMetrics", "PartitionNotFoundError", "PeerFailedError", "RecordAttributes",
+    "RecordReader", "RecordWriter", "RemoteChannel", "RemoteTransportError", "ResultPartition", "ResultPartitionID",
+    "Right", "Row", "RowKind", "SqlDate", "SqlTime", "SqlTimestamp", "StreamRecord", "TlsConfig", "TypeInformation",
+    "Types", "UnionInputGate", "Watermark", "WatermarkStatus", "__version__", "as_type", "by_key", "exchange",
+    "exchange_summaries", "read_buffers", "write_buffers",
 ]  # fmt: skip

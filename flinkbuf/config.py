@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +26,8 @@ for _names, _nanoseconds in (
     _NANOSECONDS.update({_name: _nanoseconds for _name in _names.split()})
 
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*([^\W\d]*)\s*")
+MIN_DEAD_PEER_TIMEOUT_MS = 2000  # systems answer some probes only after a second
+MIN_AUTH_SIZE = 16  # bytes of a shared secret: fewer could be guessed from one overheard proof
 _UNLIMITED_BYTES = 2**63 - 1  # Flink's MemorySize.MAX_VALUE, its way to say "no limit"
 _OURS = ("taskmanager.network.", "taskmanager.memory.network.", "execution.buffer-timeout")
 
@@ -182,6 +185,49 @@ def _knob(default: Any, key: str, kind: _Kind, **limits: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TlsConfig:
+    """The files with which a process shows who it is over TLS, and by which it knows the others.
+
+    Both sides of every connection show a certificate, and each has to be signed by `authority`: a private one, made
+    for this network, for it admits whoever holds a certificate of it. Names in certificates are not compared.
+
+    Parameters
+    ----------
+    certificate : path
+        PEM file with this process's certificate, followed by those between it and the authority, if any.
+    key : path
+        PEM file with its private key, not encrypted.
+    authority : path
+        PEM file with the certificates that peers' certificates must be signed by.
+
+    Raises
+    ------
+    TypeError
+        If one is no path. Whether the files can be read is seen where they are used, in the process that uses them.
+
+    References
+    ----------
+    Flink ``security.ssl.internal.keystore`` and ``security.ssl.internal.truststore``, which hold the same in Java's
+    own format.
+
+    Examples
+    --------
+    >>> TlsConfig(certificate="worker.pem", key="worker.key", authority="ca.pem")
+    TlsConfig(certificate='worker.pem', key='worker.key', authority='ca.pem')
+    """
+
+    certificate: str | os.PathLike[str]
+    key: str | os.PathLike[str]
+    authority: str | os.PathLike[str]
+
+    def __post_init__(self) -> None:
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if not isinstance(value, (str, os.PathLike)):
+                raise TypeError(f"{item.name} must be the path of a PEM file, got {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
     """Every knob of the network stack, with Flink's defaults.
 
@@ -189,10 +235,21 @@ class NetworkConfig:
     key stands beside it. Sizes are bytes, times milliseconds or, where Flink's own option says so, seconds. None
     means that the option is unset: no limit, or what the operating system does by itself.
 
+    Three fields are no options of Flink. `auth` is a secret, at least 16 random bytes (``secrets.token_bytes(32)``),
+    that both sides of a connection prove to know before they say anything else; None speaks plain Flink. It is not
+    shown in the config's text. `tls` are the files for encrypted connections; None does not encrypt.
+    `dead_peer_timeout_ms` says after how many milliseconds without any answer another machine counts as gone: pulled
+    from the network, cut off or switched off. One whose process is slow or stopped is not: its system answers for it.
+    0 leaves it to the operating system, which may take 15 minutes, as it is on systems other than Linux. While nothing
+    is under way, systems probe each other (the three ``netty.client.tcp`` knobs, for both sides; 5 s, 2 s and 3 probes
+    where they are None).
+
     Raises
     ------
     ValueError
         If a value is not of its kind or out of range; the message names knob, value and what is allowed.
+    TypeError
+        If `auth` is not bytes, or `tls` no TlsConfig.
 
     References
     ----------
@@ -214,9 +271,15 @@ class NetworkConfig:
     # Memory: how large a buffer is, and how much of it all there is.
     segment_size: int = _knob(32 * 1024, "taskmanager.memory.segment-size", _SIZE, low=4096, high=2**30)
     min_segment_size: int = _knob(256, "taskmanager.memory.min-segment-size", _SIZE, low=1, high=2**30)
-    network_memory_fraction: float = _knob(0.1, "taskmanager.memory.network.fraction", _FLOAT, high=1)
-    network_memory_min: int = _knob(64 * 1024**2, "taskmanager.memory.network.min", _SIZE, high=_LONG_MAX)
-    network_memory_max: int | None = _knob(None, "taskmanager.memory.network.max", _SIZE, high=_LONG_MAX)
+    network_memory_fraction: float = _knob(
+        0.1, "taskmanager.memory.network.fraction", _FLOAT, high=1, aliases=("taskmanager.network.memory.fraction",)
+    )
+    network_memory_min: int = _knob(
+        64 * 1024**2, "taskmanager.memory.network.min", _SIZE, high=_LONG_MAX, aliases=("taskmanager.network.memory.min",)
+    )
+    network_memory_max: int | None = _knob(
+        None, "taskmanager.memory.network.max", _SIZE, high=_LONG_MAX, aliases=("taskmanager.network.memory.max",)
+    )
     batch_shuffle_read_size: int = _knob(
         64 * 1024**2, "taskmanager.memory.framework.off-heap.batch-shuffle.size", _SIZE, high=_LONG_MAX
     )
@@ -230,7 +293,8 @@ class NetworkConfig:
         None, "taskmanager.network.memory.read-buffer.required-per-gate.max", _INT, low=1
     )
     exclusive_buffers_request_timeout_ms: int = _knob(
-        30_000, "taskmanager.network.memory.exclusive-buffers-request-timeout-ms", _INT
+        30_000, "taskmanager.network.memory.buffers-request-timeout", _DURATION,
+        aliases=("taskmanager.network.memory.exclusive-buffers-request-timeout-ms",),
     )
 
     # Flushing: how long a record may wait in a buffer that is not full. 0 flushes after every record.
@@ -253,7 +317,9 @@ class NetworkConfig:
         True, "taskmanager.network.batch-shuffle.compression.enabled", _FLAG,
         aliases=("taskmanager.network.blocking-shuffle.compression.enabled",),
     )
-    compression_codec: str = _knob("LZ4", "taskmanager.network.compression.codec", _WORD, words=("LZ4", "LZO", "ZSTD"))
+    compression_codec: str = _knob(
+        "LZ4", "taskmanager.network.compression.codec", _WORD, words=("NONE", "LZ4", "LZO", "ZSTD")
+    )
     sort_shuffle_min_buffers: int = _knob(512, "taskmanager.network.sort-shuffle.min-buffers", _INT, low=1)
     sort_shuffle_min_parallelism: int = _knob(1, "taskmanager.network.sort-shuffle.min-parallelism", _INT, low=1)
     blocking_shuffle_type: str = _knob(
@@ -292,7 +358,19 @@ class NetworkConfig:
     netty_client_tcp_keep_count: int | None = _knob(None, "taskmanager.network.netty.client.tcp.keepCount", _INT)
     netty_transport: str = _knob("auto", "taskmanager.network.netty.transport", _WORD, words=("auto", "nio", "epoll"))
 
+    dead_peer_timeout_ms: int = 10_000
+
+    # Security: who is let in, and who can listen.
+    auth: bytes | None = field(default=None, repr=False)
+    tls: TlsConfig | None = None
+
     def __post_init__(self) -> None:
+        self._check_security()
+        timeout_ms = self.dead_peer_timeout_ms
+        if not isinstance(timeout_ms, int) or timeout_ms != 0 and not MIN_DEAD_PEER_TIMEOUT_MS <= timeout_ms <= _INT_MAX:
+            raise ValueError(
+                f"dead_peer_timeout_ms must be 0 or an int from {MIN_DEAD_PEER_TIMEOUT_MS} to {_INT_MAX}, got {timeout_ms!r}"
+            )
         for name, knob in _KNOBS.items():
             value = getattr(self, name)
             if not knob.allows(value):
@@ -305,6 +383,15 @@ class NetworkConfig:
         self._check_order("min_segment_size", "segment_size")
         self._check_order("network_memory_min", "network_memory_max")
         self._check_order("request_backoff_initial_ms", "request_backoff_max_ms")
+
+    def _check_security(self) -> None:
+        # Never with the value: it would end up in a log.
+        if self.auth is not None and not isinstance(self.auth, bytes):
+            raise TypeError(f"auth must be bytes or None, got a value of type {type(self.auth).__name__}")
+        if self.auth is not None and len(self.auth) < MIN_AUTH_SIZE:
+            raise ValueError(f"auth must have at least {MIN_AUTH_SIZE} bytes, got {len(self.auth)}")
+        if self.tls is not None and not isinstance(self.tls, TlsConfig):
+            raise TypeError(f"tls must be a TlsConfig or None, got {self.tls!r}")
 
     def _check_order(self, lower: str, upper: str) -> None:
         low, high = getattr(self, lower), getattr(self, upper)
@@ -324,9 +411,10 @@ class NetworkConfig:
         >>> NetworkConfig().replace(buffer_timeout_ms=0).flush_timeout_ms
         0
         """
-        unknown = sorted(changes.keys() - _KNOBS.keys())
+        names = {item.name: item for item in dataclasses.fields(self)}
+        unknown = sorted(changes.keys() - names.keys())
         if unknown:
-            raise TypeError(f"NetworkConfig has no knob {unknown[0]!r}{_nearest(unknown[0], _KNOBS)}")
+            raise TypeError(f"NetworkConfig has no knob {unknown[0]!r}{_nearest(unknown[0], names)}")
         return dataclasses.replace(self, **changes)
 
     @classmethod
@@ -375,7 +463,8 @@ class NetworkConfig:
         return cls(**values)
 
     def to_flink(self) -> dict[str, str]:
-        """Return all knobs that are set, by Flink key and in Flink's spelling; `from_flink` reads it back.
+        """Return all knobs that are set, by Flink key and in Flink's spelling; `from_flink` reads it back. What is no
+        option of Flink, `auth`, `tls` and `dead_peer_timeout_ms`, is left out.
 
         Examples
         --------
@@ -398,5 +487,7 @@ def _nearest(word: str, words: Mapping[str, object]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
-_KNOBS: dict[str, _Knob] = {item.name: item.metadata["knob"] for item in dataclasses.fields(NetworkConfig)}
+_KNOBS: dict[str, _Knob] = {
+    item.name: item.metadata["knob"] for item in dataclasses.fields(NetworkConfig) if "knob" in item.metadata
+}
 _NAMES_BY_KEY: dict[str, str] = {key: name for name, knob in _KNOBS.items() for key in (knob.key, *knob.aliases)}

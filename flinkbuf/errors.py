@@ -17,6 +17,18 @@ class CancelTaskError(FlinkbufError):
     """The other side, or the pool, went away: this task has to stop, but is not the one that failed."""
 
 
+class PeerFailedError(CancelTaskError):
+    """Another task of the same exchange failed, or is gone; the message names it and says why."""
+
+
+class PartitionNotFoundError(FlinkbufError, LookupError):
+    """A result partition was not there in time: its producer never registered it, or has released it."""
+
+
+class RemoteTransportError(FlinkbufError, ConnectionError):
+    """A connection between two processes could not be made, or broke; the message names the other side."""
+
+
 class AsyncCallError(FlinkbufError):
     """An asynchronous call failed for good; the cause is the error of its last attempt.
 

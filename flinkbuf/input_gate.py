@@ -1,8 +1,9 @@
-"""The channels of one consumer: `InputGate` over partitions of this process."""
+"""The channels of one consumer: `InputGate` over partitions, `UnionInputGate` over several gates."""
 
 from __future__ import annotations
 
 from flinkbuf._core.input_gate import InputGate as _InputGate
+from flinkbuf._core.union_input_gate import UnionInputGate as _UnionInputGate
 
 
 class InputGate(_InputGate):
@@ -13,6 +14,8 @@ class InputGate(_InputGate):
     channels : iterable of (ResultPartition, int)
         One pair a channel: a partition of this process and the index of the subpartition to read (0-based). A
         subpartition can be read once.
+    decompressor : BufferDecompressor, optional
+        Restores what a producer of another process compressed; compressed buffers are an error without it.
 
     Raises
     ------
@@ -44,6 +47,61 @@ class InputGate(_InputGate):
     """
 
     def __enter__(self) -> InputGate:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+class UnionInputGate(_UnionInputGate):
+    """Read several input gates as one: the inputs of a task that wants them all.
+
+    Channels are numbered through: those of the first gate, then those of the second, and so on. Gates take turns as
+    channels do within each of them; priority events go first.
+
+    Parameters
+    ----------
+    gates : iterable of InputGate
+        Two or more, of which nothing was read yet. They belong to the union from now on: they are read through it
+        only, and closed with it.
+
+    Attributes
+    ----------
+    gates : tuple of InputGate
+        As given.
+
+    Raises
+    ------
+    ValueError
+        For fewer than two gates, or one of them twice.
+    RuntimeError
+        If a gate is closed, was read already, or belongs to another union.
+
+    Notes
+    -----
+    One thread uses it. It is a context manager; leaving it gives all channels of all gates up.
+
+    References
+    ----------
+    Flink ``UnionInputGate``.
+
+    Examples
+    --------
+    >>> import flinkbuf as fb
+    >>> pool = fb.NetworkBufferPool(8, segment_size=4096)
+    >>> partitions = [fb.ResultPartition(pool, 1) for _ in range(2)]
+    >>> for number, partition in enumerate(partitions):
+    ...     with fb.RecordWriter(partition, fb.Types.INT()) as writer:
+    ...         writer.emit_all([number, number + 10])
+    2
+    2
+    >>> with fb.UnionInputGate([fb.InputGate([(partition, 0)]) for partition in partitions]) as gate:
+    ...     reader = fb.RecordReader(gate, fb.Types.INT())
+    ...     [(reader.channel_index, record) for record in reader]
+    [(0, 0), (0, 10), (1, 1), (1, 11)]
+    """
+
+    def __enter__(self) -> UnionInputGate:
         return self
 
     def __exit__(self, *exc_info: object) -> None:

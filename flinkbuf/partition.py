@@ -1,8 +1,9 @@
-"""ResultPartition: what one task writes for its readers."""
+"""ResultPartition: what one task writes for its readers, and ResultPartitionID: how they name it."""
 
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 from flinkbuf._core.buffer_pool import NetworkBufferPool
@@ -32,6 +33,77 @@ def buffer_limits(
     if type == "PIPELINED":
         return minimum, None
     return minimum, max(minimum, num_subpartitions * max(1, buffers_per_channel) + floating_buffers)
+
+
+class ResultPartitionID(bytes):
+    """The name of a result partition: 60 bytes, in the order in which they stand in a PartitionRequest.
+
+    First the partition (data set 16 bytes, number 4), then the producer's execution attempt (graph 16, job vertex 16,
+    subtask 4, attempt 4): a task that is started again writes under another name, so readers of the old attempt
+    are refused. It is a `bytes`: hashable, comparable, picklable.
+
+    Parameters
+    ----------
+    data : bytes
+        60 bytes.
+
+    References
+    ----------
+    Flink ``ResultPartitionID``; bytes in tests/golden/netty_frames.
+
+    Examples
+    --------
+    >>> partition_id = ResultPartitionID.random()
+    >>> ResultPartitionID.from_hex(partition_id.hex()) == partition_id, len(partition_id)
+    (True, 60)
+    >>> ResultPartitionID.of(bytes(16), 3, bytes(16), bytes(16), subtask_index=7, attempt_number=1).hex()[32:40]
+    '00000003'
+    """
+
+    __slots__ = ()
+    SIZE = 60  # bytes
+
+    def __new__(cls, data: Any) -> ResultPartitionID:
+        self = super().__new__(cls, data)
+        if len(self) != cls.SIZE:
+            raise ValueError(f"a result partition id has {cls.SIZE} bytes, got {len(self)}")
+        return self
+
+    @classmethod
+    def random(cls) -> ResultPartitionID:
+        """A new one: random ids, partition 0, subtask 0, attempt 0."""
+        return cls.of(os.urandom(16), 0, os.urandom(16), os.urandom(16))
+
+    @classmethod
+    def of(
+        cls,
+        data_set_id: bytes,
+        partition_number: int,
+        execution_graph_id: bytes,
+        job_vertex_id: bytes,
+        subtask_index: int = 0,
+        attempt_number: int = 0,
+    ) -> ResultPartitionID:
+        """Put one together from its parts: ids of 16 bytes, numbers of 0 to 2**31 - 1."""
+        for name, part in (("data_set_id", data_set_id), ("execution_graph_id", execution_graph_id),
+                           ("job_vertex_id", job_vertex_id)):  # fmt: skip
+            if len(part) != 16:
+                raise ValueError(f"{name} has 16 bytes, got {len(part)}")
+        numbers = [number.to_bytes(4, "big", signed=True) for number in (partition_number, subtask_index, attempt_number)]
+        return cls(data_set_id + numbers[0] + execution_graph_id + job_vertex_id + numbers[1] + numbers[2])
+
+    @classmethod
+    def from_hex(cls, text: str) -> ResultPartitionID:
+        """Read what `hex` gives: 120 digits."""
+        return cls(bytes.fromhex(text))
+
+    @classmethod
+    def fromhex(cls, text: str, /) -> ResultPartitionID:
+        """The same; the name that `bytes` has for it."""
+        return cls.from_hex(text)
+
+    def __repr__(self) -> str:
+        return f"ResultPartitionID.from_hex({self.hex()!r})"
 
 
 class ResultPartition(_ResultPartition):

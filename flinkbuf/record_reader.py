@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.record_reader import RecordReader as _RecordReader
 from flinkbuf.events import event_from_bytes
-from flinkbuf.input_gate import InputGate
+from flinkbuf.input_gate import InputGate, UnionInputGate
 from flinkbuf.types import TypeInformation, as_type, column_dtype
 
 if TYPE_CHECKING:
@@ -18,12 +18,14 @@ class RecordReader(_RecordReader):
 
     Parameters
     ----------
-    gate : InputGate
+    gate : InputGate or UnionInputGate
         Where the buffers come from. It stays the caller's.
     type : TypeInformation, str, pyspark StructType or pyarrow schema
         The records' type, as the writer's.
     events : bool, default False
-        Give events too, in their place among the records. Without it barriers are passed over.
+        Give events too, in their place among the records. Without it barriers are passed over, and producers are told
+        at EndOfData that their records were processed; with it that is the caller's to do
+        (``gate.acknowledge_all_records_processed``).
 
     Raises
     ------
@@ -46,7 +48,7 @@ class RecordReader(_RecordReader):
 
     type: TypeInformation
 
-    def __new__(cls, gate: InputGate, type: Any, *, events: bool = False) -> RecordReader:
+    def __new__(cls, gate: InputGate | UnionInputGate, type: Any, *, events: bool = False) -> RecordReader:
         record_type = as_type(type)
         self = super().__new__(cls, gate, record_type.codec, _event_of if events else None)
         self.type = record_type

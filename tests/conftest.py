@@ -1,7 +1,10 @@
 """Fixtures that several test files share: one small Spark for all of them."""
 
+import asyncio
+import gc
 import os
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -52,3 +55,23 @@ def spark():
 def sc(spark):
     """The session's SparkContext."""
     return spark.sparkContext
+
+
+@pytest.fixture(scope="session")
+def loops_have_run():
+    """libuv keeps two descriptors for the whole process from its first loop on."""
+    from flinkbuf.async_loop import new_event_loop
+
+    loop = new_event_loop()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+
+@pytest.fixture
+def nothing_is_left(loops_have_run):
+    """No thread and no open descriptor may outlive a test."""
+    threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+    yield
+    gc.collect()
+    assert threading.active_count() == threads
+    assert len(list(Path("/proc/self/fd").iterdir())) == descriptors

@@ -3,11 +3,12 @@
 import dataclasses
 import doctest
 import pickle
+from pathlib import Path
 
 import pytest
 
 import flinkbuf.config
-from flinkbuf.config import NetworkConfig, parse_duration_ms, parse_size
+from flinkbuf.config import NetworkConfig, TlsConfig, parse_duration_ms, parse_size
 
 # Flink 2.2.1's documented defaults, in its own spelling: the table of its configuration page.
 FLINK_DEFAULTS = {
@@ -20,7 +21,7 @@ FLINK_DEFAULTS = {
     "taskmanager.network.memory.floating-buffers-per-gate": "8",
     "taskmanager.network.memory.max-buffers-per-channel": "10",
     "taskmanager.network.memory.max-overdraft-buffers-per-gate": "5",
-    "taskmanager.network.memory.exclusive-buffers-request-timeout-ms": "30000",
+    "taskmanager.network.memory.buffers-request-timeout": "30 s",
     "execution.buffer-timeout.enabled": "true",
     "execution.buffer-timeout.interval": "100 ms",
     "taskmanager.network.memory.buffer-debloat.enabled": "false",
@@ -71,6 +72,11 @@ def test_every_default_read_from_flinks_spelling_is_the_default():
         ("taskmanager.memory.network.max", f"{2**63 - 1} bytes", "network_memory_max", None),
         ("taskmanager.memory.network.fraction", 1, "network_memory_fraction", 1.0),
         ("taskmanager.network.memory.buffers-per-channel", "0", "buffers_per_channel", 0),
+        ("taskmanager.network.memory.exclusive-buffers-request-timeout-ms", "500", "exclusive_buffers_request_timeout_ms", 500),
+        ("taskmanager.network.memory.min", "1 mb", "network_memory_min", 1 << 20),
+        ("taskmanager.network.memory.max", "1 gb", "network_memory_max", 1 << 30),
+        ("taskmanager.network.memory.fraction", "0.5", "network_memory_fraction", 0.5),
+        ("taskmanager.network.compression.codec", "NONE", "compression_codec", "NONE"),
         ("execution.buffer-timeout", "5 ms", "buffer_timeout_ms", 5),
         ("execution.buffer-timeout.interval", "1 min", "buffer_timeout_ms", 60_000),
         ("taskmanager.network.batch-shuffle.compression.enabled", "false", "batch_shuffle_compression_enabled", False),
@@ -150,7 +156,7 @@ def test_text_that_cannot_be_read_is_an_error_naming_knob_key_and_text(key, text
         ("buffer_timeout_ms", -1, "from 0"),
         ("buffer_debloat_threshold_percentages", 101, "to 100"),
         ("adaptive_partitioner_max_traverse_size", 1, "from 2"),
-        ("compression_codec", "GZIP", "one of LZ4, LZO, ZSTD, got"),
+        ("compression_codec", "GZIP", "one of NONE, LZ4, LZO, ZSTD, got"),
         ("blocking_shuffle_type", "disk", "one of file, mmap, auto"),
         ("detailed_metrics", 1, "True or False"),
         ("read_buffer_required_per_gate_max", 0, "from 1 to 2147483647 or None"),
@@ -194,6 +200,31 @@ def test_a_config_is_frozen_hashable_and_survives_pickling():
         config.retries = 4
     assert pickle.loads(pickle.dumps(config)) == config
     assert hash(config) == hash(NetworkConfig(retries=3))
+
+
+def test_the_secret_is_kept_but_never_shown():
+    config = NetworkConfig(auth=b"sixteen bytes or more")
+    assert config.auth == b"sixteen bytes or more" == pickle.loads(pickle.dumps(config)).auth
+    assert "sixteen" not in repr(config) + str(config) + str(config.to_flink())
+    assert config.replace(retries=1).auth == config.auth
+    assert config.replace(auth=None) == NetworkConfig()
+
+
+@pytest.mark.parametrize("secret", [b"too short", b"", "a text of sixteen characters", bytearray(32), 16])
+def test_a_secret_that_is_none_is_an_error_that_does_not_show_it(secret):
+    with pytest.raises((TypeError, ValueError), match="auth must") as caught:
+        NetworkConfig(auth=secret)
+    assert repr(secret)[1:] not in str(caught.value) or secret in (b"", 16)
+
+
+def test_tls_names_three_files():
+    tls = TlsConfig(certificate="worker.pem", key=Path("worker.key"), authority="ca.pem")
+    assert NetworkConfig(tls=tls).tls == tls
+    assert "tls" not in str(NetworkConfig(tls=tls).to_flink())
+    with pytest.raises(TypeError, match="key must be the path of a PEM file, got None"):
+        TlsConfig(certificate="worker.pem", key=None, authority="ca.pem")
+    with pytest.raises(TypeError, match="tls must be a TlsConfig or None, got 'ca.pem'"):
+        NetworkConfig(tls="ca.pem")
 
 
 def test_flush_timeout_is_minus_one_when_the_buffer_timeout_is_off():

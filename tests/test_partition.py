@@ -322,3 +322,39 @@ def test_figures_count_bytes_and_buffers(network):
         with partition.create_view(0) as view:
             assert [item["hex"] for item in available(view)][-1] == "00000000"
             assert partition.total_read_bytes == 70 + 10 + 4
+
+
+# ---- acknowledgements ----------------------------------------------------------------------------------------
+
+
+def test_waiting_for_readers_ends_at_the_timeout(network):
+    with ResultPartition(network, 2) as partition:
+        started = time.monotonic()
+        assert not partition.wait_for_all_data_processed(150)
+        assert 0.14 < time.monotonic() - started < 5
+        assert not partition.wait_for_all_data_processed(0)
+        assert not partition.is_all_data_processed
+
+
+def test_waiting_for_readers_ends_when_one_leaves_without_a_word(network):
+    with ResultPartition(network, 2) as partition:
+        views = [partition.create_view(i) for i in range(2)]
+        timer = threading.Timer(0.05, views[1].release)
+        timer.start()
+        assert partition.wait_for_all_data_processed() is False
+        timer.join()
+        views[0].release()
+
+
+def test_waiting_for_readers_of_a_failed_partition_tells_its_cause(network):
+    with ResultPartition(network, 1) as partition:
+        partition.fail(ZeroDivisionError("by zero"))
+        with pytest.raises(CancelTaskError, match="ZeroDivisionError: by zero"):
+            partition.wait_for_all_data_processed()
+
+
+def test_waiting_for_readers_sees_signals(network):
+    with ResultPartition(network, 1) as partition:
+        threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
+        with pytest.raises(KeyboardInterrupt):
+            partition.wait_for_all_data_processed(20_000)

@@ -14,6 +14,7 @@ from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
 from flinkbuf.buffer import DataType
+from flinkbuf.events import EndOfData
 from flinkbuf.partition import ResultPartition
 
 CONVERSATIONS = Path(__file__).parent / "golden" / "conversations"
@@ -178,6 +179,19 @@ def test_failure_of_a_partition_reaches_its_reader(manager, server, pool):
         frame = client.hear()
         assert frame.message == "ErrorResponse" and frame.receiver == CHANNEL
         assert b"ZeroDivisionError: by zero" in frame.body
+        client.socket.close()
+
+
+def test_reader_acknowledges_what_it_has_processed(manager, server, pool):
+    with ResultPartition(pool, 1) as partition:
+        manager.register(ID, partition)
+        partition.broadcast_event(EndOfData())
+        client = Client(server)
+        client.say("PartitionRequest", receiver=CHANNEL, partition=ID, credit=1)
+        assert client.hear().numbers["data_type"] == DataType.END_OF_DATA
+        assert not partition.is_all_data_processed
+        client.say("AckAllUserRecordsProcessed", receiver=CHANNEL)
+        assert partition.wait_for_all_data_processed(20_000) and partition.is_all_data_processed
         client.socket.close()
 
 
