@@ -1,377 +1,350 @@
-"""From records to calls and back: what an async operator does inside its event loop.
+"""From records to calls and back: what an async operator does on the thread of its event loop.
 
-Every record becomes an entry of a queue. Its call is made as soon as key, batch, concurrency and rate limit let it;
-when the call has ended, the entry is settled, or the call is made again.
+Every record becomes an entry of a queue. Its call is made as soon as `Admission` lets it; when the call has ended, the
+entry is settled, or the call is made again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
-import inspect
-import threading
-from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from dataclasses import replace
+from operator import attrgetter
+from time import monotonic
 from typing import Any
 
-from flinkbuf._core.async_call import AsyncCall, none_error, start_many
-from flinkbuf.async_function import AsyncOptions, CallContext, ResultFuture, as_function
-from flinkbuf.async_queue import Entry, OrderedQueue, UnorderedQueue
-from flinkbuf.async_stats import AsyncStats, shortened
-from flinkbuf.async_timer import RateLimiter, Timers
-from flinkbuf.errors import AsyncCallError, AsyncTimeoutError
+from flinkbuf._core.async_call import AsyncCall, start_many
+from flinkbuf.async_admission import Admission, Batch
+from flinkbuf.async_attempt import Attempts
+from flinkbuf.async_function import AsyncOptions, CallContext, Function
+from flinkbuf.async_handover import Departures, Inbox, Outbox
+from flinkbuf.async_outcome import Outcomes
+from flinkbuf.async_queue import Entry, OrderedQueue, StreamRecord, StreamWatermark, UnorderedQueue, WatermarkEntry
+from flinkbuf.async_session import Session
+from flinkbuf.async_stats import AsyncStats
+from flinkbuf.async_timer import Timeouts, Timers
+from flinkbuf.errors import AsyncTimeoutError
 
-# Leaving the loop costs some 10 µs with asyncio and 80 with uvloop; nothing stands still meanwhile.
-_LINGER_SECONDS = 0.002
+_EARLY_SECONDS = 0.02  # the records of a chunk are called for if the input keeps the task so long before the rest
 
 
-class Batch:
-    """Records that share one call; it takes the place of an entry where calls are made."""
+def _logger() -> Any:
+    import logging  # not before there is something to say: it would double the time of importing flinkbuf
 
-    __slots__ = ("entries", "attempt", "submitted", "call")
-
-    def __init__(self) -> None:
-        self.entries: list[Entry] = []
-        self.attempt = 0
-        self.submitted = 0.0
-        self.call: Any = None
+    return logging.getLogger("flinkbuf")
 
 
 class AsyncCalls:
-    """The calls of one operator, and all that is known of them; only used inside the running loop.
+    """The calls of one operator, and all that is known of them.
 
-    Parameters as for `flinkbuf.async_io.AsyncOperator`, which opens and closes what is used here.
+    Parameters
+    ----------
+    function, options, context, stats
+        As for `flinkbuf.async_io.AsyncOperator`, which opens and closes this.
+    outbox : Outbox
+        Where results go: pairs (record, result) if `keeps_record`, whole entries if `gives_entries`.
+    loop : asyncio.AbstractEventLoop
+        Where the calls are made.
+    value_of : callable, optional
+        What of a record the user's functions get, if not all of it.
+
+    Attributes
+    ----------
+    pulled : (int, list) or None
+        Number, from 0, and records of a chunk that the task's thread is filling; `start` follows when it is complete.
+
+    Notes
+    -----
+    Threads: all but `__init__` and `pulled` is for the loop's thread alone; others put it into `inbox`.
     """
 
-    # Set by open().
-    _loop: Any = None
-    _timers: Timers
-    _base_context: Context
-    _invoke: Callable[..., Any]
-    _invoke_at_once: Callable[[Any], Any]
-    _idle_call: AsyncCall | None = None
-    _pool: ThreadPoolExecutor | None = None
-    _lingering: Any = None  # the timer of _stop_soon
-    _grace_until = 0.0  # no timeout counts before: the loop stood still
+    pulled: tuple[int, list[Any]] | None = None
+    _chunk_count = 0  # that were complete
+    _early_count = 0  # records that were started of the next one
+    _call_of_start: AsyncCall | None = None  # an idle one for start_many
+    _is_hurrying = False
+    _number = 0  # of the next record
 
     def __init__(
         self,
-        func: Any,
+        function: Function,
         options: AsyncOptions,
+        context: CallContext,
+        stats: AsyncStats,
+        outbox: Outbox,
+        loop: asyncio.AbstractEventLoop,
         *,
-        context: CallContext | None = None,
-        keeps_record: bool = False,
+        base_context: Context,
         value_of: Callable[[Any], Any] | None = None,
-        output: Callable[[Any], None] | None = None,
+        keeps_record: bool = False,
+        gives_entries: bool = False,
     ) -> None:
-        self.stats = AsyncStats()
-        self._options = options
-        self._function = as_function(func, options)
-        self._context = context or CallContext()
+        self.loop, self.inbox, self.timers = loop, Inbox(loop), Timers(loop, self.fail)
+        self._function, self._options, self._context = function, options, context
+        self._stats, self._outbox = stats, outbox
+        self._base_context, self._value_of = base_context, value_of or itself
         self._keeps_record = keeps_record
-        self._value_of = value_of or itself
-        self._output = output
+        self._session = Session(function, context)
+        self._outcomes = Outcomes(function, options, context, stats, self._value_of)
         self._queue: Any = OrderedQueue() if options.ordered else UnorderedQueue()
-        self._out: list[Any] = []  # results of calls that did not wait, before they are handed on
-        self._running: dict[Any, None] = {}  # entries and batches with a call, by the time of their first one
-        self._dying: dict[Any, None] = {}  # calls that were cancelled and have not ended yet
+        results_of = _pairs if keeps_record else attrgetter("results")
+        self._departures = Departures(
+            self._queue, outbox, loop, None if gives_entries else results_of, self._has_calls_to_make
+        )
+        self._timeouts = Timeouts(self.timers, options.timeout, self._time_out)
+        self._running = self._timeouts.running  # entries and batches, from their first call until they are settled
         self._delayed: dict[Any, None] = {}  # waiting for their next attempt
-        self._held: deque[Any] = deque()  # waiting until others have ended, or for the rate limit
-        self._keys: dict[Any, deque[Entry]] = {}  # by busy key: who waits for it
-        self._concurrency = options.concurrency or options.capacity
-        self._active = 0  # calls that run
-        self._is_releasing = self._is_limit_timer_set = False
-        self._batch: Batch | None = None
-        self._limiter = RateLimiter(options.rate_limit) if options.rate_limit else None
-        self._failure: BaseException | None = None
-        self._expiry: asyncio.TimerHandle | None = None
-        self._is_blocking = self._is_stopping = self._is_hurrying = self._is_closing = False
-        self._on_all_ended: asyncio.Future[None] | None = None
-        self._thread_results: list[Any] = []
-        self._thread_lock = threading.Lock()
-        self._number = 0  # of the next record
+        concurrency = options.concurrency or options.capacity
+        if function.kind == "thread":
+            # What waits for a thread has no call yet, and its timeout does not run.
+            concurrency = min(concurrency, options.thread_count)
+        self._admission = Admission(options, concurrency, self.timers, self._is_full, self._make)
         # Calls that need nothing but to be made go through one loop in C.
         self._is_plain = not (
-            options.key or options.batch_size or self._limiter or self._function.wants_context
-            or self._function.kind != "coroutine" or (options.retry and options.retry.on_result)
+            options.key or options.batch_size or options.rate_limit or function.wants_context
+            or function.kind != "coroutine" or (options.retry and options.retry.on_result)
         )  # fmt: skip
-        self._is_direct = self._is_plain and not self._function.is_flat
+        self._is_direct = self._is_plain and not function.is_flat
 
-    def _stop(self) -> None:
-        # Once a run: a second stop would be waiting for uvloop's next one.
-        if not self._is_stopping and self._loop is not None:
-            self._is_stopping = True
-            self._loop.stop()
+    # ---------------------------------------------------------------- life
 
-    def _stop_soon(self) -> None:
-        """Leave the loop to hand results on: at once, or with more of them while other calls wait to be made."""
-        if not self._held:
-            self._stop()
-        elif self._lingering is None:
-            self._lingering = self._loop.call_later(_LINGER_SECONDS, self._stop)
+    async def open(self) -> None:
+        """Open the session and start the clocks."""
+        started = monotonic()
+        await self._session.open()
+        call, session, value_of = self._function.call, self._session.value, self._value_of
+        invoke = call
+        if self._function.has_session and self._function.wants_context:
+            invoke = lambda value, context: call(value, session, context=context)
+        elif self._function.has_session:
+            invoke = lambda value: call(value, session)
+        self._invoke_at_once = invoke if value_of is itself else lambda record: invoke(value_of(record))
+        self._attempts = Attempts(self, self._function, invoke, self._base_context, self._options)
+        if self._options.deadline is not None:
+            self.timers.at(started + self._options.deadline, self._deadline_passed)
+        self._log_later()
+        self._start_early()
+
+    async def close(self) -> None:
+        """Cancel what is in flight, wait for its end, and close the session; each within ``close_timeout``."""
+        self._admission.is_shut = True
+        self.timers.close()
+        self._timeouts.close()
+        timeout, name = self._options.close_timeout, self._function.name
+        calls, threads = await self._attempts.close(list(self._running), timeout)
+        self._running.clear()
+        if calls:
+            _logger().warning(
+                "async: %d calls of %s did not end within %g s of being cancelled and were dropped", calls, name,
+                timeout,
+            )  # fmt: skip
+        if threads:
+            _logger().warning("async: %d threads still run %s; a thread cannot be cancelled", threads, name)
+        await self._session.close(self._outbox.failure, timeout)
+
+    def fail(self, error: BaseException) -> None:
+        """Let the task fail with this error, if it is the first; no further call is made."""
+        self._admission.is_shut = True
+        self._outbox.fail(error)
+
+    def _log_later(self) -> None:
+        if self._options.log_interval > 0:
+            self.timers.at(monotonic() + self._options.log_interval, self._log_progress)
+
+    def _log_progress(self) -> None:
+        _logger().info(
+            "async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue)
+        )
+        self._log_later()
+
+    def _deadline_passed(self) -> None:
+        self.fail(AsyncTimeoutError(
+            f"the deadline of {self._options.deadline:g} s for partition {self._context.partition} passed with "
+            f"{len(self._queue)} records in flight and {self._stats.records} taken from the input"
+        ))  # fmt: skip
+
+    # ---------------------------------------------------------------- in
+
+    def start(self, chunk: list[Any]) -> None:
+        """Start a call for each record of a chunk, as far as the gates let them."""
+        self._chunk_count += 1
+        count, self._early_count = self._early_count, 0
+        self._start_each(chunk[count:] if count else chunk)
+
+    def _start_early(self) -> None:
+        """Start what has come of the next chunk if the input keeps the task waiting for the rest."""
+        self.timers.at(monotonic() + _EARLY_SECONDS, self._start_early)
+        pulled = self.pulled
+        if pulled is not None and pulled[0] == self._chunk_count:  # else the one before lies in the inbox
+            records = pulled[1][self._early_count :]
+            self._early_count += len(records)
+            self._start_each(records)
+
+    def _start_each(self, records: list[Any]) -> None:
+        self._stats.records += len(records)
+        try:
+            self._start(records)
+        except BaseException as error:
+            self.fail(error)
+        self._stats.max_in_flight = max(self._stats.max_in_flight, len(self._queue))
+        if self._departures.out_count or self._queue.has_ready:
+            self._departures.now()
+
+    def start_element(self, value: Any, timestamp: int | None) -> None:
+        """Start the call for one record of a stream."""
+        self._stats.records += 1
+        try:
+            self._admit(Entry(value, timestamp, self._next_number()))
+        except BaseException as error:
+            self.fail(error)
+        self._stats.max_in_flight = max(self._stats.max_in_flight, len(self._queue))
+
+    def put_watermark(self, watermark: Any) -> None:
+        """Let a watermark pass behind the records before it."""
+        self._queue.put(WatermarkEntry(watermark))
+        if self._queue.has_ready:
+            self._departures.soon()
+
+    def end_input(self, is_hurrying: bool) -> None:
+        """No further record comes; if it is hurrying, what waits for its next attempt has its last one now."""
+        self._is_hurrying = is_hurrying
+        self._admission.end_input()
+        if is_hurrying:
+            for work in list(self._delayed):
+                self._retry_now(work)
+
+    async def snapshot(self) -> list[StreamRecord | StreamWatermark]:
+        """Return all elements that the task has not taken, in the order of the queue."""
+        return [entry.element for entry in (*self._outbox.contents(), *self._queue)]
+
+    def _has_calls_to_make(self) -> bool:
+        return len(self._admission.held) >= self._admission.concurrency
+
+    def _is_full(self) -> bool:
+        return len(self._queue) >= self._options.capacity
+
+    def _next_number(self) -> int:
+        self._number += 1
+        return self._number - 1
 
     def _start(self, records: list[Any]) -> None:
-        """Start a call for each record; one that ends at once leaves its result in `_out` or in the queue."""
-        index, count, queue, stats = 0, len(records), self._queue, self.stats
-        stats.records += count
+        """Start calls; one that ends at once leaves its result with the departures, or in the queue."""
+        index, count, queue, admission = 0, len(records), self._queue, self._admission
+        departures = self._departures
         may_pass = not self._options.ordered
-        while index < count and self._failure is None:
-            if not self._is_plain or not (may_pass or not len(queue)) or self._active >= self._concurrency:
-                entry = Entry(records[index], None, self._number)
-                self._number += 1
+        while index < count and not admission.is_shut:
+            if not self._is_plain or not (may_pass or not len(queue)) or admission.active >= admission.concurrency:
+                self._admit(Entry(records[index], None, self._next_number()))
                 index += 1
-                if not self._is_plain:
-                    self._admit(entry)
-                    continue
-                queue.put(entry)
-                if self._held or self._active >= self._concurrency:
-                    self._held.append(entry)
-                else:
-                    self._attempt_plain(entry)
                 continue
-            call = self._idle_call or AsyncCall(self._loop, self._attempt_done)
+            call = self._call_of_start or AsyncCall(self.loop, self._coroutine_ended)
             first = index
             index, call, error = start_many(
-                call, self._invoke_at_once, records, index, self._out, self._function.is_flat, self._keeps_record,
+                call, self._invoke_at_once, records, index, departures.out, self._function.is_flat, self._keeps_record,
                 self._base_context,
             )  # fmt: skip
-            self._idle_call = call
+            self._call_of_start = call
             done = index - first
-            stats.calls += done
-            stats.latencies[0] += done
+            self._stats.calls += done
+            self._stats.latencies[0] += done
             self._number += done
+            departures.out_count += done
             if index == count:
                 return
-            entry = Entry(records[index], None, self._number)
-            self._number += 1
+            entry = Entry(records[index], None, self._next_number())
             index += 1
             queue.put(entry)
-            self._submitted(entry)
+            self._timeouts.begin(entry)
             entry.attempt = 1
-            stats.calls += 1
-            self._active += 1
+            self._stats.calls += 1
+            admission.active += 1
+            self._call_of_start = None
             if error is None:
-                self._idle_call = None
                 call.work, entry.call = entry, call
             else:
-                self._attempt_ended(entry, None, error)
-
-    # ---------------------------------------------------------------- from record to call
+                self.attempt_ended(entry, None, error)
 
     def _admit(self, entry: Entry) -> None:
-        """Queue an entry and call for it as soon as key, batch and rate limit let it."""
+        """Queue an entry and call for it as soon as the gates let it."""
         self._queue.put(entry)
+        admission = self._admission
+        if self._is_plain:
+            if admission.held or admission.active >= admission.concurrency:
+                admission.held.append(entry)
+            else:
+                self._make_plain(entry)
+            return
         if self._options.key is not None:
-            entry.key = self._options.key(self._value_of(entry.record))
-            waiting = self._keys.get(entry.key)
-            if waiting is not None:
-                waiting.append(entry)
+            try:
+                entry.key = self._options.key(self._value_of(entry.record))
+                hash(entry.key)
+            except Exception as error:
+                self.fail(self._outcomes.failure(entry, 0, error, "key= of "))
                 return
-            self._keys[entry.key] = deque()
-        self._collect(entry)
+        admission.admit(entry)
 
-    def _collect(self, entry: Entry) -> None:
-        """Put an entry into the batch that is being filled, or call for it alone."""
-        if self._options.batch_size is None:
-            self._launch(entry)
-            return
-        if self._batch is None:
-            self._batch = batch = Batch()
-            self._timers.at(self._now() + self._options.batch_timeout, lambda: self._flush_batch(batch))
-        self._batch.entries.append(entry)
-        if len(self._batch.entries) >= self._options.batch_size or len(self._queue) >= self._options.capacity:
-            self._flush_batch()
+    # ---------------------------------------------------------------- calls
 
-    def _flush_batch(self, only: Batch | None = None) -> None:
-        batch = self._batch
-        if batch is not None and (only is None or only is batch):
-            self._batch = None
-            self._launch(batch)
-
-    def _launch(self, work: Any) -> None:
-        """Make a call now, or as soon as `concurrency` and the rate limit allow it."""
-        self._held.append(work)
-        self._release_held()
-
-    def _release_held(self) -> None:
-        """Make the calls that wait for others to end; those that end at once come back here and do not nest."""
-        if self._is_releasing:
-            return
-        self._is_releasing = True
-        try:
-            while self._held and self._active < self._concurrency and self._failure is None:
-                work = self._held[0]
-                if work.attempt and work not in self._running:
-                    self._held.popleft()  # its time ran out while it waited
-                    continue
-                if self._limiter is not None and not self._is_within_limit(self._limiter):
-                    return
-                self._held.popleft()
-                if self._is_plain and not work.attempt:
-                    self._attempt_plain(work)
-                else:
-                    self._attempt(work)
-        finally:
-            self._is_releasing = False
-
-    def _is_within_limit(self, limiter: RateLimiter) -> bool:
-        """Take the right to one call, or come back when there is one."""
-        if self._is_limit_timer_set:
-            return False
-        now = self._now()
-        wait = limiter.reserve(now)
-        if wait <= 0:
-            return True
-        self._is_limit_timer_set = True
-        self._timers.at(now + wait, self._limit_passed)
-        return False
-
-    def _limit_passed(self) -> None:
-        self._is_limit_timer_set = False
-        self._release_held()
-
-    def _submitted(self, work: Any) -> None:
-        """Note when the first call for a record is made: its timeout runs from here."""
-        work.submitted = self._loop.time()
-        self._running[work] = None
-        timeout = self._options.timeout
-        if timeout is not None and self._expiry is None:
-            self._expiry = self._loop.call_at(work.submitted + timeout, self._expire)
-
-    def _attempt_plain(self, entry: Entry) -> None:
+    def _make_plain(self, entry: Entry) -> None:
         """Make the first call for a record where a coroutine function needs nothing but the record."""
-        self._submitted(entry)
+        self._timeouts.begin(entry)
         entry.attempt = 1
-        self.stats.calls += 1
-        self._active += 1
-        entry.call = call = AsyncCall(self._loop, self._attempt_done, entry)
+        self._stats.calls += 1
+        self._admission.active += 1
+        entry.call = call = AsyncCall(self.loop, self._coroutine_ended, entry)
         try:
             call.start(self._invoke_at_once(entry.record), self._base_context)
         except Exception as error:
             entry.call = None
-            self._attempt_ended(entry, None, error)
+            self.attempt_ended(entry, None, error)
 
-    def _attempt(self, work: Any) -> None:
+    def _make(self, work: Any) -> None:
         """Make one call for a record or a batch."""
         if work.attempt == 0:
-            self._submitted(work)
+            if self._is_plain:
+                self._make_plain(work)
+                return
+            self._timeouts.begin(work)
+        elif work in self._running:
+            self._stats.retried += 1
         else:
-            self.stats.retried += 1
+            return  # its time ran out while it waited
         work.attempt += 1
-        self.stats.calls += 1
-        self._active += 1
-        is_batch = isinstance(work, Batch)
-        value_of = self._value_of
-        argument = [value_of(entry.record) for entry in work.entries] if is_batch else value_of(work.record)
-        named = {}
+        self._stats.calls += 1
+        self._admission.active += 1
+        values, named = [self._value_of(entry.record) for entry in work.entries], {}
         if self._function.wants_context:
             number = work.entries[0].number
             named["context"] = replace(self._context, record_number=number, attempt=work.attempt)
         try:
-            if self._function.kind == "thread":
-                self._call_on_thread(work, argument, named)
-            elif self._function.kind == "callback":
-                work.call = ResultFuture(self._future_completed, f"record {work.entries[0].number}")
-                work.call.work = work
-                self._invoke(argument, work.call, **named)
-            else:
-                self._call_coroutine(work, self._invoke(argument, **named))
+            self._attempts.make(work, values if isinstance(work, Batch) else values[0], named)
         except Exception as error:
             work.call = None
-            self._attempt_ended(work, None, error)
+            self.attempt_ended(work, None, error)
 
-    def _call_coroutine(self, work: Any, awaitable: Any) -> None:
-        call = AsyncCall(self._loop, self._attempt_done, work)
-        work.call = call
-        call.start(awaitable, self._base_context)
-
-    def _call_on_thread(self, work: Any, argument: Any, named: dict[str, Any]) -> None:
-        assert self._pool is not None
-        future = self._pool.submit(self._invoke, argument, **named)
-        work.call = future
-        future.add_done_callback(functools.partial(self._thread_done, work))
-
-    # ---------------------------------------------------------------- from call to result
-
-    def _thread_done(self, work: Any, future: Future[Any]) -> None:
-        """Runs on a thread of the pool: the loop is woken once for all results that have come meanwhile."""
-        with self._thread_lock:
-            self._thread_results.append((work, future))
-            is_first = len(self._thread_results) == 1
-        if is_first:
-            self._wake_loop(self._take_thread_results)
-
-    def _take_thread_results(self) -> None:
-        with self._thread_lock:
-            arrived, self._thread_results = self._thread_results, []
-        for work, future in arrived:
-            if work.call is not future or future.cancelled():
-                continue
-            work.call = None
-            error = future.exception()
-            result = None if error is not None else future.result()
-            if error is None and inspect.isawaitable(result):
-                # The attempt goes on where it began on the thread.
-                self._call_coroutine(work, result)  # a plain function that gave a coroutine, such as a lambda
-            else:
-                self._attempt_ended(work, result, error)
-
-    def _future_completed(
-        self, future: ResultFuture, results: Any, error: BaseException | None, is_second: bool
-    ) -> None:
-        def arrive() -> None:
-            work = future.work  # type: ignore[attr-defined]
-            if is_second and error is not None:
-                self._fail(error)
-            elif work.call is future:
-                work.call = None
-                self._attempt_ended(work, results, error)
-
-        self._wake_loop(arrive)
-
-    def _wake_loop(self, function: Callable[[], None]) -> None:
-        loop = self._loop
-        if loop is None:
-            return
-        try:
-            loop.call_soon_threadsafe(function)
-        except RuntimeError:
-            pass  # closed meanwhile: nobody waits for the result any more
-
-    def _attempt_done(self, call: AsyncCall, result: Any, error: BaseException | None) -> None:
-        """What `AsyncCall` tells when its coroutine has ended."""
+    def _coroutine_ended(self, call: AsyncCall, result: Any, error: BaseException | None) -> None:
         work = call.work
-        if work is None or work.call is not call or self._is_closing:
-            self._dying.pop(call, None)  # timed out or cancelled before: the result comes too late
-            if self._is_closing and work is not None:
-                work.call = None
-            if not self._dying and self._on_all_ended is not None and not self._on_all_ended.done():
-                self._on_all_ended.set_result(None)
+        if error is not None or not self._is_direct or work is None or work.call is not call:
+            self._attempts.coroutine_ended(call, result, error)
             return
+        # The usual end, without the questions whose answer is known: the same as attempt_ended and _settle.
         work.call = None
-        if error is not None or not self._is_direct:
-            self._attempt_ended(work, result, error)
-            return
-        # The usual end, without the questions whose answer is known: the same as _attempt_ended and _settle.
         del self._running[work]
-        self._active -= 1
-        self.stats.add_latency(self._loop.time() - work.submitted)
-        if self._queue.complete(work, [result]) and self._is_blocking:
-            self._stop_soon()
-        if self._held:
-            self._release_held()
+        self._admission.active -= 1
+        self._stats.add_latency(monotonic() - work.submitted)
+        if self._queue.complete(work, [result]):
+            self._departures.soon()
+        if self._admission.held:
+            self._admission.release()
 
-    def _attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
+    def attempt_ended(self, work: Any, result: Any, error: BaseException | None) -> None:
         """Settle a record or a batch after a call, or call again."""
-        if self._is_closing:
-            return
-        self._active -= 1
+        self._admission.active -= 1
         try:
-            if error is not None and not isinstance(error, (Exception, asyncio.CancelledError)):
-                self._fail(error)  # KeyboardInterrupt and its like are nobody's result
+            if error is not None and not isinstance(error, (Exception, asyncio.CancelledError, GeneratorExit)):
+                self.fail(error)  # KeyboardInterrupt and its like are nobody's result
             elif isinstance(work, Batch):
                 self._batch_ended(work, result, error)
             elif self._may_retry(work, result, error):
@@ -379,170 +352,83 @@ class AsyncCalls:
             else:
                 del self._running[work]
                 self._settle(work, work, result, error)
-            if self._held:
-                self._release_held()
-        except BaseException as unexpected:
-            self._fail(unexpected)
+                self._admission.free_key(work)
+        except Exception as odd:  # of a predicate, or of a result
+            self.fail(self._outcomes.failure(work.entries[0], work.attempt, odd))
+        except BaseException as interrupt:
+            self.fail(interrupt)
+        self._admission.release()
+
+    def place_released(self, work: Any) -> None:
+        """A call that ran out of time has really ended: others may take its place, and that of its keys."""
+        self._admission.active -= 1
+        for entry in work.entries:
+            self._admission.free_key(entry)
+        self._admission.release()
 
     def _batch_ended(self, batch: Batch, result: Any, error: BaseException | None) -> None:
-        """Match results by position; an exception among them is the failure of that record alone."""
-        entries = batch.entries
-        results: list[Any] = []
-        if error is None:
-            try:
-                results = list(result)
-                if len(results) != len(entries):
-                    raise ValueError(f"the function gave {len(results)} results for a batch of {len(entries)} records")
-            except (TypeError, ValueError) as mismatch:
-                error = mismatch
-        outcomes = [(entry, None, error) for entry in entries] if error is not None else [
-            (entry, None, value) if isinstance(value, BaseException) else (entry, value, None)
-            for entry, value in zip(entries, results, strict=True)
-        ]  # fmt: skip
-        again = [outcome[0] for outcome in outcomes if self._may_retry(batch, *outcome[1:])]
+        """Settle the records of a batch, but for those that want another attempt."""
+        again = []
+        for entry, value, failure in self._outcomes.of_batch(batch, result, error):
+            if self._may_retry(batch, value, failure):
+                again.append(entry)
+                continue
+            self._settle(entry, batch, value, failure)
+            self._admission.free_key(entry)
         if again:
             batch.entries = again
+            self._delay(batch)
         else:
             del self._running[batch]
-        remaining = set(map(id, again))
-        for entry, value, failure in outcomes:
-            if id(entry) not in remaining:
-                self._settle(entry, batch, value, failure)
-        if again:
-            self._delay(batch)
+
+    # ---------------------------------------------------------------- retries and results
 
     def _may_retry(self, work: Any, result: Any, error: BaseException | None) -> bool:
-        retry = self._options.retry
-        if retry is None or self._is_hurrying or work.attempt > retry.max_attempts:
-            return False
-        return bool(retry.wants(result, error))
+        return not self._is_hurrying and self._outcomes.may_retry(work, result, error)
 
     def _delay(self, work: Any) -> None:
         self._delayed[work] = None
         delay = self._options.retry.delay_before(work.attempt)
-        self._timers.at(self._now() + delay, functools.partial(self._retry_now, work))
+        self.timers.at(monotonic() + delay, functools.partial(self._retry_now, work))
 
     def _retry_now(self, work: Any) -> None:
         if work in self._delayed:  # else its time ran out, or the end of the input was faster
             del self._delayed[work]
-            self._launch(work)
+            self._admission.launch(work)
 
     def _settle(self, entry: Entry, work: Any, result: Any, error: BaseException | None) -> None:
-        """Complete an entry for good, let the next of its key go, and end the wait if something can leave."""
-        stats = self.stats
-        stats.add_latency(self._loop.time() - work.submitted)
+        """Complete an entry for good, and have it handed on if it can leave."""
+        self._stats.add_latency(monotonic() - work.submitted)
         results: list[Any] = []
-        if error is not None:
-            results = self._results_after(entry, work, error)
-        elif not self._function.is_flat:
-            results = [result]
-        else:
-            try:
-                if result is None:
-                    raise none_error()
-                results = list(result)
-            except Exception as odd:
-                results = self._results_after(entry, work, odd)
-        if self._queue.complete(entry, results) and self._is_blocking:
-            self._stop_soon()
-        if self._options.key is not None:
-            waiting = self._keys[entry.key]
-            if waiting:
-                self._collect(waiting.popleft())
-            else:
-                del self._keys[entry.key]
-
-    def _results_after(self, entry: Entry, work: Any, error: BaseException) -> list[Any]:
-        """What stands for a record whose call failed: nothing, what on_error says, or the failure of the task."""
-        on_error = self._options.on_error
-        if on_error == "raise":
-            self._fail(self._explained(entry, work, error))
-        elif on_error == "skip":
-            self.stats.add_skipped(self._value_of(entry.record), error, work.attempt)
-        else:
-            try:
-                return self._as_results(on_error(self._value_of(entry.record), error))
-            except Exception as raised:
-                self._fail(self._explained(entry, work, raised))
-        return []
-
-    def _as_results(self, value: Any) -> list[Any]:
-        return list(value) if self._function.is_flat else [value]
-
-    def _explained(self, entry: Entry, work: Any, error: BaseException) -> BaseException:
-        """Make the error that the user sees: which record, how many attempts, and the original as its cause."""
-        kind = AsyncTimeoutError if isinstance(error, AsyncTimeoutError) else AsyncCallError
-        what = str(error) if kind is AsyncTimeoutError else f"{type(error).__name__}: {error}"
-        record = self._value_of(entry.record)
-        found = kind(
-            f"{self._function.name} failed for record {entry.number} of partition {self._context.partition} after "
-            f"{work.attempt} call{'s' * (work.attempt != 1)}: {what}; the record: {shortened(record)}"
-        )
-        found.record, found.attempts = record, work.attempt
-        found.__cause__ = error
-        return found
-
-    def _fail(self, error: BaseException) -> None:
-        """Let the task fail with this error, if it is the first."""
-        if self._failure is None:
-            self._failure = error
-        self._stop()
+        try:
+            results = self._outcomes.results(entry, work.attempt, result, error)
+        except Exception as failure:
+            self.fail(failure)
+        if self._queue.complete(entry, results):
+            self._departures.soon()
 
     # ---------------------------------------------------------------- time
 
-    def _now(self) -> float:
-        return self._loop.time()
-
-    def _expire(self) -> None:
-        """Time out what is too old. All timeouts are equal, so the oldest call is due first: one timer serves all."""
-        loop, timeout = self._loop, self._options.timeout
-        assert timeout is not None
-        self._expiry = None
-        now = loop.time()
-        while self._running and self._failure is None:
-            work = next(iter(self._running))
-            due = max(work.submitted + timeout, self._grace_until)
-            if due > now:
-                self._expiry = loop.call_at(due, self._expire)
-                return
-            self._time_out(work)
-
     def _time_out(self, work: Any) -> None:
         """End a record or a batch whose time, attempts and delays together, is over; there is no further attempt."""
-        del self._running[work]
+        if self._admission.is_shut:
+            return
         self._delayed.pop(work, None)
-        call, work.call = work.call, None
-        if call is not None:
-            if isinstance(call, AsyncCall):
-                self._dying[call] = None
-            call.cancel()
-            self._active -= 1
-        self.stats.timed_out += len(work.entries)
+        has_call = work.call is not None
+        keeps_place = self._attempts.abandon(work)
+        self._stats.timed_out += len(work.entries)
         for entry in work.entries:
-            try:
-                self._settle(entry, work, *self._outcome_of_timeout(entry))
-            except BaseException as unexpected:
-                self._fail(unexpected)
-        if self._held:
-            self._release_held()
-
-    def _outcome_of_timeout(self, entry: Entry) -> tuple[Any, BaseException | None]:
-        error: Exception = AsyncTimeoutError(f"no result within {self._options.timeout:g} s")
-        if self._function.on_timeout is not None:
-            try:
-                return self._function.on_timeout(self._value_of(entry.record)), None
-            except Exception as raised:
-                # PyFlink's default raises a TimeoutError of its own, which says less.
-                error = error if isinstance(raised, TimeoutError) else raised
-        return None, error
-
-    def _deadline_passed(self) -> None:
-        self._fail(AsyncTimeoutError(
-            f"the deadline of {self._options.deadline:g} s for partition {self._context.partition} passed with "
-            f"{len(self._queue)} records in flight and {self._number} taken from the input"
-        ))  # fmt: skip
-
+            self._settle(entry, work, *self._outcomes.of_timeout(entry))
+        if not keeps_place:
+            self._admission.active -= has_call
+            for entry in work.entries:
+                self._admission.free_key(entry)
+            self._admission.release()
 
 def itself(record: Any) -> Any:
     """Return the record: what the user's functions get, unless `value_of` says otherwise."""
     return record
+
+
+def _pairs(entry: Entry) -> list[Any]:
+    return [(entry.record, result) for result in entry.results]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ from typing import Any
 
 from flinkbuf.async_retry import as_retry
 from flinkbuf.errors import FlinkbufError
+
+_DEFAULT_THREADS = 32
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class CallContext:
     partition : int
         Index of the Spark partition, from 0.
     partition_count : int
-        How many partitions there are; 1 outside Spark.
+        How many partitions there are; 1 outside Spark, 0 for a DataFrame, which does not tell.
     task_attempt : int
         How often Spark has started this task before, from 0.
     stage : int
@@ -53,6 +56,22 @@ class CallContext:
     def get_attempt_number(self) -> int:
         """Return `task_attempt`, under PyFlink's name."""
         return self.task_attempt
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return `partition_count`: there is no other parallelism to come."""
+        return self.partition_count
+
+    def get_task_name(self) -> str:
+        """Return a name for messages."""
+        return f"async_map stage {self.stage}"
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Return a name for messages that tells the partition, counted from 1 as Flink does."""
+        return f"{self.get_task_name()} ({self.partition + 1}/{self.partition_count})#{self.task_attempt}"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return the default: a Spark job has no such parameters."""
+        return default_value
 
 
 @dataclass(frozen=True)
@@ -88,10 +107,10 @@ class AsyncOptions:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         for name in ("timeout", "rate_limit", "deadline"):
             value = getattr(self, name)
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise ValueError(f"{name} must be more than 0, or None for no limit; got {value!r}")
         for name in ("batch_timeout", "close_timeout", "log_interval"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be 0 seconds or more, got {getattr(self, name)!r}")
         if self.batch_size is not None and self.batch_size > self.capacity:
             raise ValueError(f"batch_size {self.batch_size} exceeds the capacity of {self.capacity} records")
@@ -102,9 +121,17 @@ class AsyncOptions:
         for name in ("key", "open", "close", "on_timeout"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
                 raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
+        for name in ("key", "on_error", "on_timeout"):
+            if _is_kind(inspect.iscoroutinefunction, getattr(self, name)):
+                raise TypeError(f"{name} must be a plain function: nothing awaits what it gives")
         if self.event_loop not in ("auto", "asyncio", "uvloop"):
             raise ValueError(f"event_loop must be 'auto', 'asyncio' or 'uvloop', got {self.event_loop!r}")
         object.__setattr__(self, "retry", as_retry(self.retry))
+
+    @property
+    def thread_count(self) -> int:
+        """Size of the pool for a plain function."""
+        return self.threads or min(self.concurrency or self.capacity, _DEFAULT_THREADS)
 
 
 @dataclass
@@ -146,12 +173,14 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
         return _from_async_function(func, options)
     if not callable(func):
         raise TypeError(f"a coroutine function, a function or an AsyncFunction is needed, got {func!r:.80}")
-    kind = "coroutine" if _is_coroutine_function(func) else "thread"
+    if _is_kind(inspect.isasyncgenfunction, func):
+        raise TypeError(f"{_name(func)} is an asynchronous generator; return a list of results, with flat=True")
+    kind = "coroutine" if _is_kind(inspect.iscoroutinefunction, func) else "thread"
     parameters = _parameters(func)
     function = Function(
         kind, func, options.open, options.close, options.on_timeout, options.flat,
         has_session=options.open is not None, wants_context="context" in parameters,
-        name=getattr(func, "__qualname__", type(func).__qualname__),
+        name=_name(func),
     )  # fmt: skip
     _check_arguments(func, function)
     return function
@@ -160,7 +189,7 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
 def _from_async_function(func: Any, options: AsyncOptions) -> Function:
     """Take open, async_invoke, timeout and close of a PyFlink AsyncFunction; results are lists."""
     invoke = func.async_invoke
-    if _is_coroutine_function(invoke):
+    if _is_kind(inspect.iscoroutinefunction, invoke):
         kind = "coroutine"
     elif len(_parameters(invoke)) >= 2:
         kind = "callback"  # as in Java: async_invoke(value, result_future)
@@ -171,16 +200,29 @@ def _from_async_function(func: Any, options: AsyncOptions) -> Function:
     if options.open is not None or options.close is not None:
         raise ValueError(f"{type(func).__qualname__} has its own open() and close(); leave open= and close= out")
     on_timeout = options.on_timeout or getattr(func, "timeout", None)
+    if _is_kind(inspect.iscoroutinefunction, on_timeout):
+        raise TypeError(f"{type(func).__qualname__}.timeout must be a plain function")
     return Function(
         kind, invoke, getattr(func, "open", None), getattr(func, "close", None), on_timeout, True,
         wants_context="context" in _parameters(invoke), name=type(func).__qualname__,
     )  # fmt: skip
 
 
-def _is_coroutine_function(func: Any) -> bool:
+def _is_kind(is_kind: Callable[[Any], bool], func: Any) -> bool:
+    func = _without_partial(func)
+    return is_kind(func) or is_kind(getattr(func, "__call__", None))
+
+
+def _name(func: Any) -> str:
+    func = _without_partial(func)
+    name: str = getattr(func, "__qualname__", type(func).__qualname__)
+    return name
+
+
+def _without_partial(func: Any) -> Any:
     while isinstance(func, functools.partial):
         func = func.func
-    return inspect.iscoroutinefunction(func) or inspect.iscoroutinefunction(getattr(func, "__call__", None))
+    return func
 
 
 def _parameters(func: Any) -> dict[str, inspect.Parameter]:
@@ -215,29 +257,37 @@ class ResultFuture:
     """
 
     def __init__(
-        self, complete: Callable[[ResultFuture, Any, BaseException | None, bool], None], record_text: str
+        self, on_complete: Callable[[ResultFuture, Any, BaseException | None], None], work: Any, record_text: str
     ) -> None:
-        self._complete = complete
+        self.work = work
+        self._on_complete = on_complete
         self._record_text = record_text
         self._lock = threading.Lock()
         self._is_complete = False
 
     def complete(self, results: Any) -> None:
-        """Give the results for the record: an iterable of none, one or many."""
+        """Give the results for the record: an iterable of none, one or many, or a function that gives one.
+
+        A function is called on the thread of the event loop.
+        """
         self._once(results, None)
 
     def complete_exceptionally(self, error: BaseException) -> None:
         """Say that the call failed."""
         self._once(None, error)
 
-    def cancel(self) -> None:
-        """Nobody waits any more; what comes later is ignored."""
-
     def _once(self, results: Any, error: BaseException | None) -> None:
         with self._lock:
             is_second, self._is_complete = self._is_complete, True
         if is_second:
-            error = FlinkbufError(f"the result future of {self._record_text} was completed twice; complete it once")
-            self._complete(self, None, error, True)
+            error = CompletedTwiceError(
+                f"the result future of {self._record_text} was completed twice; complete it once"
+            )
+        self._on_complete(self, results, error)
+        if is_second:
+            assert error is not None
             raise error
-        self._complete(self, results, error, False)
+
+
+class CompletedTwiceError(FlinkbufError):
+    """A result future was completed twice; the task fails, and so does the second `complete`."""

@@ -1,10 +1,16 @@
-"""The event loop of an async operator: uvloop where it is installed and pays, else asyncio's with a finer clock."""
+"""The event loop of an async operator, on a thread of its own: calls go on while the task is busy elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import select
 import selectors
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 _FINE_SECONDS = 0.05  # waits up to here are ended to the microsecond
@@ -26,18 +32,106 @@ if hasattr(selectors, "EpollSelector"):
             return super().select(timeout)
 
 
-def new_event_loop(kind: str = "auto", *, has_sockets: bool = True) -> asyncio.AbstractEventLoop:
+class LoopThread:
+    """An event loop and the thread that runs it until it is closed.
+
+    Parameters
+    ----------
+    kind : {"auto", "asyncio", "uvloop"}
+        As for `new_event_loop`.
+    on_interrupt : callable
+        Told of a KeyboardInterrupt or SystemExit that came out of the loop, which goes on.
+
+    Notes
+    -----
+    Threads: the methods are for the one that made it; `loop` belongs to the new one.
+    """
+
+    def __init__(self, kind: str, on_interrupt: Callable[[BaseException], None]) -> None:
+        self.loop = new_event_loop(kind)
+        self.left_count = 0  # tasks that did not end when they were cancelled; known after `close`
+        self._on_interrupt = on_interrupt
+        self._is_closing = False
+        self._finishing: asyncio.Task[None] | None = None
+        self._close_seconds = 0.0
+        self._thread = threading.Thread(target=self._run, name="flinkbuf-async-loop", daemon=True)
+        try:
+            self._thread.start()
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def run(self, coroutine: Coroutine[Any, Any, Any], timeout: float | None = None) -> Any:
+        """Run a coroutine on the loop and wait for what it returns.
+
+        Raises
+        ------
+        LoopTimeoutError
+            If it takes longer than `timeout` seconds; it is cancelled then.
+        """
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        try:
+            concurrent.futures.wait([future], timeout)
+            if not future.done():
+                raise LoopTimeoutError(f"not done within {timeout:g} s; the loop is at {self.where()}")
+            return future.result()
+        finally:
+            future.cancel()  # if the wait was interrupted
+
+    def where(self) -> str:
+        """Tell what the thread is doing: of use if it should have answered."""
+        frame = sys._current_frames().get(self._thread.ident or 0)
+        if frame is None:
+            return "its end"
+        innermost = traceback.extract_stack(frame, limit=3)
+        return " → ".join(f"{each.filename}:{each.lineno} in {each.name}" for each in innermost)
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this is the thread itself, which cannot wait for what it has to do."""
+        return threading.current_thread() is self._thread
+
+    def close_after(self, coroutine: Coroutine[Any, Any, Any], timeout: float) -> None:
+        """Run a coroutine and then close, without waiting for either; for the thread itself."""
+
+        async def finish() -> None:
+            try:
+                await coroutine
+            finally:
+                self._is_closing, self._close_seconds = True, timeout
+                self.loop.stop()
+
+        self._finishing = self.loop.create_task(finish())
+
+    def close(self, timeout: float) -> bool:
+        """End all that still runs on the loop, and the thread; False if that takes longer than `timeout` seconds."""
+        self._is_closing, self._close_seconds = True, timeout
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(timeout + 0.5)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            try:
+                self.loop.run_forever()
+            except BaseException as error:
+                self._on_interrupt(error)
+        self.left_count = close_event_loop(self.loop, self._close_seconds)
+
+
+class LoopTimeoutError(Exception):
+    """The thread of the loop did not answer in time."""
+
+
+def new_event_loop(kind: str = "auto") -> asyncio.AbstractEventLoop:
     """Make an event loop that nobody else uses.
 
     Parameters
     ----------
     kind : {"auto", "asyncio", "uvloop"}
-        ``"auto"``: uvloop if it is installed and `has_sockets`.
-    has_sockets : bool, default True
-        Whether calls are expected to talk over sockets. The operator enters the loop for every handful of results:
-        that costs uvloop some 40 µs and asyncio 5, which sockets win back and calls that never wait do not.
+        ``"auto"``: uvloop if it is installed.
     """
-    if kind == "uvloop" or (kind == "auto" and has_sockets):
+    if kind in ("auto", "uvloop"):
         try:
             import uvloop
         except ImportError:
@@ -46,7 +140,7 @@ def new_event_loop(kind: str = "auto", *, has_sockets: bool = True) -> asyncio.A
         else:
             loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
             return loop
-    elif kind not in ("auto", "asyncio"):
+    elif kind != "asyncio":
         raise ValueError(f"event_loop must be 'auto', 'asyncio' or 'uvloop', got {kind!r}")
     if hasattr(selectors, "EpollSelector"):
         return asyncio.SelectorEventLoop(FineSelector())
@@ -59,24 +153,27 @@ def close_event_loop(loop: asyncio.AbstractEventLoop, timeout: float) -> int:
     Parameters
     ----------
     timeout : float
-        Seconds that tasks may take to end after they are cancelled.
+        Seconds that tasks, asynchronous generators and the threads of ``asyncio.to_thread`` may take together.
     """
-    pending: set[asyncio.Task[Any]] = asyncio.all_tasks(loop)
-    left = 0
+    until = time.monotonic() + timeout
+    left: set[asyncio.Task[Any]] = set()
     try:
-        for task in pending:
-            task.cancel()
-        if pending:
-            left = len(loop.run_until_complete(_ended_within(pending, timeout)))
-        loop.run_until_complete(loop.shutdown_asyncgens())
-        loop.run_until_complete(_ended_within({loop.create_task(loop.shutdown_default_executor())}, timeout))
+        while pending := asyncio.all_tasks(loop) - left:  # a task may leave another one behind
+            for task in pending:
+                task.cancel()
+            left |= loop.run_until_complete(_not_ended(pending, until))
+        for shut_down in (loop.shutdown_asyncgens, loop.shutdown_default_executor):
+            left |= loop.run_until_complete(_not_ended({loop.create_task(shut_down())}, until))
     finally:
+        for task in left:
+            task._log_destroy_pending = False  # type: ignore[attr-defined]  # told by whoever closes the loop
         loop.close()
-    return left
+    return len(left)
 
 
-async def _ended_within(tasks: set[asyncio.Task[Any]], timeout: float) -> set[asyncio.Task[Any]]:
-    done, left = await asyncio.wait(tasks, timeout=timeout)
+async def _not_ended(tasks: set[asyncio.Task[Any]], until: float) -> set[asyncio.Task[Any]]:
+    """Wait for tasks; return those that still run at `until`, in seconds of ``time.monotonic()``."""
+    done, left = await asyncio.wait(tasks, timeout=max(0.01, until - time.monotonic()))
     for task in done:
         if not task.cancelled():
             task.exception()  # looked at: asyncio would else complain that nobody did

@@ -23,19 +23,18 @@ class StreamWatermark(NamedTuple):
 class Entry:
     """One record in a queue, and what its call knows of itself."""
 
-    __slots__ = ("record", "timestamp", "number", "results", "is_done", "segment", "key", "attempt", "submitted", "call")
-
+    # What most entries never set lies in the class: an entry is made for every record.
     is_watermark = False
+    is_done = False
+    results: list[Any]  # once it is done
+    segment: Segment | None = None
+    key: Any = None
+    attempt = 0  # calls made so far
+    submitted = 0.0  # when the first one was made, of time.monotonic()
+    call: Any = None  # the running attempt
 
     def __init__(self, record: Any, timestamp: int | None = None, number: int = 0) -> None:
         self.record, self.timestamp, self.number = record, timestamp, number
-        self.results: Any = None  # a list, once it is done
-        self.is_done = False
-        self.segment: Segment | None = None
-        self.key: Any = None
-        self.attempt = 0  # calls made so far
-        self.submitted = 0.0  # seconds of the loop's clock; 0 before the first call
-        self.call: Any = None  # the running attempt
 
     @property
     def entries(self) -> tuple[Entry]:
@@ -90,12 +89,15 @@ class OrderedQueue:
 
     @property
     def has_ready(self) -> bool:
-        """Whether `pop` gives something."""
+        """Whether `take_ready` gives something."""
         return bool(self._entries) and self._entries[0].is_done
 
-    def pop(self) -> Any:
-        """Remove the entry that leaves next; only if `has_ready`."""
-        return self._entries.popleft()
+    def take_ready(self) -> list[Any]:
+        """Remove the entries that can leave, in the order in which they do."""
+        entries, ready = self._entries, []
+        while entries and entries[0].is_done:
+            ready.append(entries.popleft())
+        return ready
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._entries)
@@ -155,17 +157,19 @@ class UnorderedQueue:
 
     @property
     def has_ready(self) -> bool:
-        """Whether `pop` gives something."""
+        """Whether `take_ready` gives something."""
         return bool(self._segments[0].completed)
 
-    def pop(self) -> Any:
-        """Remove the entry that leaves next; only if `has_ready`."""
-        first = self._segments[0]
-        entry = first.completed.popleft()
-        self._size -= 1
-        if first.is_empty and len(self._segments) > 1:
-            self._segments.popleft()
-        return entry
+    def take_ready(self) -> list[Any]:
+        """Remove the entries that can leave, in the order in which they do."""
+        segments, ready = self._segments, list[Any]()
+        while segments[0].completed:
+            ready.extend(segments[0].completed)
+            segments[0].completed.clear()
+            if segments[0].is_empty and len(segments) > 1:
+                segments.popleft()
+        self._size -= len(ready)
+        return ready
 
     def __iter__(self) -> Iterator[Any]:
         for segment in self._segments:

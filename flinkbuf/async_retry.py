@@ -42,6 +42,14 @@ class RetryOptions:
             return isinstance(error, self.on_exception)
         return bool(self.on_exception(error))
 
+    def can_retry(self, attempts: int) -> bool:
+        """Tell whether there may be another attempt after so many."""
+        raise NotImplementedError
+
+    def delay_before(self, retry: int) -> float:
+        """Return the seconds to wait before retry number `retry`, the first being 1."""
+        raise NotImplementedError
+
     def _spread(self, delay: float) -> float:
         return delay * random.uniform(1 - self.jitter, 1 + self.jitter) if self.jitter else delay
 
@@ -80,6 +88,10 @@ class FixedDelayRetry(RetryOptions):
         super().__post_init__()
         _check(max_attempts=self.max_attempts, delay=self.delay)
 
+    def can_retry(self, attempts: int) -> bool:
+        """Tell whether there may be another attempt after so many."""
+        return attempts <= self.max_attempts
+
     def delay_before(self, retry: int) -> float:
         """Return the seconds to wait before retry number `retry`, the first being 1."""
         return self._spread(self.delay)
@@ -98,7 +110,7 @@ class ExponentialRetry(RetryOptions):
     max_delay : float, default 60
         Seconds that a delay does not exceed, before jitter.
     multiplier : float, default 2
-        Each delay is so many times the one before; at least 1.
+        Each delay is so many times the one before.
 
     Notes
     -----
@@ -123,8 +135,12 @@ class ExponentialRetry(RetryOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(max_attempts=self.max_attempts, initial_delay=self.initial_delay, max_delay=self.max_delay)
-        if self.multiplier < 1:
-            raise ValueError(f"multiplier must be at least 1, got {self.multiplier!r}")
+        if not self.multiplier > 0:
+            raise ValueError(f"multiplier must be more than 0, got {self.multiplier!r}")
+
+    def can_retry(self, attempts: int) -> bool:
+        """Tell whether there may be another attempt after so many."""
+        return attempts <= self.max_attempts
 
     def delay_before(self, retry: int) -> float:
         """Return the seconds to wait before retry number `retry`, the first being 1."""
@@ -135,10 +151,22 @@ class ExponentialRetry(RetryOptions):
         return self._spread(min(delay, self.max_delay))
 
 
-RetryStrategy = FixedDelayRetry | ExponentialRetry
+@dataclass(frozen=True)
+class PyFlinkRetry(RetryOptions):
+    """An ``AsyncRetryStrategy`` that a PyFlink user has written."""
+
+    strategy: Any
+
+    def can_retry(self, attempts: int) -> bool:
+        """Ask the strategy."""
+        return bool(self.strategy.can_retry(attempts))
+
+    def delay_before(self, retry: int) -> float:
+        """Ask the strategy, which counts milliseconds."""
+        return max(0.0, self.strategy.get_backoff_time_millis(retry) / 1000)
 
 
-def as_retry(strategy: Any) -> RetryStrategy | None:
+def as_retry(strategy: Any) -> RetryOptions | None:
     """Make a strategy of ours out of one of ours, None, or PyFlink's ``AsyncRetryStrategy``.
 
     Raises
@@ -146,12 +174,12 @@ def as_retry(strategy: Any) -> RetryStrategy | None:
     TypeError
         If it is none of these.
     """
-    if strategy is None or isinstance(strategy, (FixedDelayRetry, ExponentialRetry)):
+    if strategy is None or isinstance(strategy, RetryOptions):
         return strategy
     kind = type(strategy).__name__
     if kind == "NoRetryStrategy":
         return None
-    if hasattr(strategy, "get_retry_predicate") and hasattr(strategy, "_max_attempts"):
+    if all(hasattr(strategy, name) for name in ("can_retry", "get_backoff_time_millis", "get_retry_predicate")):
         return _from_pyflink(strategy)
     raise TypeError(
         "retry must be an fb.FixedDelayRetry, an fb.ExponentialRetry or PyFlink's AsyncRetryStrategy, "
@@ -159,20 +187,22 @@ def as_retry(strategy: Any) -> RetryStrategy | None:
     )
 
 
-def _from_pyflink(strategy: Any) -> RetryStrategy:
-    """Read the numbers of PyFlink's strategy: its own methods keep the last delay of whatever record came before."""
+def _from_pyflink(strategy: Any) -> RetryOptions:
+    """Read the numbers of PyFlink's strategies: their own methods keep the last delay of whatever record came before."""
     predicate = strategy.get_retry_predicate()
-    options = {
+    options: dict[str, Any] = {
         # Without a predicate Flink tries nothing again.
         "on_exception": predicate.exception_predicate() or (lambda error: False),
         "on_result": predicate.result_predicate(),
     }
-    if hasattr(strategy, "_multiplier"):
+    if type(strategy).__name__ == "ExponentialBackoffDelayRetryStrategy":
         return ExponentialRetry(
             strategy._max_attempts, strategy._initial_delay / 1000, strategy._max_retry_delay / 1000,
             strategy._multiplier, **options,
         )  # fmt: skip
-    return FixedDelayRetry(strategy._max_attempts, strategy._backoff_time_millis / 1000, **options)
+    if type(strategy).__name__ == "FixedDelayRetryStrategy":
+        return FixedDelayRetry(strategy._max_attempts, strategy._backoff_time_millis / 1000, **options)
+    return PyFlinkRetry(strategy, **options)
 
 
 def _check(max_attempts: int, **delays: float) -> None:

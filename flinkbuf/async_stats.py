@@ -18,15 +18,15 @@ class SkippedRecord:
 
     Attributes
     ----------
-    record : str
-        The record as text, shortened.
+    record : object
+        The record, as the function got it; its text, shortened, if it cannot be pickled and had to come to the driver.
     error : str
         Class and message of the error.
     attempts : int
         Calls made for it.
     """
 
-    record: str
+    record: Any
     error: str
     attempts: int
 
@@ -47,7 +47,9 @@ class AsyncStats:
     tasks : int
         Tasks that have reported.
     skipped_records : list of SkippedRecord
-        The first of those left out, at most `kept_limit` for each task.
+        The first of those left out.
+    kept_limit : int or None, default 1000
+        How many of them each task keeps; None for all.
     """
 
     records: int = 0
@@ -60,7 +62,7 @@ class AsyncStats:
     tasks: int = 0
     seconds: float = 0.0
     skipped_records: list[SkippedRecord] = field(default_factory=list)
-    kept_limit: int = 1000
+    kept_limit: int | None = 1000
     latencies: Counter[int] = field(default_factory=Counter)
 
     def add_latency(self, seconds: float, count: int = 1) -> None:
@@ -71,9 +73,8 @@ class AsyncStats:
     def add_skipped(self, record: Any, error: BaseException, attempts: int) -> None:
         """Count a record that is left out, and keep it as long as there is room."""
         self.skipped += 1
-        if len(self.skipped_records) < self.kept_limit:
-            text = shortened(record)
-            self.skipped_records.append(SkippedRecord(text, f"{type(error).__name__}: {error}", attempts))
+        if self.kept_limit is None or len(self.skipped_records) < self.kept_limit:
+            self.skipped_records.append(SkippedRecord(record, f"{type(error).__name__}: {error}", attempts))
 
     def quantile(self, share: float) -> float:
         """Return the latency in seconds that `share` of the records do not exceed; 0 before the first.

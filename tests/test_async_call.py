@@ -306,3 +306,105 @@ def test_many_take_lists_of_results_apart():
     assert out == [(two, 1), (two, 2)] * 2
     _, out, (index, _, error) = started([two, wrong], is_flat=True)
     assert index == 1 and "gave None where an iterable of results is due" in str(error)
+
+
+def test_the_message_of_a_cancellation_arrives():
+    """anyio tells its own cancellations by it."""
+    seen = []
+
+    async def looks(when):
+        if when == "before":
+            asyncio.current_task().cancel("mine")
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError as error:
+            seen.append(error.args)
+            raise
+
+    drive(lambda: looks("before"), lambda: looks("while"), before=lambda calls: calls[1].cancel("mine"))
+    assert seen == [("mine",), ("mine",)]
+
+
+def test_who_asks_for_it_is_told_of_the_end():
+    seen = []
+
+    async def asks():
+        task = asyncio.current_task()
+        task.set_name("asks")
+        assert task._loop is task.get_loop()  # anyio's worker threads ask for it so, and for the end
+        task.add_done_callback(lambda done: seen.append((done.get_name(), done.done())))
+        task.add_done_callback(seen.append)
+        assert task.remove_done_callback(seen.append) == 1
+        await asyncio.sleep(0)
+
+    async def late():
+        await asyncio.sleep(0.01)
+
+    calls = []
+    drive(asks, late, before=calls.extend)
+    assert seen == [("asks", True)]
+
+
+def test_a_call_that_was_asked_of_its_end_is_not_used_for_the_next_record():
+    seen = []
+
+    async def asks():
+        asyncio.current_task().add_done_callback(seen.append)
+
+    async def names():
+        name, task = asyncio.current_task().get_name(), asyncio.current_task()
+        task.set_name("mine")
+        del task
+        return name
+
+    _, out, (index, _, error) = started([asks, asks, names, names])
+    assert (index, error) == (4, None) and len({id(call) for call in seen}) == 2
+    assert "mine" not in out
+
+
+def test_a_step_on_its_way_to_a_closed_call_does_nothing():
+    told = []
+
+    async def waits():
+        await asyncio.sleep(0)
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda loop, context: pytest.fail(str(context)))
+        call = AsyncCall(loop, lambda *outcome: told.append(outcome))
+        loop.call_soon(call.start, waits(), contextvars.copy_context())
+        loop.call_soon(call.close)
+        for _ in range(4):
+            await asyncio.sleep(0)
+        assert call.done() and told == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError, AttributeError])
+def test_a_call_that_fails_while_it_is_closed_is_closed(error):
+    async def fails():
+        try:
+            await asyncio.sleep(5)
+        finally:
+            raise error
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        call = AsyncCall(loop, lambda *outcome: pytest.fail("told"))
+        loop.call_soon(call.start, fails(), contextvars.copy_context())
+        await asyncio.sleep(0.001)
+        call.close()
+        assert call.done()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, BaseException])
+def test_an_interrupt_reaches_the_owner_and_not_the_loop(error):
+    async def interrupted():
+        await asyncio.sleep(0)
+        raise error
+
+    ((result, found),) = drive(interrupted)
+    assert result is None and type(found) is error

@@ -1,6 +1,7 @@
 """async_map(): the async operator in Spark tasks, over records and over Arrow batches."""
 
 import asyncio
+import datetime
 import logging
 import os
 import pickle
@@ -13,7 +14,9 @@ import pytest
 
 import flinkbuf as fb
 from flinkbuf.async_function import AsyncOptions
-from flinkbuf.spark.async_map import FrameTask, RecordTask, StatsParam
+from flinkbuf.spark.async_frame import FrameTask
+from flinkbuf.spark.async_map import RecordTask
+from flinkbuf.spark.async_report import Report, StatsParam
 
 RECORDS = list(range(200))
 
@@ -140,8 +143,51 @@ def test_skipped_records_reach_the_driver_with_their_errors(sc, caplog):
     stats = fb.AsyncStats()
     with caplog.at_level(logging.INFO, "flinkbuf"):
         assert fb.async_map(sc.parallelize(RECORDS, 2), picky, on_error="skip", stats=stats).count() == 196
-    assert {(each.record, each.error) for each in stats.skipped_records} == {(str(n), "ValueError: round") for n in (0, 50, 100, 150)}
+    assert {(each.record, each.error) for each in stats.skipped_records} == {(n, "ValueError: round") for n in (0, 50, 100, 150)}
     assert caplog.text.count("a task ended after") == 2 and "4 skipped" not in caplog.text and "2 skipped" in caplog.text
+
+
+@pytest.mark.spark
+def test_as_many_skipped_records_are_kept_as_the_driver_says_and_those_that_cannot_travel_as_text(sc):
+    class Odd:
+        def __reduce__(self):
+            raise TypeError("stays here")
+
+        def __repr__(self):
+            return "odd"
+
+    async def fails(record):
+        raise ValueError
+
+    stats = fb.AsyncStats(kept_limit=3)
+    data = sc.parallelize(range(20), 2).map(lambda record: Odd() if record == 0 else record)
+    assert fb.async_map(data, fails, on_error="skip", stats=stats).count() == 0
+    assert [each.record for each in stats.skipped_records] in (["odd", 1, 2, 10, 11, 12], [10, 11, 12, "odd", 1, 2])
+
+
+@pytest.mark.spark
+def test_a_task_that_runs_tells_so_in_its_log(sc, tmp_path):
+    def handler():
+        (found,) = logging.getLogger("flinkbuf").handlers
+        assert found.stream is sys.stderr
+        return found
+
+    def log_to_file():
+        handler().setStream(open(tmp_path / "log", "a"))
+
+    def log_as_before(session):
+        logging.getLogger("flinkbuf").handlers[0].setStream(sys.stderr).close()
+
+    async def slow(record, session):
+        await asyncio.sleep(0.3)
+        return record
+
+    for _ in range(2):  # a worker is used again, and does not say everything twice
+        data = sc.parallelize(range(2), 1)
+        fb.async_map(data, slow, capacity=1, log_interval=0.1, open=log_to_file, close=log_as_before).count()
+    lines = (tmp_path / "log").read_text().splitlines()
+    assert 4 <= len(lines) <= 14
+    assert " INFO flinkbuf: async: partition 0: 1 records, 0 results, 1 calls" in lines[0] and "1 in flight" in lines[0]
 
 
 @pytest.mark.spark
@@ -243,6 +289,75 @@ def test_counters_of_a_dataframe_reach_the_driver(frame):
     assert stats.records == stats.results == 3000
 
 
+@pytest.mark.spark
+def test_the_function_sees_the_values_of_collect_and_may_give_them_back(spark):
+    """Structs, maps, arrays of them and timestamps, whatever the zone of the session."""
+    when = datetime.datetime(2013, 7, 1, 12, 30, 0, 5)
+    schema = (
+        "place struct<name: string, at: struct<x: double, since: timestamp>>, seen array<struct<n: int>>, "
+        "counts map<string, struct<n: int>>, moment timestamp, local timestamp_ntz, day date, price decimal(10, 2)"
+    )
+    value = (("JFK", (1.5, when)), [(1,), (2,), None], {"a": (7,), "b": None}, when, when, when.date(), None)
+    data = spark.createDataFrame([value, (None,) * 7], schema)
+    expected = data.collect()
+
+    async def call(row):
+        if row.place is None:
+            return None
+        assert row.place.at.x == 1.5 and row.counts["a"].n == 7 and row.seen[1].n == 2
+        return {f"{name}_2": row[name] for name in row.asDict()} | {"place_2": row.place.asDict()}
+
+    for zone in ("UTC", "America/New_York"):
+        spark.conf.set("spark.sql.session.timeZone", zone)
+        try:
+            copies = ", ".join(f"{field.name}_2 {field.dataType.simpleString()}" for field in data.schema)
+            both = fb.async_map(data, call, schema=copies).collect()
+        finally:
+            spark.conf.set("spark.sql.session.timeZone", "UTC")
+        assert [tuple(row[:7]) for row in both] == [tuple(row[7:]) for row in both] == [tuple(row) for row in expected]
+
+
+@pytest.mark.spark
+def test_a_limit_does_not_wait_for_a_whole_batch_of_slow_calls(spark, tmp_path):
+    async def slow(row):
+        await asyncio.sleep(0.05)
+        with open(tmp_path / "calls", "a") as file:
+            file.write("x")
+        return "x" * 20_000  # PySpark gathers 64 KiB before it gives anything back
+
+    data = spark.range(0, 2000, numPartitions=1)
+    assert len(fb.async_map(data, slow, schema="text string", capacity=10).limit(5).collect()) == 5
+    assert len((tmp_path / "calls").read_text()) < 1000
+
+
+@pytest.mark.spark
+def test_none_for_a_column_that_is_not_null_is_refused(frame):
+    async def gives_none(row):
+        return None
+
+    with pytest.raises(Exception, match="column 'n' is declared NOT NULL in schema="):
+        fb.async_map(frame, gives_none, schema="n int not null").collect()
+
+
+@pytest.mark.spark
+def test_names_are_compared_as_spark_compares_them(spark, frame):
+    async def ten(row):
+        return 10
+
+    assert fb.async_map(frame, ten, schema="TWICE int").columns == ["id", "name", "twice"]
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        mapped = fb.async_map(frame, ten, schema="TWICE int")
+        assert mapped.columns == ["id", "name", "twice", "TWICE"]
+        assert mapped.where("id = 3").collect() == [(3, "3", 3, 10)]
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+    with pytest.raises(ValueError, match="the DataFrame has columns of the same name: id"):
+        fb.async_map(frame.crossJoin(frame.select("id")), ten, schema="n int")
+    with pytest.raises(ValueError, match="schema= has columns of the same name: N, n"):
+        fb.async_map(frame, ten, schema="n int, N int")
+
+
 # ---------------------------------------------------------------- refusals, and what needs no Spark
 
 
@@ -264,10 +379,14 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
 
 
 def test_a_task_survives_pickling_and_runs_without_spark():
-    task = pickle.loads(pickle.dumps(RecordTask(tenfold, AsyncOptions(), None, 1)))
+    task = pickle.loads(pickle.dumps(RecordTask(tenfold, AsyncOptions(), Report(), 1)))
     assert list(task(iter([1, 2]))) == [10, 20]
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    task = FrameTask(row_of, AsyncOptions(), None, ["id", "name", "twice", "text"], {"twice": pa.float64(), "text": pa.string()})
+    from pyspark.sql.types import StructType
+
+    results = StructType.fromDDL("twice double, text string").fields
+    schema = StructType.fromDDL("id long, name string, twice long")
+    task = FrameTask(row_of, AsyncOptions(), Report(), schema, ["id", "name", "twice", "text"], results)
     batch = pa.RecordBatch.from_pydict({"id": [1, 2], "name": ["a", "b"], "twice": [0, 0]})
     (out,) = task(iter([batch]))
     assert out.to_pylist() == [{"id": 1, "name": "a", "twice": 2.0, "text": "a 1"}, {"id": 2, "name": "b", "twice": 4.0, "text": "b 2"}]

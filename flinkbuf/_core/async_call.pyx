@@ -26,7 +26,9 @@ cdef object _as_coroutine(object awaitable):
         return awaitable
     if inspect.isawaitable(awaitable):
         return _awaiting(awaitable)
-    raise TypeError(f"the function must give a coroutine or another awaitable, got {type(awaitable).__name__} {awaitable!r:.80}")
+    raise TypeError(
+        f"the function must give a coroutine or another awaitable, got {type(awaitable).__name__} {awaitable!r:.80}"
+    )
 
 
 cdef class AsyncCall:
@@ -51,7 +53,7 @@ cdef class AsyncCall:
         self.work = work
 
     def start(self, awaitable, context):
-        """Run it until it first waits, or to its end, in a copy of `context`; `on_done` may be called before this returns."""
+        """Run it until it first waits, or to its end, in a copy of `context`; `on_done` may be called meanwhile."""
         self._coro = _as_coroutine(awaitable)
         own_context = self._context = PyContext_Copy(context)
         self._cancel_requests = 0
@@ -67,12 +69,13 @@ cdef class AsyncCall:
         cdef PyObject* sent = NULL
         cdef PySendResult progress
         cdef object value = None
-        cdef object fatal = None
+        if self._coro is None:
+            return 0  # closed while this step was on its way
         while True:
             if self._must_cancel:
                 self._must_cancel = False
                 if not isinstance(error, CancelledError):
-                    error = CancelledError()
+                    error = self._cancelled_error()
             self._fut_waiter = None
             _enter_task(self._loop, self)
             try:
@@ -88,8 +91,6 @@ cdef class AsyncCall:
                 value, error, progress = stop.value, None, PYGEN_RETURN
             except BaseException as raised:
                 value, error, progress = None, raised, PYGEN_ERROR
-                if not isinstance(raised, (Exception, CancelledError, GeneratorExit)):
-                    fatal = raised
             finally:
                 _leave_task(self._loop, self)
             if progress != PYGEN_NEXT:
@@ -97,12 +98,23 @@ cdef class AsyncCall:
             error = self._wait_for(value)
             if error is None:
                 return 0
-        self._coro = self._context = None
         if self._must_cancel and error is None:
-            value, error = None, CancelledError()
+            value, error = None, self._cancelled_error()
+        self._end()
         self._on_done(self, value, error)
-        if fatal is not None:
-            raise fatal
+        return 0
+
+    cdef object _cancelled_error(self):
+        """The error for a cancellation that has been asked for; libraries know theirs by its message."""
+        return CancelledError() if self._cancel_message is None else CancelledError(self._cancel_message)
+
+    cdef int _end(self) except -1:
+        """Be done, and tell those who asked for it."""
+        cdef object callbacks = self._callbacks, context = self._context
+        self._coro = self._context = self._callbacks = None
+        if callbacks is not None:
+            for callback, own_context in callbacks:
+                self._loop.call_soon(callback, self, context=own_context or context)
         return 0
 
     cdef object _wait_for(self, object awaited):
@@ -124,7 +136,7 @@ cdef class AsyncCall:
         awaited._asyncio_future_blocking = False
         awaited.add_done_callback(self._wake, context=self._context)
         self._fut_waiter = awaited
-        if self._must_cancel and awaited.cancel():
+        if self._must_cancel and awaited.cancel(msg=self._cancel_message):
             self._must_cancel = False
         return None
 
@@ -142,15 +154,16 @@ cdef class AsyncCall:
 
     def close(self):
         """Drop a coroutine that does not end by itself; its ``finally`` blocks run as far as they need not wait."""
-        coro, self._coro = self._coro, None
+        coro = self._coro
         if self._fut_waiter is not None:
             self._fut_waiter.remove_done_callback(self._wake)
             self._fut_waiter = None
         if coro is not None:
+            self._end()
             try:
                 coro.close()
-            except RuntimeError:
-                pass  # it waited in its finally block: nothing is left to run that for it
+            except Exception:
+                pass  # it waits in its finally block, which nobody can go on with, or it fails there: it is dropped
 
     # What libraries ask of the current task.
 
@@ -159,6 +172,7 @@ cdef class AsyncCall:
         if self._coro is None:
             return False
         self._cancel_requests += 1
+        self._cancel_message = msg
         if self._fut_waiter is None or not self._fut_waiter.cancel(msg=msg):
             self._must_cancel = True
         return True
@@ -197,13 +211,35 @@ cdef class AsyncCall:
 
     def get_name(self):
         """A name for messages."""
-        return f"async-call-{id(self):x}"
+        return self._name or f"async-call-{id(self):x}"
+
+    def set_name(self, name):
+        """Give it a name for messages."""
+        self._name = str(name)
+
+    def add_done_callback(self, callback, *, context=None):
+        """Have `callback` called with this object when the coroutine has ended."""
+        if self._coro is None:
+            self._loop.call_soon(callback, self, context=context)
+            return
+        if self._callbacks is None:
+            self._callbacks = []
+        self._callbacks.append((callback, context))
+
+    def remove_done_callback(self, callback):
+        """Take a callback back; how often it was there."""
+        kept = [each for each in self._callbacks or () if each[0] != callback]
+        count = len(self._callbacks or ()) - len(kept)
+        self._callbacks = kept or None
+        return count
 
     def __repr__(self):
         return f"<AsyncCall {'done' if self._coro is None else 'running'} work={self.work!r:.80}>"
 
 
-def start_many(AsyncCall call, invoke, list records, Py_ssize_t index, list out, bint is_flat, bint keeps_record, context):
+def start_many(
+    AsyncCall call, invoke, list records, Py_ssize_t index, list out, bint is_flat, bint keeps_record, context
+):
     """Start calls for ``records[index:]`` until one has to wait; what the others return goes to `out`.
 
     Parameters
@@ -232,6 +268,7 @@ def start_many(AsyncCall call, invoke, list records, Py_ssize_t index, list out,
     loop, on_done = call._loop, call._on_done
     call._cancel_requests = 0
     call._must_cancel = False
+    call._cancel_message = call._name = None
     _enter_task(loop, call)
     holders = Py_REFCNT(call)
     try:
@@ -246,7 +283,7 @@ def start_many(AsyncCall call, invoke, list records, Py_ssize_t index, list out,
                 value = <object>sent
                 Py_DECREF(value)
             except BaseException as raised:
-                call._coro = call._context = None
+                call._end()
                 return index, call, raised
             finally:
                 PyContext_Exit(own_context)
@@ -255,9 +292,9 @@ def start_many(AsyncCall call, invoke, list records, Py_ssize_t index, list out,
                 if error is not None:
                     loop.call_soon(call._resume, error, context=own_context)
                 return index, call, None
-            call._coro = call._context = None
+            call._end()
             if call._must_cancel:
-                return index, call, CancelledError()
+                return index, call, call._cancelled_error()
             if is_flat:
                 if value is None:
                     return index, call, none_error()
@@ -270,7 +307,7 @@ def start_many(AsyncCall call, invoke, list records, Py_ssize_t index, list out,
             else:
                 out.append((record, value) if keeps_record else value)
             index += 1
-            if Py_REFCNT(call) != holders or call._cancel_requests or getweakrefcount(call):
+            if Py_REFCNT(call) != holders or call._cancel_requests or call._name is not None or getweakrefcount(call):
                 # Somebody inside kept the task it was: the next record must not be taken for it.
                 _leave_task(loop, call)
                 call = AsyncCall(loop, on_done)
