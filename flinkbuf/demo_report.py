@@ -58,9 +58,9 @@ def print_report(console: Console, outcome: Outcome, options: Namespace) -> None
     _print_chains(console, outcome)
     _print_speed(console, outcome, options)
     if outcome.is_equal:
-        console.print(f"Both ways found the same: [green]{len(outcome.years):,} aircraft-years are equal[/].\n")
+        console.print(f"All ways found the same: [green]{len(outcome.years):,} aircraft-years are equal[/].\n")
     else:
-        console.print("[bold red]The two ways found different results: this is a bug in flinkbuf.[/]\n")
+        console.print("[bold red]The ways found different results: this is a bug in flinkbuf.[/]\n")
 
 
 def _table() -> Table:
@@ -117,15 +117,19 @@ def _print_chains(console: Console, outcome: Outcome) -> None:
 
 def _print_speed(console: Console, outcome: Outcome, options: Namespace) -> None:
     table = _table()
-    table.add_column("")
+    table.add_column("", no_wrap=True)
+    works = (("move the flights", outcome.move_seconds), ("the whole job", outcome.job_seconds))
+    for label, _ in works:
+        table.add_column(label, justify="right", no_wrap=True, min_width=18)
+        table.add_column("", justify="right", min_width=6)
     for name in outcome.job_seconds:
-        table.add_column(name, justify="right", no_wrap=True, min_width=12)
-    table.add_column("", justify="right", min_width=8)
-    for label, seconds in (("move the flights", outcome.move_seconds), ("the whole job", outcome.job_seconds)):
-        ours, theirs = seconds["fb.exchange"], seconds["partitionBy"]
-        table.add_row(label, f"{ours:.2f} s", f"{theirs:.2f} s", f"[bold]{theirs / ours:.1f} ×[/]")
+        cells = []
+        for _, seconds in works:
+            ratio = seconds["partitionBy"] / seconds[name]
+            cells += [f"{seconds[name]:.2f} s", f"[bold]{ratio:.1f} ×[/]" if name != "partitionBy" else ""]
+        table.add_row(name, *cells)
     cores = "core" if options.cores == 1 else "cores"
-    console.print(f"[bold]The same job both ways[/] on {options.cores} {cores}, the best of {outcome.rounds} rounds")
+    console.print(f"[bold]The same job all ways[/] on {options.cores} {cores}, the best of {outcome.rounds} rounds")
     console.print(table)
     console.print()
 

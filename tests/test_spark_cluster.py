@@ -45,16 +45,25 @@ JOB = """
             found.setdefault(name, []).append(number)
         yield os.getpid(), {name: sorted(numbers) for name, numbers in found.items()}
 
-    parts = fb.exchange(records, 1, type="n bigint, name string", num_partitions=4).mapPartitions(gather).collect()
-    merged = {}
-    for pid, found in parts:
-        assert not merged.keys() & found.keys(), "a key is in two partitions"
-        merged.update(found)
     expected = {"name %d" % name: list(range(name, 20_000, 97)) for name in range(97)}
-    assert merged == expected, "records were lost, doubled or changed"
-    assert len({pid for pid, _ in parts}) > 1, "all partitions were read in one process"
+    for mode, num_partitions in (("pipelined", 2), ("blocking", 4)):
+        moved = fb.exchange(records, 1, type="n bigint, name string", num_partitions=num_partitions, mode=mode)
+        parts = moved.mapPartitions(gather).collect()
+        merged = {}
+        for pid, found in parts:
+            assert not merged.keys() & found.keys(), "a key is in two partitions"
+            merged.update(found)
+        assert merged == expected, "records were lost, doubled or changed"
+        assert len({pid for pid, _ in parts}) > 1, "all partitions were read in one process"
+    assert [len(summary.tasks) for summary in fb.exchange_summaries()] == [2], "the tasks met at the driver"
     big = sc.parallelize([b"x" * 5_000_000] * 3, 3)
     assert fb.exchange(big, type=fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())).map(len).collect() == [5_000_000] * 3
+    try:
+        fb.exchange(records, 1, type="n bigint, name string", mode="pipelined")
+    except ValueError as error:
+        assert "runs 4 tasks at once" in str(error) and "has slots for 2" in str(error), error
+    else:
+        raise AssertionError("4 tasks in 2 slots")
     sc.stop()
     print("moved", sum(map(len, merged.values())))
 """

@@ -18,7 +18,7 @@ import pytest
 
 import flinkbuf as fb
 from flinkbuf.partitioner import as_partitioner
-from flinkbuf.spark.exchange import Arrivals, ReadTask, WriteTask
+from flinkbuf.spark.blocking import Arrivals, ReadTask, WriteTask
 from flinkbuf.spark.java import find_java, java_version
 
 TYPE = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.STRING()])
@@ -560,8 +560,8 @@ def test_a_partitioner_that_names_no_channel_is_an_error(data):
 
 @pytest.mark.spark
 def test_wrong_arguments_are_refused_before_any_job(data, spark):
-    with pytest.raises(ValueError, match="mode must be one of 'blocking', got 'pipelined'"):
-        fb.exchange(data, 0, type=TYPE, mode="pipelined")
+    with pytest.raises(ValueError, match="mode must be one of 'blocking', 'pipelined', got 'streamed'"):
+        fb.exchange(data, 0, type=TYPE, mode="streamed")
     with pytest.raises(ValueError, match="either key or partitioner"):
         fb.exchange(data, 0, type=TYPE, partitioner="global")
     with pytest.raises(ValueError, match="'roundrobin'"):

@@ -2,34 +2,23 @@
 
 Blocking mode: ``mapPartitions(write_buffers)`` gives pairs (channel, envelope), Spark's own shuffle brings every
 envelope to the task of its channel, and ``mapPartitions(read_buffers)`` gives the records back. Spark handles one
-object per buffer; fault tolerance, spilling and shuffle files are Spark's.
+object per buffer; fault tolerance, spilling and shuffle files are Spark's (blocking.py).
 
-An envelope is a buffer behind a header that says where it comes from, so that a task can tell the producers of
-its channel apart and sees a buffer that is missing, doubled or out of order.
+Pipelined mode: the tasks of one barrier stage send buffers to each other over TCP while they run (pipelined.py).
 """
 
 import operator
 import os
-import re
-import struct
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
-from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import NetworkConfig
-from flinkbuf.errors import CorruptDataError
-from flinkbuf.partitioner import (
-    WHOLE_RECORD,
-    KeyPartitioner,
-    Partitioner,
-    as_partitioner,
-    by_key,
-    pointwise_targets,
-)
-from flinkbuf.record_buffers import read_buffers, write_buffers
+from flinkbuf.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner, as_partitioner, by_key
+from flinkbuf.spark.barrier_stage import check_barrier_stage
+from flinkbuf.spark.blocking import ReadTask, WriteTask, as_written, same_index
+from flinkbuf.spark.pipelined import exchange_pipelined
 from flinkbuf.types import (
     MapTypeInfo,
     ObjectArrayTypeInfo,
@@ -43,15 +32,8 @@ from flinkbuf.types import (
 if TYPE_CHECKING:
     from pyspark import RDD
 
-MODES = ("blocking",)
+MODES = ("blocking", "pipelined")
 SAMPLE_SIZE = 200  # records looked at in each of up to three Spark partitions when the type is left out
-
-# Magic, exchange id, producer, sequence number within (producer, channel), is this the end marker?
-_HEADER = struct.Struct(">4sQII?")
-_MAGIC = b"FBX1"
-
-_LOOP = "flinkbuf._core.record_buffers"  # takes records from the iterator of the user
-_RECORD_NUMBER = re.compile(r"record \d+: ")
 
 
 def exchange(
@@ -67,7 +49,7 @@ def exchange(
     """Move every record of an RDD to the Spark partition that its key or a partitioner chooses.
 
     Does what ``rdd.partitionBy`` and ``rdd.repartition`` do, and moves 32 KiB buffers instead of pickled records:
-    each record is encoded by its type, and Spark's shuffle sees the buffers only.
+    each record is encoded by its type, and Spark's shuffle, or the network, sees the buffers only.
 
     Parameters
     ----------
@@ -88,11 +70,14 @@ def exchange(
         ``fb.by_key(...)``, ``"rebalance"`` (the default without a key), ``"rescale"``, ``"shuffle"``, ``"global"``,
         ``"forward"``, ``"broadcast"``, or a function ``(record, num_partitions) -> int``.
     num_partitions : int, optional
-        How many partitions the result has; by default as many as `data`.
-    mode : str, default "blocking"
-        ``"blocking"``: through Spark's shuffle, with its fault tolerance.
+        How many partitions the result has; by default as many as `data`. A pipelined exchange has as many tasks; where
+        `data` has another number of partitions, a blocking exchange brings them, each one whole, to these tasks first.
+    mode : {"blocking", "pipelined"}, default "blocking"
+        ``"blocking"``: through Spark's shuffle, with its fault tolerance. ``"pipelined"``: the tasks of one barrier stage
+        send to each other over TCP while they run; first results come before the last record is read, no file is
+        written, and memory stays within the configured buffers. See the notes.
     config : NetworkConfig, optional
-        Buffer size and memory of the writing tasks.
+        Buffer size and memory of the writing tasks; for a pipelined exchange every knob of its network.
 
     Returns
     -------
@@ -108,7 +93,10 @@ def exchange(
         the type (with producer, record number, field and value: the producer is the index of the partition of
         `data`).
     ValueError
-        If an argument is out of range, or key and partitioner are both given; when the job runs, if a key is None.
+        If an argument is out of range, or key and partitioner are both given; if there are fewer slots than a pipelined
+        exchange has tasks, or Spark cannot run them in a barrier stage; when the job runs, if a key is None.
+    PeerFailedError
+        When the job of a pipelined exchange runs, if another task failed or is gone; with its index, process and reason.
     CorruptDataError
         When the job runs, if a buffer is missing, doubled or damaged; with producer, channel and sequence number.
 
@@ -116,6 +104,20 @@ def exchange(
     -----
     Spark may compute a lost partition again. A key or a function of the record sends the records the same way again;
     ``"rebalance"``, ``"rescale"`` and ``"shuffle"`` do so as long as the records come in the same order again.
+
+    All tasks of a pipelined exchange run at once, so each needs a slot, and dynamic allocation must be off. When one
+    fails, all do, within seconds. Spark runs such a stage again where a shuffle follows it (``reduceByKey``, a blocking
+    exchange), up to four times in all; the stage of an action that follows directly (``collect``, ``foreachPartition``)
+    fails the job, and it is for the caller to run that again. ``take`` and ``first`` work on one partition only: Spark
+    refuses to run a part of a barrier stage. Two pipelined exchanges need a shuffle between them. A task that stops
+    reading its records still sends the others theirs.
+
+    The tasks of a pipelined exchange meet at a socket of the driver, at ``spark.flinkbuf.driver.bindAddress`` (by default
+    ``spark.driver.bindAddress``) and a port of ``spark.flinkbuf.driver.port`` (``"7000-7100"``; any, by default), and are
+    told ``spark.flinkbuf.driver.host`` (``spark.driver.host``). Each listens at the address that it reached the driver
+    with, or at ``spark.flinkbuf.task.bindAddress``, and a port of the configuration's `data_port`. Whoever connects has to
+    prove that he knows a secret which Spark brought to the tasks. Without the driver they meet by Spark's ``allGather``,
+    which takes a second. `fb.exchange_summaries` says what each run did.
 
     Keys are equal as Java's ``equals`` sees them: 0.0 and -0.0 are two keys, and so are ``Decimal("1.0")`` and
     ``Decimal("1.00")``, though Python calls them equal. Key by a function to normalise them, such as
@@ -148,6 +150,8 @@ def exchange(
             f"{producer_count}; got {channel_count}. 'rescale' and 'rebalance' take any number"
         )
     record_type, is_from_spark = _read_type(type)
+    if mode == "pipelined":
+        check_barrier_stage(data, channel_count)
     sampled: tuple[str, ...] = ()
     if record_type is None or _needs_key_type(partitioner):
         record_type, partitioner, sampled = _infer_types(data, record_type, partitioner)
@@ -158,169 +162,10 @@ def exchange(
     write = WriteTask(
         exchange_id, record_type, partitioner, producer_count, channel_count, config, sampled, is_from_spark
     )
-    envelopes = data.mapPartitionsWithIndex(write).partitionBy(channel_count, _same_index)
+    if mode == "pipelined":
+        return exchange_pipelined(data, write)
+    envelopes = data.mapPartitionsWithIndex(write).partitionBy(channel_count, same_index)
     return envelopes.mapPartitionsWithIndex(ReadTask(exchange_id, record_type))
-
-
-@dataclass(frozen=True)
-class WriteTask:
-    """The producing half of an exchange: the body of one Spark task, pickled to where it runs."""
-
-    exchange_id: int
-    type: TypeInformation
-    partitioner: Partitioner
-    producer_count: int
-    channel_count: int
-    config: NetworkConfig | None = None
-    sampled: tuple[str, ...] = ()  # "type", "key_type": which of them nobody declared
-    is_from_spark: bool = False  # the type was made of a pyspark one
-
-    def __call__(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
-        """Yield (channel, envelope) for the records of Spark partition `producer`."""
-        channels = self._channels_of(producer)
-        sequences = [0] * len(channels)
-        buffers = write_buffers(
-            records, self.type, len(channels), self.partitioner,
-            config=self.config, subtask_index=producer, seed=self._seed_of(producer),
-        )  # fmt: skip
-        try:
-            for index, buffer in buffers:
-                header = _HEADER.pack(_MAGIC, self.exchange_id, producer, sequences[index], False)
-                sequences[index] += 1
-                yield channels[index], b"".join((header, buffer))
-        except (TypeError, ValueError, OverflowError) as error:
-            raiser = _raiser_in_core(error)
-            if not raiser:
-                raise
-            advice = self._advice(error, raiser)
-            raise error.__class__(f"producer {producer}, {error}{advice}") from None
-        for index, sequence in enumerate(sequences):
-            if sequence:  # a channel that got nothing needs no end marker
-                yield channels[index], _HEADER.pack(_MAGIC, self.exchange_id, producer, sequence, True)
-
-    def _advice(self, error: Exception, raiser: str) -> str:
-        """Say what to do about a record that was refused, where its message does not say it all."""
-        what, taken = "type", self.type
-        if raiser == "flinkbuf._core.channel_selector":
-            if not isinstance(self.partitioner, KeyPartitioner) or error.__class__ is ValueError:
-                return ""  # a channel that is none, a key that is None: no other type would help
-            if callable(self.partitioner.key) and self.partitioner.key_type is not None:
-                what, taken = "key_type", self.partitioner.key_type
-        if what in self.sampled:
-            return (
-                f" ({what}={_as_written(taken)} was taken from a sample: declare {what}= so that it fits every record)"
-            )
-        if self.is_from_spark and "its time zone would be lost" in str(error):
-            return (
-                " (timestamps of a pyspark type are naive, as in the rows of a DataFrame; for aware datetimes declare "
-                "the type in DDL, or with fb.Types.INSTANT())"
-            )
-        return ""
-
-    def _seed_of(self, producer: int) -> int:
-        """Return a seed that is the same when Spark runs this task again, so that random choices are too."""
-        return (self.exchange_id + producer) % 2**32
-
-    def _channels_of(self, producer: int) -> range:
-        """Return the channels that `producer` may write to: all, or its share where the pattern is point-wise."""
-        if self.partitioner.kind in ("forward", "rescale"):
-            return pointwise_targets(producer, self.producer_count, self.channel_count)
-        return range(self.channel_count)
-
-
-@dataclass(frozen=True)
-class ReadTask:
-    """The consuming half of an exchange: the body of one Spark task, pickled to where it runs."""
-
-    exchange_id: int
-    type: TypeInformation
-
-    def __call__(self, channel: int, pairs: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
-        """Yield the records in the envelopes of `channel`, one producer after the other."""
-        arrivals = Arrivals(self.exchange_id, channel, (envelope for _, envelope in pairs))
-        for producer in arrivals.producers():
-            try:
-                yield from read_buffers(arrivals.buffers_of(producer), self.type)
-            except CorruptDataError as error:
-                raise CorruptDataError(f"{arrivals.describe(producer)}: {error}") from error
-
-
-@dataclass
-class Arrivals:
-    """The envelopes of one channel, told apart by producer in one pass.
-
-    Spark delivers what one task wrote in one piece, so a buffer is handed on as soon as it comes. Should two
-    producers be mixed, the buffers of the one that is not being read wait in memory.
-    """
-
-    exchange_id: int
-    channel: int
-    envelopes: Iterator[bytes]
-    next_sequence: dict[int, int] = field(default_factory=dict)  # by producer; -1 after its end marker
-    waiting: dict[int, deque[memoryview | None]] = field(default_factory=dict)  # None marks the end
-
-    def producers(self) -> Iterator[int]:
-        """Yield each producer when it is its turn to be read, by order of arrival."""
-        while self.waiting or self._take():
-            producer = next(iter(self.waiting))
-            yield producer
-            del self.waiting[producer]
-
-    def buffers_of(self, producer: int) -> Iterator[memoryview]:
-        """Yield the buffers of `producer` in order, to the end marker."""
-        queue = self.waiting[producer]
-        while True:
-            while queue:
-                buffer = queue.popleft()
-                if buffer is None:
-                    return
-                yield buffer
-            if not self._take():
-                raise CorruptDataError("the end marker of this producer never came: the shuffle lost the rest")
-
-    def describe(self, producer: int) -> str:
-        """Say where in the exchange the reader is, for messages."""
-        sequence = self.next_sequence.get(producer, 0)
-        where = "at its end" if sequence < 0 else f"after {sequence} buffers"
-        return f"exchange {self.exchange_id:016x}, channel {self.channel}, producer {producer}, {where}"
-
-    def _take(self) -> bool:
-        """Move one envelope into the queue of its producer; False where there is none left."""
-        envelope = next(self.envelopes, None)
-        if envelope is None:
-            return False
-        producer, is_end = self._check_header(envelope)
-        buffer = None if is_end else memoryview(envelope)[_HEADER.size :]
-        self.waiting.setdefault(producer, deque()).append(buffer)
-        return True
-
-    def _check_header(self, envelope: bytes) -> tuple[int, bool]:
-        """Check that this is the envelope expected next from its producer; return producer and end flag."""
-        if len(envelope) < _HEADER.size:
-            raise CorruptDataError(
-                f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope of {len(envelope)} bytes "
-                f"is shorter than its header of {_HEADER.size} bytes"
-            )
-        magic, exchange_id, producer, sequence, is_end = _HEADER.unpack_from(envelope)
-        if magic != _MAGIC or exchange_id != self.exchange_id:
-            raise CorruptDataError(
-                f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope starts with {magic!r} and "
-                f"exchange {exchange_id:016x}; it does not belong here"
-            )
-        expected = self.next_sequence.get(producer, 0)
-        if sequence != expected:
-            raise CorruptDataError(f"{self.describe(producer)}: {_misplaced(sequence, expected)}")
-        self.next_sequence[producer] = -1 if is_end else sequence + 1
-        return producer, is_end
-
-
-def _misplaced(sequence: int, expected: int) -> str:
-    """Say what is wrong with buffer `sequence` where `expected` was due."""
-    if expected < 0:
-        return f"buffer {sequence} came after the end marker"
-    if sequence < expected:
-        return f"buffer {sequence} came twice or too late; buffer {expected} was due"
-    return f"buffer {sequence} came where buffer {expected} was due; {sequence - expected} are missing or late"
 
 
 def _check_is_rdd(data: Any) -> None:
@@ -401,7 +246,7 @@ def _check_key(partitioner: Partitioner, record_type: TypeInformation) -> None:
             continue
         if names is None and partitioner.key_type is None:
             raise ValueError(
-                f"records of {_as_written(record_type)} have no field {part!r} to be their key: key={WHOLE_RECORD!r} "
+                f"records of {as_written(record_type)} have no field {part!r} to be their key: key={WHOLE_RECORD!r} "
                 "is the whole record, key=function what the function returns"
             )
         if isinstance(part, str) and "." in part and names is not None and part not in names:
@@ -429,11 +274,11 @@ def _infer_types(
     found = {}
     if record_type is None:
         record_type = _infer_record_type(records)
-        found["type"] = f"type={_as_written(record_type)}"
+        found["type"] = f"type={as_written(record_type)}"
     if isinstance(partitioner, KeyPartitioner) and _needs_key_type(partitioner):
         key_type = infer_type([partitioner.key(record) for record in records])
         partitioner = replace(partitioner, key_type=key_type)
-        found["key_type"] = f"by_key(..., key_type={_as_written(key_type)})"
+        found["key_type"] = f"by_key(..., key_type={as_written(key_type)})"
     import logging  # costs more than the rest of this module: not before there is something to say
 
     logging.getLogger("flinkbuf").warning(
@@ -470,30 +315,3 @@ def _sample(data: "RDD[Any]") -> list[Any]:
 
 def _head(records: Iterable[Any]) -> Iterator[Any]:
     return islice(records, SAMPLE_SIZE)
-
-
-def _as_written(record_type: TypeInformation) -> str:
-    """Return the type as a user writes it after ``import flinkbuf as fb``."""
-    return re.sub(r"\bTypes(?=\.[A-Z_]+\()", "fb.Types", repr(record_type))
-
-
-def _same_index(channel: int) -> int:
-    """The partition function of the shuffle: a channel is the index of the Spark partition that reads it."""
-    return channel
-
-
-def _raiser_in_core(error: Exception) -> str:
-    """Return the module of the core that refused a record of this exchange; "" for an error of anybody else.
-
-    Only the core's own frames may lie below the task's, and one iterator among them: an error of the user's
-    iterator, function or value passes through a frame of Python, through the ``__next__`` of another of our
-    iterators, or comes straight out of an iterator in C, which leaves none below the loop that called it.
-    """
-    if error.__class__ not in (TypeError, ValueError, OverflowError) or not _RECORD_NUMBER.match(str(error)):
-        return ""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)][1:]
-    modules = [frame.f_globals.get("__name__", "") for frame in frames]
-    iterators = [frame for frame in frames if frame.f_code.co_name.endswith("__next__")]
-    if len(iterators) != 1 or modules[-1] == _LOOP or not all(name.startswith("flinkbuf._core.") for name in modules):
-        return ""
-    return modules[-1]
