@@ -1,6 +1,8 @@
 """How fast do records change their Spark partition by exchange(), next to partitionBy and repartition?
 
-(int, tuple) records are made in the map tasks of local[2], moved to 8 partitions and counted there. In
+(int, tuple) records are made in the map tasks of local[2], moved to 8 partitions and counted there. A pipelined
+exchange runs all of its tasks at once, which are 2 here, so it and the blocking one meet over 2 partitions; and how
+much longer it takes to start is measured with no records at all, next to a barrier stage that does nothing. In
 flink-benchmarks: KeyByBenchmarks.
 """
 
@@ -36,6 +38,13 @@ CASES = {
     "exchange.flinkbuf_type_left_out": lambda data: fb.exchange(data, 0, num_partitions=CHANNELS),
     "exchange.partition_by": lambda data: data.partitionBy(CHANNELS),
     "exchange.repartition": lambda data: data.repartition(CHANNELS),
+    "exchange_2.flinkbuf_pipelined": lambda data: fb.exchange(data, 0, type=TYPE, mode="pipelined"),
+    "exchange_2.blocking": lambda data: fb.exchange(data, 0, type=TYPE),
+    "exchange_2.partition_by": lambda data: data.partitionBy(MAP_TASKS),
+}
+STARTS = {
+    "exchange_start.flinkbuf_pipelined": lambda nothing: fb.exchange(nothing, 0, type=TYPE, mode="pipelined"),
+    "exchange_start.barrier_stage": lambda nothing: nothing.barrier().mapPartitions(iter),
 }
 
 
@@ -63,12 +72,26 @@ def measure_move(name, benchmark=None):
     measure(name, move, expected, "records", benchmark=benchmark, repeats=1 if SMOKE else 3)
 
 
+def measure_start(name, benchmark=None):
+    nothing = source().context.parallelize([], MAP_TASKS)
+    measure(
+        name, lambda: STARTS[name](nothing).count(), 1, "jobs", benchmark=benchmark, repeats=1 if SMOKE else 9
+    )
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_move(benchmark, name):
     measure_move(name, benchmark)
 
 
+@pytest.mark.parametrize("name", STARTS)
+def test_start(benchmark, name):
+    measure_start(name, benchmark)
+
+
 if __name__ == "__main__":
     for name in CASES:
         measure_move(name)
+    for name in STARTS:
+        measure_start(name)
     source().context.stop()

@@ -96,15 +96,20 @@ def measure(
             benchmark.pedantic(function, rounds=repeats, iterations=calls)
             # Off with --benchmark-disable, where the function only has to run.
             seconds = list(benchmark.stats.stats.data) if benchmark.stats else [_time_calls(function, 1)]
+    return report(name, seconds, count, unit, benchmark=benchmark)
+
+
+def report(name: str, seconds: list[float], count: int, unit: str, *, benchmark: Any = None) -> dict[str, Any]:
+    """Print the line of work that was timed, in seconds per call, and return it."""
     line = summarize(name, seconds, count, unit)
     if benchmark is not None:
-        benchmark.extra_info["lines"] = [line]
+        benchmark.extra_info.setdefault("lines", []).append(line)
     print(json.dumps(line), flush=True)
     return line
 
 
 def summarize(name: str, seconds: list[float], count: int, unit: str) -> dict[str, Any]:
-    """Make the line of `measure` out of seconds per call, for work that is timed elsewhere."""
+    """Make the line of `measure` out of seconds per call."""
     fastest = max(min(seconds), 1e-9)  # the clock's own resolution; a rate stays finite
     return {
         "name": name,

@@ -112,6 +112,9 @@ def table(bench_module):
         ({"max_ns": 15}, 14, None, True),
         ({"min_rate": 200e6}, 5, 1, True),
         ({"min_rate": 200e6}, 5.1, 100, False),
+        ({"max_more_ns": 30}, 130, 100, True),
+        ({"max_more_ns": 30}, 131, 100, False),
+        ({"max_more_ns": 30}, 131, None, None),
         ({}, 1, 100, None),
     ],
 )

@@ -1,0 +1,257 @@
+"""How fast do records go from one process to another over loopback TCP, next to plain send and recv?
+
+A producer process writes, this one reads; each has its task thread and its I/O thread, so four threads share the
+cores. Throughput: 8-byte records as columns (no Python objects) over 1, 100 and 1,000 channels, and 100-byte records
+as Python's bytes, flushed every 100 ms; the rival sends the same bytes, lengths included, 32 KiB a call. Latency: one
+record emitted, flushed, received and sent back, half of that; the rival does it with a socket. bench_partition_client.c
+asks for whole buffers without records. In flink-benchmarks: StreamNetworkThroughputBenchmark,
+StreamNetworkLatencyBenchmark.
+"""
+
+import multiprocessing
+import socket
+from time import perf_counter
+
+import numpy as np
+import pytest
+from measure import SMOKE, measure, report, scaled
+
+BATCH = 100_000  # records
+SEGMENT = 32 * 1024
+BATCHES = {"int64": scaled(200), "bytes_100": scaled(20)}
+RECORD_BYTES = {"int64": 4 + 8, "bytes_100": 4 + 4 + 100}  # with their lengths
+ROUND_TRIPS = scaled(4000)
+REPEATS = 2 if SMOKE else 5
+SPAWN = multiprocessing.get_context("spawn")
+
+
+def type_of(kind):
+    import flinkbuf as fb
+
+    return fb.Types.LONG() if kind == "int64" else fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())
+
+
+def environment():
+    import flinkbuf as fb
+
+    return fb.NetworkEnvironment(num_segments=16_384)
+
+
+# ---- throughput ----------------------------------------------------------------------------------------------------
+
+
+def produce(pipe, channel_count, kind):
+    """The other process: makes a partition for each request, writes it, and ends when it is told to."""
+    import flinkbuf as fb
+
+    column = np.random.default_rng(20130101).integers(-(2**63), 2**63, BATCH, dtype=np.int64)
+    channels = np.arange(BATCH, dtype=np.uint32) % channel_count
+    records = [bytes(100)] * BATCH
+    with environment() as env:
+        while pipe.recv():
+            partition_id = fb.ResultPartitionID.random()
+            with env.create_partition(partition_id, channel_count) as partition:
+                pipe.send((env.address, partition_id))
+                with fb.RecordWriter(partition, type_of(kind), "rebalance", buffer_timeout_ms=100) as writer:
+                    for _ in range(BATCHES[kind]):
+                        if kind == "int64":
+                            writer.emit_batch(column, channels)
+                        else:
+                            writer.emit_all(records)
+
+
+class Producer:
+    """A producer process, and the environment that reads from it."""
+
+    def __init__(self, channel_count, kind):
+        self.channel_count, self.kind = channel_count, kind
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.process = SPAWN.Process(target=produce, args=(theirs, channel_count, kind), daemon=True)
+        self.process.start()
+        self.env = environment()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.pipe.send(False)
+        self.process.join()
+        self.env.close()
+
+    def run(self):
+        """Read one partition to its end."""
+        import flinkbuf as fb
+
+        self.pipe.send(True)
+        address, partition_id = self.pipe.recv()
+        channels = [fb.RemoteChannel(*address, partition_id, index) for index in range(self.channel_count)]
+        seen = 0
+        with self.env.create_gate(channels) as gate:
+            reader = fb.RecordReader(gate, type_of(self.kind))
+            if self.kind == "int64":
+                while len(column := reader.read_batch(BATCH)):
+                    seen += len(column)
+            else:
+                for _ in reader:
+                    seen += 1
+        assert seen == BATCHES[self.kind] * BATCH
+
+
+def send_plain(port, count):
+    data = bytes(SEGMENT)
+    with socket.create_connection(("127.0.0.1", port)) as sender:
+        sender.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for _ in range(count):
+            sender.sendall(data)
+
+
+class PlainSender:
+    """The rival: a process that sends as many bytes, 32 KiB a call."""
+
+    def __init__(self, kind):
+        self.count = -(-BATCHES[kind] * BATCH * RECORD_BYTES[kind] // SEGMENT)
+
+    def __enter__(self):
+        self.server = socket.create_server(("127.0.0.1", 0))
+        return self
+
+    def __exit__(self, *error):
+        self.server.close()
+
+    def run(self):
+        process = SPAWN.Process(target=send_plain, args=(self.server.getsockname()[1], self.count), daemon=True)
+        process.start()
+        receiver, _ = self.server.accept()
+        target = bytearray(SEGMENT)
+        started = perf_counter()
+        with receiver:
+            while receiver.recv_into(target):
+                pass
+        self.seconds = perf_counter() - started
+        process.join()
+
+
+# ---- latency -------------------------------------------------------------------------------------------------------
+
+
+def send_back(pipe, address, partition_id):
+    """The other process: writes each record that it reads."""
+    import flinkbuf as fb
+
+    answer_id = fb.ResultPartitionID.random()
+    with environment() as env, env.create_partition(answer_id, 1) as partition:
+        pipe.send((env.address, answer_id))
+        with (
+            fb.RecordWriter(partition, type_of("int64"), buffer_timeout_ms=-1) as writer,
+            env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]) as gate,
+        ):
+            for record in fb.RecordReader(gate, type_of("int64")):
+                writer.emit(record)
+                writer.flush()
+
+
+def round_trips_of_records():
+    """Seconds of each round trip of one record between two processes."""
+    import flinkbuf as fb
+
+    partition_id = fb.ResultPartitionID.random()
+    pipe, theirs = multiprocessing.Pipe()
+    with environment() as env, env.create_partition(partition_id, 1) as partition:
+        process = SPAWN.Process(target=send_back, args=(theirs, env.address, partition_id), daemon=True)
+        process.start()
+        address, answer_id = pipe.recv()
+        with env.create_gate([fb.RemoteChannel(*address, answer_id, 0)]) as gate:
+            reader = iter(fb.RecordReader(gate, type_of("int64")))
+            writer = fb.RecordWriter(partition, type_of("int64"), buffer_timeout_ms=-1)
+            seconds = []
+            for number in range(ROUND_TRIPS):
+                started = perf_counter()
+                writer.emit(number)
+                writer.flush()
+                assert next(reader) == number
+                seconds.append(perf_counter() - started)
+            writer.close()
+            assert next(reader, None) is None
+        process.join()
+    return seconds
+
+
+def echo_plain(port):
+    with socket.create_connection(("127.0.0.1", port)) as peer:
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while data := peer.recv(SEGMENT):
+            peer.sendall(data)
+
+
+def round_trips_of_a_socket():
+    """The same with 12 bytes and a socket."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        process = SPAWN.Process(target=echo_plain, args=(server.getsockname()[1],), daemon=True)
+        process.start()
+        peer, _ = server.accept()
+        seconds = []
+        with peer:
+            peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(ROUND_TRIPS):
+                started = perf_counter()
+                peer.sendall(bytes(12))
+                peer.recv(SEGMENT)
+                seconds.append(perf_counter() - started)
+        process.join()
+    return seconds
+
+
+def percentile(seconds, share):
+    return sorted(seconds)[int(len(seconds) * share)] / 2
+
+
+THROUGHPUTS = [("int64", 1), ("int64", 100), ("int64", 1000), ("bytes_100", 1), ("bytes_100", 100)]
+ROUNDS = {"flinkbuf": round_trips_of_records, "socket": round_trips_of_a_socket}
+
+
+def measure_throughput(kind, channel_count, benchmark=None):
+    count = BATCHES[kind] * BATCH
+    with Producer(channel_count, kind) as producer:
+        measure(f"network_{kind}_{channel_count}.flinkbuf", producer.run, count, "records", repeats=REPEATS,
+                benchmark=benchmark)  # fmt: skip
+
+
+def measure_plain(kind, benchmark=None):
+    """The rival's clock starts when its process is there; the harness keeps the fastest."""
+    seconds = []
+    with PlainSender(kind) as sender:
+        for _ in range(REPEATS):
+            sender.run()
+            seconds.append(sender.seconds)
+    for channel_count in [count for name, count in THROUGHPUTS if name == kind]:
+        report(f"network_{kind}_{channel_count}.send_recv", seconds, BATCHES[kind] * BATCH, "records", benchmark=benchmark)
+
+
+def measure_latency(name, benchmark=None):
+    rounds = ROUNDS[name]()[ROUND_TRIPS // 10 :]
+    for label, share in (("p50", 0.5), ("p99", 0.99)):
+        report(f"network_latency_{label}.{name}", [percentile(rounds, share)], 1, "records", benchmark=benchmark)
+
+
+@pytest.mark.parametrize("kind, channel_count", THROUGHPUTS)
+def test_throughput(benchmark, kind, channel_count):
+    measure_throughput(kind, channel_count, benchmark)
+
+
+@pytest.mark.parametrize("kind", list(BATCHES))
+def test_plain(benchmark, kind):
+    benchmark.pedantic(measure_plain, (kind, benchmark))
+
+
+@pytest.mark.parametrize("name", list(ROUNDS))
+def test_latency(benchmark, name):
+    benchmark.pedantic(measure_latency, (name, benchmark))
+
+
+if __name__ == "__main__":
+    for kind, channel_count in THROUGHPUTS:
+        measure_throughput(kind, channel_count)
+    for kind in BATCHES:
+        measure_plain(kind)
+    for name in ROUNDS:
+        measure_latency(name)

@@ -1,0 +1,217 @@
+"""What does TLS cost: buffers of 32 KiB from one process to another with and without it, next to ssl's own sockets?
+
+A producer process writes records of 32,000 bytes, this one reads them, both with `NetworkConfig(tls=...)` and without;
+the rival sends as many bytes by `SSLSocket.sendall` and receives them by `recv_into`. Then one record emitted, flushed,
+received and sent back, half of that. The plain figures are those of bench_network.py for this record size. Certificates
+are made with the command openssl.
+"""
+
+import multiprocessing
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+from measure import SMOKE, measure, report, scaled
+
+RECORD = bytes(32_000)
+COUNT = scaled(20_000)
+ROUND_TRIPS = scaled(2000)
+REPEATS = 2 if SMOKE else 5
+CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+SPAWN = multiprocessing.get_context("spawn")
+
+
+class Certificates:
+    """Files of an authority and of one worker, as long as the context lasts; `paths` survive pickling."""
+
+    def __enter__(self):
+        self.folder = tempfile.TemporaryDirectory()
+        here = Path(self.folder.name)
+        for arguments in (
+            f"req -x509 {CURVE} -keyout {here}/ca.key -out {here}/ca.pem -days 10 -subj /CN=bench",
+            f"req {CURVE} -keyout {here}/worker.key -out {here}/worker.csr -subj /CN=worker",
+            f"x509 -req -in {here}/worker.csr -CA {here}/ca.pem -CAkey {here}/ca.key -CAcreateserial "
+            f"-out {here}/worker.pem -days 10",
+        ):
+            subprocess.run(["openssl", *arguments.split()], check=True, capture_output=True)
+        return {"certificate": f"{here}/worker.pem", "key": f"{here}/worker.key", "authority": f"{here}/ca.pem"}
+
+    def __exit__(self, *error):
+        self.folder.cleanup()
+
+
+def environment(paths):
+    import flinkbuf as fb
+
+    return fb.NetworkEnvironment(fb.NetworkConfig(tls=fb.TlsConfig(**paths) if paths else None), num_segments=4096)
+
+
+def bytes_type():
+    import flinkbuf as fb
+
+    return fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())
+
+
+# ---- throughput ------------------------------------------------------------------------------------------------------
+
+
+def produce(pipe, paths):
+    """The other process: writes a partition each time it is told to."""
+    import flinkbuf as fb
+
+    with environment(paths) as env:
+        while pipe.recv():
+            partition_id = fb.ResultPartitionID.random()
+            pipe.send((env.address, partition_id))
+            with fb.RecordWriter(env.create_partition(partition_id, 1), bytes_type()) as writer:
+                writer.emit_all(RECORD for _ in range(COUNT))
+
+
+class Producer:
+    """A producer process, and the environment that reads from it."""
+
+    def __init__(self, paths):
+        self.pipe, theirs = multiprocessing.Pipe()
+        self.process = SPAWN.Process(target=produce, args=(theirs, paths), daemon=True)
+        self.process.start()
+        self.env = environment(paths)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.pipe.send(False)
+        self.process.join()
+        self.env.close()
+
+    def run(self):
+        import flinkbuf as fb
+
+        self.pipe.send(True)
+        address, partition_id = self.pipe.recv()
+        with self.env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]) as gate:
+            assert sum(1 for _ in fb.RecordReader(gate, bytes_type())) == COUNT
+
+
+def context_of(paths, is_server):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if is_server else ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_REQUIRED
+    context.load_cert_chain(paths["certificate"], paths["key"])
+    context.load_verify_locations(paths["authority"])
+    return context
+
+
+def send_plain(port, paths):
+    with socket.create_connection(("127.0.0.1", port)) as plain:
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with context_of(paths, False).wrap_socket(plain) as sender:
+            for _ in range(COUNT):
+                sender.sendall(RECORD)
+
+
+class PlainSender:
+    """The rival: ssl's own sockets."""
+
+    def __init__(self, paths):
+        self.paths = paths
+
+    def run(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            process = SPAWN.Process(target=send_plain, args=(server.getsockname()[1], self.paths), daemon=True)
+            process.start()
+            plain, _ = server.accept()
+            target = bytearray(len(RECORD))
+            with context_of(self.paths, True).wrap_socket(plain, server_side=True) as receiver:
+                started = perf_counter()
+                while receiver.recv_into(target):
+                    pass
+                self.seconds = perf_counter() - started
+            process.join()
+
+
+# ---- latency ---------------------------------------------------------------------------------------------------------
+
+
+def send_back(pipe, address, partition_id, paths):
+    """The other process: writes each record that it reads."""
+    import flinkbuf as fb
+
+    answer_id = fb.ResultPartitionID.random()
+    with environment(paths) as env, env.create_partition(answer_id, 1) as partition:
+        pipe.send((env.address, answer_id))
+        with (
+            fb.RecordWriter(partition, bytes_type(), buffer_timeout_ms=-1) as writer,
+            env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]) as gate,
+        ):
+            for record in fb.RecordReader(gate, bytes_type()):
+                writer.emit(record)
+                writer.flush()
+
+
+def round_trips(paths):
+    """Seconds of each round trip of one small record."""
+    import flinkbuf as fb
+
+    partition_id = fb.ResultPartitionID.random()
+    pipe, theirs = multiprocessing.Pipe()
+    with environment(paths) as env, env.create_partition(partition_id, 1) as partition:
+        process = SPAWN.Process(target=send_back, args=(theirs, env.address, partition_id, paths), daemon=True)
+        process.start()
+        address, answer_id = pipe.recv()
+        with env.create_gate([fb.RemoteChannel(*address, answer_id, 0)]) as gate:
+            reader = iter(fb.RecordReader(gate, bytes_type()))
+            writer = fb.RecordWriter(partition, bytes_type(), buffer_timeout_ms=-1)
+            seconds = []
+            for _ in range(ROUND_TRIPS):
+                started = perf_counter()
+                writer.emit(b"12345678")
+                writer.flush()
+                next(reader)
+                seconds.append(perf_counter() - started)
+            writer.close()
+            assert next(reader, None) is None
+        process.join()
+    return seconds
+
+
+def measure_throughput(name, paths, benchmark=None):
+    with Producer(paths) as producer:
+        size = COUNT * len(RECORD)
+        measure(f"tls_throughput.{name}", producer.run, size, "bytes", repeats=REPEATS, benchmark=benchmark)
+
+
+def measure_rival(paths, benchmark=None):
+    """The rival's clock starts when its process is there and has shaken hands; the harness keeps the fastest."""
+    sender, seconds = PlainSender(paths), []
+    for _ in range(REPEATS):
+        sender.run()
+        seconds.append(sender.seconds)
+    report("tls_throughput.ssl_socket", seconds, COUNT * len(RECORD), "bytes", benchmark=benchmark)
+
+
+def measure_latency(name, paths, benchmark=None):
+    rounds = sorted(round_trips(paths)[ROUND_TRIPS // 10 :])
+    for label, share in (("p50", 0.5), ("p99", 0.99)):
+        report(f"tls_latency_{label}.{name}", [rounds[int(len(rounds) * share)] / 2], 1, "records", benchmark=benchmark)
+
+
+def measure_all(benchmark=None):
+    with Certificates() as paths:
+        for name, files in (("plain", None), ("tls", paths)):
+            measure_throughput(name, files)
+            measure_latency(name, files, benchmark)
+        measure_rival(paths, benchmark)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="certificates are made with the command openssl")
+def test_tls(benchmark):
+    benchmark.pedantic(measure_all, (benchmark,))
+
+
+if __name__ == "__main__":
+    measure_all()
