@@ -7,6 +7,10 @@ PYTHON ?= python3
 VENV   ?= .venv
 CORES  ?= 2
 BIN    := $(VENV)/bin
+FLINK   := 2.2.1
+INTEROP := build/interop
+JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
+PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd)
 
 # Installs Debian packages, or says what is missing: make would only show a compiler's or a JVM's own complaint.
@@ -14,15 +18,16 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c bench build clean java
+.PHONY: help demo test test-python test-c test-interop bench build clean java
 .DELETE_ON_ERROR:
 
 help:
-	@echo 'make demo    real flights through fb.exchange and through partitionBy; tables here, picture in demo-output/'
-	@echo 'make test    the tests: Python, doctests, Spark, and the C tests under sanitizers'
-	@echo 'make bench   the benchmarks: work, rival, ratio, target'
-	@echo 'make build   wheel and source distribution in dist/'
-	@echo 'make clean   removes what make has made, .venv too'
+	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
+	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
+	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
+	@echo 'make bench         the benchmarks: work, rival, ratio, target'
+	@echo 'make build         wheel and source distribution in dist/'
+	@echo 'make clean         removes what make has made, .venv too'
 
 demo: $(VENV)/.demo java
 	$(BIN)/python -m flinkbuf demo --cores $(CORES)
@@ -40,6 +45,10 @@ test-c: $(VENV)/.test
 		echo "C tests, -fsanitize=$$sanitizer"; \
 		$(BIN)/ctest --test-dir $$folder --output-on-failure --progress || exit 1; \
 	done
+
+# Nothing else needs what this brings: Flink's jars and a peer of ours, compiled against them.
+test-interop: $(VENV)/.test $(INTEROP)/.peer
+	FLINKBUF_INTEROP=$(INTEROP) $(BIN)/python -m pytest tests/interop -q
 
 bench: $(VENV)/.bench java
 	$(BIN)/python bench/table.py
@@ -80,6 +89,17 @@ $(VENV)/.test: $(VENV)/.built
 
 $(VENV)/.bench: $(VENV)/.built
 	$(BIN)/pip install -q 'flinkbuf[bench]'
+	@touch $@
+
+$(INTEROP)/.flink: | $(VENV)/.ready
+	@mkdir -p $(INTEROP)
+	$(BIN)/pip install -q --no-deps --upgrade --target $(INTEROP)/flink apache-flink-libraries==$(FLINK)
+	@touch $@
+
+$(INTEROP)/.peer: $(INTEROP)/.flink $(PEER)
+	@command -v $(JAVAC) >/dev/null || $(APT) default-jdk-headless
+	@rm -rf $(INTEROP)/classes
+	$(JAVAC) --release 17 -d $(INTEROP)/classes -cp $(INTEROP)/flink/pyflink/lib/flink-dist-$(FLINK).jar $(PEER)
 	@touch $@
 
 java:
