@@ -299,7 +299,8 @@ def test_ctrl_c_closes_the_session_and_ends_the_process(tmp_path):
     script = tmp_path / "interrupted.py"
     script.write_text(
         f"""
-import asyncio, sys
+import asyncio, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background has it ignored
 sys.path.insert(0, {str(Path(__file__).resolve().parents[1])!r})
 from flinkbuf.async_function import AsyncOptions
 from flinkbuf.async_io import AsyncOperator
@@ -314,7 +315,10 @@ list(AsyncOperator(hangs, options).run([1]))
     )
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, script], **pipes) as process:
-        assert process.stdout.readline() == "called\n"
-        process.send_signal(signal.SIGINT)
-        out, errors = process.communicate(timeout=20)
+        try:
+            assert process.stdout.readline() == "called\n"
+            process.send_signal(signal.SIGINT)
+            out, errors = process.communicate(timeout=60)
+        finally:
+            process.kill()
     assert out == "closed\n" and errors.rstrip().endswith("KeyboardInterrupt")
