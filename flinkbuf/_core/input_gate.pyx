@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from flinkbuf._core.buffer cimport Buffer, fb_slice_release, fb_slice_retain
 from flinkbuf._core.buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
-from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, check, fail
+from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ETIMEOUT, check, fail
 from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition
 from flinkbuf._core.tcp cimport fb_address, fb_address_resolve
@@ -421,7 +421,7 @@ cdef class InputGate(AbstractInputGate):
         where = f"channel {channel_index + offset}" + (f" ({source})" if isinstance(source, str) else "")
         if code == FB_ENOT_FOUND:
             raise PartitionNotFoundError(f"{where}: {cause or 'nobody has registered this partition in time'}")
-        if code == FB_EIO:
+        if code == FB_EIO or code == FB_ETIMEOUT:  # a timeout of the connection
             raise RemoteTransportError(f"{where}: {cause}")
         if code == FB_ERELEASED:
             if cause is None:
