@@ -41,7 +41,7 @@ def reason_of(error: ssl.SSLError) -> str:
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: the peer's certificate is refused: {error.verify_message}"
-    if isinstance(error, ssl.SSLEOFError):
+    if isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError)):  # which of them depends on when its end is read
         return "TLS: the peer closed the connection in the middle"
     reason = getattr(error, "reason", None)
     if reason in _REASONS:

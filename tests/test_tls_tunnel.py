@@ -442,10 +442,13 @@ def test_flood_is_cut_off(certificates, tunnel):
     shake_hands(certificates, address)
 
 
-def test_half_open_handshake_is_refused(certificates, tunnel):
+@pytest.mark.parametrize("start", [b"", b"\x16\x03\x01"])
+@pytest.mark.parametrize("pause", [0, 0.1])
+def test_half_open_handshake_is_refused(certificates, tunnel, start, pause):
     server, address = tunnel()
     with socket.create_connection(address, timeout=20) as stranger:
-        stranger.sendall(b"\x16\x03\x01")
+        stranger.sendall(start)
+        time.sleep(pause)
         stranger.shutdown(socket.SHUT_WR)
         while stranger.recv(100):
             pass
