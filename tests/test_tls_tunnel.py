@@ -27,7 +27,7 @@ from flinkbuf.network import NetworkEnvironment, RemoteChannel
 from flinkbuf.partition import ResultPartitionID
 from flinkbuf.record_reader import RecordReader
 from flinkbuf.record_writer import RecordWriter
-from flinkbuf.tls_context import make_context
+from flinkbuf.tls_context import make_context, reason_of
 from flinkbuf.tls_tunnel import TlsTunnel
 from flinkbuf.types import Types
 
@@ -454,6 +454,11 @@ def test_half_open_handshake_is_refused(certificates, tunnel, start, pause):
             pass
     wait_until(lambda: server.counters()["refused"] == 1)
     assert "the peer closed the connection in the middle" in server.last_refusal
+
+
+@pytest.mark.parametrize("error", [ssl.SSLEOFError, ssl.SSLZeroReturnError])
+def test_both_errors_for_an_early_end_are_told_in_one_way(error):
+    assert reason_of(error(ssl.SSL_ERROR_EOF, "EOF")) == "TLS: the peer closed the connection in the middle"
 
 
 def test_peer_that_only_shakes_hands_is_served_and_goes(certificates, tunnel):
