@@ -18,7 +18,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-interop bench build clean java
+.PHONY: help demo test test-python test-c test-interop bench build clean java postgres
 .DELETE_ON_ERROR:
 
 help:
@@ -34,7 +34,7 @@ demo: $(VENV)/.demo java
 
 test: test-python test-c
 
-test-python: $(VENV)/.test java
+test-python: $(VENV)/.test java postgres
 	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q
 
 test-c: $(VENV)/.test
@@ -106,3 +106,8 @@ java:
 	@$(PYTHON) flinkbuf/spark/java.py >/dev/null 2>&1 || \
 		$(APT) openjdk-17-jre-headless >/dev/null 2>&1 || $(APT) openjdk-21-jre-headless >/dev/null 2>&1 || true
 	@$(PYTHON) flinkbuf/spark/java.py >/dev/null
+
+# For one test, which is left out where it cannot be installed. RUNLEVEL: the test starts a server of its own.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+		RUNLEVEL=1 $(APT) postgresql >/dev/null 2>&1 || true

@@ -1092,7 +1092,7 @@ def test_a_real_http_server_that_fails_hangs_and_resets(http_server, event_loop,
     paths = [f"{('ok', 'fail')[n % 2]}/{n}" for n in range(100)]
     paths[40], paths[70] = "hang/40", "reset/70"
     each = operator(
-        fetch, open=aiohttp.ClientSession, ordered=ordered, timeout=1.0, on_error="skip", event_loop=event_loop,
+        fetch, open=aiohttp.ClientSession, ordered=ordered, timeout=3.0, on_error="skip", event_loop=event_loop,
         retry=FixedDelayRetry(3, 0.01, on_exception=aiohttp.ClientError),
     )  # fmt: skip
     expected = [n for n in range(100) if n not in (40, 70)]
@@ -1145,7 +1145,7 @@ def test_a_real_database_over_a_pool_of_connections(postgres, event_loop):
                 return await connection.fetchval("select 1 / 0")
             return await connection.fetchval("select $1::int * $1::int", record)
 
-    each = operator(square, open=connect, timeout=1.0, on_error="skip", event_loop=event_loop)
+    each = operator(square, open=connect, timeout=3.0, on_error="skip", event_loop=event_loop)
     assert list(each.run(range(200))) == [record * record for record in range(200) if record not in (13, 14)]
     errors = sorted(skipped.error.split(":")[0] for skipped in each.stats.skipped_records)
     assert errors == ["AsyncTimeoutError", "DivisionByZeroError"]
