@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -345,7 +346,8 @@ class NetworkEnvironment:
         Returns
         -------
         ResultPartition
-            For a `RecordWriter`. It is forgotten when its writer is closed and all readers have read their end.
+            For a `RecordWriter`. It is forgotten once its writer is closed and all readers have read their end: at the
+            latest when buffers are asked for next, by `create_partition` or `create_gate`.
 
         Raises
         ------
@@ -357,6 +359,7 @@ class NetworkEnvironment:
         self._check_open()
         config = self.config
         name = _partition_id(partition_id)
+        self._forget_consumed()
         partition = ResultPartition(
             self.pool,
             num_subpartitions,
@@ -397,6 +400,7 @@ class NetworkEnvironment:
         sources = list(channels)
         if not sources:
             raise ValueError("an input gate needs at least one channel")
+        self._forget_consumed()
         gate = InputGate(
             channel_count=len(sources), decompressor=_Decompressor(config.compression_codec, config.segment_size)
         )
@@ -444,6 +448,20 @@ class NetworkEnvironment:
                 connection_index=index % config.max_num_tcp_connections,
             )
 
+    def _forget_consumed(self) -> None:
+        """Close and forget what was written to its end and read to its end: its buffers are for others now.
+
+        One whose reader was lost is kept, for `wait_until_consumed` to tell.
+        """
+        for name, partition in list(self._partitions.items()):
+            if partition.is_reader_lost:
+                continue
+            if partition.is_finished and (partition.is_released or partition.unconsumed_subpartition_count == 0):
+                with suppress(RuntimeError):  # its writer has a last word to say just now: the next time, then
+                    partition.close()
+            if partition.is_closed and partition.is_released:
+                self._partitions.pop(name, None)
+
     def wait_until_consumed(self, timeout_ms: int | None = None) -> bool:
         """Wait until every partition that was finished has been read to its end by all of its readers.
 
@@ -472,7 +490,8 @@ class NetworkEnvironment:
 
     def _unread_count(self) -> int:
         """Subpartitions that were finished and have not been read to the end."""
-        finished = [(name, partition) for name, partition in self._partitions.items() if partition.is_finished]
+        # A copy first: another thread may create one meanwhile.
+        finished = [(name, partition) for name, partition in list(self._partitions.items()) if partition.is_finished]
         for name, partition in finished:
             if partition.is_reader_lost:
                 raise RemoteTransportError(f"partition {name.hex()} was not read to its end: {partition.failure_cause}")
@@ -553,7 +572,7 @@ class NetworkEnvironment:
         return NetworkMetrics(
             *self.address,
             self._totals.sample(),
-            tuple(partition_metrics(name.hex(), partition) for name, partition in self._partitions.items()),
+            tuple(partition_metrics(name.hex(), partition) for name, partition in list(self._partitions.items())),
             tuple(gate_metrics(index, gate) for index, gate in sorted(self._gates.items())),
         )
 

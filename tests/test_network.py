@@ -503,6 +503,32 @@ def test_too_few_buffers_are_an_error_and_take_none():
         env.create_partition(name, 1).close()  # the name was not taken by the one that failed
 
 
+@pytest.mark.parametrize("is_local", [False, True])
+def test_partitions_one_after_the_other_need_the_buffers_of_one(is_local):
+    with environment(24) as there, environment(24) as here:
+        for count in range(30):
+            name = fb.ResultPartitionID.random()
+            write(there.create_partition(name, 2), range(100))
+            to = (lambda index: fb.LocalChannel(name, index)) if is_local else (
+                lambda index: fb.RemoteChannel(*there.address, name, index))  # fmt: skip
+            gate = (there if is_local else here).create_gate([to(0), to(1)])
+            assert sorted(read(gate)) == list(range(100))
+            assert there.wait_until_consumed(HANG_S * 1000)
+            assert len(there.metrics().partitions) == 1
+
+
+def test_a_partition_that_is_still_read_is_not_forgotten():
+    with environment(64) as env:
+        names = [fb.ResultPartitionID.random() for _ in range(3)]
+        for name in names:
+            write(env.create_partition(name, 1), range(1000))
+        assert read(env.create_gate([fb.LocalChannel(names[1], 0)])) == list(range(1000))
+        env.create_partition(fb.ResultPartitionID.random(), 1).release()
+        assert [partition.partition_id for partition in env.metrics().partitions][:2] == [names[0].hex(), names[2].hex()]
+        for name in (names[2], names[0]):
+            assert read(env.create_gate([fb.LocalChannel(name, 0)])) == list(range(1000))
+
+
 def test_a_gate_that_nobody_holds_is_closed():
     with Pair(2) as pair:
         name = fb.ResultPartitionID.random()
