@@ -11,6 +11,9 @@ enum {
   /* Credit is told in few frames while the sender has enough of it; one that runs out is told at once. */
   CREDIT_BATCH = 4,
   ENOUGH_CREDIT = 2,
+  /* Events come without credit. Millions of them that nobody reads are no checkpoints, but an attack or a fault. */
+  MAX_EVENT_BYTES = 64 << 20,
+  EVENT_OVERHEAD = 256, /* of memory, for an event of no bytes */
   /* Of serialized events. */
   ANNOUNCEMENT_TYPE = 6,
   ANNOUNCEMENT_HEAD = 8, /* type, sequence number; then the announced event */
@@ -42,8 +45,13 @@ static int reserve(struct fb_received_queue* self, uint32_t more) {
   return FB_OK;
 }
 
+static size_t event_bytes(const struct fb_received_buffer* item) {
+  return fb_data_type_is_event(item->slice.data_type) ? EVENT_OVERHEAD + (size_t)item->slice.size : 0;
+}
+
 /* Priority items move one place towards the front: the new one stands behind them and before the rest. */
 static void put(struct fb_received_queue* self, const struct fb_received_buffer* item, bool has_priority) {
+  self->event_bytes += event_bytes(item);
   if (!has_priority) {
     *at(self, self->count++) = *item;
     return;
@@ -60,6 +68,7 @@ static struct fb_received_buffer take(struct fb_received_queue* self) {
   self->head = (self->head + 1) & (self->capacity - 1);
   self->count--;
   if (self->priority_count > 0) self->priority_count--;
+  self->event_bytes -= event_bytes(&item);
   return item;
 }
 
@@ -68,6 +77,7 @@ static struct fb_received_buffer take_at(struct fb_received_queue* self, uint32_
   struct fb_received_buffer item = *at(self, position);
 
   for (self->count--; position < self->count; position++) *at(self, position) = *at(self, position + 1);
+  self->event_bytes -= event_bytes(&item);
   return item;
 }
 
@@ -368,13 +378,14 @@ static int announce(const struct fb_received_buffer* barrier, struct fb_received
   return FB_OK;
 }
 
-/* Queues what arrived, the announcement (if any) in front. FB_ERELEASED, FB_ENOMEM: nothing was queued. */
+/* Queues what arrived, the announcement (if any) in front. FB_ERELEASED, FB_ENOMEM, FB_ETOO_LARGE: nothing was queued. */
 static int enqueue(struct fb_remote_channel* self, const struct fb_received_buffer* item,
                    const struct fb_received_buffer* announcement, bool* was_empty) {
   int code;
 
   pthread_mutex_lock(&self->lock);
   code = self->is_released ? FB_ERELEASED : reserve(&self->queue, 2);
+  if (code == FB_OK && event_bytes(item) > 0 && self->queue.event_bytes > MAX_EVENT_BYTES) code = FB_ETOO_LARGE;
   if (code == FB_OK) {
     *was_empty = self->queue.count == 0;
     put(&self->queue, item, fb_data_type_has_priority(item->slice.data_type));
@@ -410,7 +421,10 @@ void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_slice
   if (code < 0) {
     fb_slice_release(&announcement.slice);
     fb_slice_release(&item.slice);
-    if (code != FB_ERELEASED) fb_remote_channel_fail(self, code, "no memory to queue a buffer that arrived");
+    if (code == FB_ETOO_LARGE)
+      fb_remote_channel_fail(self, FB_ECORRUPT, "events of 64 MiB wait to be read, and more came: the sender floods it");
+    else if (code != FB_ERELEASED)
+      fb_remote_channel_fail(self, code, "no memory to queue a buffer that arrived");
     return;
   }
   if (fb_data_type_has_priority(type) || announcement.slice.buffer != NULL)

@@ -32,6 +32,7 @@ struct fb_received_queue {
   uint32_t head;
   uint32_t count;
   uint32_t priority_count;
+  size_t event_bytes; /* of memory, about: events need no credit */
 };
 
 /* What the channel reads; fixed before it is opened. */

@@ -374,6 +374,27 @@ static void the_first_error_comes_first_and_stays(void) {
   close_fixture(&f);
 }
 
+static void events_that_nobody_reads_cost_bounded_memory(void) {
+  const char* what = "events of 64 MiB wait to be read, and more came: the sender floods it";
+  struct fixture f;
+  int32_t sent = 0;
+
+  open_fixture(&f, 4, 2);
+  while (fb_remote_channel_failure(f.channel) == NULL) send_event(&f, FB_EVENT_BUFFER, sent++);
+  CHECK(sent > 100000 && sent < 1000000); /* a checkpoint a second for a day is no flood */
+  for (int i = 0; i < 100; i++) send_event(&f, FB_PRIORITIZED_EVENT_BUFFER, sent++);
+  CHECK(f.channel->queue.count < (uint32_t)sent - 100);
+  expect_failure(&f, FB_ECORRUPT, what);
+  close_fixture(&f);
+
+  open_fixture(&f, 4, 2);
+  for (sent = 0; sent < 1000000; sent++) { /* any number of those that are read */
+    send_event(&f, FB_EVENT_BUFFER, sent);
+    pass(&f, sent, FB_EVENT_BUFFER, FB_NONE);
+  }
+  close_fixture(&f);
+}
+
 static void a_released_channel_takes_nothing_in(void) {
   struct fb_polled_buffer polled;
   struct fixture f;
@@ -893,6 +914,7 @@ int main(void) {
   an_announced_barrier_keeps_its_place_unless_it_is_converted();
   a_barrier_too_short_to_be_one_is_not_converted();
   the_first_error_comes_first_and_stays();
+  events_that_nobody_reads_cost_bounded_memory();
   a_released_channel_takes_nothing_in();
   what_the_task_holds_outlives_the_channel();
   wishes_are_remembered_until_they_are_sent();
