@@ -113,6 +113,13 @@ static void greet(struct fb_channel_entry* entry, void* context) {
   send_wishes(link, channel_of(entry));
 }
 
+/* To a server that goes on sending for a channel that has gone: what was said when it went comes too late, or got lost.
+ * Only if the server listens; it will send the next one, too. */
+static void cancel_again(struct link* self, const uint8_t* receiver) {
+  if (fb_connection_is_writable(self->connection))
+    send_to_reader(self, (struct fb_frame){.id = FB_CANCEL_PARTITION_REQUEST}, receiver);
+}
+
 /* ---- channels of a connection ----------------------------------------------------------------------- */
 
 /* Nothing is called on the channel after this. */
@@ -178,16 +185,18 @@ static void on_ask_again(struct fb_timer* timer) {
   if (link->is_connected) greet(&channel->entry, link);
 }
 
-/* The server has waited for it already, so the back-off grows by that time. */
+/* The server has waited for it already, so the back-off grows by that time; twofold, if servers do not wait. */
 static void on_not_found(struct link* self, struct fb_remote_channel* channel) {
   const struct fb_partition_client_options* options = &self->client->options;
   char id[FB_PARTITION_ID_TEXT_SIZE], text[TEXT_SIZE];
 
   channel->is_requested = false;
-  channel->backoff_ms =
-      channel->backoff_ms == 0 ? options->backoff_initial_ms : channel->backoff_ms + options->request_timeout_ms;
+  if (channel->backoff_ms == 0) channel->backoff_ms = options->backoff_initial_ms;
+  else if (options->request_timeout_ms > 0) channel->backoff_ms += options->request_timeout_ms;
+  else channel->backoff_ms *= 2;
   if (channel->backoff_ms > 0 && channel->backoff_ms < 2 * options->backoff_max_ms &&
-      fb_reactor_set_timer(self->client->reactor, &channel->timer, options->backoff_initial_ms) == FB_OK)
+      fb_reactor_set_timer(self->client->reactor, &channel->timer,
+                           options->request_timeout_ms > 0 ? options->backoff_initial_ms : channel->backoff_ms) == FB_OK)
     return;
   fb_partition_id_text(channel->source.partition, id);
   snprintf(text, sizeof text, "partition %s was not found at %s: its producer has not registered it there, or has "
@@ -293,7 +302,7 @@ static void on_response(struct link* self, const struct fb_frame* frame) {
   self->body.buffer = NULL;
   if (channel == NULL) { /* it went while the buffer was on its way */
     fb_slice_release(&body);
-    send_to_reader(self, (struct fb_frame){.id = FB_CANCEL_PARTITION_REQUEST}, frame->receiver);
+    cancel_again(self, frame->receiver);
   } else if (frame->body_size == 0 && fb_data_type_is_buffer(frame->data_type)) {
     fb_slice_release(&body); /* gives the credit back */
     fb_remote_channel_on_empty_buffer(channel, frame->sequence_number, frame->backlog);
@@ -348,7 +357,7 @@ static void handle(struct link* self, struct fb_frame* frame) {
   } else if ((channel = find(self, frame->receiver)) != NULL) {
     fb_remote_channel_on_backlog(channel, frame->backlog);
   } else {
-    send_to_reader(self, (struct fb_frame){.id = FB_CANCEL_PARTITION_REQUEST}, frame->receiver);
+    cancel_again(self, frame->receiver);
   }
 }
 

@@ -949,6 +949,29 @@ static void a_partition_that_is_not_found_is_asked_for_again(void) {
   close_fixture(&f);
 }
 
+/* Servers that do not wait, as Flink's did not before 1.18: 10, 20, 40, then failure. */
+static void without_a_wait_of_the_server_the_backoff_doubles(void) {
+  struct fb_partition_client_options options = OPTIONS;
+  struct fixture f;
+
+  options.request_timeout_ms = 0;
+  options.backoff_max_ms = 40;
+  open_fixture_with(&f, &options);
+  open_channel(&f, 1, 2);
+  request(&f, 1, 1);
+  accept_client(&f);
+  expect_request(&f, 1, 2);
+  for (int32_t wait_ms = 10; wait_ms <= 40; wait_ms *= 2) {
+    int64_t start_ms = fb_now_ms();
+    say_not_found(&f, 1);
+    expect_request(&f, 1, 2);
+    CHECK(fb_now_ms() - start_ms >= wait_ms - 1);
+  }
+  say_not_found(&f, 1);
+  expect_failure(&f, 1, FB_ENOT_FOUND, "was not found", "its producer has not registered it there");
+  close_fixture(&f);
+}
+
 static void a_partition_that_comes_late_is_read(void) {
   struct fixture f;
 
@@ -1222,6 +1245,7 @@ int main(void) {
   an_error_without_a_receiver_ends_the_connection();
   a_connection_ends_with_its_last_channel_also_if_that_fails();
   a_partition_that_is_not_found_is_asked_for_again();
+  without_a_wait_of_the_server_the_backoff_doubles();
   a_partition_that_comes_late_is_read();
   a_partition_is_asked_for_once_without_backoff();
   a_channel_may_go_while_it_waits_to_ask_again();
