@@ -16,7 +16,7 @@ enum {
   BEHIND_TARGET = 4 << 10, /* bytes received behind a target: what follows it is most likely the next head */
   LOW_MARK = 64 << 10, /* bytes */
   HIGH_MARK = 256 << 10,
-  LINGER_MS = 5000,      /* for the peer to end its side of a finished connection */
+  LINGER_MS = 5000,      /* for the peer to take something of, or to end its side of, a finished connection */
   ACCEPT_PAUSE_MS = 100, /* when descriptors ran out */
 };
 
@@ -43,6 +43,7 @@ struct fb_connection {
   uint32_t count;
   size_t queued; /* bytes */
   size_t low, high;
+  size_t deaf_over; /* nothing is read while more is queued; 0: no such limit */
   bool is_connecting;
   bool is_over_mark; /* on_writable is owed */
   bool has_read_end; /* the peer's */
@@ -206,10 +207,20 @@ static void drop_written(struct fb_connection* self, size_t written) {
   }
 }
 
+/* The peer says more and takes no answer: its next words wait where they cost us nothing. */
+static bool is_deaf(const struct fb_connection* self) {
+  return self->deaf_over > 0 && self->queued > self->deaf_over;
+}
+
 static uint8_t interest_of(const struct fb_connection* self) {
   if (self->is_connecting && self->carrier != NULL) return FB_READABLE;
-  return (uint8_t)((self->has_read_end ? 0 : FB_READABLE) |
+  return (uint8_t)((self->has_read_end || is_deaf(self) ? 0 : FB_READABLE) |
                    (self->is_connecting || self->count > 0 ? FB_WRITABLE : 0));
+}
+
+/* What was asked to finish has so long from now on for the next step: to send the rest, to read the peer's end. */
+static void linger(struct fb_connection* self) {
+  if (fb_reactor_set_timer(self->reactor, &self->timer, LINGER_MS) < 0) close_connection(self, FB_OK);
 }
 
 /* The queue is empty: ends this side if that was asked for. */
@@ -219,7 +230,7 @@ static void shut_if_asked(struct fb_connection* self) {
   shutdown(self->source.watch.fd, SHUT_WR);
   if (!self->is_finishing) return;
   if (self->has_read_end) close_connection(self, FB_OK);
-  else if (fb_reactor_set_timer(self->reactor, &self->timer, LINGER_MS) < 0) close_connection(self, FB_OK);
+  else linger(self);
 }
 
 /* How often the pulse of a peer is felt: its silence is noticed at most a tenth late. */
@@ -263,6 +274,8 @@ static void write_pieces(struct fb_connection* self) {
     fb_reactor_count_written(self->reactor, (size_t)written);
     drop_written(self, (size_t)written);
     watch_pulse(self);
+    if (self->is_finishing && self->count > 0) linger(self);
+    if (self->is_closed) return;
   }
   if (self->count == 0) shut_if_asked(self);
   if (self->is_closed) return;
@@ -332,6 +345,7 @@ static void read_bytes(struct fb_connection* self) {
     }
     hand_over(self, (size_t)got, target_size);
     if ((size_t)got < target_size + room) return; /* the socket is most likely empty */
+    if (is_deaf(self)) return; /* write_pieces() is due, and says when to go on */
   }
 }
 
@@ -476,6 +490,8 @@ void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high
   self->high = high;
 }
 
+void fb_connection_set_deaf_over(struct fb_connection* self, size_t size) { self->deaf_over = size; }
+
 void fb_connection_shutdown(struct fb_connection* self) {
   self->is_shutting = true;
   make_due(self);
@@ -484,10 +500,10 @@ void fb_connection_shutdown(struct fb_connection* self) {
 void fb_connection_finish(struct fb_connection* self) {
   self->is_finishing = true;
   fb_connection_shutdown(self);
+  if (self->is_closed) return;
   /* Shut down before: write_pieces() has nothing to do any more. */
-  if (!self->is_shut || self->is_closed) return;
-  if (self->has_read_end || fb_reactor_set_timer(self->reactor, &self->timer, LINGER_MS) < 0)
-    close_connection(self, FB_OK);
+  if (self->is_shut && self->has_read_end) close_connection(self, FB_OK);
+  else linger(self);
 }
 
 /* ---- listeners ------------------------------------------------------------------------------------- */

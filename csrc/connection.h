@@ -79,12 +79,15 @@ int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t h
 /* Bytes at which it is writable again, and over which it is not: 64 KiB and 256 KiB at first. A sender that
  * heeds is_writable() keeps the queue at the high mark and one piece, however slow the peer. */
 void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high);
+/* Reads nothing while more than `size` bytes are queued: what a peer says may cost memory only as far as it takes the
+ * answers. 0, as at first: no such limit. One of two peers that may both be full of answers must not have one. */
+void fb_connection_set_deaf_over(struct fb_connection* self, size_t size);
 bool fb_connection_is_writable(const struct fb_connection* self);
 size_t fb_connection_queued_bytes(const struct fb_connection* self);
 /* Ends this side once what is queued has left; the peer's bytes still come. */
 void fb_connection_shutdown(struct fb_connection* self);
-/* The same, drops what still comes, and closes when the peer has ended its side, or after some seconds: what
- * was sent last is read before the connection goes. */
+/* The same, drops what still comes, and closes when the peer has ended its side, or takes nothing for some
+ * seconds: what was sent last is read before the connection goes. */
 void fb_connection_finish(struct fb_connection* self);
 /* Closes now; what is queued is dropped. on_closed follows at the end of the turn. Idempotent. */
 void fb_connection_close(struct fb_connection* self);

@@ -13,6 +13,7 @@
 
 #define BACKLOG 128         /* connections that wait to be accepted */
 #define MAX_EVENT (1 << 20) /* bytes of a task event */
+#define MAX_ANSWERS (1 << 20) /* bytes over the high mark: a client that takes no more of them is not heard */
 #define REASON_SIZE 400     /* why a reader was lost */
 
 /* Who reads one subpartition for one channel of a client. */
@@ -109,7 +110,7 @@ static void remove_reader(struct reader* self) {
   take_out(session, self);
   fb_reactor_cancel_timer(session->server->reactor, &self->timer);
   if (self->subpartition != NULL) {
-    fb_subpartition_set_credit(self->subpartition, -1);
+    if (fb_subpartition_is_viewed_by(self->subpartition, self)) fb_subpartition_set_credit(self->subpartition, -1);
     fb_subpartition_release_view_of(self->subpartition, self);
   }
   if (self->partition != NULL) fb_result_partition_drop(self->partition);
@@ -199,6 +200,14 @@ static void fail_released(struct reader* self) {
   else refuse_reader(self, failure != NULL ? failure : "the partition was released before its end was read");
 }
 
+/* Another has asked for its approximate subpartition: what is there now is for that one. True: it is gone. */
+static bool has_given_way(struct reader* self) {
+  if (self->subpartition == NULL || !self->subpartition->is_approximate) return false;
+  if (fb_subpartition_is_viewed_by(self->subpartition, self)) return false;
+  refuse_reader(self, "another reader has taken its place");
+  return true;
+}
+
 static void send_buffer(struct reader* self, struct fb_polled_buffer* polled) {
   struct fb_frame frame = {
       .id = FB_BUFFER_RESPONSE,
@@ -252,6 +261,7 @@ static void send_next(struct reader* self) {
   uint32_t backlog;
   int code;
 
+  if (has_given_way(self)) return;
   /* Credit may have gone since it was put in the queue. */
   if (!is_available(self, &backlog)) return;
   code = fb_subpartition_poll(self->subpartition, &polled);
@@ -413,6 +423,9 @@ static void handle(struct session* self, const struct fb_frame* frame) {
     end_session(self, "it names a channel that it never opened here: the stream is corrupted");
     return;
   }
+  if (reader != NULL && frame->id != FB_PARTITION_REQUEST && frame->id != FB_CANCEL_PARTITION_REQUEST &&
+      has_given_way(reader))
+    return;
   switch ((enum fb_frame_id)frame->id) {
     case FB_PARTITION_REQUEST: on_request(self, frame); break;
     case FB_CLOSE_REQUEST: end_session(self, NULL); break;
@@ -504,6 +517,7 @@ static void on_proven(struct fb_connection* connection, void* context, const uin
   atomic_fetch_add_explicit(&server->connection_count, 1, memory_order_relaxed);
   fb_connection_set_handler(connection, &HANDLER, self);
   fb_connection_set_marks(connection, server->options.low_mark, server->options.high_mark);
+  fb_connection_set_deaf_over(connection, server->options.high_mark + MAX_ANSWERS);
   if (size > 0) on_bytes(connection, data, size);
 }
 

@@ -384,6 +384,15 @@ void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* c
   release_view(self, false, context);
 }
 
+bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* context) {
+  bool is_its_own;
+
+  pthread_mutex_lock(&self->lock);
+  is_its_own = self->has_view && self->listener.context == context;
+  pthread_mutex_unlock(&self->lock);
+  return is_its_own;
+}
+
 int fb_subpartition_resume(struct fb_subpartition* self) {
   int code = FB_ESTATE;
 

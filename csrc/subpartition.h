@@ -110,6 +110,8 @@ void fb_subpartition_release_view(struct fb_subpartition* self);
 /* The same for a reader that may have been replaced meanwhile: nothing happens unless `context` is that of
  * the present view's listener. */
 void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context);
+/* Whether the present view's listener has this context: a reader that was replaced must take nothing more. */
+bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* context);
 /* FB_ESTATE unless blocked. The caller polls next. */
 int fb_subpartition_resume(struct fb_subpartition* self);
 /* Whether poll() would give something: with credit any buffer, without credit only an event. *backlog (may

@@ -370,6 +370,55 @@ static void the_last_words_are_read_before_the_connection_goes(void) {
   close_fixture(&fixture);
 }
 
+static void a_peer_that_takes_nothing_of_the_last_words_is_left_in_time(void) {
+  struct fixture fixture;
+  uint8_t first = 0;
+  int fd;
+
+  open_fixture(&fixture);
+  fixture.end.finishes = true;
+  fixture.end.left = 1 << 30; /* until the high mark: more than the sockets take */
+  fd = dial(&fixture);
+  wait_for(&fixture.end, &fixture.end.connected);
+  CHECK(write(fd, &first, 1) == 1);
+  wait_for(&fixture.end, &fixture.end.closed);
+  CHECK(fixture.end.code == FB_OK);
+  close(fd);
+  close_fixture(&fixture);
+}
+
+static void set_deaf_over(void* context) { fb_connection_set_deaf_over(context, 1 << 20); }
+
+/* Echoes what it hears, and hears no more when nobody takes the echo. */
+static void a_peer_that_takes_no_answers_is_not_heard_until_it_does(void) {
+  struct fixture fixture;
+  struct timeval limit = {.tv_sec = 2};
+  static uint8_t bytes[1 << 16], back[1 << 16];
+  size_t sent = 0;
+  ssize_t written;
+  int fd;
+
+  open_fixture(&fixture);
+  fixture.end.echoes = true;
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)i;
+  fd = dial(&fixture);
+  wait_for(&fixture.end, &fixture.end.connected);
+  CHECK(fb_reactor_call(fixture.reactor, set_deaf_over, fixture.end.connection) == FB_OK);
+  CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+  for (; (written = write(fd, bytes + sent % sizeof bytes, sizeof bytes - sent % sizeof bytes)) > 0; sent += (size_t)written)
+    CHECK(sent < (size_t)64 << 20); /* what the sockets of both directions hold, and a little */
+  for (size_t at = 0, size; at < sent; at += size) {
+    size = sent - at < sizeof back ? sent - at : sizeof back;
+    read_exactly(fd, back, size);
+    for (size_t i = 0; i < size; i++) CHECK(back[i] == (uint8_t)(at + i));
+  }
+  CHECK(atomic_load_explicit(&fixture.end.bytes, memory_order_acquire) == sent);
+  close(fd);
+  wait_for(&fixture.end, &fixture.end.ended);
+  wait_for(&fixture.end, &fixture.end.closed);
+  close_fixture(&fixture);
+}
+
 /* ---- outgoing ------------------------------------------------------------------------------------------ */
 
 struct outgoing {
@@ -573,6 +622,8 @@ int main(void) {
   a_peer_that_never_reads_costs_bounded_memory();
   a_reset_is_told_with_address_and_text();
   the_last_words_are_read_before_the_connection_goes();
+  a_peer_that_takes_nothing_of_the_last_words_is_left_in_time();
+  a_peer_that_takes_no_answers_is_not_heard_until_it_does();
   two_ends_of_one_reactor_talk();
   a_refused_connection_is_told();
   connecting_ends_in_time();

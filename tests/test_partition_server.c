@@ -44,13 +44,15 @@ static void dial(struct fixture* self) {
   CHECK(connect(self->fd, (struct sockaddr*)&self->address.bytes, self->address.size) == 0);
 }
 
-static void open_partition(struct fixture* self, uint32_t n) {
+static void open_partition_of(struct fixture* self, enum fb_result_partition_type type, uint32_t n) {
   struct fb_buffer_pool_options options = {.min = n + 1, .max = FB_UNBOUNDED};
   struct fb_local_buffer_pool* pool;
 
   CHECK(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(FB_PIPELINED, n, pool, &self->partition) == FB_OK);
+  CHECK(fb_result_partition_open(type, n, pool, &self->partition) == FB_OK);
 }
+
+static void open_partition(struct fixture* self, uint32_t n) { open_partition_of(self, FB_PIPELINED, n); }
 
 static void open_fixture(struct fixture* self, uint32_t n) {
   struct fb_partition_server_options options = {.request_timeout_ms = 150, .max_channels = 300};
@@ -496,6 +498,47 @@ static void a_close_request_ends_the_connection(void) {
   close_fixture(&f);
 }
 
+/* Its questions wait where they cost the server nothing, and are answered when it listens again. */
+static void a_client_that_takes_no_answers_is_not_heard(void) {
+  struct fixture f;
+  struct timeval limit = {.tv_sec = 2};
+  struct fb_frame frame = frame_for(FB_TASK_EVENT_REQUEST, 1);
+  uint8_t bytes[FB_FRAME_HEAD_MAX + FB_FRAME_TAIL_MAX];
+  size_t size, sent = 0;
+  ssize_t written;
+
+  open_fixture(&f, 1);
+  size = (size_t)fb_frame_write_head(&frame, bytes);
+  size += (size_t)fb_frame_write_tail(&frame, bytes + size);
+  CHECK(setsockopt(f.fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
+  for (; (written = write(f.fd, bytes + sent % size, size - sent % size)) > 0; sent += (size_t)written)
+    CHECK(sent < 32 << 20);
+  for (size_t i = 0; i < sent / size; i++) CHECK(hear(&f) && f.frame.id == FB_ERROR_RESPONSE && f.frame.has_receiver);
+  CHECK(sent % size == 0 || write(f.fd, bytes + sent % size, size - sent % size) > 0);
+  close_fixture(&f);
+}
+
+static void who_was_replaced_as_a_reader_takes_nothing_more(void) {
+  struct fixture f;
+
+  open_fixture(&f, 1);
+  fb_result_partition_close(f.partition);
+  fb_result_partition_drop(f.partition);
+  open_partition_of(&f, FB_PIPELINED_APPROXIMATE, 1);
+  register_partition(&f, 1);
+  ask(&f, 1, ID(1), 0, 1);
+  emit_buffer(&f, 0, 'a');
+  expect_buffer(&f, 1, 0, 0, filled_with('a'));
+  emit_buffer(&f, 0, 'b');
+  ask(&f, 2, ID(1), 0, 0);
+  CHECK(hear(&f) && f.frame.id == FB_BACKLOG_ANNOUNCEMENT && f.frame.receiver[0] == 2);
+  give_credit(&f, 1, 1);
+  expect_error(&f, 1, "another reader has taken its place");
+  give_credit(&f, 2, 1);
+  expect_buffer(&f, 2, 0, 0, filled_with('b'));
+  close_fixture(&f);
+}
+
 /* ---- under load ---------------------------------------------------------------------------------------- */
 
 #define CHANNELS 8
@@ -661,6 +704,8 @@ int main(void) {
   a_failed_partition_tells_its_readers_why();
   bytes_that_are_no_frames_end_the_connection_with_a_reason();
   a_close_request_ends_the_connection();
+  a_client_that_takes_no_answers_is_not_heard();
+  who_was_replaced_as_a_reader_takes_nothing_more();
   channels_share_a_connection_under_load();
   return 0;
 }
