@@ -124,6 +124,7 @@ MODULES = [
     "spark.blocking",
     "spark.membership",
     "spark.exchange_summary",
+    "spark.stage_progress",
     "spark.rendezvous",
     "spark.barrier_stage",
     "spark.pipelined",

@@ -475,6 +475,27 @@ def test_a_failed_result_stage_is_not_run_again_but_one_before_a_shuffle_is(sc, 
     assert sorted(within(60, moved.map(lambda record: (record[0], record)).partitionBy(2).values().collect)) == RECORDS
 
 
+@pytest.mark.parametrize("way", ["early", "by allGather"])
+def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data, monkeypatch, way):
+    if way == "by allGather":
+        monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.0)
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
+    monkeypatch.setattr(rendezvous, "_by_context", {})
+    result = exchange(data).persist()
+    try:
+        assert within(60, result.count) == len(RECORDS)
+        jvm = sc._jvm
+        lost = jvm.org.apache.spark.storage.RDDBlockId(result.id(), 0)
+        jvm.org.apache.spark.SparkEnv.get().blockManager().removeBlock(lost, True)
+        with pytest.raises(Exception, match="1 of the 2 tasks ended without taking part.*cache") as failure:
+            within(60, result.count)
+        assert "unpersist" in str(failure.value)
+    finally:
+        result.unpersist(blocking=True)
+        rendezvous.rendezvous_of(sc).close()
+    assert within(60, result.count) == len(RECORDS)
+
+
 def test_a_cancelled_job_ends_its_workers_and_the_next_one_runs(sc, tmp_path):
     def take(index, records):
         (tmp_path / f"task {index}").write_text(str(os.getpid()))

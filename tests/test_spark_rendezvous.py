@@ -15,6 +15,7 @@ from flinkbuf.spark import membership, rendezvous
 from flinkbuf.spark.exchange_summary import ExchangeSummary, TaskFigures
 from flinkbuf.spark.membership import Membership, Peer
 from flinkbuf.spark.rendezvous import Rendezvous, listen
+from flinkbuf.spark.stage_progress import StageProgress
 
 SECRET = b"known to the tasks of one exchange"
 ID = "00000000000000ab"
@@ -194,12 +195,13 @@ GARBAGE = {
     "a message without a proof": membership.encode_message({"exchange": ID, "nonce": ""}),
     "a proof that is a number": membership.encode_message({"exchange": ID, "nonce": "", "proof": 1}),
     "a proof that is no ASCII": membership.encode_message({"exchange": ID, "nonce": "", "proof": "ü"}),
+    "an exchange that is half a character": membership.encode_message({"exchange": "\ud800", "nonce": "", "proof": ""}),
     "a proof that is half a character": membership.encode_message({"exchange": ID, "nonce": "", "proof": "\ud800"}),
 }
 
 
 @pytest.mark.parametrize("name", GARBAGE)
-def test_garbage_is_refused_and_nobody_is_disturbed(meeting, name):
+def test_garbage_is_refused_and_nobody_is_disturbed(meeting, name, caplog):
     tasks = tasks_of(meeting, (0, 1))
     with raw(meeting) as connection:
         connection.sendall(GARBAGE[name])
@@ -207,6 +209,7 @@ def test_garbage_is_refused_and_nobody_is_disturbed(meeting, name):
         assert is_closed(connection)
     tasks.append(Task(meeting, 2))
     assert [len(task.result()) for task in tasks] == [3, 3, 3]
+    assert "Traceback" not in caplog.text
 
 
 def test_who_is_slow_to_prove_anything_is_sent_away(meeting, monkeypatch):
@@ -419,7 +422,7 @@ def test_runs_that_are_over_are_forgotten_after_a_while(meeting, monkeypatch):
         for task in [Task(meeting, index, stage=stage) for index in range(3)]:
             task.result()
             task.member.finish({})
-    assert len(meeting._exchanges[ID].runs) == 1
+    wait_until(lambda: not meeting._exchanges[ID].runs)
 
 
 # ---------------------------------------------------------------- who cannot reach the driver
@@ -437,6 +440,76 @@ def test_if_not_all_come_in_time_those_who_did_are_sent_to_all_gather(monkeypatc
     first.member.fail("still told")
     assert "still told" in notice(second.member)
     meeting.close()
+
+
+# ---------------------------------------------------------------- who never comes
+
+
+class FakeStages:
+    """Stages of which the test says how far they are."""
+
+    def __init__(self, *progress):
+        self.now = StageProgress(*progress)
+        self.cancelled = []
+
+    def progress(self, stage):
+        return self.now
+
+    def cancel(self, stage, reason):
+        self.cancelled.append((stage, reason))
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    """A function that opens a rendezvous for three tasks, over stages that are as far as they are said to be."""
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.02)
+    monkeypatch.setattr(membership, "NOTICE_GRACE_S", 0.01)
+    with contextlib.ExitStack() as stack:
+
+        def open_over(stages):
+            opened = Rendezvous("127.0.0.1", "127.0.0.1", stages=stages)
+            stack.callback(opened.close)
+            opened.add(ID, SECRET, 3)
+            return opened
+
+        yield open_over
+
+
+def test_who_waits_for_tasks_that_have_ended_is_told(watched):
+    stages = FakeStages(2, 1)
+    for task in tasks_of(watched(stages), (0, 1)):
+        with pytest.raises(fb.CancelTaskError, match="1 of the 3 tasks ended without taking part.*cache.*unpersist"):
+            task.result()
+    assert not stages.cancelled
+
+
+@pytest.mark.parametrize("progress", [(3, 0), (2, 0), (0, 3), (1, 2)])
+def test_tasks_that_have_not_ended_are_waited_for_whatever_an_earlier_attempt_did(watched, progress):
+    meeting = watched(FakeStages(*progress))
+    tasks = tasks_of(meeting, (0, 1))
+    time.sleep(0.5)
+    tasks.append(Task(meeting, 2))
+    assert [len(task.result()) for task in tasks] == [3, 3, 3]
+
+
+def test_who_waits_in_all_gather_is_ended_by_spark_but_not_who_has_met_the_others(watched, monkeypatch):
+    monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.1)
+    for has_met in (True, False):
+        stages = FakeStages(2, 0)
+        tasks = tasks_of(watched(stages), (0, 1))
+        assert [task.result() for task in tasks] == [None, None]
+        if has_met:
+            for task in tasks:
+                task.member.say_met()
+            time.sleep(0.2)
+        stages.now = StageProgress(2, 1)
+        if has_met:
+            time.sleep(0.5)
+            assert not stages.cancelled
+    wait_until(lambda: stages.cancelled)
+    assert stages.cancelled[0][0] == 7
+    assert "ended without taking part" in stages.cancelled[0][1]
+    assert "ended without taking part" in notice(tasks[0].member)
 
 
 # ---------------------------------------------------------------- its life

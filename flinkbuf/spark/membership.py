@@ -90,12 +90,12 @@ def number_of(message: dict[str, Any], name: str, low: int = 0, high: int = 2**6
 def proof(secret: bytes, role: str, exchange_id: str, driver_nonce: str, task_nonce: str) -> str:
     """Return what only one who knows the secret can say of these two nonces; one value for each role."""
     text = "\n".join((role, exchange_id, driver_nonce, task_nonce))
-    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+    return hmac.new(secret, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()
 
 
 def is_proof(given: str, expected: str) -> bool:
     """Compare in constant time."""
-    return hmac.compare_digest(given.encode(), expected.encode())
+    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
 
 
 def new_nonce() -> str:
@@ -227,6 +227,11 @@ class Membership:
         if not isinstance(peers, list):
             raise PeerFailedError(f"the driver's answer holds no peers but {', '.join(answer) or 'nothing'}")
         return [Peer.from_message(peer) for peer in peers]
+
+    def say_met(self) -> None:
+        """Tell the driver that this task met the others in ``allGather``: it waits for nobody any more."""
+        with contextlib.suppress(OSError):  # a driver that is gone is found out by `check`
+            self._send({"met": True})
 
     def check(self) -> None:
         """Look whether the driver says that another task is gone. Does not wait.

@@ -220,6 +220,8 @@ class PipelinedTask:
         peers = line.register(me, context.stageId(), context.taskAttemptId()) if line is not None else None
         if peers is None:
             peers = gather_peers(me)
+            if line is not None:
+                line.say_met()
         if [peer.index for peer in peers] != list(range(self.write.channel_count)):
             raise ConnectionError(f"{len(peers)} tasks met where {self.write.channel_count} were expected")
         return peers

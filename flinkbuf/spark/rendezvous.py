@@ -38,6 +38,7 @@ from flinkbuf.spark.membership import (
     proof,
     text_of,
 )
+from flinkbuf.spark.stage_progress import SparkStages, StageProgress, Stages
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -47,7 +48,8 @@ GATHER_AFTER_S = 10.0  # if by then not all tasks are here, some may be unable t
 STRANGERS_MAX = 1024  # connections at once that have not proved anything
 RUNS_KEPT_S = 60.0  # from its start, so long a run that is over is remembered, for tasks that come late
 SUMMARIES_KEPT = 100
-LOOK_S = 1.0  # how often the thread looks whether its context has stopped
+LOOK_S = 1.0  # how often the thread looks whether its context has stopped, and after runs that do not get going
+ABSENT_LOOKS = 3  # so many times in a row tasks were found to have ended without coming
 
 logger = logging.getLogger("flinkbuf")
 
@@ -77,6 +79,7 @@ class Member:
     peer: Peer
     attempt: int
     line: Line
+    has_met: bool = False  # the others, in allGather
     figures: TaskFigures | None = None  # once it is done
 
 
@@ -97,6 +100,7 @@ class Run:
     members: dict[int, Member] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     is_by_gather: bool = False
+    absent_looks: int = 0
     reason: str = ""
 
     @property
@@ -108,6 +112,23 @@ class Run:
     def is_left(self) -> bool:
         """Whether all tasks that came have gone in good order."""
         return all(member.figures is not None for member in self.members.values())
+
+    @property
+    def waiting_count(self) -> int:
+        """How many tasks have come and wait for others."""
+        if self.state != "gathering":
+            return 0
+        return sum(not member.has_met and member.figures is None for member in self.members.values())
+
+    def find_absent(self, progress: StageProgress | None) -> int:
+        """Return how many tasks never come, since they have ended; 0 as long as that is not certain.
+
+        While tasks wait for each other none of them ends. Figures of an earlier attempt, where Spark is late with the
+        new one's, have no active tasks.
+        """
+        is_seen = progress is not None and progress.completed > 0 and progress.active >= self.waiting_count > 0
+        self.absent_looks = self.absent_looks + 1 if is_seen else 0
+        return progress.completed if progress is not None and self.absent_looks >= ABSENT_LOOKS else 0
 
     def is_of_same_attempt(self, index: int, attempt: int) -> bool:
         """Whether a task can be of the same attempt as those that came: Spark numbers the tasks of one in a row."""
@@ -184,12 +205,15 @@ class Exchange:
             return run
         if run is not None:
             run.fail(f"Spark has started stage {stage} again")
-        earliest = time.monotonic() - RUNS_KEPT_S
-        self.runs = {
-            key: run for key, run in self.runs.items() if not (run.is_over or run.is_left) or run.started > earliest
-        }
         self.runs[stage] = run = Run(self, stage)
         return run
+
+    def forget_runs(self) -> None:
+        """Drop those that are over, some time after they began."""
+        earliest = time.monotonic() - RUNS_KEPT_S
+        for stage, run in list(self.runs.items()):
+            if (run.is_over or run.is_left) and run.started <= earliest:
+                del self.runs[stage]
 
 
 class Rendezvous:
@@ -205,6 +229,8 @@ class Rendezvous:
         The first one that is free is taken; 0 is any.
     is_over : callable, optional
         Asked once a second whether nobody needs it any more; then it closes itself.
+    stages : Stages, optional
+        Asked about runs that do not get going.
 
     Attributes
     ----------
@@ -223,10 +249,12 @@ class Rendezvous:
         host: str,
         ports: Iterable[int] = (0,),
         is_over: Callable[[], bool] = lambda: False,
+        stages: Stages | None = None,
     ) -> None:
         self._exchanges: dict[str, Exchange] = {}
         self._summaries: deque[ExchangeSummary] = deque(maxlen=SUMMARIES_KEPT)
         self._is_over = is_over
+        self._stages = stages
         self._stranger_count = 0
         self._socket = listen(bind_host, ports)
         self.address: tuple[str, int] = (host, self._socket.getsockname()[1])
@@ -275,8 +303,33 @@ class Rendezvous:
             while not self._closing.is_set() and not self._is_over():
                 with contextlib.suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._closing.wait(), LOOK_S)
+                for exchange in list(self._exchanges.values()):
+                    exchange.forget_runs()
+                    for run in list(exchange.runs.values()):
+                        await self._look_after(run)
         finally:
             server.close()
+
+    async def _look_after(self, run: Run) -> None:
+        """End a run whose missing tasks have ended already: the others would wait for them for ever.
+
+        Spark's own allGather does, and nobody but Spark ends that.
+        """
+        if self._stages is None or run.waiting_count == 0:
+            return
+        absent = run.find_absent(await asyncio.to_thread(self._stages.progress, run.stage))
+        if absent == 0 or run.waiting_count == 0:
+            return
+        reason = (
+            f"{absent} of the {run.exchange.task_count} tasks ended without taking part, which the others wait for: their "
+            "results are in Spark's cache, which has lost those of the others. A pipelined exchange is computed whole or "
+            "not at all: unpersist() its result and run the job again; persist it with StorageLevel.MEMORY_AND_DISK, or "
+            "write it out"
+        )
+        run.fail(reason)
+        if run.is_by_gather:
+            with contextlib.suppress(Exception):  # the JVM may go at any moment
+                await asyncio.to_thread(self._stages.cancel, run.stage, f"exchange {run.exchange.id}: {reason}")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         line = Line(reader, writer)
@@ -358,6 +411,8 @@ class Rendezvous:
                 self._summaries.append(summary)
                 logger.info("%s", summary)
             member.line.send({"goodbye": True})  # now the job may end: what it counted is here
+        elif "met" in message:
+            member.has_met = True
         else:
             raise ConnectionError(f"a message of {', '.join(message)[:40]!r}")
 
@@ -418,7 +473,8 @@ def rendezvous_of(context: SparkContext) -> Rendezvous:
             living = reference()
             return living is None or living._jsc is None  # PySpark's own sign of a context that was stopped
 
-        opened = Rendezvous(bind_host, host, parse_ports(conf.get("spark.flinkbuf.driver.port") or "0"), is_over)
+        ports = parse_ports(conf.get("spark.flinkbuf.driver.port") or "0")
+        opened = Rendezvous(bind_host, host, ports, is_over, SparkStages(context))
         _by_context[context] = opened
         return opened
 
