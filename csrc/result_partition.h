@@ -91,6 +91,14 @@ static inline void fb_result_partition_mark_written(struct fb_result_partition* 
     self->on_written(self, subpartition);
 }
 
+/* Brings the end of a subpartition's open buffer near: with many of them each record would wait for memory. */
+static inline void fb_result_partition_prefetch(const struct fb_result_partition* self, uint32_t subpartition) {
+  const struct fb_buffer_builder* builder = &self->unicast[subpartition];
+  if (builder->buffer == NULL) return;
+  __builtin_prefetch(builder->data + builder->position, 1);
+  __builtin_prefetch(builder->data + builder->position + 64, 1);
+}
+
 /* Appends bytes (a framed record), cutting them over as many buffers as it takes. *data and *size move past
  * what was taken. FB_OK: all (dropped if the reader is gone); FB_NEEDS_BUFFER: call again with the rest when
  * the pool has room. Errors as open_unicast. */

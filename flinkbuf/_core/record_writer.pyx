@@ -35,7 +35,7 @@ from flinkbuf._core.result_partition cimport (
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
     fb_result_partition_flush_all, fb_result_partition_is_reader_lost, fb_result_partition_is_released,
     fb_result_partition_mark_written, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
-    fb_result_partition_retain, fb_result_partition_wait,
+    fb_result_partition_prefetch, fb_result_partition_retain, fb_result_partition_wait,
 )
 from flinkbuf._core.type_codec cimport TypeCodec
 from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
@@ -194,8 +194,12 @@ cdef class RecordWriter:
 
     cdef int64_t select(self, object record) except? -1:
         """The record's channel, or BROADCAST."""
+        cdef uint32_t channel
         if fb_channel_selector_is_blind(&self.selector.c):
-            return fb_channel_selector_next(&self.selector.c)
+            channel = fb_channel_selector_next(&self.selector.c)
+            # In turn: while this record is written, the memory of the next one comes.
+            fb_result_partition_prefetch(self.c, channel + 1 if channel + 1 < self.c.subpartition_count else 0)
+            return channel
         if self.selector.is_broadcast:
             return BROADCAST
         self.selector.record_number = self.given_count - 1  # it counts on by itself

@@ -36,6 +36,7 @@ cdef extern from "result_partition.h" nogil:
     int fb_result_partition_open_broadcast(fb_result_partition* self)
     void fb_result_partition_finish_unicast(fb_result_partition* self, uint32_t subpartition)
     void fb_result_partition_finish_broadcast(fb_result_partition* self)
+    void fb_result_partition_prefetch(const fb_result_partition* self, uint32_t subpartition)
     void fb_result_partition_mark_written(fb_result_partition* self, uint32_t subpartition)
     int fb_result_partition_emit(fb_result_partition* self, uint32_t subpartition, const uint8_t** data, size_t* size)
     int fb_result_partition_broadcast(fb_result_partition* self, const uint8_t** data, size_t* size)

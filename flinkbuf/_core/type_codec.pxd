@@ -85,6 +85,7 @@ cdef struct codec_node:
     uint32_t mask_size      # ROW: bytes
     codec_node* children    # copies of the children's own nodes; owned by the codec of this node
     bint acyclic            # its values hold no object that could refer back to them
+    bint holds_bytes        # PRIMITIVE_ARRAY: bytes in Python
     bint merges             # values that differ in Python may have the same bytes
     void* texts             # STRING: the short texts read last; each field has its own
     PyObject* classes[4]    # ROW: by kind of change; borrowed from the codec

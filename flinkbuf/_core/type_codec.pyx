@@ -259,6 +259,7 @@ cdef extern from *:
 
     #define FB_TUPLE_ITEMS(tuple) (((PyTupleObject*)(tuple))->ob_item)
     #define FB_NONE() (Py_INCREF(Py_None), Py_None)
+    #define FB_BYTES(data, size) PyBytes_FromStringAndSize(data, (Py_ssize_t)(size))
     #define FB_BOOL(value) ((value) ? (Py_INCREF(Py_True), Py_True) : (Py_INCREF(Py_False), Py_False))
     #define FB_TYPE_OF(value) ((PyObject*)Py_TYPE(value))
     #define FB_IDENTITY(object) (object)
@@ -282,6 +283,7 @@ cdef extern from *:
     enum:
         FB_KEPT_TEXTS
     PyObject* FB_NONE()
+    PyObject* FB_BYTES(const char* data, size_t size) except NULL
     PyObject* FB_BOOL(bint value)
     PyObject* FB_TYPE_OF(PyObject* value)
     object FB_IDENTITY(PyObject* new_reference)
@@ -1233,6 +1235,8 @@ cdef inline uint8_t* put(const codec_node* n, PyObject* value, uint8_t* pos, fb_
 
 cdef uint8_t* put_other(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
     cdef double real = 0
+    if n.holds_bytes and PyBytes_CheckExact(<object>value):
+        return put_sized(n, value, PyBytes_AS_STRING(<object>value), PyBytes_GET_SIZE(<object>value), pos, out)
     if n.kind == FB_TYPE_TUPLE:
         return put_tuple(n, value, pos, out)
     elif n.kind == FB_TYPE_ROW:
@@ -1738,6 +1742,12 @@ cdef PyObject* get_other(const codec_node* n, fb_input* source) except NULL:
     cdef const uint8_t* pos = source.pos
     cdef PyObject* value
     cdef size_t left = source.end - pos
+    cdef uint32_t count
+    if n.holds_bytes and left >= 4:
+        count = fb_load_be32(pos)
+        if count <= left - 4 and count <= <uint32_t>INT32_MAX:
+            source.pos = pos + 4 + count
+            return FB_BYTES(<const char*>pos + 4, count)
     if n.kind == FB_TYPE_TUPLE:
         return get_tuple(n, source)
     elif n.kind == FB_TYPE_ROW:
@@ -1835,8 +1845,10 @@ cdef class TypeCodec:
         self.node.codec = <PyObject*>self
         for i in range(min(len(self.classes), 4)):
             self.node.classes[i] = <PyObject*>(self.classes[i])
-        self.node.acyclic = (kind in ACYCLIC if not children else kind == "ROW" or kind == "TUPLE") and all(
-            [(<TypeCodec>child).node.acyclic for child in children])
+        self.node.holds_bytes = kind == "PRIMITIVE_ARRAY" and children[0].kind == "BYTE" and not self.numpy
+        self.node.acyclic = self.node.holds_bytes or (
+            (kind in ACYCLIC if not children else kind == "ROW" or kind == "TUPLE") and all(
+                [(<TypeCodec>child).node.acyclic for child in children]))
         # A named ROW is taken by its names, in any order of them.
         self.node.merges = kind in MERGING or (kind == "ROW" and self.names is not None) or any(
             [(<TypeCodec>child).node.merges for child in children])
