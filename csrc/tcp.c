@@ -32,8 +32,15 @@ enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 2, KEEP_COUNT = 3 };
 
 /* ---- addresses ------------------------------------------------------------------------------------- */
 
+const struct addrinfo* fb_address_choose(const struct addrinfo* found) {
+  for (const struct addrinfo* at = found; at != NULL; at = at->ai_next)
+    if (at->ai_family == AF_INET) return at;
+  return found;
+}
+
 int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port) {
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+  const struct addrinfo* chosen;
   struct addrinfo* found;
   char service[8];
   int failed;
@@ -46,8 +53,9 @@ int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port)
     return FB_EIO;
   }
   memset(self, 0, sizeof(*self));
-  memcpy(&self->bytes, found->ai_addr, found->ai_addrlen);
-  self->size = found->ai_addrlen;
+  chosen = fb_address_choose(found);
+  memcpy(&self->bytes, chosen->ai_addr, chosen->ai_addrlen);
+  self->size = chosen->ai_addrlen;
   freeaddrinfo(found);
   return FB_OK;
 }

@@ -289,7 +289,7 @@ class NetworkEnvironment:
     def _listen(self, host: str | None) -> PartitionServer:
         """Start the server; without `host` it listens nowhere itself."""
         config = self.config
-        refused: OSError | None = None
+        refused: list[OSError] = []
         for port in self._ports() if host is not None else [0]:
             try:
                 return PartitionServer(
@@ -301,9 +301,15 @@ class NetworkEnvironment:
                     secret=config.auth,
                 )
             except OSError as error:
-                refused = error
-        assert refused is not None
-        raise refused
+                refused.append(error)
+        if len(refused) == 1:
+            raise refused[0]
+        ports = config.data_bind_port or config.data_port
+        raise OSError(
+            refused[-1].errno,
+            f"none of the {len(refused)} ports {ports} (data_port) can be listened at; each process needs one of its own: "
+            f"{refused[-1].strerror}",
+        )
 
     def __enter__(self) -> NetworkEnvironment:
         self._check_open()

@@ -305,7 +305,9 @@ def _listen(host: str, ports: Iterable[int]) -> socket.socket:
     refused: OSError | None = None
     for port in ports:
         try:
-            family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            # An IPv4 address if the name has one: that is where those go who ask for the name.
+            family, *_, address = min(found, key=lambda one: one[0] != socket.AF_INET)
             both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
             listener = socket.create_server(address[:2], family=family, backlog=128, dualstack_ipv6=both)
         except OSError as error:

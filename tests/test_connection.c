@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -232,6 +233,15 @@ static void check_end_of_stream(int fd) {
 }
 
 /* ---- tests --------------------------------------------------------------------------------------------- */
+
+static void of_a_names_addresses_an_ipv4_one_is_taken(void) {
+  struct addrinfo fourth = {.ai_family = AF_INET}, third = {.ai_family = AF_INET, .ai_next = &fourth};
+  struct addrinfo second = {.ai_family = AF_INET6, .ai_next = &third};
+  struct addrinfo first = {.ai_family = AF_INET6, .ai_next = &second}, alone = {.ai_family = AF_INET6};
+
+  CHECK(fb_address_choose(&first) == &third && fb_address_choose(&fourth) == &fourth);
+  CHECK(fb_address_choose(&alone) == &alone);
+}
 
 static void half_sent_data_waits_for_the_rest(void) {
   struct fixture fixture;
@@ -613,6 +623,7 @@ static void a_peer_that_answers_but_does_not_read_is_not_given_up(void) {
 }
 
 int main(void) {
+  of_a_names_addresses_an_ipv4_one_is_taken();
   a_peer_that_answers_but_does_not_read_is_not_given_up();
   patience_with_silent_peers_is_set();
   descriptors_may_run_out();

@@ -96,6 +96,13 @@ def test_it_listens_at_the_first_port_of_the_range_that_is_free():
             environment(data_port=f"{first}-{second}")
 
 
+def test_a_range_without_a_free_port_is_an_error_with_the_range():
+    first, second = free_ports(2)
+    with environment(data_port=str(first)), environment(data_port=str(second)):
+        with pytest.raises(OSError, match=f"none of the 2 ports {first},{second} .data_port. can be listened at.*in use"):
+            environment(data_port=f"{first},{second}")
+
+
 def test_a_range_that_is_none_is_refused():
     with pytest.raises(ValueError, match='such as "50100-50200,6121", got \'http\''):
         environment(data_port="http")

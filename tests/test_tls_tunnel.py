@@ -17,6 +17,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flinkbuf import tls_tunnel
 from flinkbuf._core.dialer import Dialer
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.partition_server import PartitionServer
@@ -558,3 +559,17 @@ def test_port_that_is_taken_is_named(certificates):
 def test_flinks_switch_turns_it_off(certificates):
     with environment(certificates.worker, data_ssl_enabled=False) as there, environment(None) as here:
         assert exchange(here, there, [b"plain"]) == [b"plain"]
+
+
+def test_of_a_hosts_addresses_it_listens_at_the_one_that_others_ask_for(monkeypatch):
+    found = [
+        (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", 0, 0, 0)),
+        (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    with tls_tunnel._listen("localhost", [0]) as listener:
+        assert listener.getsockname()[0] == "127.0.0.1"
+    if socket.has_ipv6:
+        del found[1]
+        with suppress(OSError), tls_tunnel._listen("ip6-localhost", [0]) as listener:
+            assert listener.getsockname()[0] == "::1"

@@ -8,7 +8,7 @@ import time
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Malloc
-from libc.errno cimport errno
+from libc.errno cimport EINVAL, errno
 from libc.stdint cimport INT64_MAX, uint16_t
 from libc.string cimport memcpy, memset
 
@@ -38,7 +38,8 @@ cdef bytes resolve(str host, uint16_t port):
         code = fb_address_resolve(&address, name, port)
         error = errno
     if code < 0:
-        raise RemoteTransportError(f"the address of {host}:{port} cannot be found: {os.strerror(error)}")
+        known = "" if error == EINVAL else f": {os.strerror(error)}"  # EINVAL: no name of a host at all
+        raise RemoteTransportError(f"the address of {host}:{port} cannot be found{known}")
     return (<const char*>&address)[:sizeof(address)]
 
 
