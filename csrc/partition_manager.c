@@ -67,16 +67,30 @@ int fb_partition_manager_open(struct fb_partition_manager** self) {
   return FB_OK;
 }
 
+static struct entry* unlink_any(struct fb_partition_manager* self) {
+  struct entry* found = NULL;
+
+  pthread_mutex_lock(&self->lock);
+  for (int i = 0; i < BUCKETS && found == NULL; i++) found = unlink_entry(self, &self->buckets[i]);
+  pthread_mutex_unlock(&self->lock);
+  return found;
+}
+
+static void release_all(struct fb_partition_manager* self, bool is_last_word) {
+  struct entry* entry;
+
+  while ((entry = unlink_any(self)) != NULL) {
+    if (is_last_word) entry->partition->on_consumed = NULL;
+    fb_result_partition_release(entry->partition);
+    free_entry(entry);
+  }
+}
+
+void fb_partition_manager_clear(struct fb_partition_manager* self) { release_all(self, false); }
+
 void fb_partition_manager_close(struct fb_partition_manager* self) {
   if (self == NULL) return;
-  for (int i = 0; i < BUCKETS; i++) {
-    struct entry* entry;
-    while ((entry = unlink_entry(self, &self->buckets[i])) != NULL) {
-      entry->partition->on_consumed = NULL;
-      fb_result_partition_release(entry->partition);
-      free_entry(entry);
-    }
-  }
+  release_all(self, true);
   while (self->observers != NULL) fb_partition_manager_remove_observer(self, self->observers->task);
   pthread_mutex_destroy(&self->lock);
   fb_wakeup_list_close(&self->bells);

@@ -17,8 +17,10 @@ struct fb_partition_manager; /* opaque */
 
 /* FB_ENOMEM. */
 int fb_partition_manager_open(struct fb_partition_manager** self);
-/* Releases what is still registered. Nobody may use the manager any more; who wrote or read a partition
- * that was unregistered before is done with it. */
+/* Forgets and releases what is registered. */
+void fb_partition_manager_clear(struct fb_partition_manager* self);
+/* The same, and frees the manager. Nobody may use it any more; who wrote or read a partition that was forgotten before
+ * is done with it. */
 void fb_partition_manager_close(struct fb_partition_manager* self);
 
 /* `id` has 60 bytes, as in the PARTITION_REQUEST frame. The partition is forgotten as soon as all its readers

@@ -51,9 +51,7 @@ static bool is_gone(struct fb_result_partition* self, uint32_t target) {
 }
 
 /* What a producer is told that writes for nobody: nothing, if those readers took leave. */
-static int code_of_gone(struct fb_result_partition* self) {
-  return fb_result_partition_is_reader_lost(self) ? FB_ELOST : FB_OK;
-}
+static int code_of_gone(struct fb_result_partition* self) { return fb_result_partition_verdict(self); }
 
 static int reserve(struct fb_result_partition* self, uint32_t target) {
   if (!is_broadcast(self, target)) return fb_subpartition_reserve(&self->subpartitions[target]);
@@ -323,7 +321,7 @@ void fb_result_partition_flush_all(struct fb_result_partition* self) {
 int fb_result_partition_finish(struct fb_result_partition* self) {
   if (self->is_finished) return FB_EFINISHED;
   if (self->continued != FB_NO_CHANNEL) return FB_ESTATE;
-  if (fb_result_partition_is_reader_lost(self)) return FB_ELOST;
+  if (fb_result_partition_verdict(self) < 0) return fb_result_partition_verdict(self);
   finish_builders(self);
   for (uint32_t i = 0; i < self->subpartition_count; i++) {
     int code = fb_subpartition_finish(&self->subpartitions[i]);
@@ -461,12 +459,22 @@ void fb_result_partition_fail(struct fb_result_partition* self, const char* caus
   fb_result_partition_release(self);
 }
 
+static void stop_producer(struct fb_result_partition* self, int verdict, const char* cause) {
+  int none = FB_OK;
+
+  keep_failure(self, cause);
+  /* Release, partner of fb_result_partition_verdict(). */
+  atomic_compare_exchange_strong_explicit(&self->verdict, &none, verdict, memory_order_release, memory_order_relaxed);
+  fb_result_partition_release(self);
+}
+
 void fb_result_partition_lose_reader(struct fb_result_partition* self, const char* cause) {
   if (self->type == FB_PIPELINED_APPROXIMATE || fb_result_partition_is_released(self)) return;
-  keep_failure(self, cause);
-  /* Release, partner of fb_result_partition_is_reader_lost(). */
-  atomic_store_explicit(&self->is_reader_lost, true, memory_order_release);
-  fb_result_partition_release(self);
+  stop_producer(self, FB_ELOST, cause);
+}
+
+void fb_result_partition_abort(struct fb_result_partition* self, const char* cause) {
+  stop_producer(self, FB_ERELEASED, cause);
 }
 
 const char* fb_result_partition_failure(struct fb_result_partition* self) {

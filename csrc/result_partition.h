@@ -46,7 +46,7 @@ struct fb_result_partition {
   bool is_finished;
   bool is_closed; /* by the producer */
   _Atomic bool is_released;
-  _Atomic bool is_reader_lost;
+  _Atomic int verdict; /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
   _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */
   /* Told once, after the partition was released because all readers and the producer are done with it. Set
    * before the first view is created; NULL: nobody. */
@@ -69,9 +69,9 @@ void fb_result_partition_drop(struct fb_result_partition* self);
 
 /* ---- the producer's side --------------------------------------------------------------------------
  *
- * All of these give FB_EFINISHED after finish(), and FB_ELOST once a reader was lost. Between FB_NEEDS_BUFFER in the
- * middle of a record and the call that brings the rest of it they give FB_ESTATE; only priority events may pass, in
- * front of it. */
+ * All of these give FB_EFINISHED after finish(), FB_ELOST once a reader was lost, and FB_ERELEASED once it was aborted.
+ * Between FB_NEEDS_BUFFER in the middle of a record and the call that brings the rest of it they give FB_ESTATE; only
+ * priority events may pass, in front of it. */
 
 /* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK, also when the
  * reader is gone: then the slot stays closed and the caller drops the record. FB_NEEDS_BUFFER: the pool has
@@ -147,9 +147,16 @@ void fb_result_partition_fail(struct fb_result_partition* self, const char* caus
 /* A reader went away without leave: the same, and the producer is told by whatever it does next. Nothing where another
  * may take its place, or the partition was released before. */
 void fb_result_partition_lose_reader(struct fb_result_partition* self, const char* cause);
+/* The same by somebody who takes the partition from its producer: the environment that is closed. The producer closes
+ * it afterwards, or whoever knows that the producer is at rest. */
+void fb_result_partition_abort(struct fb_result_partition* self, const char* cause);
+/* FB_OK; FB_ELOST: a reader was lost; FB_ERELEASED: it was aborted. The first of them stays. */
+static inline int fb_result_partition_verdict(struct fb_result_partition* self) {
+  /* Acquire, partner of the exchange in stop_producer(): who sees it also sees the failure. */
+  return atomic_load_explicit(&self->verdict, memory_order_acquire);
+}
 static inline bool fb_result_partition_is_reader_lost(struct fb_result_partition* self) {
-  /* Acquire, partner of the store in fb_result_partition_lose_reader(): who sees it also sees the failure. */
-  return atomic_load_explicit(&self->is_reader_lost, memory_order_acquire);
+  return fb_result_partition_verdict(self) == FB_ELOST;
 }
 /* NULL unless it failed. Valid as long as the partition. */
 const char* fb_result_partition_failure(struct fb_result_partition* self);

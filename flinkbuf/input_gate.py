@@ -27,7 +27,8 @@ class InputGate(_InputGate):
     Notes
     -----
     A channel holds the producer's buffers, not copies of them: the producer's pool is the only bound. A gate is used
-    by one thread. It is a context manager; leaving it gives all channels up.
+    by one thread; any other may close it, and the one that reads gets a `CancelTaskError`. It is a context manager;
+    leaving it gives all channels up.
 
     References
     ----------
@@ -79,7 +80,7 @@ class UnionInputGate(_UnionInputGate):
 
     Notes
     -----
-    One thread uses it. It is a context manager; leaving it gives all channels of all gates up.
+    One thread uses it; any other may close it. It is a context manager; leaving it gives all channels of all gates up.
 
     References
     ----------

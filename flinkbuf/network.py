@@ -9,6 +9,7 @@ as credit allows.
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -25,7 +26,7 @@ from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
 from flinkbuf.compression import BufferDecompressor
 from flinkbuf.config import NetworkConfig
-from flinkbuf.errors import RemoteTransportError
+from flinkbuf.errors import CancelTaskError, RemoteTransportError
 from flinkbuf.input_gate import InputGate
 from flinkbuf.metrics import Gauge, Meter, MetricGroup
 from flinkbuf.network_metrics import NetworkMetrics, gate_metrics, partition_metrics
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from flinkbuf.tls_tunnel import TlsTunnel
 
 CONSUMER_PATIENCE_MS = 30_000  # how long a clean exit waits for readers that make no progress
+CLOSE_PATIENCE_MS = 5_000  # how long close() waits for threads that write
+_CLOSED = "its network environment was closed"
 _POLL_S = 0.005
 
 
@@ -243,9 +246,11 @@ class NetworkEnvironment:
         self.config = config = config or NetworkConfig()
         self._process_id = os.getpid()
         self._is_closed = False
+        self._closing = threading.RLock()  # held by the thread that closes it
         self._partitions: dict[ResultPartitionID, ResultPartition] = {}
         self._gates: WeakValueDictionary[int, InputGate] = WeakValueDictionary()  # by number, in order of creation
         self._gate_count = 0
+        self._gates_lock = threading.Lock()
         self._last_metrics: NetworkMetrics | None = None  # when it was closed
         count = num_segments if num_segments is not None else max(16, config.network_memory_min // config.segment_size)
         self.pool = NetworkBufferPool(count, config.segment_size)
@@ -381,6 +386,9 @@ class NetworkEnvironment:
             partition.close()
             raise
         self._partitions[name] = partition
+        if self._is_closed:  # meanwhile, perhaps too early to find this one
+            partition.abort(_CLOSED)
+            self._check_open()
         return partition
 
     def create_gate(self, channels: Iterable[RemoteChannel | LocalChannel]) -> InputGate:
@@ -415,8 +423,12 @@ class NetworkEnvironment:
         except BaseException:
             gate.close()
             raise
-        self._gates[self._gate_count] = gate
-        self._gate_count += 1
+        with self._gates_lock:
+            self._gates[self._gate_count] = gate
+            self._gate_count += 1
+        if self._is_closed:
+            gate.close()
+            self._check_open()
         return gate
 
     def _fill(self, gate: InputGate, sources: Sequence[RemoteChannel | LocalChannel], config: NetworkConfig) -> None:
@@ -485,6 +497,8 @@ class NetworkEnvironment:
         ------
         RemoteTransportError
             One of them was lost: it went without a word, so nobody knows what it has read.
+        CancelTaskError
+            Another thread has closed the environment meanwhile.
         """
         self._check_open()
         deadline = None if timeout_ms is None else time.monotonic() + timeout_ms / 1000
@@ -492,6 +506,8 @@ class NetworkEnvironment:
             if deadline is not None and time.monotonic() >= deadline:
                 return False
             time.sleep(_POLL_S)
+        if self._is_closed:
+            raise CancelTaskError("the network environment was closed before everything was read")
         return True
 
     def _unread_count(self) -> int:
@@ -507,7 +523,7 @@ class NetworkEnvironment:
         """The same as long as there is progress."""
         seen, since = None, time.monotonic()
         while unread := self._unread_count():
-            progress = (unread, self._server.counters()["buffers"])
+            progress = (unread, sum(partition.total_read_bytes for partition in list(self._partitions.values())))
             if progress != seen:
                 seen, since = progress, time.monotonic()
             elif time.monotonic() - since > CONSUMER_PATIENCE_MS / 1000:
@@ -521,27 +537,50 @@ class NetworkEnvironment:
             time.sleep(_POLL_S)
 
     def close(self) -> None:
-        """Close gates, partitions, connections and the thread. What was not read is dropped. Idempotent."""
-        if self._is_closed:
-            return
-        self._is_closed = True
+        """Close gates, partitions, connections and the thread. What was not read is dropped. Idempotent.
+
+        Any thread may call it, also while others write partitions and read gates: those get a `CancelTaskError` from
+        whatever they wait for or do next. A thread that writes, but is busy in the iterable that it was given, is waited
+        for 5 s at most; then the buffers that it has begun come home when it comes back.
+        """
         if self._process_id != os.getpid():
+            self._is_closed = True
             return
+        with self._closing:
+            if not self._is_closed:
+                self._is_closed = True
+                self._close_all()
+
+    def _close_all(self) -> None:
         try:
             self._last_metrics = self._sample()
         finally:
-            for gate in list(self._gates.values()):
-                gate.close()
-            for partition in self._partitions.values():
+            try:
+                self._close_partitions(0)  # those who wait for buffers are woken
+                for _, gate in self._numbered_gates():
+                    gate.close()
+                self._close_partitions(CLOSE_PATIENCE_MS)
+            finally:
+                self._close_network()
+
+    def _close_network(self) -> None:
+        if self._tunnel is not None:
+            self._tunnel.stop_accepting()
+        self._reactor.close()  # and with it client and server
+        if self._tunnel is not None:
+            self._tunnel.close()
+        self._manager.close()
+        self._partitions.clear()
+        self.pool.close()
+
+    def _close_partitions(self, patience_ms: int) -> None:
+        """Those that are not finished fail. Waits so long for all threads that write."""
+        deadline = time.monotonic() + patience_ms / 1000
+        for partition in list(self._partitions.values()):
+            if partition.is_finished:
                 partition.close()
-            if self._tunnel is not None:
-                self._tunnel.stop_accepting()
-            self._reactor.close()  # and with it client and server
-            if self._tunnel is not None:
-                self._tunnel.close()
-            self._manager.close()
-            self._partitions.clear()
-            self.pool.close()
+            else:
+                partition.abort(_CLOSED, max(0, int(1000 * (deadline - time.monotonic()))))
 
     def metrics(self) -> NetworkMetrics:
         """Look at everything that moves: channels, gates, partitions, pools.
@@ -579,8 +618,12 @@ class NetworkEnvironment:
             *self.address,
             self._totals.sample(),
             tuple(partition_metrics(name.hex(), partition) for name, partition in list(self._partitions.items())),
-            tuple(gate_metrics(index, gate) for index, gate in sorted(self._gates.items())),
+            tuple(gate_metrics(index, gate) for index, gate in self._numbered_gates()),
         )
+
+    def _numbered_gates(self) -> list[tuple[int, InputGate]]:
+        with self._gates_lock:
+            return sorted(self._gates.items())
 
     def _register_totals(self) -> MetricGroup:
         """Figures of the whole process, by Flink's names where it has them."""

@@ -137,7 +137,7 @@ class ResultPartition(_ResultPartition):
     Notes
     -----
     One thread writes: `emit`, `broadcast`, events, `finish`, `close`. Each subpartition has one reader, in any
-    thread. `release` and `fail` may come from anywhere. Written bytes become readable when their buffer is full, at
+    thread. `release`, `fail` and `abort` may come from anywhere. Written bytes become readable when their buffer is full, at
     `flush` and `flush_all`, at an event, or by `start_flushing`. After the producer's `close` the partition lives
     on until its readers are done. As a context manager it closes at the end, or fails first if the block raised.
 
@@ -242,11 +242,6 @@ class ResultPartition(_ResultPartition):
     def stop_flushing(self) -> None:
         """Flush by time no more. Idempotent."""
         remove_partition(self)
-
-    def close(self) -> None:
-        """The producer is done: open buffers end, the pool is destroyed. What is queued stays readable. Idempotent."""
-        self.stop_flushing()
-        super().close()
 
     @property
     def num_subpartitions(self) -> int:

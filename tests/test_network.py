@@ -487,8 +487,9 @@ def test_closing_closes_gates_and_partitions_and_may_be_said_twice():
         env.close()
         assert env.is_closed and repr(env) == "<NetworkEnvironment closed>"
     assert gate.is_closed
+    with pytest.raises(fb.CancelTaskError, match="its network environment was closed"):
+        write(partition, [1])
     for use in (
-        lambda: write(partition, [1]),
         lambda: here.create_gate([fb.LocalChannel(name, 0)]),
         lambda: here.create_partition(name, 1),
         here.__enter__,

@@ -189,7 +189,7 @@ def test_a_stalled_connection_goes_on_or_ends_and_can_be_left(pair, count):
         exchange.gate.close()  # by another thread than the one that waits
         exchange.consumer.end()
         assert time.monotonic() - closed_at < 5
-        assert isinstance(exchange.consumer.error, RuntimeError) and "closed" in str(exchange.consumer.error)
+        assert isinstance(exchange.consumer.error, fb.CancelTaskError) and "closed" in str(exchange.consumer.error)
         exchange.end()
 
 

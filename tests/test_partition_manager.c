@@ -79,6 +79,19 @@ static void closing_releases_what_is_left(void) {
   close_fixture(&f);
 }
 
+static void a_cleared_manager_can_still_be_told_of_the_end_of_a_partition(void) {
+  struct fixture f;
+
+  open_fixture(&f);
+  CHECK(fb_partition_manager_register(f.manager, ID(1), f.partition) == FB_OK);
+  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  fb_partition_manager_clear(f.manager);
+  CHECK(fb_result_partition_is_released(f.partition) && fb_partition_manager_count(f.manager) == 0);
+  CHECK(fb_partition_manager_find(f.manager, ID(1)) == NULL);
+  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  close_fixture(&f);
+}
+
 struct observer {
   struct fb_task task;
   uint32_t runs;
@@ -114,6 +127,7 @@ int main(void) {
   a_partition_is_found_by_its_id();
   a_consumed_partition_is_forgotten();
   closing_releases_what_is_left();
+  a_cleared_manager_can_still_be_told_of_the_end_of_a_partition();
   observers_are_told_of_registrations();
   return 0;
 }

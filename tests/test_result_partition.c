@@ -638,6 +638,40 @@ static void a_lost_reader_fails_the_partition_and_its_producer(void) {
   close_fixture(&f);
 }
 
+/* Who writes what somebody else has given up is told so, in the middle of a record, too; the first verdict stays. */
+static void an_aborted_partition_takes_nothing_more(void) {
+  static const uint8_t end[] = {0, 0, 0, 8, 0};
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED_APPROXIMATE, 2, FB_UNBOUNDED);
+  CHECK(fb_result_partition_verdict(f.partition) == FB_OK && emit(&f, 0, "before") == FB_OK);
+  fb_result_partition_abort(f.partition, "it is closed");
+  fb_result_partition_abort(f.partition, "too late");
+  CHECK(fb_result_partition_verdict(f.partition) == FB_ERELEASED && fb_result_partition_is_released(f.partition));
+  CHECK(!fb_result_partition_is_reader_lost(f.partition));
+  CHECK(strcmp(fb_result_partition_failure(f.partition), "it is closed") == 0);
+  CHECK(emit(&f, 0, "a record that is longer than its segment") == FB_ERELEASED);
+  CHECK(emit(&f, 1, "after") == FB_ERELEASED && broadcast(&f, "after") == FB_ERELEASED);
+  CHECK(fb_result_partition_open_unicast(f.partition, 1) == FB_ERELEASED);
+  CHECK(fb_result_partition_open_broadcast(f.partition) == FB_ERELEASED);
+  CHECK(fb_result_partition_broadcast_event(f.partition, end, sizeof end, FB_END_OF_DATA) == FB_ERELEASED);
+  CHECK(fb_result_partition_finish(f.partition) == FB_ERELEASED && !f.partition->is_finished);
+  close_fixture(&f);
+
+  open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
+  fb_result_partition_release(f.partition); /* its writer drops what it writes; then it is told to stop */
+  CHECK(emit(&f, 0, "dropped") == FB_OK);
+  fb_result_partition_abort(f.partition, "it is closed");
+  CHECK(emit(&f, 0, "refused") == FB_ERELEASED);
+  close_fixture(&f);
+
+  open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
+  fb_result_partition_lose_reader(f.partition, "its cable was cut");
+  fb_result_partition_abort(f.partition, "it is closed");
+  CHECK(fb_result_partition_verdict(f.partition) == FB_ELOST && emit(&f, 0, "refused") == FB_ELOST);
+  close_fixture(&f);
+}
+
 static void nobody_is_told_of_a_reader_that_may_be_replaced_or_is_done(void) {
   struct fixture f;
 
@@ -677,6 +711,7 @@ static void release_against_traffic_brings_every_segment_home(void) {
 
 int main(void) {
   a_lost_reader_fails_the_partition_and_its_producer();
+  an_aborted_partition_takes_nothing_more();
   nobody_is_told_of_a_reader_that_may_be_replaced_or_is_done();
   records_are_cut_over_buffers_and_full_buffers_are_finished();
   unicast_and_broadcast_keep_their_order();

@@ -110,6 +110,7 @@ cdef class InputGate(AbstractInputGate):
     cdef bint is_closing
     cdef bint has_closed
     cdef object closer          # the thread that is closing it
+    cdef object closed_by       # the one that was the first to
     cdef object bell_owner      # whose bell it rings; None: its own
     cdef object __weakref__
 
@@ -117,6 +118,7 @@ cdef class InputGate(AbstractInputGate):
     cdef int set_partition(self, index, source, subpartition_index) except -1
     cdef int check_set(self, int code, index) except -1
     cdef int check_usable(self) except -1
+    cdef int fail_closed(self) except -1
     cdef dict look(self)
     cdef int fail_channel(self, int code, uint32_t channel_index, uint32_t offset) except -1
     cdef int share_bell(self, fb_wakeup* bell, object owner) except -1

@@ -180,7 +180,9 @@ cdef class InputGate(AbstractInputGate):
         for floating buffers (None without remote channels; the gate takes it over), and how long a local channel
         waits for its partition."""
         cdef fb_gate_network network
+        self.check_usable()
         self.client, self.manager = client, manager
+        client.gates[id(self)] = self  # before it is asked: whoever closes the client finds this gate, or was faster
         client.check_open()
         manager.check_open()
         network.client, network.manager, network.patience_ms = client.c, manager.c, patience_ms
@@ -190,10 +192,10 @@ cdef class InputGate(AbstractInputGate):
             network.network_pool, network.pool = pool.global_pool.c, pool.c
             pool.c = NULL
         check(fb_input_gate_set_network(self.c, &network))
-        client.gates.add(self)
 
     def set_local(self, uint32_t index, bytes partition_id not None, uint32_t subpartition_index):
         """Channel `index` reads a partition of this process, by its id of 60 bytes; it need not be there yet."""
+        self.check_usable()
         if len(partition_id) != FB_PARTITION_ID_SIZE:
             raise ValueError(f"a partition id has {FB_PARTITION_ID_SIZE} bytes, got {len(partition_id)}")
         self.check_set(fb_input_gate_set_local_id(self.c, index, partition_id, subpartition_index), index)
@@ -207,7 +209,8 @@ cdef class InputGate(AbstractInputGate):
         cdef bytes address = resolve(host, port)
         cdef bytes key = os.urandom(FB_CHANNEL_ID_SIZE) if channel_id is None else channel_id
         cdef uint8_t[FB_CHANNEL_ID_SIZE] id
-        cdef int code
+        cdef int code = FB_ETIMEOUT
+        cdef int64_t slice_ms
         if len(partition_id) != FB_PARTITION_ID_SIZE:
             raise ValueError(f"a partition id has {FB_PARTITION_ID_SIZE} bytes, got {len(partition_id)}")
         if len(key) != FB_CHANNEL_ID_SIZE:
@@ -218,8 +221,17 @@ cdef class InputGate(AbstractInputGate):
         memcpy(&source.address, <const char*>address, sizeof(fb_address))
         memcpy(source.partition, <const char*>partition_id, FB_PARTITION_ID_SIZE)
         source.connection_index, source.subpartition_index = connection_index, subpartition_index
-        with nogil:
-            code = fb_input_gate_set_remote(self.c, index, &source, id, exclusive_buffers, timeout_ms)
+        while code == FB_ETIMEOUT:
+            self.check_usable()  # it may be closed while it waits for buffers
+            slice_ms = min(timeout_ms, <int64_t>WAIT_SLICE_MS)
+            timeout_ms -= slice_ms
+            self.waiting += 1
+            with nogil:
+                code = fb_input_gate_set_remote(self.c, index, &source, id, exclusive_buffers, slice_ms)
+            self.waiting -= 1
+            PyErr_CheckSignals()
+            if timeout_ms <= 0:
+                break
         self.check_set(code, index)
         self.sources[index] = f"subpartition {subpartition_index} of partition {partition_id.hex()} at {host}:{port}"
 
@@ -251,6 +263,7 @@ cdef class InputGate(AbstractInputGate):
         """Attach to all partitions; effective once. `poll` does it at its first call."""
         cdef uint32_t failed = 0
         cdef int code
+        self.check_usable()
         if self.c.is_requested:
             return
         self.waiting += 1
@@ -262,6 +275,7 @@ cdef class InputGate(AbstractInputGate):
 
     def resume_consumption(self, uint32_t channel_index):
         """Let a channel go on that a checkpoint barrier blocked."""
+        self.check_usable()
         check(fb_input_gate_resume(self.c, channel_index))
 
     def acknowledge_all_records_processed(self, uint32_t channel_index):
@@ -294,14 +308,16 @@ cdef class InputGate(AbstractInputGate):
                        f"threshold_percentages={threshold_percentages}, samples={samples}")
 
     def close(self):
-        """Give up all channels; what is queued for them is dropped by their partitions. Another thread that waits for
-        this gate is told that it is closed. Idempotent."""
+        """Give up all channels; what is queued for them is dropped by their partitions. Idempotent. Several threads may
+        call it; another one that reads this gate gets a `CancelTaskError`."""
         cdef object me = threading.get_ident()
         while self.closer is not None and self.closer != me:
             time.sleep(0.001)  # another thread closes it: done when that is
         if self.closer == me or self.has_closed:
             return
         self.closer = me
+        if not self.is_closing:
+            self.closed_by = me
         self.is_closing = True
         try:
             while self.waiting > 0:
@@ -324,22 +340,22 @@ cdef class InputGate(AbstractInputGate):
 
     @property
     def is_closed(self):
-        return not self.c.is_open
+        return self.is_closing or not self.c.is_open
 
     @property
     def is_finished(self):
         """Whether every channel gave its EndOfPartition."""
-        return self.c.is_open and fb_input_gate_is_finished(self.c)
+        return not self.is_closing and self.c.is_open and fb_input_gate_is_finished(self.c)
 
     @property
     def has_received_end_of_data(self):
         """Whether every channel gave its EndOfData."""
-        return self.c.is_open and self.c.ended_data_count == self.c.channel_count
+        return not self.is_closing and self.c.is_open and self.c.ended_data_count == self.c.channel_count
 
     @property
     def is_drained(self):
         """Whether every channel gave its EndOfData in the mode DRAIN."""
-        return self.c.is_open and self.c.drained_count == self.c.channel_count
+        return not self.is_closing and self.c.is_open and self.c.drained_count == self.c.channel_count
 
     def figures(self):
         """What the gate has read, and what waits for it, as a dict.
@@ -380,12 +396,15 @@ cdef class InputGate(AbstractInputGate):
     @property
     def queued_channel_count(self):
         """Channels that have something to read now."""
-        return fb_input_gate_queued_channels(self.c) if self.c.is_open else 0
+        return 0 if self.is_closing or not self.c.is_open else fb_input_gate_queued_channels(self.c)
 
     cdef int check_usable(self) except -1:
-        if not self.c.is_open or self.is_closing:
-            raise RuntimeError("the input gate is closed")
-        return 0
+        return self.fail_closed() if self.is_closing or not self.c.is_open else 0
+
+    cdef int fail_closed(self) except -1:
+        if self.closed_by is not None and self.closed_by != threading.get_ident():
+            raise CancelTaskError("the input gate was closed by another thread")
+        raise RuntimeError("the input gate is closed")
 
     cdef int take_item(self, fb_gate_item* item) except -1:
         cdef int code

@@ -43,8 +43,9 @@ cdef int stop_flushing(fb_result_partition* partition) except -1:
     """After this returns the flusher does not touch `partition`. Harmless if it never did."""
     with lock:
         if process_flusher is not NULL and process_id == os.getpid():
-            with nogil:
-                fb_output_flusher_remove(process_flusher, partition)
+            # With the GIL, as whoever writes marks what it wrote: neither finds the other halfway. The flusher's
+            # thread, which this may have to wait for, never asks for it.
+            fb_output_flusher_remove(process_flusher, partition)
             close_idle()
     return 0
 

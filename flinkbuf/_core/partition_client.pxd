@@ -37,6 +37,6 @@ cdef class PartitionClient:
     cdef fb_partition_client* c
     cdef Reactor reactor
     cdef Dialer dialer
-    cdef object gates  # closed before the client; held weakly
+    cdef object gates  # closed before the client; held weakly, by number
     cdef object __weakref__
     cdef int check_open(self) except -1

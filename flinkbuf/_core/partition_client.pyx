@@ -1,7 +1,7 @@
 """The client that asks other processes for subpartitions; input gates give it their remote channels."""
 
 import os
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 cimport cython
 
@@ -51,7 +51,7 @@ cdef class PartitionClient:
         if secret is not None and len(secret) < <Py_ssize_t> FB_PREFACE_MIN_SECRET:
             raise ValueError(f"a secret has at least {FB_PREFACE_MIN_SECRET} bytes, got {len(secret)}")
         self.dialer = dialer
-        self.reactor, self.gates = reactor, WeakSet()
+        self.reactor, self.gates = reactor, WeakValueDictionary()
         options.connect_timeout_ms, options.connect_retries = connect_timeout_ms, connect_retries
         options.backoff_initial_ms, options.backoff_max_ms = backoff_initial_ms, backoff_max_ms
         options.request_timeout_ms, options.max_data = request_timeout_ms, segment_size
@@ -75,11 +75,12 @@ cdef class PartitionClient:
 
     def close(self):
         """Close the gates that use it, then the connections. Idempotent."""
-        cdef fb_partition_client* closing
-        for gate in list(self.gates):
-            gate.close()
-        closing = self.c
-        self.c = NULL
+        cdef fb_partition_client* closing = self.c
+        self.c = NULL  # from here on no gate is added
+        for reference in self.gates.valuerefs():
+            gate = reference()
+            if gate is not None:
+                gate.close()
         if closing is not NULL and self.reactor.process_id == os.getpid():
             with nogil:
                 fb_partition_client_close(closing)

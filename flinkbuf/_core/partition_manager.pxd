@@ -6,6 +6,7 @@ cdef extern from "partition_manager.h" nogil:
     struct fb_partition_manager:
         pass
     int fb_partition_manager_open(fb_partition_manager** self)
+    void fb_partition_manager_clear(fb_partition_manager* self)
     void fb_partition_manager_close(fb_partition_manager* self)
     int fb_partition_manager_register(fb_partition_manager* self, const uint8_t* id, fb_result_partition* partition)
     bint fb_partition_manager_unregister(fb_partition_manager* self, const uint8_t* id)
@@ -14,6 +15,7 @@ cdef extern from "partition_manager.h" nogil:
 
 cdef class PartitionManager:
     cdef fb_partition_manager* c
-    cdef dict partitions  # by id, all that were ever registered: they may still call this manager
+    cdef dict partitions  # by id, all that were ever registered: an id is used once
+    cdef bint is_closed
     cdef object __weakref__
     cdef int check_open(self) except -1

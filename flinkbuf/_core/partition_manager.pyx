@@ -37,7 +37,7 @@ cdef class PartitionManager:
         return fb_partition_manager_count(self.c)
 
     cdef int check_open(self) except -1:
-        if self.c is NULL:
+        if self.is_closed:
             raise RuntimeError("the partition manager is closed")
         return 0
 
@@ -59,6 +59,7 @@ cdef class PartitionManager:
         if code < 0:
             fail(code, f"registering a second partition as {key.hex()}" if code == FB_ESTATE else None)
         self.partitions[key] = partition
+        partition.manager = self  # which it tells of its end, and that may come after this was closed
 
     def unregister(self, partition_id):
         """Forget the partition; who reads it goes on. Return whether it was there."""
@@ -67,13 +68,9 @@ cdef class PartitionManager:
 
     def close(self):
         """Release every partition that is still registered. Idempotent."""
-        cdef fb_partition_manager* closing = self.c
-        cdef ResultPartition partition
-        self.c = NULL
-        if closing is NULL:
+        if self.is_closed:
             return
-        for partition in self.partitions.values():
-            partition.c.on_consumed = NULL
+        self.is_closed = True
         with nogil:
-            fb_partition_manager_close(closing)
+            fb_partition_manager_clear(self.c)
         self.partitions.clear()

@@ -15,7 +15,7 @@ from flinkbuf._core.buffer cimport fb_slice_release
 from flinkbuf._core.buffer_pool cimport fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT
 from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate
-from flinkbuf._core.result_partition cimport fb_result_partition_is_reader_lost, fb_result_partition_is_released
+from flinkbuf._core.result_partition cimport fb_result_partition_is_released, fb_result_partition_verdict
 from flinkbuf._core.wakeup cimport fb_wakeup_seen, fb_wakeup_wait
 
 from flinkbuf.errors import CorruptDataError
@@ -252,8 +252,8 @@ cdef class RecordExchange:
     cdef int is_consumed(self) except -1:
         """Whether nobody will read from the partition any more; it rings the bell when that comes true. A reader that
         was lost is an error, also when all has been written."""
-        if fb_result_partition_is_reader_lost(self.writer.c):
-            return self.writer.partition.fail_lost()
+        if fb_result_partition_verdict(self.writer.c) < 0:
+            return self.writer.partition.fail_stopped()
         return fb_result_partition_is_released(self.writer.c)
 
     cdef int sleep(self, uint64_t seen) except -1:
@@ -275,8 +275,8 @@ cdef class RecordExchange:
     cdef int look_around(self) except -1:
         """Signals, and whatever else the caller looks at now and then."""
         cdef int64_t now = now_ns()
-        if fb_result_partition_is_reader_lost(self.writer.c):
-            self.writer.partition.fail_lost()
+        if fb_result_partition_verdict(self.writer.c) < 0:
+            self.writer.partition.fail_stopped()
         if now < self.look_at_ns:
             return 0
         self.look_at_ns = now + <int64_t>SLICE_MS * 1000000

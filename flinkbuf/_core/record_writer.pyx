@@ -33,9 +33,9 @@ from flinkbuf._core.record_serializer cimport (
 from flinkbuf._core.result_partition cimport (
     ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
-    fb_result_partition_flush_all, fb_result_partition_is_reader_lost, fb_result_partition_is_released,
-    fb_result_partition_mark_written, fb_result_partition_open_broadcast, fb_result_partition_open_unicast,
-    fb_result_partition_prefetch, fb_result_partition_retain, fb_result_partition_wait,
+    fb_result_partition_flush_all, fb_result_partition_is_released, fb_result_partition_mark_written,
+    fb_result_partition_open_broadcast, fb_result_partition_open_unicast, fb_result_partition_prefetch,
+    fb_result_partition_retain, fb_result_partition_verdict, fb_result_partition_wait,
 )
 from flinkbuf._core.type_codec cimport TypeCodec
 from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
@@ -102,7 +102,7 @@ cdef class RecordWriter:
         try:
             self.write(record, self.select(record))
         finally:
-            self.partition.is_claimed = False
+            self.partition.unclaim()
 
     def emit_to(self, record, uint32_t channel):
         """Write one record to a stated channel (0-based), whatever the partitioner says."""
@@ -113,7 +113,7 @@ cdef class RecordWriter:
         try:
             self.write(record, channel)
         finally:
-            self.partition.is_claimed = False
+            self.partition.unclaim()
 
     def broadcast(self, record):
         """Write one record to every channel."""
@@ -122,7 +122,7 @@ cdef class RecordWriter:
         try:
             self.write(record, BROADCAST)
         finally:
-            self.partition.is_claimed = False
+            self.partition.unclaim()
 
     def emit_all(self, records):
         """Write all records of an iterable, in one C loop; returns how many."""
@@ -133,7 +133,7 @@ cdef class RecordWriter:
                 self.given_count += 1
                 self.write(record, self.select(record))
         finally:
-            self.partition.is_claimed = False
+            self.partition.unclaim()
         return self._record_count - before
 
     def emit_column(self, values, channels=None):
@@ -159,7 +159,7 @@ cdef class RecordWriter:
                 targets = channels
                 self.write_column_to(&raw[0], width, count, &targets[0])
         finally:
-            self.partition.is_claimed = False
+            self.partition.unclaim()
         self._record_count += <int64_t>count
         self.given_count += <int64_t>count
         if self.flushes_always:
@@ -187,7 +187,7 @@ cdef class RecordWriter:
         return 0
 
     cdef int begin_use(self) except -1:
-        """What follows has the partition to itself, until it clears `is_claimed`."""
+        """What follows has the partition to itself, until its `unclaim`."""
         self.check_usable()
         self.may_wait = True
         return self.partition.claim()
@@ -224,7 +224,7 @@ cdef class RecordWriter:
         self.check_usable()
         self.partition.check_open()
         self.partition.check_unclaimed()
-        self.partition.is_claimed = True
+        self.partition.take_claim()
         self.may_wait = False
         try:
             if not self.has_room():
@@ -245,7 +245,7 @@ cdef class RecordWriter:
                     return FB_NEEDS_BUFFER
             return FB_NEEDS_INPUT
         finally:
-            self.partition.is_claimed = False
+            self.partition.unclaim()
 
     cdef int emit_held(self) except -1:
         """The record that an earlier call could not finish."""
@@ -264,8 +264,8 @@ cdef class RecordWriter:
     cdef int start(self, object record, int64_t channel) except -1:
         """One record as far as there is room. FB_RECORD; FB_NEEDS_BUFFER: call go_on() if there is a rest, else this."""
         self.rest_size = 0
-        if fb_result_partition_is_reader_lost(self.c):  # a buffer may take long to fill: who writes is told at once
-            return self.partition.fail_lost()
+        if fb_result_partition_verdict(self.c) < 0:  # a buffer may take long to fill: who writes is told at once
+            return self.partition.fail_stopped()
         if channel == BROADCAST:
             return self.start_broadcast(record)
         return self.start_unicast(record, <uint32_t>channel)

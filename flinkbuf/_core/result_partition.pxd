@@ -56,6 +56,8 @@ cdef extern from "result_partition.h" nogil:
     void fb_result_partition_release(fb_result_partition* self)
     void fb_result_partition_fail(fb_result_partition* self, const char* cause)
     void fb_result_partition_lose_reader(fb_result_partition* self, const char* cause)
+    void fb_result_partition_abort(fb_result_partition* self, const char* cause)
+    int fb_result_partition_verdict(fb_result_partition* self)
     bint fb_result_partition_is_reader_lost(fb_result_partition* self)
     const char* fb_result_partition_failure(fb_result_partition* self)
     bint fb_result_partition_is_released(fb_result_partition* self)
@@ -65,14 +67,24 @@ cdef class ResultPartition:
     cdef fb_result_partition* c
     cdef object pool             # the global pool, kept open
 
+    cdef object manager          # where it is registered: it tells that of its end
+    cdef object __weakref__
+
     cdef bint is_claimed         # somebody is writing: the builders are theirs alone
+    cdef unsigned long claimer   # the thread that is
+    cdef bint is_closing         # nobody begins to write any more
+    cdef bint has_closed
+    cdef object closer           # the thread that is closing it
 
     cdef int check_open(self) except -1
     cdef int claim(self) except -1
+    cdef void take_claim(self) noexcept
+    cdef int unclaim(self) except -1
     cdef int check_unclaimed(self) except -1
+    cdef int close_once(self) except -1
     cdef int check_index(self, uint32_t subpartition) except -1
     cdef int check_written(self, int code) except -1
-    cdef int fail_lost(self) except -1
+    cdef int fail_stopped(self) except -1
     cdef int wait_for_buffer(self) except -1
     cdef int wait_until_available(self, uint32_t target) except -1
     cdef int append(self, uint32_t target, data) except -1

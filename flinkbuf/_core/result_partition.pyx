@@ -1,16 +1,21 @@
 """The binding of csrc/result_partition.h: the n queues that one task writes."""
 
 import math
+import threading
 import time
 
+cimport cython
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.pythread cimport PyThread_get_thread_ident
 
 from flinkbuf._core.buffer cimport FB_NO_CHANNEL
 from flinkbuf._core.buffer_pool cimport (
     LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage, fb_local_buffer_pool_is_available,
 )
-from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EFINISHED, FB_ELOST, FB_NEEDS_BUFFER, check, fail
+from flinkbuf._core.errors cimport (
+    FB_EARGUMENT, FB_EFINISHED, FB_ELOST, FB_ERELEASED, FB_NEEDS_BUFFER, check, fail,
+)
 from flinkbuf._core.subpartition cimport (
     AvailabilityListener, SubpartitionView, attach_view, fb_subpartition_get_usage, fb_subpartition_queued_buffers,
     fb_subpartition_total_bytes, fb_subpartition_usage,
@@ -31,6 +36,12 @@ cdef str text_of(cause):
         return type(cause).__name__
 
 
+cdef bytes encoded_text_of(cause):
+    """The same as C has it."""
+    return text_of(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
+
+
+@cython.no_gc_clear  # __dealloc__ needs the manager
 cdef class ResultPartition:
     """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size."""
 
@@ -50,7 +61,9 @@ cdef class ResultPartition:
             fb_result_partition_drop(self.c)
 
     cdef int check_open(self) except -1:
-        if self.c.is_closed:
+        if self.is_closing:
+            if fb_result_partition_verdict(self.c) == FB_ERELEASED:
+                self.fail_stopped()
             raise RuntimeError("the result partition is closed")
         return 0
 
@@ -84,7 +97,7 @@ cdef class ResultPartition:
             try:
                 self.append_bytes(target, <const uint8_t*>view.buf, <size_t>view.len)
             finally:
-                self.is_claimed = False
+                self.unclaim()
         finally:
             PyBuffer_Release(&view)
         self.c.record_counts[target] += 1
@@ -92,16 +105,25 @@ cdef class ResultPartition:
         return 0
 
     cdef int claim(self) except -1:
-        """Have the builders to oneself until `is_claimed` is cleared: for whoever writes, one at a time."""
+        """Have the builders to oneself until `unclaim`: for whoever writes, one at a time."""
         self.check_open()
         self.check_unclaimed()
-        if fb_result_partition_is_reader_lost(self.c):
-            self.fail_lost()
+        if fb_result_partition_verdict(self.c) < 0:
+            self.fail_stopped()
         if self.c.continued != FB_NO_CHANNEL:
             raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
                                "release or fail the partition")
-        self.is_claimed = True
+        self.take_claim()
         return 0
+
+    cdef void take_claim(self) noexcept:
+        self.claimer = PyThread_get_thread_ident()
+        self.is_claimed = True
+
+    cdef int unclaim(self) except -1:
+        """Let others have the builders: whoever has aborted it meanwhile waits for them, or has left closing to us."""
+        self.is_claimed = False
+        return self.close_once() if self.is_closing else 0
 
     cdef int check_unclaimed(self) except -1:
         if self.is_claimed:
@@ -131,11 +153,13 @@ cdef class ResultPartition:
     cdef int check_written(self, int code) except -1:
         if code == FB_EFINISHED:
             return fail(code, "nothing can be written after finish()")
-        return self.fail_lost() if code == FB_ELOST else check(code)
+        return self.fail_stopped() if code == FB_ELOST or code == FB_ERELEASED else check(code)
 
-    cdef int fail_lost(self) except -1:
-        """Raise what became of a reader that is gone without leave."""
-        raise RemoteTransportError(self.failure_cause or "a reader of the result partition was lost")
+    cdef int fail_stopped(self) except -1:
+        """Raise why nothing can be written any more: a reader is gone without leave, or somebody aborted it."""
+        if fb_result_partition_verdict(self.c) == FB_ELOST:
+            raise RemoteTransportError(self.failure_cause or "a reader of the result partition was lost")
+        raise CancelTaskError(f"the result partition was aborted: {self.failure_cause or 'nobody said why'}")
 
     def emit(self, data, uint32_t subpartition):
         """Append the bytes of one framed record (4-byte big-endian length, payload) to one subpartition.
@@ -158,6 +182,8 @@ cdef class ResultPartition:
             The partition is finished or closed.
         RemoteTransportError
             A reader in another process was lost: it went without a word.
+        CancelTaskError
+            It was aborted, perhaps by another thread while this one waited.
         """
         self.check_open()
         self.check_index(subpartition)
@@ -214,20 +240,76 @@ cdef class ResultPartition:
 
     def fail(self, cause):
         """Release for a reason, which readers show in their `CancelTaskError`; the first reason stays."""
-        cdef bytes text = text_of(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
+        cdef bytes text = encoded_text_of(cause)
         cdef const char* c_text = text
         with nogil:
             fb_result_partition_fail(self.c, c_text)
 
     def close(self):
-        """The producer is done: open buffers end, the pool is destroyed. Idempotent.
+        """The producer is done: open buffers end, the pool is destroyed. Idempotent; several threads may call it.
 
         What is queued stays readable if the partition is finished; otherwise it fails: its readers are told that the
         rest will not come.
+
+        Raises
+        ------
+        RuntimeError
+            Another thread is writing; see `abort`.
         """
         self.check_unclaimed()
+        self.close_once()
+
+    def abort(self, cause, int64_t timeout_ms=5000):
+        """Fail and close it, from any thread, also while another one writes.
+
+        What is queued is dropped. Readers, and whoever writes now or later, get a `CancelTaskError` with the cause. A
+        thread that waits for a buffer is woken.
+
+        Parameters
+        ----------
+        cause : str or BaseException
+            Why. One that `fail` was told before stays.
+        timeout_ms : int, default 5000
+            How long to wait for a thread that is writing: it may be busy in the iterable that it was given.
+
+        Returns
+        -------
+        bool
+            Whether it is closed. If not, the last buffers that were begun come home when that thread comes back.
+        """
+        cdef bytes text = encoded_text_of(cause)
+        cdef const char* c_text = text
+        cdef double deadline = time.monotonic() + timeout_ms / 1000
         with nogil:
-            fb_result_partition_close(self.c)
+            fb_result_partition_abort(self.c, c_text)
+        self.is_closing = True  # not before whoever sees it can see why
+        while self.is_claimed and self.claimer != PyThread_get_thread_ident() and time.monotonic() < deadline:
+            time.sleep(0.001)
+        if self.is_claimed:
+            return False
+        self.close_once()
+        return True
+
+    cdef int close_once(self) except -1:
+        """Close it, or wait until another thread has; nobody writes."""
+        cdef object me = threading.get_ident()
+        self.is_closing = True
+        while self.closer is not None and self.closer != me:
+            time.sleep(0.001)
+        if self.closer == me or self.has_closed:
+            return 0
+        self.closer = me
+        try:
+            self.stop_flushing()
+            with nogil:
+                fb_result_partition_close(self.c)
+            self.has_closed = True
+        finally:
+            self.closer = None
+        return 0
+
+    def stop_flushing(self):
+        """Flush by time no more; it was never begun here."""
 
     def create_view(self, uint32_t subpartition, AvailabilityListener listener=None):
         """Attach the reader of one subpartition.
@@ -299,7 +381,6 @@ cdef class ResultPartition:
     def buffer_pool_usage(self):
         """The pool's figures at one moment, as a dict: size, stock, requested, ..., and counters since its start."""
         cdef fb_buffer_pool_usage usage
-        self.check_open()
         fb_local_buffer_pool_get_usage(self.c.pool, &usage)
         return usage
 
@@ -336,8 +417,8 @@ cdef class ResultPartition:
 
     @property
     def is_closed(self):
-        """Whether `close` was called."""
-        return bool(self.c.is_closed)
+        """Whether `close` or `abort` was called."""
+        return bool(self.is_closing)
 
     @property
     def is_released(self):

@@ -1,5 +1,8 @@
 """The binding of csrc/union_input_gate.h: several input gates read as one."""
 
+import threading
+import time
+
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -70,7 +73,20 @@ cdef class UnionInputGate(AbstractInputGate):
         self.gate_of(channel_index, &local).acknowledge_all_records_processed(local)
 
     def close(self):
-        """Close the gates. Idempotent."""
+        """Close the gates. Idempotent. Several threads may call it; another one that reads gets a `CancelTaskError`."""
+        cdef object me = threading.get_ident()
+        while self.closer is not None and self.closer != me:
+            time.sleep(0.001)  # another thread closes it: done when that is
+        if self.closer == me or self.has_closed:
+            return
+        self.closer = me
+        try:
+            self.close_gates()
+            self.has_closed = True
+        finally:
+            self.closer = None
+
+    cdef int close_gates(self) except -1:
         cdef InputGate gate
         cdef bint is_of_this_process = True
         for each in self.gates:
@@ -82,6 +98,7 @@ cdef class UnionInputGate(AbstractInputGate):
             fb_slice_release(&self.held.slice)
             fb_union_input_gate_close(&self.c)
         self.held.slice.buffer = NULL
+        return 0
 
     @property
     def channel_count(self):
