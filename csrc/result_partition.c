@@ -425,8 +425,8 @@ void fb_result_partition_drop(struct fb_result_partition* self) {
 }
 
 void fb_result_partition_close(struct fb_result_partition* self) {
-  if (self->is_closed) return;
-  self->is_closed = true;
+  /* Both halves: two may come at once, and the second sees what was written before. */
+  if (atomic_exchange_explicit(&self->is_closed, true, memory_order_acq_rel)) return;
   finish_builders(self);
   fb_local_buffer_pool_remove_wakeup(self->pool, &self->pool_wakeup);
   fb_local_buffer_pool_destroy(self->pool);

@@ -44,7 +44,7 @@ struct fb_result_partition {
   _Atomic bool* acknowledged;
   _Atomic uint32_t unacknowledged_count;
   bool is_finished;
-  bool is_closed; /* by the producer */
+  _Atomic bool is_closed; /* by the producer, or by who saw that it has ended it */
   _Atomic bool is_released;
   _Atomic int verdict; /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
   _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */

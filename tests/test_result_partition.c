@@ -471,6 +471,26 @@ static void release_drops_all_and_later_data_costs_no_memory(void) {
   close_fixture(&f);
 }
 
+static void* close_partition(void* argument) {
+  fb_result_partition_close(((struct fixture*)argument)->partition);
+  return NULL;
+}
+
+/* The producer, and who saw that everything was read. */
+static void closing_from_two_threads_counts_once(void) {
+  for (int round = 0; round < 200; round++) {
+    pthread_t threads[2];
+    struct fixture f;
+
+    open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+    CHECK(emit(&f, 0, "abc") == FB_OK && fb_result_partition_finish(f.partition) == FB_OK);
+    for (int i = 0; i < 2; i++) CHECK(pthread_create(&threads[i], NULL, close_partition, &f) == 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
+    CHECK(f.partition->users == 2 && !fb_result_partition_is_released(f.partition));
+    close_fixture(&f);
+  }
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 #define READERS 2
@@ -710,6 +730,7 @@ static void release_against_traffic_brings_every_segment_home(void) {
 }
 
 int main(void) {
+  closing_from_two_threads_counts_once();
   a_lost_reader_fails_the_partition_and_its_producer();
   an_aborted_partition_takes_nothing_more();
   nobody_is_told_of_a_reader_that_may_be_replaced_or_is_done();
