@@ -6,13 +6,51 @@
 
 #include "errors.h"
 
+#if defined(__linux__) && !defined(FB_USE_POLL)
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+enum { LOOK_NS = 3000 }; /* before it sleeps */
+
 int64_t fb_now_ms(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-int fb_wakeup_open(struct fb_wakeup* self) {
+/* ---- sleep: as long as `is_awaited` is 1 ------------------------------------------------------------ */
+
+#if defined(__linux__) && !defined(FB_USE_POLL)
+
+/* A condition variable takes two system calls more for each sleep: its mutex passes for contended. */
+static long futex(_Atomic uint32_t* word, int operation, uint32_t value, const struct timespec* until) {
+  return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+}
+
+static int open_sleep(struct fb_wakeup* self) {
+  (void)self;
+  return FB_OK;
+}
+
+static void close_sleep(struct fb_wakeup* self) { (void)self; }
+
+static void wake_all(struct fb_wakeup* self) { futex(&self->is_awaited, FUTEX_WAKE, INT_MAX, NULL); }
+
+/* Returns when somebody has rung, or for no reason; false: at the deadline. */
+static bool fall_asleep(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
+  struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = (deadline_ms % 1000) * 1000000};
+  const struct timespec* limit = deadline_ms == FB_NO_DEADLINE ? NULL : &until;
+
+  (void)seen;
+  return futex(&self->is_awaited, FUTEX_WAIT_BITSET, 1, limit) == 0 || errno != ETIMEDOUT;
+}
+
+#else
+
+static int open_sleep(struct fb_wakeup* self) {
   pthread_condattr_t attributes;
   int failed;
 
@@ -23,30 +61,16 @@ int fb_wakeup_open(struct fb_wakeup* self) {
 #endif
   failed = pthread_cond_init(&self->rung, &attributes);
   pthread_condattr_destroy(&attributes);
-  if (failed) {
-    pthread_mutex_destroy(&self->mutex);
-    return FB_ENOMEM;
-  }
-  atomic_init(&self->count, 0);
-  atomic_init(&self->is_awaited, false);
-  self->is_open = true;
-  return FB_OK;
+  if (failed) pthread_mutex_destroy(&self->mutex);
+  return failed ? FB_ENOMEM : FB_OK;
 }
 
-void fb_wakeup_close(struct fb_wakeup* self) {
-  if (!self->is_open) return;
-  self->is_open = false;
+static void close_sleep(struct fb_wakeup* self) {
   pthread_cond_destroy(&self->rung);
   pthread_mutex_destroy(&self->mutex);
 }
 
-void fb_wakeup_ring(struct fb_wakeup* self) {
-  /* Partner of wait(): it says that it sleeps before it compares the count, we raise the count before we look for
-   * sleepers, all in one total order; so one of the two sees the other. Who rings while a sleeper is on its way
-   * back from sleep has nothing to do. */
-  atomic_fetch_add_explicit(&self->count, 1, memory_order_seq_cst);
-  if (!atomic_load_explicit(&self->is_awaited, memory_order_seq_cst)) return;
-  if (!atomic_exchange_explicit(&self->is_awaited, false, memory_order_seq_cst)) return;
+static void wake_all(struct fb_wakeup* self) {
   /* A sleeper that has compared, but does not sleep yet, holds the mutex; one that wakes finds it free. */
   pthread_mutex_lock(&self->mutex);
   pthread_mutex_unlock(&self->mutex);
@@ -70,24 +94,81 @@ static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
 #endif
 }
 
+static bool fall_asleep(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
+  int code = 0;
+
+  pthread_mutex_lock(&self->mutex);
+  if (fb_wakeup_seen(self) == seen) code = wait_once(self, deadline_ms);
+  pthread_mutex_unlock(&self->mutex);
+  return code != ETIMEDOUT;
+}
+
+#endif
+
+/* ---- one bell --------------------------------------------------------------------------------------- */
+
+int fb_wakeup_open(struct fb_wakeup* self) {
+  atomic_init(&self->count, 0);
+  atomic_init(&self->is_awaited, 0);
+  self->is_open = open_sleep(self) == FB_OK;
+  return self->is_open ? FB_OK : FB_ENOMEM;
+}
+
+void fb_wakeup_close(struct fb_wakeup* self) {
+  if (!self->is_open) return;
+  self->is_open = false;
+  close_sleep(self);
+}
+
+void fb_wakeup_ring(struct fb_wakeup* self) {
+  /* Partner of wait(): it says that it sleeps before it compares the count, we raise the count before we look for
+   * sleepers, all in one total order; so one of the two sees the other. Who rings while a sleeper is on its way
+   * back from sleep has nothing to do. */
+  atomic_fetch_add_explicit(&self->count, 1, memory_order_seq_cst);
+  if (atomic_load_explicit(&self->is_awaited, memory_order_seq_cst) == 0) return;
+  if (atomic_exchange_explicit(&self->is_awaited, 0, memory_order_seq_cst) == 1) wake_all(self);
+}
+
 int64_t fb_deadline_ms(int64_t timeout_ms) {
   int64_t now_ms = fb_now_ms();
   return timeout_ms < 0 || timeout_ms > INT64_MAX - now_ms ? FB_NO_DEADLINE : now_ms + timeout_ms;
 }
 
+static void relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* To sleep and be woken takes longer than most of what is waited for under load. It does not yield: on a busy machine
+ * the core would be away for milliseconds. */
+static bool is_rung_soon(struct fb_wakeup* self, uint64_t seen) {
+  int64_t until = now_ns() + LOOK_NS;
+
+  do {
+    if (fb_wakeup_seen(self) != seen) return true;
+    for (int i = 0; i < 10; i++) relax();
+  } while (now_ns() < until);
+  return false;
+}
+
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
   int64_t deadline_ms = fb_deadline_ms(timeout_ms);
-  bool rung;
 
-  if (fb_wakeup_seen(self) != seen) return true;
-  pthread_mutex_lock(&self->mutex);
-  for (;;) {
-    atomic_store_explicit(&self->is_awaited, true, memory_order_seq_cst);
-    if (fb_wakeup_seen(self) != seen || wait_once(self, deadline_ms) == ETIMEDOUT) break;
-  }
-  rung = fb_wakeup_seen(self) != seen;
-  pthread_mutex_unlock(&self->mutex);
-  return rung;
+  if (timeout_ms == 0) return fb_wakeup_seen(self) != seen;
+  if (is_rung_soon(self, seen)) return true;
+  do {
+    atomic_store_explicit(&self->is_awaited, 1, memory_order_seq_cst);
+  } while (fb_wakeup_seen(self) == seen && fall_asleep(self, seen, deadline_ms));
+  return fb_wakeup_seen(self) != seen;
 }
 
 int fb_wakeup_wait_until(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {

@@ -16,11 +16,13 @@
 #include <stdint.h>
 
 struct fb_wakeup {
+  _Atomic uint64_t count;      /* rings so far */
+  _Atomic uint32_t is_awaited; /* 1: somebody sleeps, and nobody has rung since */
+  bool is_open;
+#if !defined(__linux__) || defined(FB_USE_POLL) /* no futex */
   pthread_mutex_t mutex;
   pthread_cond_t rung;
-  _Atomic uint64_t count; /* rings so far */
-  _Atomic bool is_awaited; /* somebody sleeps, and nobody has rung since */
-  bool is_open;
+#endif
 };
 
 int fb_wakeup_open(struct fb_wakeup* self);
