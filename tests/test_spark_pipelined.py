@@ -449,6 +449,19 @@ def test_an_error_of_the_users_code_comes_through_unchanged(sc):
         within(60, exchange(sc.parallelize(range(1000), 2).map(fail)).collect)
 
 
+def test_an_error_of_the_code_that_takes_the_records_is_all_that_is_said(data, tmp_path):
+    said = tmp_path / "said"
+
+    def take_one_and_fail(records):
+        sys.unraisablehook = lambda unraisable: said.write_text(repr(unraisable.exc_value))
+        next(records)
+        raise LookupError("my own")
+
+    with pytest.raises(Exception, match="LookupError: my own"):
+        within(60, exchange(data).mapPartitions(take_one_and_fail).collect)
+    assert not said.exists(), said.read_text()
+
+
 def test_a_task_that_fails_before_it_joins_does_not_leave_the_others_waiting(sc):
     def source(index, records):
         if index == 1:

@@ -160,6 +160,8 @@ class PipelinedTask:
             explained = self._explain(index, error, peers, line)
             if line is not None:
                 line.fail(_reason(explained))
+            if isinstance(error, _TakerFailedError):
+                return  # its own error is on its way to Spark; one from here would only be printed beside it
             raise explained from None if explained is not error else error.__cause__
         if line is not None:
             line.finish({**figures, "total_ms": int(1000 * (time.monotonic() - started))})
@@ -273,6 +275,10 @@ class PipelinedTask:
         return error
 
 
+class _TakerFailedError(PeerFailedError):
+    """For the other tasks: one stopped taking its records since its user's code failed."""
+
+
 class Taker:
     """Who asks a task for its records: tells whether one that stops asking has had enough, or has failed.
 
@@ -288,9 +294,9 @@ class Taker:
         """Raise `stop` again if the task has failed."""
         error = stop.__context__
         if error is not None and error is not self._handled:
-            raise PeerFailedError(f"the code that takes its records failed with {_reason(error)}") from None
+            raise _TakerFailedError(f"the code that takes its records failed with {_reason(error)}") from None
         if self._task != _running_task():
-            raise PeerFailedError("the code that takes its records failed; its own error says more") from None
+            raise _TakerFailedError("the code that takes its records failed; its own error says more") from None
 
 
 def _running_task() -> int | None:
