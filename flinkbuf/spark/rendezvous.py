@@ -68,8 +68,12 @@ class Line:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send without waiting; what cannot be sent is found out by `receive`."""
+        self.send_bytes(encode_message(message))
+
+    def send_bytes(self, message: bytes) -> None:
+        """The same with a message that is encoded already."""
         if not self._writer.is_closing():
-            self._writer.write(encode_message(message))
+            self._writer.write(message)
 
 
 @dataclass
@@ -185,8 +189,9 @@ class Run:
         return ExchangeSummary(self.exchange.id, self.stage, time.monotonic() - self.started, tuple(done))
 
     def _tell_all(self, message: dict[str, Any]) -> None:
+        encoded = encode_message(message)  # once: the peers of a thousand tasks are 300 KB
         for member in self.members.values():
-            member.line.send(message)
+            member.line.send_bytes(encoded)
 
 
 @dataclass
