@@ -69,6 +69,13 @@ struct fb_listener {
 
 #define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
+/* Closes it for whoever is on the other side, too: a child that was forked meanwhile has the descriptor as well, and would
+ * keep a connection, or a port, that nobody serves. */
+static void end_socket(int fd) {
+  shutdown(fd, SHUT_RDWR);
+  close(fd);
+}
+
 /* ---- connections: end ------------------------------------------------------------------------------ */
 
 static struct piece* piece_at(struct fb_connection* self, uint32_t index) {
@@ -84,7 +91,7 @@ static void close_connection(struct fb_connection* self, int code) {
   fb_reactor_cancel_timer(self->reactor, &self->timer);
   fb_reactor_cancel_timer(self->reactor, &self->pulse);
   fb_reactor_remove(self->reactor, &self->source);
-  close(fd);
+  end_socket(fd);
   for (uint32_t i = 0; i < self->count; i++) fb_slice_release(&piece_at(self, i)->body);
   self->count = 0;
   self->queued = 0;
@@ -574,6 +581,6 @@ void fb_listener_close(struct fb_listener* self) {
   self->is_closed = true;
   fb_reactor_cancel_timer(self->reactor, &self->timer);
   fb_reactor_remove(self->reactor, &self->source);
-  close(self->fd);
+  end_socket(self->fd);
   fb_reactor_leave(self->reactor, &self->chore);
 }

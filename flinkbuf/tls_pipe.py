@@ -53,6 +53,15 @@ def address_text(address: tuple[Any, ...]) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
+def end_socket(ended: socket.socket) -> None:
+    """Close it for whoever is on the other side, too: a child that was forked meanwhile has the descriptor as well."""
+    try:
+        ended.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it was not connected, or is no more
+    ended.close()
+
+
 class TlsPipe:
     """One connection: the peer's socket, the I/O thread's, and what is on its way between them.
 
@@ -350,5 +359,5 @@ class TlsPipe:
         self.is_closed = True
         self.close_inner()
         self.host.watch(self.outer, 0, self.on_outer)
-        self.outer.close()
+        end_socket(self.outer)
         self.host.forget(self)

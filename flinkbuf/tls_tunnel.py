@@ -30,7 +30,7 @@ from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
 from flinkbuf.config import TlsConfig
 from flinkbuf.tls_context import make_context
-from flinkbuf.tls_pipe import CHUNK, LINGER_S, TlsPipe
+from flinkbuf.tls_pipe import CHUNK, LINGER_S, TlsPipe, end_socket
 
 HANDSHAKE_TIMEOUT_MS = 10_000
 MAX_UNPROVEN = 1024  # connections that were accepted and whose handshake is not done
@@ -117,7 +117,7 @@ class _Loop:
         self.bell.recv(4096)
         if self.wants_silence and not self.is_silent.is_set():
             self.watch(self.listener, 0, self.on_listener)
-            self.listener.close()
+            end_socket(self.listener)
             self.is_silent.set()
 
     def on_listener(self, events: int) -> None:
@@ -201,7 +201,7 @@ class _Loop:
         self.expire()
 
     def close(self) -> None:
-        self.listener.close()
+        end_socket(self.listener)
         self.is_silent.set()
         for pipe in list(self.pipes):
             pipe.carrier.fail("the network environment was closed", is_refusal=False)

@@ -640,6 +640,29 @@ def test_a_forked_child_may_have_an_environment_of_its_own():
         exchange()
 
 
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_what_is_closed_is_closed_for_others_though_a_forked_child_lives_on():
+    wakes, sleeps = os.pipe()
+    with environment() as env, socket.create_connection(env.address) as connection:
+        while not env.metrics().totals["connectionsIn"]:
+            time.sleep(0.01)
+        child = os.fork()
+        if child == 0:
+            os.close(sleeps)
+            os.read(wakes, 1)  # until the parent closes its end
+            os._exit(0)
+        try:
+            env.close()
+            connection.settimeout(HANG_S)
+            assert connection.recv(1) == b""
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(env.address)
+        finally:
+            os.close(sleeps)
+            os.waitpid(child, 0)
+            os.close(wakes)
+
+
 def test_threads_that_close_and_look_at_once_disturb_nobody():
     for _ in range(10):
         here, there = environment(), environment()

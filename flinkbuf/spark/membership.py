@@ -279,6 +279,8 @@ class Membership:
     def close(self) -> None:
         """Close the connection; without `fail` or `finish` before, that reads as this task's death. Idempotent."""
         self._has_left = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # a child that was forked meanwhile holds the descriptor, too
         self._socket.close()
 
     def _heed(self, message: dict[str, Any]) -> None:
