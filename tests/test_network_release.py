@@ -68,14 +68,8 @@ class Round:
             "close gate and release": lambda: (self.gate.close(), self.partition.release()),
             "release and close gate": lambda: (self.partition.release(), self.gate.close()),
             "close consumer": self.pair.here.close,
-            "close producer": self.close_producer,
+            "close producer": self.pair.there.close,
         }
-
-    def close_producer(self):
-        """Its task writes: it has to be stopped before its environment can close what it writes to."""
-        self.partition.release()
-        self.tasks[0].end()
-        self.pair.there.close()
 
     def play(self, action, moment_s):
         self.tasks = [Task(self.produce), Task(self.consume)]
