@@ -469,10 +469,11 @@ class NetworkEnvironment:
     def _forget_consumed(self) -> None:
         """Close and forget what was written to its end and read to its end: its buffers are for others now.
 
-        One whose reader was lost is kept, for `wait_until_consumed` to tell.
+        One that was written to its end and lost its reader is kept, for `wait_until_consumed` to tell; its writer was told
+        of any other.
         """
         for name, partition in list(self._partitions.items()):
-            if partition.is_reader_lost:
+            if partition.is_finished and partition.is_reader_lost:
                 continue
             if partition.is_finished and (partition.is_released or partition.unconsumed_subpartition_count == 0):
                 with suppress(RuntimeError):  # its writer has a last word to say just now: the next time, then

@@ -525,6 +525,14 @@ def test_partitions_one_after_the_other_need_the_buffers_of_one(is_local):
             assert len(there.metrics().partitions) == 1
 
 
+def test_partitions_that_failed_are_forgotten():
+    with environment(24) as env:
+        for _ in range(30):
+            with pytest.raises(LookupError), env.create_partition(fb.ResultPartitionID.random(), 2):
+                raise LookupError("mine")
+            assert len(env.metrics().partitions) == 1
+
+
 def test_a_partition_that_is_still_read_is_not_forgotten():
     with environment(64) as env:
         names = [fb.ResultPartitionID.random() for _ in range(3)]
