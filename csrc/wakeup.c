@@ -21,13 +21,20 @@ int64_t fb_now_ms(void) {
   return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- sleep: as long as `is_awaited` is 1 ------------------------------------------------------------ */
+/* ---- sleep: as long as the count is `seen` ---------------------------------------------------------- */
 
 #if defined(__linux__) && !defined(FB_USE_POLL)
 
-/* A condition variable takes two system calls more for each sleep: its mutex passes for contended. */
-static long futex(_Atomic uint32_t* word, int operation, uint32_t value, const struct timespec* until) {
-  return syscall(SYS_futex, word, operation | FUTEX_PRIVATE_FLAG, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
+/* A condition variable takes two system calls more for each sleep: its mutex passes for contended. The system compares
+ * the lower half of the count. It could not be `is_awaited`: a second sleeper that has seen a ring sets that again, and
+ * a first one on its way to sleep would sleep through the same ring. */
+static long futex(struct fb_wakeup* self, int operation, uint32_t value, const struct timespec* until) {
+  _Atomic uint32_t* lower = (_Atomic uint32_t*)(void*)&self->count;
+
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  lower++;
+#endif
+  return syscall(SYS_futex, lower, operation | FUTEX_PRIVATE_FLAG, value, until, NULL, FUTEX_BITSET_MATCH_ANY);
 }
 
 static int open_sleep(struct fb_wakeup* self) {
@@ -37,15 +44,14 @@ static int open_sleep(struct fb_wakeup* self) {
 
 static void close_sleep(struct fb_wakeup* self) { (void)self; }
 
-static void wake_all(struct fb_wakeup* self) { futex(&self->is_awaited, FUTEX_WAKE, INT_MAX, NULL); }
+static void wake_all(struct fb_wakeup* self) { futex(self, FUTEX_WAKE, INT_MAX, NULL); }
 
 /* Returns when somebody has rung, or for no reason; false: at the deadline. */
 static bool fall_asleep(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
   struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = (deadline_ms % 1000) * 1000000};
   const struct timespec* limit = deadline_ms == FB_NO_DEADLINE ? NULL : &until;
 
-  (void)seen;
-  return futex(&self->is_awaited, FUTEX_WAIT_BITSET, 1, limit) == 0 || errno != ETIMEDOUT;
+  return futex(self, FUTEX_WAIT_BITSET, (uint32_t)seen, limit) == 0 || errno != ETIMEDOUT;
 }
 
 #else

@@ -39,6 +39,47 @@ static void two_threads_wake_each_other_without_losing_a_ring(void) {
   for (int i = 0; i < 2; i++) fb_wakeup_close(&game.bells[i]);
 }
 
+#define SLEEPERS 4
+
+struct crowd {
+  struct fb_wakeup bell, answer;
+  _Atomic uint64_t heard[SLEEPERS];
+  _Atomic int next;
+};
+
+static void* hear_all(void* argument) {
+  struct crowd* crowd = argument;
+  _Atomic uint64_t* heard = &crowd->heard[atomic_fetch_add(&crowd->next, 1)];
+
+  while (atomic_load(heard) < ROUNDS / 4) {
+    CHECK(fb_wakeup_wait(&crowd->bell, atomic_load(heard), 20000)); /* some sleep already, some are about to */
+    atomic_store(heard, fb_wakeup_seen(&crowd->bell));
+    fb_wakeup_ring(&crowd->answer);
+  }
+  return NULL;
+}
+
+static void a_ring_wakes_all_who_sleep_on_the_bell(void) {
+  struct crowd crowd = {.next = 0};
+  pthread_t threads[SLEEPERS];
+
+  CHECK(fb_wakeup_open(&crowd.bell) == FB_OK && fb_wakeup_open(&crowd.answer) == FB_OK);
+  for (int i = 0; i < SLEEPERS; i++) CHECK(pthread_create(&threads[i], NULL, hear_all, &crowd) == 0);
+  for (uint64_t round = 1; round <= ROUNDS / 4; round++) {
+    fb_wakeup_ring(&crowd.bell);
+    for (int i = 0; i < SLEEPERS; i++) {
+      uint64_t seen = fb_wakeup_seen(&crowd.answer);
+      while (atomic_load(&crowd.heard[i]) < round) {
+        CHECK(fb_wakeup_wait(&crowd.answer, seen, 20000));
+        seen = fb_wakeup_seen(&crowd.answer);
+      }
+    }
+  }
+  for (int i = 0; i < SLEEPERS; i++) pthread_join(threads[i], NULL);
+  fb_wakeup_close(&crowd.bell);
+  fb_wakeup_close(&crowd.answer);
+}
+
 static void a_wait_ends_at_its_time_or_at_once_when_rung_before(void) {
   struct fb_wakeup bell;
   uint64_t seen;
@@ -113,6 +154,7 @@ static void a_bell_may_go_right_after_its_removal(void) {
 
 int main(void) {
   two_threads_wake_each_other_without_losing_a_ring();
+  a_ring_wakes_all_who_sleep_on_the_bell();
   a_wait_ends_at_its_time_or_at_once_when_rung_before();
   a_list_rings_those_in_it();
   a_bell_may_go_right_after_its_removal();
