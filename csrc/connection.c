@@ -69,8 +69,8 @@ struct fb_listener {
 
 #define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
-/* Closes it for whoever is on the other side, too: a child that was forked meanwhile has the descriptor as well, and would
- * keep a connection, or a port, that nobody serves. */
+/* Closes it for whoever is on the other side, too: a child that was forked meanwhile has the descriptor as well, and
+ * would keep a connection, or a port, that nobody serves. */
 static void end_socket(int fd) {
   shutdown(fd, SHUT_RDWR);
   close(fd);

@@ -189,14 +189,15 @@ static void on_ask_again(struct fb_timer* timer) {
 static void on_not_found(struct link* self, struct fb_remote_channel* channel) {
   const struct fb_partition_client_options* options = &self->client->options;
   char id[FB_PARTITION_ID_TEXT_SIZE], text[TEXT_SIZE];
+  uint32_t wait_ms;
 
   channel->is_requested = false;
   if (channel->backoff_ms == 0) channel->backoff_ms = options->backoff_initial_ms;
   else if (options->request_timeout_ms > 0) channel->backoff_ms += options->request_timeout_ms;
   else channel->backoff_ms *= 2;
+  wait_ms = options->request_timeout_ms > 0 ? options->backoff_initial_ms : channel->backoff_ms;
   if (channel->backoff_ms > 0 && channel->backoff_ms < 2 * options->backoff_max_ms &&
-      fb_reactor_set_timer(self->client->reactor, &channel->timer,
-                           options->request_timeout_ms > 0 ? options->backoff_initial_ms : channel->backoff_ms) == FB_OK)
+      fb_reactor_set_timer(self->client->reactor, &channel->timer, wait_ms) == FB_OK)
     return;
   fb_partition_id_text(channel->source.partition, id);
   snprintf(text, sizeof text, "partition %s was not found at %s: its producer has not registered it there, or has "

@@ -378,7 +378,8 @@ static int announce(const struct fb_received_buffer* barrier, struct fb_received
   return FB_OK;
 }
 
-/* Queues what arrived, the announcement (if any) in front. FB_ERELEASED, FB_ENOMEM, FB_ETOO_LARGE: nothing was queued. */
+/* Queues what arrived, the announcement (if any) in front. FB_ERELEASED, FB_ENOMEM, FB_ETOO_LARGE: nothing was
+ * queued. */
 static int enqueue(struct fb_remote_channel* self, const struct fb_received_buffer* item,
                    const struct fb_received_buffer* announcement, bool* was_empty) {
   int code;
@@ -422,7 +423,8 @@ void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_slice
     fb_slice_release(&announcement.slice);
     fb_slice_release(&item.slice);
     if (code == FB_ETOO_LARGE)
-      fb_remote_channel_fail(self, FB_ECORRUPT, "events of 64 MiB wait to be read, and more came: the sender floods it");
+      fb_remote_channel_fail(self, FB_ECORRUPT, "events of 64 MiB wait to be read, and more came: the sender floods "
+                             "it");
     else if (code != FB_ERELEASED)
       fb_remote_channel_fail(self, code, "no memory to queue a buffer that arrived");
     return;

@@ -24,8 +24,8 @@ struct fb_address {
 /* Finds the address of a name or a number, such as "worker-3", "127.0.0.1" or "::1". FB_EIO (errno EINVAL: no
  * such name), FB_EARGUMENT. */
 int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port);
-/* Of several addresses of a name an IPv4 one, as Java takes it: where a name has both, listening at 127.0.0.1 or 0.0.0.0
- * is what most do, and whoever asks for "localhost" has to come there. */
+/* Of several addresses of a name an IPv4 one, as Java takes it: where a name has both, listening at 127.0.0.1 or
+ * 0.0.0.0 is what most do, and whoever asks for "localhost" has to come there. */
 struct addrinfo;
 const struct addrinfo* fb_address_choose(const struct addrinfo* found);
 /* "127.0.0.1:6121" or "[::1]:6121" into FB_ADDRESS_TEXT_SIZE bytes. */

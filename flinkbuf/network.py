@@ -62,6 +62,10 @@ class RemoteChannel:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "partition_id", _partition_id(self.partition_id))
+        if not isinstance(self.host, str):
+            raise TypeError(f"host must be a name or number as text, got {self.host!r}")
+        if not hasattr(self.port, "__index__"):  # numpy's are whole numbers, too
+            raise TypeError(f"port must be an int, got {self.port!r}")
         if not 0 < self.port < 65536:
             raise ValueError(f"port must be from 1 to 65535, got {self.port}")
         _check_index(self.subpartition_index)
@@ -92,6 +96,8 @@ def _partition_id(value: Any) -> ResultPartitionID:
 
 
 def _check_index(index: int) -> None:
+    if not hasattr(index, "__index__"):
+        raise TypeError(f"subpartition_index must be an int, got {index!r}")
     if not 0 <= index < 2**31:
         raise ValueError(f"subpartition_index must be from 0 to 2147483647, got {index}")
 

@@ -415,8 +415,10 @@ static void a_peer_that_takes_no_answers_is_not_heard_until_it_does(void) {
   wait_for(&fixture.end, &fixture.end.connected);
   CHECK(fb_reactor_call(fixture.reactor, set_deaf_over, fixture.end.connection) == FB_OK);
   CHECK(setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) == 0);
-  for (; (written = write(fd, bytes + sent % sizeof bytes, sizeof bytes - sent % sizeof bytes)) > 0; sent += (size_t)written)
+  while ((written = write(fd, bytes + sent % sizeof bytes, sizeof bytes - sent % sizeof bytes)) > 0) {
+    sent += (size_t)written;
     CHECK(sent < (size_t)64 << 20); /* what the sockets of both directions hold, and a little */
+  }
   for (size_t at = 0, size; at < sent; at += size) {
     size = sent - at < sizeof back ? sent - at : sizeof back;
     read_exactly(fd, back, size);

@@ -160,6 +160,9 @@ def test_channels_are_checked_when_they_are_named():
     for index in (-1, 2**31):
         with pytest.raises(ValueError, match="subpartition_index must be from 0 to 2147483647"):
             fb.LocalChannel(name, index)
+    for arguments, what in (((None, 1, name, 0), "host"), (("h", "6121", name, 0), "port"), (("h", 1, name, 1.0), "subpart")):
+        with pytest.raises(TypeError, match=f"{what}.* must be .*, got"):
+            fb.RemoteChannel(*arguments)
 
 
 def test_a_name_is_used_once():
