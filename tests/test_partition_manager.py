@@ -1,5 +1,8 @@
 """Partitions by id, from Python."""
 
+import gc
+import weakref
+
 import pytest
 
 from flinkbuf._core.buffer_pool import NetworkBufferPool
@@ -69,3 +72,22 @@ def test_partition_may_outlive_the_manager(partition):
     manager.close()
     view.release()
     partition.close()
+
+
+def test_partitions_that_are_over_are_let_go_but_their_ids_stay_used():
+    ids = [number.to_bytes(60, "big") for number in range(200)]
+    manager, alive = PartitionManager(), []
+    with NetworkBufferPool(8, 4096) as pool:
+        for key in ids:
+            partition = ResultPartition(pool, 1)
+            alive.append(weakref.ref(partition))
+            manager.register(key, partition)
+            view = partition.create_view(0)
+            partition.close()
+            view.release()
+        del partition, view
+        gc.collect()
+        assert sum(each() is not None for each in alive) < 20
+        with ResultPartition(pool, 1) as partition, pytest.raises(RuntimeError, match="second partition as 0000"):
+            manager.register(ids[0], partition)
+        manager.close()

@@ -378,13 +378,14 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
         fb.async_map(data, tenfold, open=list)
 
 
-def test_a_task_survives_pickling_and_runs_without_spark():
+@pytest.mark.spark
+def test_a_task_survives_pickling_and_needs_no_spark(spark):
     task = pickle.loads(pickle.dumps(RecordTask(tenfold, AsyncOptions(), Report(), 1)))
     assert list(task(iter([1, 2]))) == [10, 20]
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     from pyspark.sql.types import StructType
 
-    results = StructType.fromDDL("twice double, text string").fields
+    results = StructType.fromDDL("twice double, text string").fields  # for which PySpark needs a session
     schema = StructType.fromDDL("id long, name string, twice long")
     task = FrameTask(row_of, AsyncOptions(), Report(), schema, ["id", "name", "twice", "text"], results)
     batch = pa.RecordBatch.from_pydict({"id": [1, 2], "name": ["a", "b"], "twice": [0, 0]})

@@ -25,6 +25,8 @@ cdef class PartitionManager:
 
     def __cinit__(self):
         self.partitions = {}
+        self.used_ids = set()
+        self.sweep_size = 16
         check(fb_partition_manager_open(&self.c))
 
     def __dealloc__(self):
@@ -54,12 +56,24 @@ cdef class PartitionManager:
         self.check_open()
         partition.check_open()
         code = FB_ESTATE
-        if key not in self.partitions:
+        if key not in self.used_ids:
             code = fb_partition_manager_register(self.c, key, partition.c)
         if code < 0:
             fail(code, f"registering a second partition as {key.hex()}" if code == FB_ESTATE else None)
+        self.used_ids.add(key)
         self.partitions[key] = partition
+        if len(self.partitions) > self.sweep_size:
+            self.sweep()
         partition.manager = self  # which it tells of its end, and that may come after this was closed
+
+    cdef int sweep(self) except -1:
+        """Let go of those that are over; of each only the id stays."""
+        cdef ResultPartition partition
+        for key, partition in list(self.partitions.items()):
+            if partition.is_over():
+                del self.partitions[key]
+        self.sweep_size = max(16, 2 * len(self.partitions))
+        return 0
 
     def unregister(self, partition_id):
         """Forget the partition; who reads it goes on. Return whether it was there."""

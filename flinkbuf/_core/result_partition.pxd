@@ -76,6 +76,7 @@ cdef class ResultPartition:
     cdef bint has_closed
     cdef object closer           # the thread that is closing it
 
+    cdef bint is_over(self) noexcept
     cdef int check_open(self) except -1
     cdef int claim(self) except -1
     cdef void take_claim(self) noexcept

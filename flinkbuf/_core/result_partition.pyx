@@ -67,6 +67,10 @@ cdef class ResultPartition:
             raise RuntimeError("the result partition is closed")
         return 0
 
+    cdef bint is_over(self) noexcept:
+        """Whether neither its producer nor a reader needs it any more."""
+        return self.is_closing and fb_result_partition_is_released(self.c)
+
     cdef int check_index(self, uint32_t subpartition) except -1:
         if subpartition >= self.c.subpartition_count:
             raise IndexError(f"subpartition {subpartition} of a partition with {self.c.subpartition_count}")
