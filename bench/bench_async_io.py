@@ -42,7 +42,7 @@ async def yields(record):
 
 
 def ours(func, records, **options):
-    options = {"capacity": CONCURRENCY, "timeout": 60.0, **options}
+    options = {"capacity": CONCURRENCY, "timeout": 60.0, "event_loop": "asyncio", **options}
     assert sum(1 for _ in AsyncOperator(func, AsyncOptions(**options)).run(records)) == len(records)
 
 
