@@ -10,6 +10,7 @@ StreamNetworkLatencyBenchmark.
 
 import multiprocessing
 import socket
+import threading
 from time import perf_counter
 
 import numpy as np
@@ -161,18 +162,46 @@ def round_trips_of_records():
         process.start()
         address, answer_id = pipe.recv()
         with env.create_gate([fb.RemoteChannel(*address, answer_id, 0)]) as gate:
-            reader = iter(fb.RecordReader(gate, type_of("int64")))
             writer = fb.RecordWriter(partition, type_of("int64"), buffer_timeout_ms=-1)
-            seconds = []
-            for number in range(ROUND_TRIPS):
-                started = perf_counter()
-                writer.emit(number)
-                writer.flush()
-                assert next(reader) == number
-                seconds.append(perf_counter() - started)
-            writer.close()
-            assert next(reader, None) is None
+            seconds = time_round_trips(writer, iter(fb.RecordReader(gate, type_of("int64"))))
         process.join()
+    return seconds
+
+
+def round_trips_in_one_process():
+    """Seconds of each round trip of one record between two threads, over local channels."""
+    import flinkbuf as fb
+
+    def send_back_here():
+        with (
+            fb.RecordWriter(answers, type_of("int64"), buffer_timeout_ms=-1) as writer,
+            env.create_gate([fb.LocalChannel(asked, 0)]) as gate,
+        ):
+            for record in fb.RecordReader(gate, type_of("int64")):
+                writer.emit(record)
+                writer.flush()
+
+    asked, answered = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
+    with environment() as env, env.create_partition(asked, 1) as questions, env.create_partition(answered, 1) as answers:
+        thread = threading.Thread(target=send_back_here)
+        thread.start()
+        with env.create_gate([fb.LocalChannel(answered, 0)]) as gate:
+            writer = fb.RecordWriter(questions, type_of("int64"), buffer_timeout_ms=-1)
+            seconds = time_round_trips(writer, iter(fb.RecordReader(gate, type_of("int64"))))
+        thread.join()
+    return seconds
+
+
+def time_round_trips(writer, reader):
+    seconds = []
+    for number in range(ROUND_TRIPS):
+        started = perf_counter()
+        writer.emit(number)
+        writer.flush()
+        assert next(reader) == number
+        seconds.append(perf_counter() - started)
+    writer.close()
+    assert next(reader, None) is None
     return seconds
 
 
@@ -206,7 +235,7 @@ def percentile(seconds, share):
 
 
 THROUGHPUTS = [("int64", 1), ("int64", 100), ("int64", 1000), ("bytes_100", 1), ("bytes_100", 100)]
-ROUNDS = {"flinkbuf": round_trips_of_records, "socket": round_trips_of_a_socket}
+ROUNDS = {"flinkbuf": round_trips_of_records, "local": round_trips_in_one_process, "socket": round_trips_of_a_socket}
 
 
 def measure_throughput(kind, channel_count, benchmark=None):

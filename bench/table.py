@@ -66,6 +66,8 @@ FLINK_NETWORK_100 = Quoted("Flink 2.2.1, JVM", 1e3 / 14)
 FLINK_NETWORK_1000 = Quoted("Flink 2.2.1, JVM", 1e3 / 17)
 FLINK_LATENCY_P50 = Quoted("Flink 2.2.1, JVM", 124_000)
 FLINK_LATENCY_P99 = Quoted("Flink 2.2.1, JVM", 404_000)
+FLINK_LOCAL_P50 = Quoted("Flink 2.2.1, JVM", 13_000)
+FLINK_LOCAL_P99 = Quoted("Flink 2.2.1, JVM", 62_000)
 
 TARGETS = [
     Target("tuple.flinkbuf_record_writer", "tuple.msgspec_lists", ratio=1.2, max_ns=150),
@@ -87,6 +89,8 @@ TARGETS = [
     Target("network_bytes_100_100.flinkbuf", "network_bytes_100_100.send_recv", ratio=0.7, min_rate=14e6),
     Target("network_latency_p50.flinkbuf", FLINK_LATENCY_P50, max_ns=50_000),
     Target("network_latency_p99.flinkbuf", FLINK_LATENCY_P99, max_ns=200_000),
+    Target("network_latency_p50.local", FLINK_LOCAL_P50, max_ns=8_000),
+    Target("network_latency_p99.local", FLINK_LOCAL_P99, max_ns=40_000),
     Target("exchange.flinkbuf", "exchange.partition_by", ratio=4),
     Target("exchange.flinkbuf", "exchange.repartition", ratio=2),
     Target("exchange_2.flinkbuf_pipelined", "exchange_2.blocking", ratio=1),
