@@ -28,6 +28,10 @@ cdef class RecordReader:
     @cython.final
     cdef object next_item(self)
     @cython.final
+    cdef object next_of_any_kind(self)
+    @cython.final
+    cdef int explain(self) except -1
+    @cython.final
     cdef object next_kept(self)
     @cython.final
     cdef object with_source(self, error)

@@ -7,7 +7,10 @@ StreamTaskNetworkInput, AbstractStreamTaskNetworkInput.emitNext.
 """
 
 cimport cython
+from cpython.exc cimport PyErr_ExceptionMatches, PyErr_Fetch, PyErr_NormalizeException
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.buffer cimport (
@@ -25,8 +28,24 @@ from flinkbuf._core.type_codec cimport TypeCodec
 
 from flinkbuf.errors import CorruptDataError
 
+cdef extern from *:
+    """
+    #define FB_IDENTITY(object) (object)
+    """
+    object FB_IDENTITY(PyObject* new_reference)
+
+cdef extern from "Python.h":
+    void Py_DECREF(PyObject* value)
+
 cdef enum:
     WAIT_SLICE_MS = 100
+
+
+cdef PyObject* decoded(RecordReader reader, const uint8_t* record, size_t size) except NULL:
+    """A new reference."""
+    value = reader.decode(record, size)
+    Py_INCREF(value)
+    return <PyObject*>value
 
 
 @cython.final
@@ -80,6 +99,37 @@ cdef class RecordReader:
         return self.current_channel
 
     cdef object next_item(self):
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
+        cdef PyObject* value
+        if self.is_busy or self.current is NULL or self.kept_values is not None or self.pending_event is not None \
+                or not fb_record_deserializer_take(self.current, &record, &size):
+            return self.next_of_any_kind()
+        # It lies whole in the buffer in hand, like most: nothing is prepared for an error before there is one.
+        self.is_busy = True
+        value = (<PyObject* (*)(RecordReader, const uint8_t*, size_t) noexcept>decoded)(self, record, size)
+        self.is_busy = False
+        if value is NULL:
+            self.explain()
+        return FB_IDENTITY(value)
+
+    cdef int explain(self) except -1:
+        """Add to the error that stands where the bytes came from."""
+        cdef PyObject *kind = NULL
+        cdef PyObject *error = NULL
+        cdef PyObject *traceback = NULL
+        if not PyErr_ExceptionMatches(CorruptDataError):
+            return -1
+        PyErr_Fetch(&kind, &error, &traceback)
+        PyErr_NormalizeException(&kind, &error, &traceback)
+        corrupt = <object>error
+        Py_DECREF(kind)
+        Py_DECREF(error)
+        if traceback != NULL:
+            Py_DECREF(traceback)
+        raise self.with_source(corrupt)
+
+    cdef object next_of_any_kind(self):
         cdef const uint8_t* record = NULL
         cdef size_t size = 0
         self.begin_use()
