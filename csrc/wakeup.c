@@ -15,11 +15,13 @@
 
 enum { LOOK_NS = 3000 }; /* before it sleeps */
 
-int64_t fb_now_ms(void) {
+static int64_t now_ns(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
+
+int64_t fb_now_ms(void) { return now_ns() / 1000000; }
 
 /* ---- sleep: as long as the count is `seen` ---------------------------------------------------------- */
 
@@ -146,12 +148,6 @@ static void relax(void) {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
-}
-
-static int64_t now_ns(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* To sleep and be woken takes longer than most of what is waited for under load. It does not yield: on a busy machine

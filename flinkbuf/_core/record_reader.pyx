@@ -24,15 +24,9 @@ from flinkbuf._core.record_deserializer cimport (
     fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
     fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
-from flinkbuf._core.type_codec cimport TypeCodec
+from flinkbuf._core.type_codec cimport FB_IDENTITY, TypeCodec
 
 from flinkbuf.errors import CorruptDataError
-
-cdef extern from *:
-    """
-    #define FB_IDENTITY(object) (object)
-    """
-    object FB_IDENTITY(PyObject* new_reference)
 
 cdef extern from "Python.h":
     void Py_DECREF(PyObject* value)

@@ -76,6 +76,12 @@ cdef extern from "type_codec.h" nogil:
     uint8_t* fb_type_codec_write_varint(uint32_t value, uint8_t* to)
     bint fb_type_codec_is_ascii(const uint8_t* from_, size_t size)
 
+cdef extern from *:
+    """
+    #define FB_IDENTITY(object) (object)
+    """
+    object FB_IDENTITY(PyObject* new_reference)  # it is Cython's to count from here on
+
 
 # What the walk over a value needs of a type, side by side for all fields of a tuple or row.
 cdef struct codec_node:

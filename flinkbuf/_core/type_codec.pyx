@@ -262,7 +262,6 @@ cdef extern from *:
     #define FB_BYTES(data, size) PyBytes_FromStringAndSize(data, (Py_ssize_t)(size))
     #define FB_BOOL(value) ((value) ? (Py_INCREF(Py_True), Py_True) : (Py_INCREF(Py_False), Py_False))
     #define FB_TYPE_OF(value) ((PyObject*)Py_TYPE(value))
-    #define FB_IDENTITY(object) (object)
     """
     struct fb_kept_text:
         PyObject* text
@@ -286,7 +285,6 @@ cdef extern from *:
     PyObject* FB_BYTES(const char* data, size_t size) except NULL
     PyObject* FB_BOOL(bint value)
     PyObject* FB_TYPE_OF(PyObject* value)
-    object FB_IDENTITY(PyObject* new_reference)
 
 cdef extern from "Python.h":
     PyObject* Py_None
