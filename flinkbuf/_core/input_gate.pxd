@@ -84,10 +84,13 @@ cdef class RecordCounts:
 
 cdef class AbstractInputGate:
     cdef fb_gate_item held          # a compressed buffer that could not be restored; no slice: there is none
+    cdef bint has_closed
+    cdef object closer              # the thread that is closing it
 
     cdef int poll_item(self, fb_gate_item* item) except -1
     cdef int restore(self, fb_gate_item* item) except -1
     # What each kind of gate has of its own.
+    cdef int close_channels(self) except -1
     cdef int take_item(self, fb_gate_item* item) except -1
     cdef int wait(self, int64_t timeout_ms) except -1
     cdef bint has_finished(self)
@@ -108,8 +111,6 @@ cdef class InputGate(AbstractInputGate):
     cdef public object decompressor  # has decompress(bytes-like) -> bytes-like; None: nothing compressed is expected
     cdef int waiting            # threads in a wait without the GIL
     cdef bint is_closing
-    cdef bint has_closed
-    cdef object closer          # the thread that is closing it
     cdef object closed_by       # the one that was the first to
     cdef object bell_owner      # whose bell it rings; None: its own
     cdef object __weakref__

@@ -119,6 +119,25 @@ cdef class AbstractInputGate:
         fb_slice_release(&self.held.slice)
         return 1
 
+    def close(self):
+        """Give up all channels; what is queued for them is dropped by their partitions. Idempotent. Several threads may
+        call it; another one that reads this gate gets a `CancelTaskError`."""
+        cdef object me = threading.get_ident()
+        while self.closer is not None and self.closer != me:
+            time.sleep(0.001)  # another thread closes it: done when that is
+        if self.closer == me or self.has_closed:
+            return
+        self.closer = me
+        try:
+            self.close_channels()
+            self.has_closed = True
+        finally:
+            self.closer = None
+
+    cdef int close_channels(self) except -1:
+        """Close it, once; `closer` is this thread."""
+        raise NotImplementedError
+
     cdef str source_of(self, uint32_t channel_index):
         """What a channel reads and from where, in words; None for a partition given as an object."""
         raise NotImplementedError
@@ -307,32 +326,21 @@ cdef class InputGate(AbstractInputGate):
             fail(code, f"period_ms={period_ms}, target_ms={target_ms}, min_size={min_size}, max_size={max_size}, "
                        f"threshold_percentages={threshold_percentages}, samples={samples}")
 
-    def close(self):
-        """Give up all channels; what is queued for them is dropped by their partitions. Idempotent. Several threads may
-        call it; another one that reads this gate gets a `CancelTaskError`."""
-        cdef object me = threading.get_ident()
-        while self.closer is not None and self.closer != me:
-            time.sleep(0.001)  # another thread closes it: done when that is
-        if self.closer == me or self.has_closed:
-            return
-        self.closer = me
+    cdef int close_channels(self) except -1:
         if not self.is_closing:
-            self.closed_by = me
+            self.closed_by = self.closer
         self.is_closing = True
-        try:
-            while self.waiting > 0:
-                fb_input_gate_ring(self.c)
-                time.sleep(0.001)
-            if self.is_of_this_process():
-                if self.last_figures is None:
-                    self.last_figures = self.look()
-                fb_slice_release(&self.held.slice)
-                with nogil:
-                    fb_input_gate_close(self.c)
-            self.sources = []
-            self.has_closed = True
-        finally:
-            self.closer = None
+        while self.waiting > 0:
+            fb_input_gate_ring(self.c)
+            time.sleep(0.001)
+        if self.is_of_this_process():
+            if self.last_figures is None:
+                self.last_figures = self.look()
+            fb_slice_release(&self.held.slice)
+            with nogil:
+                fb_input_gate_close(self.c)
+        self.sources = []
+        return 0
 
     @property
     def channel_count(self):

@@ -18,10 +18,7 @@ cdef class UnionInputGate(AbstractInputGate):
     cdef fb_union_input_gate c
     cdef readonly tuple gates     # kept alive; they ring the bell in `c`
     cdef bint is_requested
-    cdef bint has_closed
-    cdef object closer            # the thread that is closing it
 
-    cdef int close_gates(self) except -1
     cdef int check_usable(self) except -1
     cdef int mark_waiting(self, int change) except -1
     cdef object gate_of(self, uint32_t channel_index, uint32_t* local)

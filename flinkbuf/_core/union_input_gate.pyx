@@ -1,8 +1,5 @@
 """The binding of csrc/union_input_gate.h: several input gates read as one."""
 
-import threading
-import time
-
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -72,21 +69,7 @@ cdef class UnionInputGate(AbstractInputGate):
         cdef uint32_t local = 0
         self.gate_of(channel_index, &local).acknowledge_all_records_processed(local)
 
-    def close(self):
-        """Close the gates. Idempotent. Several threads may call it; another one that reads gets a `CancelTaskError`."""
-        cdef object me = threading.get_ident()
-        while self.closer is not None and self.closer != me:
-            time.sleep(0.001)  # another thread closes it: done when that is
-        if self.closer == me or self.has_closed:
-            return
-        self.closer = me
-        try:
-            self.close_gates()
-            self.has_closed = True
-        finally:
-            self.closer = None
-
-    cdef int close_gates(self) except -1:
+    cdef int close_channels(self) except -1:
         cdef InputGate gate
         cdef bint is_of_this_process = True
         for each in self.gates:
