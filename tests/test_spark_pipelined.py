@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from pyspark import TaskContext
 
 import flinkbuf as fb
 from flinkbuf.partitioner import as_partitioner
@@ -488,11 +489,28 @@ def test_a_failed_result_stage_is_not_run_again_but_one_before_a_shuffle_is(sc, 
     assert sorted(within(60, moved.map(lambda record: (record[0], record)).partitionBy(2).values().collect)) == RECORDS
 
 
-def block_manager_of(sc):
+def part_of_spark(sc, name):
     """By its field: py4j looks at all methods of a class, and one of SparkEnv's needs what PySpark 4.3 leaves out."""
-    field = sc._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField("blockManager")
+    field = sc._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField(name)
     field.setAccessible(True)
     return field.get(sc._jsc.sc().env())
+
+
+def test_a_stage_that_spark_starts_again_in_part_is_started_whole(sc, tmp_path):
+    """As after the loss of an executor, or where one task succeeds just when another one fails."""
+
+    def note(index, records):
+        (tmp_path / f"task {index} of attempt {TaskContext.get().taskAttemptId()}").touch()
+        return records
+
+    moved = exchange(sc.parallelize(RECORDS, 2)).mapPartitionsWithIndex(note)
+    shuffled = moved.map(lambda record: (record[0], record)).partitionBy(2)
+    assert sorted(within(60, shuffled.values().collect)) == RECORDS
+    shuffle = shuffled._jrdd.rdd().dependencies().apply(0).rdd().dependencies().apply(0).shuffleId()
+    location = part_of_spark(sc, "blockManager").blockManagerId()
+    part_of_spark(sc, "mapOutputTracker").unregisterMapOutput(shuffle, 1, location)
+    assert sorted(within(60, shuffled.values().collect)) == RECORDS
+    assert len(list(tmp_path.iterdir())) == 4, "both tasks, twice: the attempt with one of them did not get that far"
 
 
 @pytest.mark.parametrize("way", ["early", "by allGather"])
@@ -504,7 +522,7 @@ def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data, mo
     result = exchange(data).persist()
     try:
         assert within(60, result.count) == len(RECORDS)
-        block_manager_of(sc).removeBlock(sc._jvm.org.apache.spark.storage.RDDBlockId(result.id(), 0), True)
+        part_of_spark(sc, "blockManager").removeBlock(sc._jvm.org.apache.spark.storage.RDDBlockId(result.id(), 0), True)
         with pytest.raises(Exception, match="1 of the 2 tasks ended without taking part.*cache") as failure:
             within(60, result.count)
         assert "unpersist" in str(failure.value)

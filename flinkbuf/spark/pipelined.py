@@ -137,6 +137,7 @@ class PipelinedTask:
 
         started = time.monotonic()
         taker = Taker()
+        self._check_all_run()
         line = self._reach_driver()
         peers: list[Peer] = []
         try:
@@ -173,6 +174,23 @@ class PipelinedTask:
         # The environment lives no longer than the task, and neither do its connections.
         config = self.write.config or NetworkConfig(netty_client_connect_timeout_s=CONNECT_TIMEOUT_S)
         return config.replace(tcp_connection_enable_reuse_across_jobs=False, auth=config.auth or self.secret)
+
+    def _check_all_run(self) -> None:
+        """Refuse to run if Spark runs only some tasks of the stage.
+
+        Where a task succeeds at the moment when another fails, or an executor is lost with some of the shuffle's files,
+        Spark starts the stage again without those whose output it has. A task that fails has it drop them all, so the
+        attempt after this one is whole.
+        """
+        from pyspark import BarrierTaskContext
+
+        count = len(BarrierTaskContext.get().getTaskInfos())
+        if count != self.write.channel_count:
+            raise PeerFailedError(
+                f"exchange {name_of(self.write)}: Spark has started {count} of its {self.write.channel_count} tasks again, "
+                "having kept the output of the others; a pipelined exchange is computed whole or not at all. Spark starts "
+                "all of them after this failure, within spark.stage.maxConsecutiveAttempts"
+            )
 
     def _reach_driver(self) -> Membership | None:
         if self.driver is None:
