@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "bench.h"
 #include "buffer_builder.h"
 #include "buffer_pool.h"
 
@@ -22,12 +23,6 @@ struct bench {
   struct fb_network_buffer_pool* global;
   struct fb_local_buffer_pool* local; /* NULL: straight from the global pool */
 };
-
-static double now(void) {
-  struct timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 static struct fb_buffer* request(const struct bench* bench) {
   struct fb_buffer* buffer;
@@ -52,24 +47,19 @@ static void* run(void* argument) {
 /* Seconds of one run by all threads. */
 static double measure(struct bench* bench) {
   pthread_t threads[MAX_THREADS];
-  double start = now();
+  double start = now_s();
 
   for (int i = 1; i < bench->threads; i++) pthread_create(&threads[i], NULL, run, bench);
   run(bench);
   for (int i = 1; i < bench->threads; i++) pthread_join(threads[i], NULL);
-  return now() - start;
-}
-
-static int by_size(const void* left, const void* right) {
-  double a = *(const double*)left, b = *(const double*)right;
-  return (a > b) - (a < b);
+  return now_s() - start;
 }
 
 static void report(struct bench bench) {
   double times[REPEATS];
 
   for (int i = 0; i < REPEATS; i++) times[i] = 1e9 * measure(&bench) / (double)(bench.rounds * bench.threads);
-  qsort(times, REPEATS, sizeof *times, by_size);
+  sort_values(times, REPEATS);
   printf("{\"case\": \"%s\", \"threads\": %d, \"batch\": %u, \"ns_best\": %.2f, \"ns_median\": %.2f}\n", bench.name,
          bench.threads, bench.batch, times[0], times[REPEATS / 2]);
   fflush(stdout);
@@ -82,11 +72,11 @@ int main(int argument_count, char** arguments) {
   struct fb_network_buffer_pool* global;
   struct fb_local_buffer_pool* local;
 
-  if (fb_network_buffer_pool_open(1024, 32768, &global) != FB_OK) return 1;
+  check(fb_network_buffer_pool_open(1024, 32768, &global), "global pool");
   report((struct bench){"global", 1, rounds, 1, global, NULL});
   report((struct bench){"global", 1, rounds, 16, global, NULL});
   report((struct bench){"global", 4, rounds / 4, 1, global, NULL});
-  if (fb_local_buffer_pool_open(global, &options, &local) != FB_OK) return 1;
+  check(fb_local_buffer_pool_open(global, &options, &local), "local pool");
   report((struct bench){"local", 1, rounds, 1, global, local});
   report((struct bench){"local", 1, rounds, 16, global, local});
   report((struct bench){"local", 4, rounds / 4, 1, global, local});

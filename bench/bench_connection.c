@@ -17,17 +17,12 @@
 
 #include <pthread.h>
 
+#include "bench.h"
 #include "connection.h"
 #include "wakeup.h"
 
 #define HEAD 47
 #define BODY 32768
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
 
 static void pause_s(double seconds) {
   struct timespec pause = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};

@@ -8,14 +8,15 @@ asks for whole buffers without records. In flink-benchmarks: StreamNetworkThroug
 StreamNetworkLatencyBenchmark.
 """
 
-import multiprocessing
 import socket
 import threading
+from functools import partial
 from time import perf_counter
 
 import numpy as np
 import pytest
 from measure import SMOKE, measure, report, scaled
+from remote_producer import SPAWN, RemoteProducer, echo, round_trips, time_round_trips
 
 BATCH = 100_000  # records
 SEGMENT = 32 * 1024
@@ -23,13 +24,18 @@ BATCHES = {"int64": scaled(200), "bytes_100": scaled(20)}
 RECORD_BYTES = {"int64": 4 + 8, "bytes_100": 4 + 4 + 100}  # with their lengths
 ROUND_TRIPS = scaled(4000)
 REPEATS = 2 if SMOKE else 5
-SPAWN = multiprocessing.get_context("spawn")
+
+
+def long_type():
+    import flinkbuf as fb
+
+    return fb.Types.LONG()
 
 
 def type_of(kind):
     import flinkbuf as fb
 
-    return fb.Types.LONG() if kind == "int64" else fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())
+    return long_type() if kind == "int64" else fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())
 
 
 def environment():
@@ -41,61 +47,37 @@ def environment():
 # ---- throughput ----------------------------------------------------------------------------------------------------
 
 
-def produce(pipe, channel_count, kind):
-    """The other process: makes a partition for each request, writes it, and ends when it is told to."""
+def write(channel_count, kind, env, partition_id, answer):
+    """One partition, in the other process."""
     import flinkbuf as fb
 
     column = np.random.default_rng(20130101).integers(-(2**63), 2**63, BATCH, dtype=np.int64)
     channels = np.arange(BATCH, dtype=np.uint32) % channel_count
     records = [bytes(100)] * BATCH
-    with environment() as env:
-        while pipe.recv():
-            partition_id = fb.ResultPartitionID.random()
-            with env.create_partition(partition_id, channel_count) as partition:
-                pipe.send((env.address, partition_id))
-                with fb.RecordWriter(partition, type_of(kind), "rebalance", buffer_timeout_ms=100) as writer:
-                    for _ in range(BATCHES[kind]):
-                        if kind == "int64":
-                            writer.emit_batch(column, channels)
-                        else:
-                            writer.emit_all(records)
+    with env.create_partition(partition_id, channel_count) as partition:
+        answer()
+        with fb.RecordWriter(partition, type_of(kind), "rebalance", buffer_timeout_ms=100) as writer:
+            for _ in range(BATCHES[kind]):
+                if kind == "int64":
+                    writer.emit_batch(column, channels)
+                else:
+                    writer.emit_all(records)
 
 
-class Producer:
-    """A producer process, and the environment that reads from it."""
+def read(producer, channel_count, kind):
+    """Read one partition to its end."""
+    import flinkbuf as fb
 
-    def __init__(self, channel_count, kind):
-        self.channel_count, self.kind = channel_count, kind
-        self.pipe, theirs = multiprocessing.Pipe()
-        self.process = SPAWN.Process(target=produce, args=(theirs, channel_count, kind), daemon=True)
-        self.process.start()
-        self.env = environment()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.pipe.send(False)
-        self.process.join()
-        self.env.close()
-
-    def run(self):
-        """Read one partition to its end."""
-        import flinkbuf as fb
-
-        self.pipe.send(True)
-        address, partition_id = self.pipe.recv()
-        channels = [fb.RemoteChannel(*address, partition_id, index) for index in range(self.channel_count)]
-        seen = 0
-        with self.env.create_gate(channels) as gate:
-            reader = fb.RecordReader(gate, type_of(self.kind))
-            if self.kind == "int64":
-                while len(column := reader.read_batch(BATCH)):
-                    seen += len(column)
-            else:
-                for _ in reader:
-                    seen += 1
-        assert seen == BATCHES[self.kind] * BATCH
+    seen = 0
+    with producer.open_gate(channel_count) as gate:
+        reader = fb.RecordReader(gate, type_of(kind))
+        if kind == "int64":
+            while len(column := reader.read_batch(BATCH)):
+                seen += len(column)
+        else:
+            for _ in reader:
+                seen += 1
+    assert seen == BATCHES[kind] * BATCH
 
 
 def send_plain(port, count):
@@ -135,73 +117,23 @@ class PlainSender:
 # ---- latency -------------------------------------------------------------------------------------------------------
 
 
-def send_back(pipe, address, partition_id):
-    """The other process: writes each record that it reads."""
-    import flinkbuf as fb
-
-    answer_id = fb.ResultPartitionID.random()
-    with environment() as env, env.create_partition(answer_id, 1) as partition:
-        pipe.send((env.address, answer_id))
-        with (
-            fb.RecordWriter(partition, type_of("int64"), buffer_timeout_ms=-1) as writer,
-            env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]) as gate,
-        ):
-            for record in fb.RecordReader(gate, type_of("int64")):
-                writer.emit(record)
-                writer.flush()
-
-
 def round_trips_of_records():
     """Seconds of each round trip of one record between two processes."""
-    import flinkbuf as fb
-
-    partition_id = fb.ResultPartitionID.random()
-    pipe, theirs = multiprocessing.Pipe()
-    with environment() as env, env.create_partition(partition_id, 1) as partition:
-        process = SPAWN.Process(target=send_back, args=(theirs, env.address, partition_id), daemon=True)
-        process.start()
-        address, answer_id = pipe.recv()
-        with env.create_gate([fb.RemoteChannel(*address, answer_id, 0)]) as gate:
-            writer = fb.RecordWriter(partition, type_of("int64"), buffer_timeout_ms=-1)
-            seconds = time_round_trips(writer, iter(fb.RecordReader(gate, type_of("int64"))))
-        process.join()
-    return seconds
+    return round_trips(environment, long_type, 7, ROUND_TRIPS)
 
 
 def round_trips_in_one_process():
     """Seconds of each round trip of one record between two threads, over local channels."""
     import flinkbuf as fb
 
-    def send_back_here():
-        with (
-            fb.RecordWriter(answers, type_of("int64"), buffer_timeout_ms=-1) as writer,
-            env.create_gate([fb.LocalChannel(asked, 0)]) as gate,
-        ):
-            for record in fb.RecordReader(gate, type_of("int64")):
-                writer.emit(record)
-                writer.flush()
-
     asked, answered = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
     with environment() as env, env.create_partition(asked, 1) as questions, env.create_partition(answered, 1) as answers:
-        thread = threading.Thread(target=send_back_here)
+        there = env.create_gate([fb.LocalChannel(asked, 0)])
+        thread = threading.Thread(target=echo, args=(answers, there, long_type()))
         thread.start()
         with env.create_gate([fb.LocalChannel(answered, 0)]) as gate:
-            writer = fb.RecordWriter(questions, type_of("int64"), buffer_timeout_ms=-1)
-            seconds = time_round_trips(writer, iter(fb.RecordReader(gate, type_of("int64"))))
+            seconds = time_round_trips(questions, gate, long_type(), 7, ROUND_TRIPS)
         thread.join()
-    return seconds
-
-
-def time_round_trips(writer, reader):
-    seconds = []
-    for number in range(ROUND_TRIPS):
-        started = perf_counter()
-        writer.emit(number)
-        writer.flush()
-        assert next(reader) == number
-        seconds.append(perf_counter() - started)
-    writer.close()
-    assert next(reader, None) is None
     return seconds
 
 
@@ -240,9 +172,9 @@ ROUNDS = {"flinkbuf": round_trips_of_records, "local": round_trips_in_one_proces
 
 def measure_throughput(kind, channel_count, benchmark=None):
     count = BATCHES[kind] * BATCH
-    with Producer(channel_count, kind) as producer:
-        measure(f"network_{kind}_{channel_count}.flinkbuf", producer.run, count, "records", repeats=REPEATS,
-                benchmark=benchmark)  # fmt: skip
+    with RemoteProducer(environment, partial(write, channel_count, kind)) as producer:
+        measure(f"network_{kind}_{channel_count}.flinkbuf", partial(read, producer, channel_count, kind), count, "records",
+                repeats=REPEATS, benchmark=benchmark)  # fmt: skip
 
 
 def measure_plain(kind, benchmark=None):

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "input_gate.h"
 #include "partition_server.h"
 
@@ -24,18 +25,6 @@
 
 static const uint8_t ID[FB_PARTITION_ID_SIZE];
 
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void check(int code, const char* what) {
-  if (code >= 0) return;
-  fprintf(stderr, "%s: %s\n", what, fb_strerror(code));
-  exit(1);
-}
-
 static struct fb_local_buffer_pool* open_pool(struct fb_network_buffer_pool* network, uint32_t min, uint32_t max) {
   struct fb_buffer_pool_options options = {.min = min, .max = max};
   struct fb_local_buffer_pool* pool;
@@ -44,7 +33,32 @@ static struct fb_local_buffer_pool* open_pool(struct fb_network_buffer_pool* net
   return pool;
 }
 
-/* The producing process: fills buffers until it is killed. */
+/* Writes to every segment once: memory that was never written is one page of zeros to whoever reads it. */
+static void fill_segments(struct fb_network_buffer_pool* network, uint32_t count) {
+  struct fb_buffer** buffers = calloc(count, sizeof(*buffers));
+
+  for (uint32_t i = 0; i < count; i++) {
+    check(fb_network_buffer_pool_request(network, &buffers[i]), "segment");
+    memset(buffers[i]->segment.data, (int)i, SEGMENT);
+  }
+  for (uint32_t i = 0; i < count; i++) fb_buffer_release(buffers[i]);
+  free(buffers);
+}
+
+/* One buffer as it lies in memory, as the rival sends its own: the network is measured, not who fills buffers. */
+static void send_buffer(struct fb_result_partition* partition, uint32_t channel) {
+  struct fb_buffer_builder* builder = &partition->unicast[channel];
+  int code;
+
+  while ((code = fb_result_partition_open_unicast(partition, channel)) == FB_NEEDS_BUFFER)
+    fb_result_partition_wait(partition, 100);
+  check(code, "open");
+  builder->position = builder->capacity;
+  fb_buffer_builder_commit(builder);
+  fb_result_partition_finish_unicast(partition, channel);
+}
+
+/* The producing process: sends buffers until it is killed. */
 static void produce(uint32_t channels, int tell) {
   struct fb_network_buffer_pool* network;
   struct fb_result_partition* partition;
@@ -52,9 +66,9 @@ static void produce(uint32_t channels, int tell) {
   struct fb_partition_server* server;
   struct fb_reactor* reactor;
   struct fb_address address;
-  uint8_t* bytes = calloc(1, SEGMENT);
 
   check(fb_network_buffer_pool_open(4 * channels + 64, SEGMENT, &network), "pool");
+  fill_segments(network, 4 * channels + 64);
   check(fb_result_partition_open(FB_PIPELINED_BOUNDED, channels,
                                  open_pool(network, channels + 1, channels * BUFFERS_PER_CHANNEL + FLOATING),
                                  &partition), "partition");
@@ -64,12 +78,7 @@ static void produce(uint32_t channels, int tell) {
   check(fb_partition_server_open(reactor, manager, &address, NULL, &server), "server");
   check(fb_partition_manager_register(manager, ID, partition), "register");
   if (write(tell, &address, sizeof address) != sizeof address) check(FB_EIO, "pipe");
-  for (uint32_t channel = 0;; channel = (channel + 1) % channels) {
-    const uint8_t* data = bytes;
-    size_t size = SEGMENT;
-    while (fb_result_partition_emit(partition, channel, &data, &size) == FB_NEEDS_BUFFER)
-      fb_result_partition_wait(partition, 100);
-  }
+  for (uint32_t channel = 0;; channel = (channel + 1) % channels) send_buffer(partition, channel);
 }
 
 /* The rival: sends 32 KiB after 32 KiB to whoever connects. */

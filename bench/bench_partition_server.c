@@ -12,22 +12,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bench.h"
 #include "frame.h"
 #include "partition_server.h"
 
 #define SEGMENT 32768
-
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void check(int code, const char* what) {
-  if (code >= 0) return;
-  fprintf(stderr, "%s: %s\n", what, fb_strerror(code));
-  exit(1);
-}
 
 static void* produce(void* argument) {
   struct fb_result_partition* partition = argument;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "bench.h"
 #include "output_flusher.h"
 
 #define REPEATS 7
@@ -28,27 +29,20 @@ static void ignore_priority(void* context, uint32_t index, int32_t sequence) {
   (void)context, (void)index, (void)sequence;
 }
 
-static void check(bool ok) {
-  if (!ok) {
-    fprintf(stderr, "bench_result_partition: the core refused\n");
-    exit(1);
-  }
-}
-
 static void open_bench(struct bench* self, bool is_flushed) {
   struct fb_buffer_pool_options options = {.min = CHANNELS + 1, .max = FB_UNBOUNDED};
   struct fb_availability_listener listener = {ignore, ignore_priority, NULL};
   struct fb_local_buffer_pool* pool;
 
   *self = (struct bench){0};
-  check(fb_network_buffer_pool_open(64, SEGMENT, &self->network) == FB_OK);
-  check(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-  check(fb_result_partition_open(FB_PIPELINED, CHANNELS, pool, &self->partition) == FB_OK);
+  check(fb_network_buffer_pool_open(64, SEGMENT, &self->network), "network pool");
+  check(fb_local_buffer_pool_open(self->network, &options, &pool), "local pool");
+  check(fb_result_partition_open(FB_PIPELINED, CHANNELS, pool, &self->partition), "partition");
   for (uint32_t i = 0; i < CHANNELS; i++)
-    check(fb_subpartition_create_view(&self->partition->subpartitions[i], &listener) == FB_OK);
+    check(fb_subpartition_create_view(&self->partition->subpartitions[i], &listener), "view");
   if (!is_flushed) return;
-  check(fb_output_flusher_open(&self->flusher) == FB_OK);
-  check(fb_output_flusher_add(self->flusher, self->partition, 100) == FB_OK);
+  check(fb_output_flusher_open(&self->flusher), "flusher");
+  check(fb_output_flusher_add(self->flusher, self->partition, 100), "flusher");
 }
 
 static void close_bench(struct bench* self) {
@@ -74,7 +68,8 @@ static void write_in_place(struct bench* self, uint64_t rounds, bool is_marked) 
     uint32_t channel = (uint32_t)(i % CHANNELS);
     struct fb_buffer_builder* builder = &self->partition->unicast[channel];
 
-    if (builder->buffer == NULL) check(fb_result_partition_open_unicast(self->partition, channel) == FB_OK);
+    if (builder->buffer == NULL) check(fb_result_partition_open_unicast(self->partition, channel), "open");
+    if (builder->buffer == NULL) check(FB_ENOMEM, "open");
     memcpy(builder->data + builder->position, &i, sizeof(i));
     builder->position += (uint32_t)sizeof(i);
     fb_buffer_builder_commit(builder);
@@ -95,36 +90,30 @@ static void emit(struct bench* self, uint64_t rounds, size_t size, bool is_broad
     size_t left = size;
     uint64_t before = self->partition->total_buffers;
 
-    check((is_broadcast ? fb_result_partition_broadcast(self->partition, &data, &left)
-                        : fb_result_partition_emit(self->partition, channel, &data, &left)) == FB_OK);
+    check(is_broadcast ? fb_result_partition_broadcast(self->partition, &data, &left)
+                       : fb_result_partition_emit(self->partition, channel, &data, &left), "emit");
+    if (left > 0) check(FB_ENOMEM, "emit");
     if (self->partition->total_buffers == before) continue;
     for (uint32_t at = 0; at < CHANNELS; at++)
       if (is_broadcast || at == channel) drain(self, at);
   }
 }
 
-static int by_value(const void* left, const void* right) {
-  double a = *(const double*)left, b = *(const double*)right;
-  return (a > b) - (a < b);
-}
-
 static void run(const char* name, int kind, uint64_t rounds) {
   double ns[REPEATS];
 
   for (int repeat = 0; repeat < REPEATS; repeat++) {
-    struct timespec start, end;
     struct bench bench;
+    double start;
 
     open_bench(&bench, kind == 1);
-    clock_gettime(CLOCK_MONOTONIC, &start);
+    start = now_s();
     if (kind <= 1) write_in_place(&bench, rounds, kind == 1);
     if (kind >= 2) emit(&bench, rounds, kind == 3 ? 104 : 12, kind == 4);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    ns[repeat] = (double)(end.tv_sec - start.tv_sec) * 1e9 + (double)(end.tv_nsec - start.tv_nsec);
-    ns[repeat] /= (double)rounds;
+    ns[repeat] = 1e9 * (now_s() - start) / (double)rounds;
     close_bench(&bench);
   }
-  qsort(ns, REPEATS, sizeof(*ns), by_value);
+  sort_values(ns, REPEATS);
   printf("{\"case\": \"%s\", \"ns_best\": %.2f, \"ns_median\": %.2f}\n", name, ns[0], ns[REPEATS / 2]);
 }
 

@@ -6,24 +6,24 @@ received and sent back, half of that. The plain figures are those of bench_netwo
 are made with the command openssl.
 """
 
-import multiprocessing
 import shutil
 import socket
 import ssl
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 import pytest
 from measure import SMOKE, measure, report, scaled
+from remote_producer import SPAWN, RemoteProducer, round_trips
 
 RECORD = bytes(32_000)
 COUNT = scaled(20_000)
 ROUND_TRIPS = scaled(2000)
 REPEATS = 2 if SMOKE else 5
 CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-SPAWN = multiprocessing.get_context("spawn")
 
 
 class Certificates:
@@ -60,42 +60,22 @@ def bytes_type():
 # ---- throughput ------------------------------------------------------------------------------------------------------
 
 
-def produce(pipe, paths):
-    """The other process: writes a partition each time it is told to."""
+def write(env, partition_id, answer):
+    """One partition, in the other process."""
     import flinkbuf as fb
 
-    with environment(paths) as env:
-        while pipe.recv():
-            partition_id = fb.ResultPartitionID.random()
-            pipe.send((env.address, partition_id))
-            with fb.RecordWriter(env.create_partition(partition_id, 1), bytes_type()) as writer:
-                writer.emit_all(RECORD for _ in range(COUNT))
+    partition = env.create_partition(partition_id, 1)
+    answer()
+    with fb.RecordWriter(partition, bytes_type()) as writer:
+        writer.emit_all(RECORD for _ in range(COUNT))
 
 
-class Producer:
-    """A producer process, and the environment that reads from it."""
+def read(producer):
+    """Read one partition to its end."""
+    import flinkbuf as fb
 
-    def __init__(self, paths):
-        self.pipe, theirs = multiprocessing.Pipe()
-        self.process = SPAWN.Process(target=produce, args=(theirs, paths), daemon=True)
-        self.process.start()
-        self.env = environment(paths)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        self.pipe.send(False)
-        self.process.join()
-        self.env.close()
-
-    def run(self):
-        import flinkbuf as fb
-
-        self.pipe.send(True)
-        address, partition_id = self.pipe.recv()
-        with self.env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]) as gate:
-            assert sum(1 for _ in fb.RecordReader(gate, bytes_type())) == COUNT
+    with producer.open_gate() as gate:
+        assert sum(1 for _ in fb.RecordReader(gate, bytes_type())) == COUNT
 
 
 def context_of(paths, is_server):
@@ -134,55 +114,13 @@ class PlainSender:
             process.join()
 
 
-# ---- latency ---------------------------------------------------------------------------------------------------------
-
-
-def send_back(pipe, address, partition_id, paths):
-    """The other process: writes each record that it reads."""
-    import flinkbuf as fb
-
-    answer_id = fb.ResultPartitionID.random()
-    with environment(paths) as env, env.create_partition(answer_id, 1) as partition:
-        pipe.send((env.address, answer_id))
-        with (
-            fb.RecordWriter(partition, bytes_type(), buffer_timeout_ms=-1) as writer,
-            env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]) as gate,
-        ):
-            for record in fb.RecordReader(gate, bytes_type()):
-                writer.emit(record)
-                writer.flush()
-
-
-def round_trips(paths):
-    """Seconds of each round trip of one small record."""
-    import flinkbuf as fb
-
-    partition_id = fb.ResultPartitionID.random()
-    pipe, theirs = multiprocessing.Pipe()
-    with environment(paths) as env, env.create_partition(partition_id, 1) as partition:
-        process = SPAWN.Process(target=send_back, args=(theirs, env.address, partition_id, paths), daemon=True)
-        process.start()
-        address, answer_id = pipe.recv()
-        with env.create_gate([fb.RemoteChannel(*address, answer_id, 0)]) as gate:
-            reader = iter(fb.RecordReader(gate, bytes_type()))
-            writer = fb.RecordWriter(partition, bytes_type(), buffer_timeout_ms=-1)
-            seconds = []
-            for _ in range(ROUND_TRIPS):
-                started = perf_counter()
-                writer.emit(b"12345678")
-                writer.flush()
-                next(reader)
-                seconds.append(perf_counter() - started)
-            writer.close()
-            assert next(reader, None) is None
-        process.join()
-    return seconds
+# ---- figures ---------------------------------------------------------------------------------------------------------
 
 
 def measure_throughput(name, paths, benchmark=None):
-    with Producer(paths) as producer:
+    with RemoteProducer(partial(environment, paths), write) as producer:
         size = COUNT * len(RECORD)
-        measure(f"tls_throughput.{name}", producer.run, size, "bytes", repeats=REPEATS, benchmark=benchmark)
+        measure(f"tls_throughput.{name}", partial(read, producer), size, "bytes", repeats=REPEATS, benchmark=benchmark)
 
 
 def measure_rival(paths, benchmark=None):
@@ -195,7 +133,7 @@ def measure_rival(paths, benchmark=None):
 
 
 def measure_latency(name, paths, benchmark=None):
-    rounds = sorted(round_trips(paths)[ROUND_TRIPS // 10 :])
+    rounds = sorted(round_trips(partial(environment, paths), bytes_type, b"12345678", ROUND_TRIPS)[ROUND_TRIPS // 10 :])
     for label, share in (("p50", 0.5), ("p99", 0.99)):
         report(f"tls_latency_{label}.{name}", [rounds[int(len(rounds) * share)] / 2], 1, "records", benchmark=benchmark)
 

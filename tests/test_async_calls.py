@@ -7,6 +7,7 @@ import threading
 import time
 
 import pytest
+from async_operator import at_once, operator, run, sleepy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,27 +15,9 @@ from flinkbuf import AsyncCallError, AsyncStats, AsyncTimeoutError, CallContext,
 from flinkbuf.async_calls import AsyncCalls
 from flinkbuf.async_function import AsyncOptions, CompletedTwiceError, as_function
 from flinkbuf.async_handover import Outbox
-from flinkbuf.async_io import AsyncOperator
 from flinkbuf.async_loop import new_event_loop
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
-
-def operator(func, **options):
-    return AsyncOperator(func, AsyncOptions(**options))
-
-
-def run(func, records, **options):
-    return list(operator(func, **options).run(records))
-
-
-async def at_once(record):
-    return record
-
-
-async def sleepy(record):
-    await asyncio.sleep(record / 1000)
-    return record
 
 
 # ---------------------------------------------------------------- capacity

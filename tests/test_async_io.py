@@ -14,6 +14,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from async_operator import at_once, operator, run, sleepy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,23 +40,6 @@ def event_loop(request):
     if request.param == "uvloop":
         pytest.importorskip("uvloop", reason="uvloop is not installed")
     return request.param
-
-
-def operator(func, **options):
-    return AsyncOperator(func, AsyncOptions(**options))
-
-
-def run(func, records, **options):
-    return list(operator(func, **options).run(records))
-
-
-async def at_once(record):
-    return record
-
-
-async def sleepy(record):
-    await asyncio.sleep(record / 1000)
-    return record
 
 
 # ---------------------------------------------------------------- order and capacity

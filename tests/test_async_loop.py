@@ -11,21 +11,12 @@ import time
 from pathlib import Path
 
 import pytest
+from async_operator import operator, run
 
 from flinkbuf import AsyncCallError, AsyncTimeoutError
-from flinkbuf.async_function import AsyncOptions
-from flinkbuf.async_io import AsyncOperator
 from flinkbuf.async_loop import LoopThread, LoopTimeoutError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
-
-
-def operator(func, **options):
-    return AsyncOperator(func, AsyncOptions(**options))
-
-
-def run(func, records, **options):
-    return list(operator(func, **options).run(records))
 
 
 async def with_session(record, session):

@@ -23,7 +23,7 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CancelTaskError, CorruptDataError, PartitionNotFoundError, PeerFailedError, RemoteTransportError
 from flinkbuf.network import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
 from flinkbuf.partition import ResultPartitionID, buffer_limits
-from flinkbuf.partitioner import NamedPartitioner, pointwise_targets
+from flinkbuf.partitioner import NamedPartitioner
 from flinkbuf.record_reader import RecordReader
 from flinkbuf.record_writer import RecordWriter
 from flinkbuf.spark.blocking import ReadTask, WriteTask, same_index
