@@ -30,7 +30,8 @@ def arrow_type_of(data_type: spark.DataType) -> Any:
 def from_arrow(data_type: spark.DataType) -> Converter | None:
     """Make what turns values of ``to_pylist()`` into those of a Row; None if they are the same.
 
-    Structs become rows, maps dicts, and timestamps lose their zone for that of the process, as in ``collect()``.
+    Structs become rows, maps dicts, variants VariantVal, and timestamps lose their zone for that of the process, as in
+    ``collect()``.
     """
     if isinstance(data_type, spark.UserDefinedType):
         inner = from_arrow(data_type.sqlType())
@@ -50,14 +51,17 @@ def from_arrow(data_type: spark.DataType) -> Converter | None:
             (key(k) if key else k): (item(each) if item else each) for k, each in value
         })  # fmt: skip
     if isinstance(data_type, spark.TimestampType):
-        return _unless_none(lambda value: value.astimezone().replace(tzinfo=None))
+        return _unless_none(_local_time)
+    if isinstance(data_type, spark.VariantType):
+        return _unless_none(lambda value: spark.VariantVal(value["value"], value["metadata"]))
     return None
 
 
 def to_arrow(data_type: spark.DataType) -> Converter | None:
     """Make what turns values of a Row into those that pyarrow takes; None if they are the same.
 
-    A struct may be a Row, a tuple or a dict; a timestamp without a zone is meant in that of the process.
+    A struct may be a Row, a tuple or a dict; a timestamp without a zone is meant in that of the process; a whole number
+    may be of any class.
     """
     if isinstance(data_type, spark.UserDefinedType):
         inner = to_arrow(data_type.sqlType())
@@ -82,11 +86,29 @@ def to_arrow(data_type: spark.DataType) -> Converter | None:
         return _unless_none(lambda value: [(key(k), item(each)) for k, each in dict(value).items()])
     if isinstance(data_type, spark.TimestampType):
         return _unless_none(lambda value: value.astimezone(datetime.timezone.utc))
+    if isinstance(data_type, spark.VariantType):
+        return _unless_none(lambda value: {"value": bytes(value.value), "metadata": bytes(value.metadata)})
+    if isinstance(data_type, spark.IntegralType):
+        return _unless_none(_whole)
     return None
 
 
 def _unless_none(convert: Converter) -> Converter:
     return lambda value: None if value is None else convert(value)
+
+
+def _local_time(value: datetime.datetime) -> datetime.datetime:
+    """Take the zone of the process; of an hour that comes twice in it, `fold` tells which, as in ``collect()``."""
+    seconds = value.replace(microsecond=0).timestamp()
+    return datetime.datetime.fromtimestamp(seconds).replace(microsecond=value.microsecond)
+
+
+def _whole(value: Any) -> int:
+    """Refuse what pyarrow would cut off without a word."""
+    number = int(value)
+    if number != value:
+        raise ValueError(f"{value!r} is not a whole number")
+    return number
 
 
 def _same(value: Any) -> Any:
