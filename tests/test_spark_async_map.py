@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 import time
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -236,11 +237,16 @@ def test_a_result_may_be_a_tuple_a_plain_value_or_nothing(frame, spark):
     async def single(row):
         return row.id + 1
 
+    async def listed(row):
+        return [row.id + 1]
+
     few = frame.where("id < 4")
     assert sorted(fb.async_map(few, pair, schema="a long, b string").select("id", "a", "b").collect()) == [
         (0, None, None), (1, 1, None), (2, None, None), (3, 3, None),
     ]  # fmt: skip
     assert sorted(fb.async_map(few, single, schema="next long").select("next").collect()) == [(1,), (2,), (3,), (4,)]
+    assert sorted(fb.async_map(few, listed, schema="next long").select("next").collect()) == [(1,), (2,), (3,), (4,)]
+    assert fb.async_map(few.where("id = 0"), listed, schema="next array<long>").collect()[0].next == [1]
 
 
 @pytest.mark.spark
@@ -318,6 +324,55 @@ def test_the_function_sees_the_values_of_collect_and_may_give_them_back(spark):
 
 
 @pytest.mark.spark
+def test_a_variant_is_the_one_of_collect_and_may_be_given_back(spark):
+    data = spark.sql("select parse_json('{\"a\": 1}') v, array(parse_json('2'), null) w")
+
+    async def call(row):
+        assert row.v.toPython() == {"a": 1} and row.w[0].toPython() == 2
+        return row.v, row.w
+
+    mapped = fb.async_map(data, call, schema="x variant, y array<variant>")
+    assert mapped.selectExpr("to_json(x)", "to_json(y[0])", "y[1]").collect() == [('{"a":1}', "2", None)]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("result", "column"), [((98.6, None, None), "n"), ((None, Decimal("1.5"), None), "m"), ((None, None, [2, 2.5]), "a")]
+)
+def test_a_number_that_is_not_whole_is_refused_and_not_cut_off(spark, result, column):
+    async def call(row):
+        return result
+
+    with pytest.raises(Exception, match=f"column '{column}' is declared as .* is not a whole number"):
+        fb.async_map(spark.range(1), call, schema="n int, m long, a array<int>").collect()
+
+    async def whole(row):
+        return 98.0, Decimal(7), [True]
+
+    mapped = fb.async_map(spark.range(1), whole, schema="n int, m long, a array<int>")
+    assert mapped.collect() == [(0, 98, 7, [1])]
+
+
+def test_an_hour_that_comes_twice_keeps_its_moments_apart(monkeypatch):
+    types = pytest.importorskip("pyspark.sql.types", reason="PySpark is not installed")
+    from flinkbuf.spark.arrow_values import from_arrow, to_arrow
+
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        for text in ("2024-11-03 05:30:00.000001", "2024-11-03 06:30:00.999999", "0001-01-03 00:00:00", "2024-07-01 00:00:00"):
+            moment = datetime.datetime.fromisoformat(text + "+00:00")
+            local = from_arrow(types.TimestampType())(moment)
+            micros = (moment - datetime.datetime.fromisoformat("1970-01-01T00:00+00:00")) // datetime.timedelta(microseconds=1)
+            expected = types.TimestampType().fromInternal(micros)  # as in collect()
+            assert (local, local.fold) == (expected, expected.fold)
+            assert to_arrow(types.TimestampType())(local) == moment
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+@pytest.mark.spark
 def test_a_limit_does_not_wait_for_a_whole_batch_of_slow_calls(spark, tmp_path):
     async def slow(row):
         await asyncio.sleep(0.05)
@@ -344,7 +399,12 @@ def test_names_are_compared_as_spark_compares_them(spark, frame):
     async def ten(row):
         return 10
 
+    async def by_name(row):
+        return {"TWICE": row.id, "n": 1}
+
     assert fb.async_map(frame, ten, schema="TWICE int").columns == ["id", "name", "twice"]
+    mapped = fb.async_map(frame.where("id = 3"), by_name, schema="n int, TWICE int")  # a dict has the names of schema=
+    assert mapped.columns == ["id", "name", "twice", "n"] and mapped.collect() == [(3, "3", 3, 1)]
     spark.conf.set("spark.sql.caseSensitive", "true")
     try:
         mapped = fb.async_map(frame, ten, schema="TWICE int")
@@ -368,6 +428,9 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
         fb.async_map([1], tenfold)
     with pytest.raises(ValueError, match="a DataFrame needs schema="):
         fb.async_map(frame, row_of)
+    for schema in ("double", ""):
+        with pytest.raises(ValueError, match=f"schema= names no column.* got '{schema}'"):
+            fb.async_map(frame, row_of, schema=schema)
     with pytest.raises(ValueError, match="schema= is for DataFrames"):
         fb.async_map(data, tenfold, schema="a int")
     with pytest.raises(ValueError, match="rate_limit_scope"):
@@ -387,7 +450,7 @@ def test_a_task_survives_pickling_and_needs_no_spark(spark):
 
     results = StructType.fromDDL("twice double, text string").fields  # for which PySpark needs a session
     schema = StructType.fromDDL("id long, name string, twice long")
-    task = FrameTask(row_of, AsyncOptions(), Report(), schema, ["id", "name", "twice", "text"], results)
+    task = FrameTask(row_of, AsyncOptions(), Report(), schema, ["id", "name", "twice", "text"], results, ["twice", "text"])
     batch = pa.RecordBatch.from_pydict({"id": [1, 2], "name": ["a", "b"], "twice": [0, 0]})
     (out,) = task(iter([batch]))
     assert out.to_pylist() == [{"id": 1, "name": "a", "twice": 2.0, "text": "a 1"}, {"id": 2, "name": "b", "twice": 4.0, "text": "b 2"}]

@@ -36,8 +36,8 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
         from flinkbuf.spark.schema import to_struct_type
 
         result = to_struct_type(schema)
-    if not result.fields:
-        raise ValueError("schema= names no column")
+    if not isinstance(result, StructType) or not result.fields:
+        raise ValueError(f'schema= names no column; give names and types, such as "temp double", got {schema!r}')
     # Spark takes names that differ in case only for the same, unless it is told otherwise.
     is_exact = data.sparkSession.conf.get("spark.sql.caseSensitive", "false").lower() == "true"
     fold = str if is_exact else str.lower
@@ -55,7 +55,7 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
     new = {field.name: field for field in results}
     fields = [new.get(field.name, field) for field in data.schema.fields]
     fields += [field for field in results if field.name not in data.columns]
-    task = FrameTask(func, options, report, data.schema, [field.name for field in fields], results)
+    task = FrameTask(func, options, report, data.schema, [field.name for field in fields], results, result.names)
     return data.mapInArrow(task.__call__, StructType(fields))
 
 
@@ -79,6 +79,8 @@ class FrameTask:
         The columns of the output, in their order.
     results : list of StructField
         The columns that come from the function.
+    result_names : list of str
+        What they are called in ``schema=``, and in a dict that the function gives.
     """
 
     func: Any
@@ -87,6 +89,7 @@ class FrameTask:
     schema: Any
     output_names: list[str]
     results: list[Any]
+    result_names: list[str]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield Arrow batches: the input's columns and those of the results."""
@@ -96,7 +99,7 @@ class FrameTask:
             self.func, self.options, context=call_context(0), keeps_record=True, value_of=itemgetter(2),
             stats=self.report.new_stats(),
         )  # fmt: skip
-        columns = ResultColumns(self.results)
+        columns = ResultColumns(self.results, self.result_names)
         ready: list[tuple[Place, Any]] = []
         with closing(self.report.following(operator, operator.run(self._places(batches)))) as pairs:
             for pair in pairs:
@@ -154,14 +157,16 @@ class ResultColumns:
     Parameters
     ----------
     fields : list of StructField
-        The columns of ``schema=``.
+        The columns of ``schema=``, under the names of the output.
+    names : list of str
+        Their names in ``schema=``.
     """
 
-    def __init__(self, fields: list[Any]) -> None:
+    def __init__(self, fields: list[Any], names: list[str]) -> None:
         from flinkbuf.spark.arrow_values import arrow_type_of, to_arrow
 
         self._fields = fields
-        self._names = [field.name for field in fields]
+        self._names = names
         self._types = [arrow_type_of(field.dataType) for field in fields]
         self._converters = [to_arrow(field.dataType) for field in fields]
 
@@ -221,8 +226,9 @@ class ResultColumns:
 
     def _is_one_value(self, kind: type) -> bool:
         """Tell whether a result of this class is the value of the only column, and not a row with one column."""
-        from pyspark.sql.types import MapType
+        from pyspark.sql.types import ArrayType, MapType, StructType
 
         if len(self._names) > 1:
             return False
-        return kind is list or (kind is dict and isinstance(self._fields[0].dataType, MapType))
+        of_kind: Any = {list: (ArrayType, StructType), dict: MapType}.get(kind, ())
+        return isinstance(self._fields[0].dataType, of_kind)

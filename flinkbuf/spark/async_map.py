@@ -59,8 +59,8 @@ def async_map(
         is given the `CallContext`.
     schema : str, StructType or type, optional
         For a DataFrame: the columns that the function's result fills, such as ``"temp double, wind double"``. A column
-        of the input with the same name is replaced, others are appended. The result is a tuple, Row, list or dict, a
-        plain value if there is one column, or None for nulls.
+        of the input with the same name is replaced, others are appended. The result is a tuple, Row or list, in the
+        order of these columns, a dict by their names, a plain value if there is one column, or None for nulls.
     capacity : int, default 100
         Records that a task holds at once, finished ones that wait for their turn included. Of a DataFrame, the Arrow
         batches come on top, the one that is read and the one that is made.
