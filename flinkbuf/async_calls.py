@@ -132,6 +132,8 @@ class AsyncCalls:
         self._admission.is_shut = True
         self.timers.close()
         self._timeouts.close()
+        if not self._session.is_open:
+            return  # and no call was made
         timeout, name = self._options.close_timeout, self._function.name
         calls, threads = await self._attempts.close(list(self._running), timeout)
         self._running.clear()

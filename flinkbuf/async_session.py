@@ -20,6 +20,8 @@ class Session:
     ----------
     value : object
         What the calls get, None before `open`.
+    is_open : bool
+        From the end of `open` until `close`.
     """
 
     def __init__(self, function: Function, context: CallContext) -> None:
@@ -27,7 +29,7 @@ class Session:
         self._function = function
         self._context = context
         self._leave: Callable[..., Any] | None = None
-        self._is_open = False
+        self.is_open = False
 
     async def open(self) -> None:
         """Call the function's `open`, await what it gives, and enter it if nothing else would end it."""
@@ -40,7 +42,7 @@ class Session:
                 self._leave = session.__aexit__
                 session = await session.__aenter__()
             self.value = session
-        self._is_open = True
+        self.is_open = True
 
     async def close(self, failure: BaseException | None, timeout: float) -> None:
         """Close it, with the reason if the task fails; what did not open is not closed.
@@ -52,12 +54,18 @@ class Session:
         timeout : float
             Seconds that the user's `close` may take.
         """
-        if not self._is_open:
+        if not self.is_open:
             return
-        self._is_open = False
+        self.is_open = False
         closing = self._start_closing(failure)
         if inspect.isawaitable(closing):
-            await asyncio.wait_for(closing, max(timeout, 0.001))
+            task = asyncio.ensure_future(closing)
+            try:
+                await asyncio.wait_for(task, max(timeout, 0.001))
+            except asyncio.TimeoutError:
+                if not task.cancelled():
+                    raise  # the user's own
+                raise TimeoutError(f"closing the session took longer than close_timeout, {timeout:g} s") from None
 
     def _start_closing(self, failure: BaseException | None) -> Any:
         function = self._function

@@ -74,7 +74,7 @@ class AsyncStats:
         """Count a record that is left out, and keep it as long as there is room."""
         self.skipped += 1
         if self.kept_limit is None or len(self.skipped_records) < self.kept_limit:
-            self.skipped_records.append(SkippedRecord(record, f"{type(error).__name__}: {error}", attempts))
+            self.skipped_records.append(SkippedRecord(record, error_text(error), attempts))
 
     def quantile(self, share: float) -> float:
         """Return the latency in seconds that `share` of the records do not exceed; 0 before the first.
@@ -108,6 +108,11 @@ class AsyncStats:
             f"{self.timed_out:,} timed out, {self.skipped:,} skipped, at most {self.max_in_flight:,} in flight"
         )
         return f"{text}, p50 {_in_ms(self.quantile(0.5))}, p99 {_in_ms(self.quantile(0.99))}"
+
+
+def error_text(error: BaseException) -> str:
+    """Return class and message of an error, or its class alone if it has no message."""
+    return f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def shortened(record: Any, limit: int = 200) -> str:

@@ -189,7 +189,7 @@ def test_a_close_that_hangs_is_given_up(event_loop):
         await asyncio.sleep(3600)
 
     started = time.perf_counter()
-    with pytest.raises(TimeoutError):
+    with pytest.raises(TimeoutError, match=r"closing the session took longer than close_timeout, 0\.1 s"):
         run(with_session, [1], open=list, close=hangs, close_timeout=0.1, event_loop=event_loop)
     assert time.perf_counter() - started < 2
 
