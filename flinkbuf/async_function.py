@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any
 
 from flinkbuf.async_retry import as_retry
@@ -107,11 +108,12 @@ class AsyncOptions:
                 raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         for name in ("timeout", "rate_limit", "deadline"):
             value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ValueError(f"{name} must be more than 0, or None for no limit; got {value!r}")
+            if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
+                raise ValueError(f"{name} must be a number of more than 0, or None for no limit; got {value!r}")
         for name in ("batch_timeout", "close_timeout", "log_interval"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise ValueError(f"{name} must be 0 seconds or more, got {getattr(self, name)!r}")
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+                raise ValueError(f"{name} must be a number of 0 seconds or more, got {value!r}")
         if self.batch_size is not None and self.batch_size > self.capacity:
             raise ValueError(f"batch_size {self.batch_size} exceeds the capacity of {self.capacity} records")
         if self.concurrency is not None and self.concurrency > self.capacity:
@@ -120,7 +122,8 @@ class AsyncOptions:
             raise ValueError(f"on_error must be 'raise', 'skip' or a function (record, error), got {self.on_error!r}")
         for name in ("key", "open", "close", "on_timeout"):
             if getattr(self, name) is not None and not callable(getattr(self, name)):
-                raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
+                kind = "a function, or a field's name or index," if name == "key" else "callable,"
+                raise TypeError(f"{name} must be {kind} got {getattr(self, name)!r}")
         for name in ("key", "on_error", "on_timeout"):
             if _is_kind(inspect.iscoroutinefunction, getattr(self, name)):
                 raise TypeError(f"{name} must be a plain function: nothing awaits what it gives")
@@ -169,6 +172,8 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
     TypeError
         If it is none of these, or takes another number of arguments than it would be given.
     """
+    if isinstance(func, type) and hasattr(func, "async_invoke"):
+        raise TypeError(f"{func.__qualname__} is a class; give an object of it")
     if hasattr(func, "async_invoke"):
         return _from_async_function(func, options)
     if not callable(func):
@@ -183,6 +188,11 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
         name=_name(func),
     )  # fmt: skip
     _check_arguments(func, function)
+    _check_handler("on_timeout", options.on_timeout, "record")
+    if callable(options.on_error):
+        _check_handler("on_error", options.on_error, "record", "error")
+    if function.has_session:
+        _check_handler("close", options.close, "session")
     return function
 
 
@@ -246,6 +256,17 @@ def _check_arguments(func: Any, function: Function) -> None:
         raise TypeError(
             f"{function.name}{signature} would be called with ({', '.join(given)}), as {why}: {error}"
         ) from None
+
+
+def _check_handler(name: str, func: Any, *given: str) -> None:
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):  # None, or a builtin that does not tell
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise TypeError(f"{name}{signature} would be called with ({', '.join(given)}): {error}") from None
 
 
 class ResultFuture:

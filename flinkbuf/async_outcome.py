@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 from typing import Any
 
 from flinkbuf._core.async_call import none_error
 from flinkbuf.async_admission import Batch
 from flinkbuf.async_function import AsyncOptions, CallContext, Function
 from flinkbuf.async_queue import Entry
-from flinkbuf.async_stats import AsyncStats, shortened
+from flinkbuf.async_stats import AsyncStats, error_text, shortened
 from flinkbuf.errors import AsyncCallError, AsyncTimeoutError
 
 
@@ -46,6 +46,8 @@ class Outcomes:
         results: list[Any] = []
         if error is None:
             try:
+                if isinstance(result, (Mapping, Set, str, bytes, type(None))):
+                    raise TypeError(f"the function gave a {type(result).__name__} for a batch; give a list, by position")
                 results = list(result)
                 if len(results) != len(entries):
                     raise ValueError(f"the function gave {len(results)} results for a batch of {len(entries)} records")
@@ -101,7 +103,7 @@ class Outcomes:
     def failure(self, entry: Entry, attempts: int, error: BaseException, of_what: str = "") -> AsyncCallError:
         """Make the error that the user sees: which record, how many attempts, and the original as its cause."""
         kind = AsyncTimeoutError if isinstance(error, AsyncTimeoutError) else AsyncCallError
-        what = str(error) if kind is AsyncTimeoutError else f"{type(error).__name__}: {error}"
+        what = str(error) if kind is AsyncTimeoutError else error_text(error)
         record = self._value_of(entry.record)
         found = kind(
             f"{of_what}{self._function.name} failed for record {entry.number} of partition {self._context.partition} "

@@ -187,6 +187,16 @@ def test_an_error_names_record_attempts_and_cause_with_its_traceback():
     assert "fails" in frames
 
 
+def test_an_error_without_a_message_is_told_by_its_class():
+    async def fails(record):
+        raise TimeoutError
+
+    with pytest.raises(AsyncCallError, match="after 1 call: TimeoutError; the record: 1"):
+        run(fails, [1])
+    each = operator(fails, on_error="skip")
+    assert list(each.run([1])) == [] and each.stats.skipped_records[0].error == "TimeoutError"
+
+
 def test_an_error_before_the_first_wait_is_the_same_error():
     async def fails(record):
         raise ValueError("early")
@@ -454,6 +464,15 @@ def test_a_batch_of_the_wrong_size_is_an_error():
         run(short, range(3), batch_size=3)
 
 
+@pytest.mark.parametrize("result", [{1: "a", 2: "b"}, {1, 2}, "ab", None])
+def test_what_has_no_positions_is_no_result_of_a_batch(result):
+    async def call(records):
+        return result
+
+    with pytest.raises(AsyncCallError, match=f"gave a {type(result).__name__} for a batch; give a list"):
+        run(call, range(2), batch_size=2)
+
+
 def test_a_batch_times_out_as_a_whole():
     async def hangs(records):
         await asyncio.sleep(3600)
@@ -576,6 +595,11 @@ def test_an_async_function_of_pyflink_is_taken_as_it_is():
     assert function.seen == [4, "closed"]
 
 
+def test_the_class_of_an_async_function_is_no_function():
+    with pytest.raises(TypeError, match="Doubling is a class; give an object of it"):
+        operator(Doubling)
+
+
 def test_retry_strategies_of_pyflink_are_taken_without_their_shared_delay():
     class Predicate:
         def result_predicate(self):
@@ -642,7 +666,8 @@ def test_a_function_is_told_where_it_runs():
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"capacity": 0}, "capacity"), ({"timeout": 0}, "timeout"), ({"batch_size": 200}, "batch_size 200 exceeds"), ({"concurrency": 101}, "concurrency 101 exceeds"),
-     ({"on_error": "ignore"}, "on_error"), ({"event_loop": "fast"}, "event_loop"), ({"rate_limit": -1}, "rate_limit")],
+     ({"on_error": "ignore"}, "on_error"), ({"event_loop": "fast"}, "event_loop"), ({"rate_limit": -1}, "rate_limit"),
+     ({"timeout": "5"}, "timeout must be a number .* got '5'"), ({"close_timeout": None}, "close_timeout must be a number .* got None")],
 )  # fmt: skip
 def test_wrong_options_are_refused_with_their_value(options, message):
     with pytest.raises(ValueError, match=message):
@@ -654,6 +679,11 @@ def test_a_function_with_the_wrong_arguments_is_refused_before_it_is_called():
         operator(at_once_with_session)
     with pytest.raises(TypeError, match=r"would be called with \(record, session\)"):
         operator(at_once, open=list)
+    for name, given in (("on_error", "record, error"), ("on_timeout", "record"), ("close", "session")):
+        with pytest.raises(TypeError, match=rf"{name}\(\) would be called with \({given}\)"):
+            operator(at_once_with_session, open=list, **{name: lambda: None})
+    with pytest.raises(TypeError, match=r"key must be a function, or a field's name or index, got 1\.5"):
+        operator(at_once, key=1.5)
 
 
 # ---------------------------------------------------------------- element by element
@@ -955,12 +985,13 @@ def test_an_operator_runs_once():
     each.close()
 
 
-def test_an_error_while_opening_is_shown_and_leaves_nothing():
+def test_an_error_while_opening_is_shown_and_leaves_nothing(caplog):
     async def fails():
         raise OSError("no server")
 
     with pytest.raises(OSError, match="no server"):
         run(at_once_with_session, [1], open=fails, close=lambda _: pytest.fail("closed what was not opened"))
+    assert not caplog.text
 
 
 def test_an_error_while_closing_does_not_hide_the_first_one(caplog):

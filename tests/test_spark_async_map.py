@@ -435,6 +435,11 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
         fb.async_map(data, tenfold, schema="a int")
     with pytest.raises(ValueError, match="rate_limit_scope"):
         fb.async_map(data, tenfold, rate_limit_scope="world")
+    for stats in (fb.AsyncStats, 5):
+        with pytest.raises(TypeError, match=r"stats must be an fb.AsyncStats\(\), got"):
+            fb.async_map(data, tenfold, stats=stats)
+    with pytest.raises(ValueError, match="rate_limit must be a number .* got '5'"):
+        fb.async_map(data, tenfold, rate_limit="5", rate_limit_scope="job")
     with pytest.raises(ValueError, match="capacity must be"):
         fb.async_map(data, tenfold, capacity=0)
     with pytest.raises(TypeError, match="would be called with"):

@@ -228,7 +228,7 @@ class ResultColumns:
         """Tell whether a result of this class is the value of the only column, and not a row with one column."""
         from pyspark.sql.types import ArrayType, MapType, StructType
 
-        if len(self._names) > 1:
+        if len(self._names) > 1 or kind not in (list, dict):
             return False
-        of_kind: Any = {list: (ArrayType, StructType), dict: MapType}.get(kind, ())
-        return isinstance(self._fields[0].dataType, of_kind)
+        data_type = self._fields[0].dataType
+        return isinstance(data_type, MapType) if kind is dict else isinstance(data_type, (ArrayType, StructType))

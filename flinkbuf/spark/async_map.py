@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -143,14 +143,16 @@ def async_map(
         raise TypeError(f"async_map() takes an RDD or a DataFrame, got {kind.__module__}.{kind.__qualname__}")
     if rate_limit_scope not in ("task", "job"):
         raise ValueError(f"rate_limit_scope must be 'task' or 'job', got {rate_limit_scope!r}")
-    if rate_limit is not None and rate_limit_scope == "job":
-        rate_limit /= _tasks_at_once(data)
+    if stats is not None and not isinstance(stats, AsyncStats):
+        raise TypeError(f"stats must be an fb.AsyncStats(), got {stats!r}")
     options = AsyncOptions(
         capacity=capacity, concurrency=concurrency, timeout=timeout, ordered=ordered, retry=retry, open=open,
         close=close, flat=flat, key=_as_key(key), rate_limit=rate_limit, batch_size=batch_size,
         batch_timeout=batch_timeout, on_error=on_error, on_timeout=on_timeout, deadline=deadline, threads=threads,
         close_timeout=close_timeout, event_loop=event_loop, log_interval=log_interval,
     )  # fmt: skip
+    if rate_limit is not None and rate_limit_scope == "job":
+        options = replace(options, rate_limit=rate_limit / _tasks_at_once(data))
     as_function(func, options)  # what does not fit fails here, not in a task
     report = Report.to(data, stats if stats is not None else AsyncStats())
     if not isinstance(data, RDD):
