@@ -47,7 +47,7 @@ class Outcomes:
         if error is None:
             try:
                 if isinstance(result, (Mapping, Set, str, bytes, type(None))):
-                    raise TypeError(f"the function gave a {type(result).__name__} for a batch; give a list, by position")
+                    raise TypeError(f"the function gave a {type(result).__name__} for a batch; give a list")
                 results = list(result)
                 if len(results) != len(entries):
                     raise ValueError(f"the function gave {len(results)} results for a batch of {len(entries)} records")

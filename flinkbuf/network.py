@@ -249,6 +249,8 @@ class NetworkEnvironment:
         advertised_host: str | None = None,
         num_segments: int | None = None,
     ) -> None:
+        if config is not None and not isinstance(config, NetworkConfig):
+            raise TypeError(f"config must be a NetworkConfig, got {config!r:.80}")
         self.config = config = config or NetworkConfig()
         self._process_id = os.getpid()
         self._is_closed = False

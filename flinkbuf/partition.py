@@ -64,6 +64,8 @@ class ResultPartitionID(bytes):
     SIZE = 60  # bytes
 
     def __new__(cls, data: Any) -> ResultPartitionID:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"a result partition id is made of bytes, or by from_hex() of their digits, got {data!r:.80}")
         self = super().__new__(cls, data)
         if len(self) != cls.SIZE:
             raise ValueError(f"a result partition id has {cls.SIZE} bytes, got {len(self)}")

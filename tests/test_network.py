@@ -145,6 +145,27 @@ def test_a_partition_goes_by_its_bytes_their_digits_or_the_name_itself():
             run((write, there.create_partition(form(name), 1), range(10)), (read, gate))
 
 
+@pytest.mark.parametrize("wrong", [{}, {"retries": 3}, fb.NetworkConfig, 5])
+def test_what_is_no_config_is_refused(wrong):
+    with pytest.raises(TypeError, match="config must be a NetworkConfig, got"):
+        fb.NetworkEnvironment(wrong)
+
+
+@pytest.mark.parametrize("host", ["no.such.host.invalid", ""])
+def test_a_host_that_has_no_address_is_named(host):
+    with pytest.raises(OSError, match=f"listening at {host}:0: no such address can be found"):
+        environment(host=host)
+
+
+@pytest.mark.parametrize("name", [60, None, ["a"] * 60])
+def test_an_id_is_made_of_bytes(name):
+    for make in (fb.ResultPartitionID, lambda name: fb.LocalChannel(name, 0)):
+        with pytest.raises(TypeError, match="is made of bytes, or by from_hex"):
+            make(name)
+    with pytest.raises(TypeError, match="from_hex"):
+        fb.ResultPartitionID("00" * 60)
+
+
 @pytest.mark.parametrize("name", ["beef", b"short", "z" * 120])
 @pytest.mark.parametrize("channel", [fb.LocalChannel, lambda name, index: fb.RemoteChannel("h", 1, name, index)])
 def test_what_is_no_name_is_refused(name, channel):

@@ -2,7 +2,7 @@
 
 import os
 
-from libc.errno cimport errno
+from libc.errno cimport EADDRNOTAVAIL, errno
 from libc.string cimport memset
 
 cimport cython
@@ -54,8 +54,9 @@ cdef class PartitionServer:
         cdef bytes encoded = (host or "").encode()
         cdef bint listens = host is not None
         cdef const char* name = encoded
-        cdef int code
+        cdef int code = 0
         cdef int error = 0
+        cdef bint is_found
         reactor.check_open()
         manager.check_open()
         if request_timeout_ms <= 0:
@@ -71,10 +72,12 @@ cdef class PartitionServer:
         if secret is not None:
             options.secret, options.secret_size = <const uint8_t*> <const char*> secret, <size_t> len(secret)
         with nogil:
-            code = fb_address_resolve(&address, name, port) if listens else 0
-            if code == 0:
+            is_found = not listens or fb_address_resolve(&address, name, port) == 0
+            if is_found:
                 code = fb_partition_server_open(reactor.c, manager.c, &address if listens else NULL, &options, &self.c)
             error = errno
+        if not is_found:
+            raise OSError(EADDRNOTAVAIL, f"listening at {host}:{port}: no such address can be found")
         if code == FB_EIO:
             raise OSError(error, f"listening at {host}:{port}: {os.strerror(error)}")
         if code < 0:
