@@ -355,8 +355,8 @@ class AsyncCalls:
                 del self._running[work]
                 self._settle(work, work, result, error)
                 self._admission.free_key(work)
-        except Exception as odd:  # of a predicate, or of a result
-            self.fail(self._outcomes.failure(work.entries[0], work.attempt, odd))
+        except Exception as odd:  # of a predicate
+            self.fail(self._outcomes.failure(work.entries[0], work.attempt, odd, "retry= of "))
         except BaseException as interrupt:
             self.fail(interrupt)
         self._admission.release()

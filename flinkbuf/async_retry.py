@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 ExceptionPredicate = type[BaseException] | tuple[type[BaseException], ...] | Callable[[BaseException], bool]
@@ -31,8 +32,13 @@ class RetryOptions:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.jitter <= 1:
+        if not (isinstance(self.jitter, Real) and 0 <= float(self.jitter) <= 1):
             raise ValueError(f"jitter must lie between 0 and 1, got {self.jitter!r}")
+        wanted = self.on_exception
+        if not callable(wanted) and not (isinstance(wanted, tuple) and all(isinstance(each, type) for each in wanted)):
+            raise TypeError(f"on_exception must be an exception class, a tuple of them or a function, got {wanted!r}")
+        if self.on_result is not None and not callable(self.on_result):
+            raise TypeError(f"on_result must be a function, got {self.on_result!r}")
 
     def wants(self, result: Any, error: BaseException | None) -> bool:
         """Tell whether an attempt that ended so should be made again, if attempts are left."""
@@ -135,7 +141,7 @@ class ExponentialRetry(RetryOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         _check(max_attempts=self.max_attempts, initial_delay=self.initial_delay, max_delay=self.max_delay)
-        if not self.multiplier > 0:
+        if not (isinstance(self.multiplier, Real) and float(self.multiplier) > 0):
             raise ValueError(f"multiplier must be more than 0, got {self.multiplier!r}")
 
     def can_retry(self, attempts: int) -> bool:
@@ -209,5 +215,5 @@ def _check(max_attempts: int, **delays: float) -> None:
     if isinstance(max_attempts, bool) or not isinstance(max_attempts, int) or max_attempts < 1:
         raise ValueError(f"max_attempts must be a whole number of at least 1, got {max_attempts!r}")
     for name, delay in delays.items():
-        if not delay >= 0:
+        if not (isinstance(delay, Real) and float(delay) >= 0):
             raise ValueError(f"{name} must be 0 seconds or more, got {delay!r}")

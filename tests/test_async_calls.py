@@ -376,7 +376,7 @@ def test_an_error_of_the_users_other_functions_names_the_record(option):
         raise LookupError(option)
 
     options = {"key": fails} if option == "key" else {"retry": FixedDelayRetry(1, 0, **{option: fails})}
-    with pytest.raises(AsyncCallError, match=rf"failed for record 0 .*LookupError: {option}; the record: 7") as raised:
+    with pytest.raises(AsyncCallError, match=rf"(key|retry)= of .* failed for record 0 .*LookupError: {option}; the record: 7") as raised:
         run(call, [7], **options)
     assert isinstance(raised.value.__cause__, LookupError)
 

@@ -412,11 +412,18 @@ def test_jitter_spreads_delays_within_its_bounds():
 
 @pytest.mark.parametrize(
     "wrong", [lambda: FixedDelayRetry(0, 1), lambda: FixedDelayRetry(1, -1), lambda: ExponentialRetry(1, 1, multiplier=0),
-              lambda: FixedDelayRetry(1, 1, jitter=2), lambda: FixedDelayRetry(True, 1)],
+              lambda: FixedDelayRetry(1, 1, jitter=2), lambda: FixedDelayRetry(True, 1),
+              lambda: FixedDelayRetry(1, "1"), lambda: FixedDelayRetry(1, 1, jitter="0.5"), lambda: ExponentialRetry(1, 1, multiplier=None)],
 )  # fmt: skip
 def test_wrong_retries_are_refused(wrong):
     with pytest.raises(ValueError, match="got"):
         wrong()
+
+
+@pytest.mark.parametrize("predicate", [{"on_exception": "ValueError"}, {"on_exception": [ValueError]}, {"on_exception": None}, {"on_result": 5}])
+def test_what_is_no_predicate_is_refused(predicate):
+    with pytest.raises(TypeError, match=f"{next(iter(predicate))} must be .*, got"):
+        FixedDelayRetry(1, 1, **predicate)
 
 
 # ---------------------------------------------------------------- batches, keys, threads, callbacks, AsyncFunction
