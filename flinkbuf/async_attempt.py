@@ -16,6 +16,8 @@ from flinkbuf.async_function import AsyncOptions, CompletedTwiceError, Function,
 from flinkbuf.async_handover import Inbox
 from flinkbuf.async_timer import Timers
 
+_AT_HAND = (list, tuple, str, bytes, dict)  # iterables that take no time
+
 
 class AttemptOwner(Protocol):
     """Who makes attempts, and what it is told of them."""
@@ -116,7 +118,7 @@ class Attempts:
     def _on_thread(self, argument: Any, named: dict[str, Any]) -> Any:
         """Runs on a thread of the pool, to the end of what the function yields."""
         result = self._invoke(argument, **named)
-        if self._function.is_flat and isinstance(result, Iterable) and not isinstance(result, (list, tuple)):
+        if self._function.is_flat and isinstance(result, Iterable) and not isinstance(result, _AT_HAND):
             result = list(result)
         return result
 

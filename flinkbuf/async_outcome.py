@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from flinkbuf._core.async_call import none_error
+from flinkbuf._core.async_call import as_results
 from flinkbuf.async_admission import Batch
 from flinkbuf.async_function import AsyncOptions, CallContext, Function
 from flinkbuf.async_queue import Entry
@@ -83,9 +83,7 @@ class Outcomes:
             if not self._function.is_flat:
                 return [result]
             try:
-                if result is None:
-                    raise none_error()
-                return list(result)
+                return as_results(result)
             except Exception as odd:
                 error = odd
         on_error = self._options.on_error
@@ -96,7 +94,7 @@ class Outcomes:
             return []
         try:
             value = on_error(self._value_of(entry.record), error)
-            return list(value) if self._function.is_flat else [value]
+            return as_results(value) if self._function.is_flat else [value]
         except Exception as raised:
             raise self.failure(entry, attempts, raised, "on_error= of ") from raised
 

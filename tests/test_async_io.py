@@ -160,6 +160,23 @@ def test_flat_results_are_none_one_or_many():
         run(returns_none, [1], flat=True)
 
 
+@pytest.mark.parametrize("result", ["text", b"bytes", {"n": 1}], ids=repr)
+@pytest.mark.parametrize("way", ["at once", "later", "on a thread", "on_error"])
+def test_one_result_is_not_taken_apart(result, way):
+    async def gives(record):
+        if way == "later":
+            await asyncio.sleep(0)
+        return result
+
+    async def fails(record):
+        raise LookupError
+
+    options = {"on_error": lambda record, error: result} if way == "on_error" else {}
+    func = {"on a thread": lambda record: result, "on_error": fails}.get(way, gives)
+    with pytest.raises(AsyncCallError, match=rf"gave a {type(result).__name__} where an iterable of results is due"):
+        run(func, [0], flat=True, **options)
+
+
 async def returns_none(record):
     await asyncio.sleep(0)
 

@@ -296,10 +296,8 @@ def start_many(
             if call._must_cancel:
                 return index, call, call._cancelled_error()
             if is_flat:
-                if value is None:
-                    return index, call, none_error()
                 try:
-                    values = list(value)
+                    values = as_results(value)
                 except Exception as raised:
                     return index, call, raised
                 for value in values:
@@ -318,6 +316,11 @@ def start_many(
         _leave_task(loop, call)
 
 
-def none_error():
-    """The error for a function that should give an iterable of results and gave None."""
-    return TypeError("the function gave None where an iterable of results is due; give () for no result")
+def as_results(value):
+    """What a function with flat=True gave, as a list; TypeError if it gave no results but one, or None."""
+    if value is None:
+        raise TypeError("the function gave None where an iterable of results is due; give () for no result")
+    if isinstance(value, (str, bytes, dict)):
+        raise TypeError(f"the function gave a {type(value).__name__} where an iterable of results is due; give [result] for "
+                        "one result")
+    return list(value)
