@@ -428,15 +428,17 @@ def test_a_subpartition_that_the_partition_does_not_have_is_an_error():
         partition.close()
 
 
-def test_the_second_reader_of_a_subpartition_is_refused_and_the_first_goes_on():
+@pytest.mark.parametrize("is_local", [True, False])
+def test_the_second_reader_of_a_subpartition_is_refused_and_the_first_goes_on(is_local):
     with environment() as there, environment() as here:
         name = fb.ResultPartitionID.random()
         producer = Task(write, there.create_partition(name, 1), range(200_000))
         producer.start()
-        first, second = (here.create_gate([fb.RemoteChannel(*there.address, name, 0)]) for _ in range(2))
+        channel = fb.LocalChannel(name, 0) if is_local else fb.RemoteChannel(*there.address, name, 0)
+        first, second = ((there if is_local else here).create_gate([channel]) for _ in range(2))
         with first, fb.RecordReader(first, LONG) as reader:
             assert next(reader) == 0
-            with pytest.raises(fb.CancelTaskError, match="it is read already, and can be read only once"):
+            with pytest.raises(RuntimeError if is_local else fb.CancelTaskError, match="is read already, and can be read only once"):
                 read(second)
             assert list(reader) == list(range(1, 200_000))
         assert producer.end(HANG_S).error is None

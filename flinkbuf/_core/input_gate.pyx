@@ -14,7 +14,7 @@ from libc.string cimport memcpy, memset
 
 from flinkbuf._core.buffer cimport Buffer, fb_slice_release, fb_slice_retain
 from flinkbuf._core.buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
-from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ETIMEOUT, check, fail
+from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail
 from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition
 from flinkbuf._core.tcp cimport fb_address, fb_address_resolve
@@ -458,6 +458,8 @@ cdef class InputGate(AbstractInputGate):
         if code == FB_EARGUMENT:
             raise IndexError(f"{where} asks for subpartition {self.c.channels[channel_index].subpartition_index}, "
                              "which the partition does not have")
+        if code == FB_ESTATE and cause is None:
+            raise RuntimeError(f"{where} is read already, and can be read only once")
         return fail(code, f"{where} cannot be read" if cause is None else f"{where}: {cause}")
 
     cdef int wait(self, int64_t timeout_ms) except -1:
