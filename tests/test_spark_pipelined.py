@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from pyspark import TaskContext
+from pyspark import SparkContext, TaskContext
 
 import flinkbuf as fb
 from flinkbuf.partitioner import as_partitioner
@@ -48,7 +48,7 @@ def partitions(rdd):
 
 
 def within(seconds, work):
-    """Do the work, but do not let it hang the tests."""
+    """Do the work, but do not let it hang the tests, nor keep the slots from those that follow."""
     outcome = {}
 
     def run():
@@ -60,10 +60,20 @@ def within(seconds, work):
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(seconds)
-    assert not thread.is_alive(), f"it hangs: not done after {seconds} s"
+    if thread.is_alive():
+        SparkContext._active_spark_context.cancelAllJobs()
+        thread.join(10)
+        pytest.fail(f"it hangs: not done after {seconds} s")
     if "error" in outcome:
         raise outcome["error"]
     return outcome["result"]
+
+
+def leave(path, text):
+    """Write a file that is whole as soon as it is there."""
+    draft = path.with_name(f"{path.name}.draft of {os.getpid()}")
+    draft.write_text(text)
+    draft.replace(path)
 
 
 def wait_until(is_true, seconds=20):
@@ -242,26 +252,26 @@ def test_first_results_leave_before_the_last_record_is_read(sc, tmp_path):
 
 
 def test_a_slow_taker_holds_the_producers_back_and_memory_stays_bounded(sc, tmp_path):
-    """Task 0 takes nothing for a second: the records that could be made are not, but for those that fit the buffers."""
+    """Task 0 takes nothing until no more is made: not all that could be made, but what fits the buffers."""
     def source(index, _):
         for number in range(200_000):
-            (tmp_path / f"made {index}").write_text(str(number)) if number % 100 == 0 else None
+            leave(tmp_path / f"made {index}", str(number)) if number % 100 == 0 else None
             yield number, "x" * 100
 
     def take(index, records):
-        made = []
+        made = -1
         if index == 0:
             next(records)
-            for _ in range(2):
-                time.sleep(0.5)
-                made.append(int((tmp_path / "made 1").read_text()))
+            wait_until((tmp_path / "made 1").exists)
+            while made != (made := int((tmp_path / "made 1").read_text())):
+                time.sleep(1)
         yield made, sum(1 for _ in records)
 
     moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner="global")
     (made, count), (_, nothing) = within(120, moved.mapPartitionsWithIndex(take).collect)
     assert (count, nothing) == (399_999, 0)
     segments = 64  # more than partition and gate of both tasks have
-    assert made[0] == made[1] < segments * 32768 / 110
+    assert made < segments * 32768 / 110
 
 
 def test_every_run_is_summed_up_in_the_log_and_in_a_table(data, sc, caplog):
@@ -294,11 +304,14 @@ def test_two_jobs_at_once_do_not_disturb_each_other(sc):
         results[index] = rdd.collect()
 
     threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in enumerate((one, two, one))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
+
+    def run_all():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    within(60, run_all)
     assert results == [RECORDS, RECORDS[:500], RECORDS]
 
 
@@ -354,11 +367,11 @@ class Survivor:
             yield from records
         except Exception as error:
             gone = float((self.folder / "gone").read_text())
-            (self.folder / f"task {index}").write_text(json.dumps([time.time() - gone, type(error).__name__, str(error)]))
+            leave(self.folder / f"task {index}", json.dumps([time.time() - gone, type(error).__name__, str(error)]))
             raise
 
     def leave(self):
-        (self.folder / "gone").write_text(str(time.time()))
+        leave(self.folder / "gone", str(time.time()))
 
     def report(self, index):
         wait_until((self.folder / f"task {index}").exists)
@@ -534,7 +547,7 @@ def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data, mo
 
 def test_a_cancelled_job_ends_its_workers_and_the_next_one_runs(sc, tmp_path):
     def take(index, records):
-        (tmp_path / f"task {index}").write_text(str(os.getpid()))
+        leave(tmp_path / f"process of {index}", str(os.getpid()))
         return records
 
     def run():
@@ -543,8 +556,9 @@ def test_a_cancelled_job_ends_its_workers_and_the_next_one_runs(sc, tmp_path):
 
     thread = threading.Thread(target=lambda: pytest.raises(Exception, run), daemon=True)  # noqa: PT011
     thread.start()
-    wait_until(lambda: len(list(tmp_path.glob("task *"))) == 2)
-    pids = [int(path.read_text()) for path in tmp_path.glob("task *")]
+    paths = [tmp_path / f"process of {index}" for index in range(2)]
+    wait_until(lambda: all(path.exists() for path in paths))
+    pids = [int(path.read_text()) for path in paths]
     sc.cancelJobGroup("to be cancelled")
     thread.join(20)
     assert not thread.is_alive()

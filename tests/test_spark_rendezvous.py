@@ -485,9 +485,12 @@ def test_who_waits_for_tasks_that_have_ended_is_told(watched):
 
 @pytest.mark.parametrize("progress", [(3, 0), (2, 0), (0, 3), (1, 2)])
 def test_tasks_that_have_not_ended_are_waited_for_whatever_an_earlier_attempt_did(watched, progress):
-    meeting = watched(FakeStages(*progress))
+    stages = FakeStages(0, 0)
+    meeting = watched(stages)
     tasks = tasks_of(meeting, (0, 1))
+    stages.now = StageProgress(*progress)
     time.sleep(0.5)
+    stages.now = StageProgress(3, 0)
     tasks.append(Task(meeting, 2))
     assert [len(task.result()) for task in tasks] == [3, 3, 3]
 
