@@ -1,9 +1,11 @@
 """exchange(mode="pipelined"): the blocking exchange's answer while everything runs, and a clear end whatever happens."""
 
+import gc
 import itertools
 import json
 import logging
 import os
+import queue
 import shutil
 import signal
 import subprocess
@@ -340,6 +342,85 @@ def test_one_who_stops_early_still_sends_the_others_what_is_theirs(sc, name):
     parts = partitions(moved.mapPartitionsWithIndex(take))
     assert len(parts[0]) <= 5
     assert [number for number, _ in sorted(parts[1])] == sorted([*range(1, count, 2)] * 2)
+
+
+class Head:
+    """Looks at the first record; as it holds a method of its own, only the garbage collector ends it."""
+
+    def __init__(self, records):
+        self.records = records
+        self.read = self.look
+
+    def look(self):
+        return next(self.records)
+
+
+def let_go_in_a_cycle(records):
+    head = Head(records)
+    del records
+    yield head.read()
+    del head
+    gc.collect()  # which comes by itself, sooner or later
+    yield 0, "after"
+
+
+def let_go_at_the_end(records):
+    head = Head(records)
+    return [head.read()]
+
+
+def let_go_in_a_thread(records):
+    taken = queue.SimpleQueue()
+    given = [records]
+    del records
+
+    def take():
+        records = given.pop()
+        taken.put(next(records))
+        del records
+        taken.put(None)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    yield from iter(taken.get, None)
+    thread.join()
+
+
+@pytest.mark.parametrize("let_go", [let_go_in_a_cycle, let_go_at_the_end, let_go_in_a_thread])
+def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
+    count = 20_000
+
+    def source(index, _):
+        for number in range(count):
+            yield number, "x" * 20
+
+    def take(index, records):
+        given = [records]
+        del records
+        return given.pop() if index else let_go(given.pop())
+
+    moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner="rebalance")
+    assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == count
+
+
+def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, data, monkeypatch):
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
+    monkeypatch.setattr(rendezvous, "_by_context", {})
+    source = sc.parallelize(range(2), 2).flatMap(lambda index: ((number, "x" * 20) for number in range(100_000)))
+
+    def take(index, records):
+        if index:
+            return records
+        sys.flinkbuf_test_holds = records
+        return [next(records)]
+
+    try:
+        moved = exchange(source, partitioner="rebalance").mapPartitionsWithIndex(take)
+        with pytest.raises(Exception, match="1 of the 2 tasks ended without having sent .* holds the iterator"):
+            within(40, moved.count)
+    finally:
+        rendezvous.rendezvous_of(sc).close()
+    assert within(60, exchange(data).count) == len(RECORDS), "and the next one runs"
 
 
 def test_all_may_stop_early(data):
@@ -768,8 +849,11 @@ def test_a_taker_that_fails_is_told_from_one_that_has_enough(monkeypatch):
 
     next(results())  # dropped
     fail_and_close()
-    monkeypatch.setattr(pipelined, "_running_task", iter([7, 8]).__next__)  # dropped when the next task runs
-    next(results())
+    for ended_with in (7, None, 8):  # the worker has left it by an error; has put it away; runs the next one
+        known, running = iter([7, ended_with]), iter([True, False])
+        monkeypatch.setattr(pipelined, "_known_task", known.__next__)
+        monkeypatch.setattr(pipelined, "_is_running", running.__next__)
+        next(results())
     monkeypatch.undo()
     generator = results()
     next(generator)
@@ -780,5 +864,5 @@ def test_a_taker_that_fails_is_told_from_one_that_has_enough(monkeypatch):
         next(results())
     assert outcome == [
         "enough", "the code that takes its records failed with KeyError: 'mine'",
-        "the code that takes its records failed; its own error says more", "enough", "enough",
+        "the code that takes its records failed; its own error says more", "enough", "enough", "enough", "enough",
     ]  # fmt: skip

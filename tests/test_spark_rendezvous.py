@@ -515,6 +515,25 @@ def test_who_waits_in_all_gather_is_ended_by_spark_but_not_who_has_met_the_other
     assert "ended without taking part" in notice(tasks[0].member)
 
 
+@pytest.mark.parametrize("way", ["by the driver", "by allGather"])
+def test_who_waits_for_the_records_of_a_task_that_has_ended_is_told(watched, monkeypatch, way):
+    if way == "by allGather":
+        monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.0)
+    stages = FakeStages(3, 0)
+    tasks = tasks_of(watched(stages))
+    for task in tasks:
+        task.result()
+        if way == "by allGather":
+            task.member.say_met()
+    tasks[0].member.finish({})
+    for progress in ((2, 1), (0, 2), (0, 3), (2, 0), (3, 0)):  # as it should be, and figures of another attempt
+        stages.now = StageProgress(*progress)
+        time.sleep(0.2)
+        tasks[2].member.check()
+    stages.now = StageProgress(1, 2)  # task 1 left its line open
+    assert "1 of the 3 tasks ended without having sent the others all that is theirs" in notice(tasks[2].member)
+
+
 # ---------------------------------------------------------------- its life
 
 

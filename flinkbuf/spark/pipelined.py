@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 CONNECT_TIMEOUT_S = 30  # Flink's 120 are long for a stage whose tasks all run
 NOTICE_PATIENCE_S = 1.0  # how long a task whose connection broke lets the driver say who is gone
 _CHANNEL = re.compile(r"channel (\d+)")
+# What running tasks need to their end. Where a taker drops its records as a part of a cycle, the garbage collector would
+# otherwise end what they are made of, the source's generators too, before the task could send the rest of it.
+_in_use: set[tuple[NetworkEnvironment, RecordExchange]] = set()
 
 
 def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
@@ -147,12 +151,15 @@ class PipelinedTask:
                 try:
                     peers += self._meet(line, Peer(index, *env.address, partition_id.hex(), os.getpid()))
                     exchange = self._connect(env, index, peers, partition, records, line)
+                    _in_use.add((env, exchange))
                     try:
                         yield None  # taken by __call__
                         yield from exchange
                     except GeneratorExit as stop:
                         taker.check(stop)
                         exchange.write_rest()
+                    finally:
+                        _in_use.discard((env, exchange))
                 except BaseException as error:
                     partition.fail(_reason(error))  # who reads from it need not wait for the connection to break
                     raise
@@ -301,34 +308,39 @@ class Taker:
     """Who asks a task for its records: tells whether one that stops asking has had enough, or has failed.
 
     A generator is closed in the same way in both cases. But while an error is on its way, it is being handled; and once
-    it has left the task, Spark's worker no longer runs that one, but none or the next.
+    it has left the task, Spark's worker runs that one no longer, though it has not put it away as one that ended well.
     """
 
     def __init__(self) -> None:
         self._handled = sys.exc_info()[1]
-        self._task = _running_task()
+        self._task = _known_task() if _is_running() else None
 
     def check(self, stop: GeneratorExit) -> None:
         """Raise `stop` again if the task has failed."""
         error = stop.__context__
         if error is not None and error is not self._handled:
             raise _TakerFailedError(f"the code that takes its records failed with {_reason(error)}") from None
-        if self._task != _running_task():
+        if self._task is not None and self._task == _known_task() and not _is_running():
             raise _TakerFailedError("the code that takes its records failed; its own error says more") from None
 
 
-def _running_task() -> int | None:
-    """Return the attempt id of the task that PySpark's worker is running; None while it cleans up after one."""
+def _known_task() -> int | None:
+    """Return the attempt id of the task that PySpark's worker runs, or has left by an error; None after one that ended well."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    frame: FrameType | None = sys._getframe()
-    while frame is not None and context is not None:
+    return None if context is None else context.taskAttemptId()
+
+
+def _is_running() -> bool:
+    """Whether PySpark's worker is in its main function, in whatever thread this is asked."""
+    frame: FrameType | None = sys._current_frames().get(threading.main_thread().ident or 0)
+    while frame is not None:
         code = frame.f_code
         if code.co_name == "main" and code.co_filename.replace("\\", "/").endswith("pyspark/worker.py"):
-            return context.taskAttemptId()
+            return True
         frame = frame.f_back
-    return None
+    return False
 
 
 def _reason(error: BaseException) -> str:

@@ -49,7 +49,7 @@ STRANGERS_MAX = 1024  # connections at once that have not proved anything
 RUNS_KEPT_S = 60.0  # from its start, so long a run that is over is remembered, for tasks that come late
 SUMMARIES_KEPT = 100
 LOOK_S = 1.0  # how often the thread looks whether its context has stopped, and after runs that do not get going
-ABSENT_LOOKS = 3  # so many times in a row tasks were found to have ended without coming
+ENDED_LOOKS = 3  # so many times in a row tasks were found to have ended without a word
 
 logger = logging.getLogger("flinkbuf")
 
@@ -104,7 +104,7 @@ class Run:
     members: dict[int, Member] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
     is_by_gather: bool = False
-    absent_looks: int = 0
+    ended_looks: int = 0
     reason: str = ""
 
     @property
@@ -118,21 +118,28 @@ class Run:
         return all(member.figures is not None for member in self.members.values())
 
     @property
+    def done_count(self) -> int:
+        """How many tasks have gone in good order."""
+        return sum(member.figures is not None for member in self.members.values())
+
+    @property
     def waiting_count(self) -> int:
-        """How many tasks have come and wait for others."""
+        """How many tasks have come and wait for others to come."""
         if self.state != "gathering":
             return 0
         return sum(not member.has_met and member.figures is None for member in self.members.values())
 
-    def find_absent(self, progress: StageProgress | None) -> int:
-        """Return how many tasks never come, since they have ended; 0 as long as that is not certain.
+    def find_ended(self, progress: StageProgress | None) -> int:
+        """Return how many tasks have ended without a word, before or after they came; 0 as long as that is not certain.
 
         While tasks wait for each other none of them ends. Figures of an earlier attempt, where Spark is late with the
         new one's, have no active tasks.
         """
-        is_seen = progress is not None and progress.completed > 0 and progress.active >= self.waiting_count > 0
-        self.absent_looks = self.absent_looks + 1 if is_seen else 0
-        return progress.completed if progress is not None and self.absent_looks >= ABSENT_LOOKS else 0
+        ended = 0 if progress is None else progress.completed - self.done_count
+        left = self.exchange.task_count - self.done_count - ended if self.state == "running" else self.waiting_count
+        is_seen = progress is not None and ended > 0 and progress.active >= left > 0
+        self.ended_looks = self.ended_looks + 1 if is_seen else 0
+        return ended if self.ended_looks >= ENDED_LOOKS else 0
 
     def is_of_same_attempt(self, index: int, attempt: int) -> bool:
         """Whether a task can be of the same attempt as those that came: Spark numbers the tasks of one in a row."""
@@ -154,6 +161,12 @@ class Run:
             self.state = "running"
             peers = [self.members[index].peer.to_message() for index in sorted(self.members)]
             self._tell_all({"peers": peers})
+
+    def meet(self, member: Member) -> None:
+        """Note that a task has met the others in allGather: it waits for nobody to come any more."""
+        member.has_met = True
+        if not self.is_over and sum(one.has_met for one in self.members.values()) == self.exchange.task_count:
+            self.state = "running"
 
     def go_by_gather(self) -> None:
         """Some tasks may be unable to reach the driver: those that did meet them in Spark's own allGather."""
@@ -181,10 +194,10 @@ class Run:
     def finish(self, member: Member, figures: TaskFigures) -> ExchangeSummary | None:
         """Take a task's counts; returns the summary if it was the last."""
         member.figures = figures
-        done = [one.figures for one in self.members.values() if one.figures is not None]
-        if self.is_over or len(done) < self.exchange.task_count:
+        if self.is_over or self.done_count < self.exchange.task_count:
             return None
         self.state = "done"
+        done = [one.figures for one in self.members.values() if one.figures is not None]
         done.sort(key=lambda one: one.index)
         return ExchangeSummary(self.exchange.id, self.stage, time.monotonic() - self.started, tuple(done))
 
@@ -316,17 +329,26 @@ class Rendezvous:
             server.close()
 
     async def _look_after(self, run: Run) -> None:
-        """End a run whose missing tasks have ended already: the others would wait for them for ever.
+        """End a run that waits for tasks which have ended already: it would wait for ever.
 
         Spark's own allGather does, and nobody but Spark ends that.
         """
-        if self._stages is None or run.waiting_count == 0:
+        if self._stages is None or (run.state != "running" and run.waiting_count == 0):
             return
-        absent = run.find_absent(await asyncio.to_thread(self._stages.progress, run.stage))
-        if absent == 0 or run.waiting_count == 0:
+        state = run.state
+        ended = run.find_ended(await asyncio.to_thread(self._stages.progress, run.stage))
+        if ended == 0 or run.state != state:
+            return
+        if state == "running":
+            run.fail(
+                f"{ended} of the {run.exchange.task_count} tasks ended without having sent the others all that is theirs: "
+                "what takes the records stopped before the last one, and still holds the iterator. Close it, or let it go"
+            )
+            return
+        if run.waiting_count == 0:
             return
         reason = (
-            f"{absent} of the {run.exchange.task_count} tasks ended without taking part, which the others wait for: their "
+            f"{ended} of the {run.exchange.task_count} tasks ended without taking part, which the others wait for: their "
             "results are in Spark's cache, which has lost those of the others. A pipelined exchange is computed whole or "
             "not at all: unpersist() its result and run the job again; persist it with StorageLevel.MEMORY_AND_DISK, or "
             "write it out"
@@ -417,7 +439,7 @@ class Rendezvous:
                 logger.info("%s", summary)
             member.line.send({"goodbye": True})  # now the job may end: what it counted is here
         elif "met" in message:
-            member.has_met = True
+            run.meet(member)
         else:
             raise ConnectionError(f"a message of {', '.join(message)[:40]!r}")
 
