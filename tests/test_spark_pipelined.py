@@ -583,6 +583,20 @@ def test_a_failed_result_stage_is_not_run_again_but_one_before_a_shuffle_is(sc, 
     assert sorted(within(60, moved.map(lambda record: (record[0], record)).partitionBy(2).values().collect)) == RECORDS
 
 
+def test_a_stage_whose_task_failed_before_it_joined_is_started_again_once(sc, tmp_path):
+    def fail_once(index, records):
+        (tmp_path / f"task {index} of attempt {TaskContext.get().taskAttemptId()}").touch()
+        if index == 0 and len(list(tmp_path.glob("task 0 *"))) == 1:
+            time.sleep(0.3)  # the other one has joined by then, more often than not
+            raise OSError("once")
+        return iter(RECORDS[index::2])
+
+    moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(fail_once))
+    shuffled = moved.map(lambda record: (record[0], record)).partitionBy(2)
+    assert sorted(within(90, shuffled.values().collect)) == RECORDS
+    assert len(list(tmp_path.iterdir())) == 4, "both tasks, twice"
+
+
 def part_of_spark(sc, name):
     """By its field: py4j looks at all methods of a class, and one of SparkEnv's needs what PySpark 4.3 leaves out."""
     field = sc._jvm.java.lang.Class.forName("org.apache.spark.SparkEnv").getDeclaredField(name)

@@ -448,8 +448,8 @@ def test_if_not_all_come_in_time_those_who_did_are_sent_to_all_gather(monkeypatc
 class FakeStages:
     """Stages of which the test says how far they are."""
 
-    def __init__(self, *progress):
-        self.now = StageProgress(*progress)
+    def __init__(self, *progress, attempt=0):
+        self.now = StageProgress(*progress, attempt)
         self.cancelled = []
 
     def progress(self, stage):
@@ -532,6 +532,27 @@ def test_who_waits_for_the_records_of_a_task_that_has_ended_is_told(watched, mon
         tasks[2].member.check()
     stages.now = StageProgress(1, 2)  # task 1 left its line open
     assert "1 of the 3 tasks ended without having sent the others all that is theirs" in notice(tasks[2].member)
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_task_of_an_earlier_attempt_has_no_part_in_the_next_one(watched, is_gone):
+    """One task failed before it came; the numbers of those that did go on in the next attempt's."""
+    stages = FakeStages(2, 0)
+    meeting = watched(stages)
+    old = tasks_of(meeting, (1, 2))
+    if is_gone:
+        for task in old:
+            task.member.close()
+            with pytest.raises(fb.PeerFailedError):
+                task.result()
+        wait_until(lambda: meeting._exchanges[ID].runs[7].state == "failed")
+    stages.now = StageProgress(3, 0, 1)
+    tasks = [Task(meeting, index, attempt=13 + index) for index in range(3)]
+    assert [len(task.result()) for task in tasks] == [3, 3, 3]
+    if not is_gone:
+        for task in old:
+            with pytest.raises(fb.PeerFailedError, match="started stage 7 again"):
+                task.result()
 
 
 # ---------------------------------------------------------------- its life

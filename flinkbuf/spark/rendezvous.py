@@ -93,6 +93,8 @@ class Run:
 
     Attributes
     ----------
+    attempt : int
+        The latest one that Spark had begun when the first task came.
     state : {"gathering", "running", "failed", "done"}
     reason : str
         Why it failed.
@@ -100,6 +102,7 @@ class Run:
 
     exchange: Exchange
     stage: int
+    attempt: int = 0
     state: str = "gathering"
     members: dict[int, Member] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
@@ -132,12 +135,14 @@ class Run:
     def find_ended(self, progress: StageProgress | None) -> int:
         """Return how many tasks have ended without a word, before or after they came; 0 as long as that is not certain.
 
-        While tasks wait for each other none of them ends. Figures of an earlier attempt, where Spark is late with the
+        While tasks wait for each other none of them ends. Figures of an attempt that is over, where Spark is late with the
         new one's, have no active tasks.
         """
-        ended = 0 if progress is None else progress.completed - self.done_count
+        ended = active = 0
+        if progress is not None and progress.attempt >= self.attempt:
+            ended, active = progress.completed - self.done_count, progress.active
         left = self.exchange.task_count - self.done_count - ended if self.state == "running" else self.waiting_count
-        is_seen = progress is not None and ended > 0 and progress.active >= left > 0
+        is_seen = ended > 0 and active >= left > 0
         self.ended_looks = self.ended_looks + 1 if is_seen else 0
         return ended if self.ended_looks >= ENDED_LOOKS else 0
 
@@ -216,14 +221,27 @@ class Exchange:
     task_count: int
     runs: dict[int, Run] = field(default_factory=dict)  # by stage
 
-    def run_for(self, stage: int, index: int, attempt: int) -> Run:
-        """Return the run that a task belongs to, or that has superseded it; a new one if it is the first of its own."""
+    def run_for(self, stage: int, index: int, task_attempt: int, attempt: int | None) -> Run | None:
+        """Return the run that a task belongs to, a new one if it is the first of its own; None if that is superseded.
+
+        Parameters
+        ----------
+        stage, index, task_attempt : int
+            What the task says of itself.
+        attempt : int, optional
+            The latest one of the stage that Spark has begun, which an earlier one's task may see as well; None: unknown.
+        """
         run = self.runs.get(stage)
-        if run is not None and (run.is_of_same_attempt(index, attempt) or run.is_newer_than(attempt)):
-            return run
+        if attempt is None:
+            attempt = 0 if run is None else run.attempt
+        if run is not None and run.attempt >= attempt:
+            if run.attempt == attempt and run.is_of_same_attempt(index, task_attempt):
+                return run
+            if run.attempt > attempt or run.is_newer_than(task_attempt):
+                return None
         if run is not None:
             run.fail(f"Spark has started stage {stage} again")
-        self.runs[stage] = run = Run(self, stage)
+        self.runs[stage] = run = Run(self, stage, attempt)
         return run
 
     def forget_runs(self) -> None:
@@ -415,8 +433,9 @@ class Rendezvous:
             raise ConnectionError(f"task {peer.index} of an exchange with {exchange.task_count} tasks")
         stage, attempt = number_of(said, "stage"), number_of(said, "attempt")
         member = Member(peer, attempt, line)
-        run = exchange.run_for(stage, peer.index, attempt)
-        if not run.is_of_same_attempt(peer.index, attempt):
+        progress = None if self._stages is None else await asyncio.to_thread(self._stages.progress, stage)
+        run = exchange.run_for(stage, peer.index, attempt, None if progress is None else progress.attempt)
+        if run is None:
             line.send({"failed": f"Spark has started a later attempt of stage {stage} than this task's"})
         elif run.state == "failed":
             line.send({"failed": run.reason})

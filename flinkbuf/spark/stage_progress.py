@@ -18,10 +18,13 @@ class StageProgress:
     ----------
     active, completed : int
         How many run, and how many have ended well.
+    attempt : int
+        Which attempt it is, from 0 on.
     """
 
     active: int
     completed: int
+    attempt: int = 0
 
 
 class Stages(Protocol):
@@ -53,7 +56,9 @@ class SparkStages:
             info = None if context is None else context.statusTracker().getStageInfo(stage)
         except Exception:  # the JVM may go at any moment
             return None
-        return None if info is None else StageProgress(info.numActiveTasks, info.numCompletedTasks)
+        if info is None:
+            return None
+        return StageProgress(info.numActiveTasks, info.numCompletedTasks, info.currentAttemptId)
 
     def cancel(self, stage: int, reason: str) -> None:
         """End a stage, and the jobs that need it; Spark shows the reason."""
