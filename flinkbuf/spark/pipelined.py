@@ -321,7 +321,10 @@ class Taker:
         if error is not None and error is not self._handled:
             raise _TakerFailedError(f"the code that takes its records failed with {_reason(error)}") from None
         if self._task is not None and self._task == _known_task() and not _is_running():
-            raise _TakerFailedError("the code that takes its records failed; its own error says more") from None
+            raise _TakerFailedError(
+                "the code that takes its records failed, and its own error says more; or Spark wants no more of them, as for "
+                "the limit() of a DataFrame: put a shuffle such as repartition() between"
+            ) from None
 
 
 def _known_task() -> int | None:
