@@ -401,6 +401,13 @@ def test_a_record_that_does_not_fit_the_declared_type_fails_with_field_value_and
 
 
 @pytest.mark.spark
+def test_no_sample_is_taken_of_a_barrier_stage(sc):
+    made = sc.parallelize(RECORDS, 4).barrier().mapPartitions(iter)
+    with pytest.raises(ValueError, match="made in a barrier stage.*declare type="):
+        fb.exchange(made, 0)
+
+
+@pytest.mark.spark
 def test_rows_whose_column_is_always_null_ask_for_the_schema(spark):
     frame = spark.createDataFrame([(1, None), (2, None)], "id int, name string")
     with pytest.raises(TypeError, match=r"'name' was None in all 2 samples.*type=df\.schema$"):

@@ -308,6 +308,11 @@ def _sample(data: "RDD[Any]") -> list[Any]:
     if count == 0:
         return []
     looked_at = {0, (count - 1) // 2, count - 1}
+    if len(looked_at) < count and data._jrdd.rdd().isBarrier():
+        raise ValueError(
+            "the data are made in a barrier stage, such as that of a pipelined exchange, of which Spark runs no part to take a "
+            "sample from: declare type=, and by_key(..., key_type=) for a function"
+        )
     records = list(data.context.runJob(data, _head, sorted(looked_at)))
     others = [index for index in range(count) if index not in looked_at]
     if records or not others:
