@@ -403,6 +403,27 @@ def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
     assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == count
 
 
+def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch):
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.05)
+    monkeypatch.setattr(rendezvous, "_by_context", {})
+
+    def source(index, _):
+        for number in range(1500):
+            time.sleep(0.001 if number > 100 else 0)
+            yield number, "x"
+
+    def take(index, records):
+        given = [records]
+        del records
+        return given.pop() if index else let_go_at_the_end(given.pop())
+
+    try:
+        moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner="rebalance")
+        assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == 1500
+    finally:
+        rendezvous.rendezvous_of(sc).close()
+
+
 def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, data, monkeypatch):
     monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
     monkeypatch.setattr(rendezvous, "_by_context", {})

@@ -534,6 +534,19 @@ def test_who_waits_for_the_records_of_a_task_that_has_ended_is_told(watched, mon
     assert "1 of the 3 tasks ended without having sent the others all that is theirs" in notice(tasks[2].member)
 
 
+def test_who_still_sends_after_the_end_of_its_task_is_waited_for(watched):
+    stages = FakeStages(3, 0)
+    tasks = tasks_of(watched(stages))
+    for task in tasks:
+        task.result()
+    tasks[0].member.say_ended()
+    stages.now = StageProgress(2, 1)
+    time.sleep(0.5)
+    tasks[2].member.check()
+    stages.now = StageProgress(1, 2)  # task 1 said nothing
+    assert "1 of the 3 tasks ended without" in notice(tasks[2].member)
+
+
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_task_of_an_earlier_attempt_has_no_part_in_the_next_one(watched, is_gone):
     """One task failed before it came; the numbers of those that did go on in the next attempt's."""

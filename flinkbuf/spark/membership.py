@@ -233,6 +233,11 @@ class Membership:
         with contextlib.suppress(OSError):  # a driver that is gone is found out by `check`
             self._send({"met": True})
 
+    def say_ended(self) -> None:
+        """Tell the driver that Spark counts this task as ended, though it still sends the others what is theirs."""
+        with contextlib.suppress(OSError):
+            self._send({"ended": True})
+
     def check(self) -> None:
         """Look whether the driver says that another task is gone. Does not wait.
 

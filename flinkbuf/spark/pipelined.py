@@ -157,6 +157,8 @@ class PipelinedTask:
                         yield from exchange
                     except GeneratorExit as stop:
                         taker.check(stop)
+                        if line is not None and taker.has_ended():
+                            line.say_ended()
                         exchange.write_rest()
                     finally:
                         _in_use.discard((env, exchange))
@@ -325,6 +327,10 @@ class Taker:
                 "the code that takes its records failed, and its own error says more; or Spark wants no more of them, as for "
                 "the limit() of a DataFrame: put a shuffle such as repartition() between"
             ) from None
+
+    def has_ended(self) -> bool:
+        """Whether the worker has put the task away: to Spark it has ended well."""
+        return self._task is not None and self._task != _known_task()
 
 
 def _known_task() -> int | None:

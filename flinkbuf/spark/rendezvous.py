@@ -84,6 +84,7 @@ class Member:
     attempt: int
     line: Line
     has_met: bool = False  # the others, in allGather
+    has_ended: bool = False  # as Spark sees it: its worker still sends the rest
     figures: TaskFigures | None = None  # once it is done
 
 
@@ -126,6 +127,11 @@ class Run:
         return sum(member.figures is not None for member in self.members.values())
 
     @property
+    def known_count(self) -> int:
+        """How many tasks have gone in good order, or still send the rest after their end."""
+        return sum(member.figures is not None or member.has_ended for member in self.members.values())
+
+    @property
     def waiting_count(self) -> int:
         """How many tasks have come and wait for others to come."""
         if self.state != "gathering":
@@ -140,8 +146,8 @@ class Run:
         """
         ended = active = 0
         if progress is not None and progress.attempt >= self.attempt:
-            ended, active = progress.completed - self.done_count, progress.active
-        left = self.exchange.task_count - self.done_count - ended if self.state == "running" else self.waiting_count
+            ended, active = progress.completed - self.known_count, progress.active
+        left = self.exchange.task_count - self.known_count - ended if self.state == "running" else self.waiting_count
         is_seen = ended > 0 and active >= left > 0
         self.ended_looks = self.ended_looks + 1 if is_seen else 0
         return ended if self.ended_looks >= ENDED_LOOKS else 0
@@ -459,6 +465,8 @@ class Rendezvous:
             member.line.send({"goodbye": True})  # now the job may end: what it counted is here
         elif "met" in message:
             run.meet(member)
+        elif "ended" in message:
+            member.has_ended = True
         else:
             raise ConnectionError(f"a message of {', '.join(message)[:40]!r}")
 
