@@ -26,6 +26,7 @@ from flinkbuf.spark import barrier_stage, pipelined, rendezvous
 from flinkbuf.spark.blocking import WriteTask
 from flinkbuf.spark.java import find_java
 from flinkbuf.spark.pipelined import PipelinedTask, Taker
+from flinkbuf.spark.stage_progress import SparkStages
 
 pytestmark = pytest.mark.spark
 
@@ -626,6 +627,22 @@ def test_a_stage_whose_task_failed_before_it_joined_is_started_again_once(sc, tm
     shuffled = moved.map(lambda record: (record[0], record)).partitionBy(2)
     assert sorted(within(90, shuffled.values().collect)) == RECORDS
     assert len(list(tmp_path.iterdir())) == 4, "both tasks, twice"
+
+
+def test_spark_says_which_attempt_a_task_is_of(sc, tmp_path):
+    def note(index, records):
+        context = TaskContext.get()
+        (tmp_path / f"{context.taskAttemptId()} {index} {context.stageId()}").touch()
+        if index == 1 and len(list(tmp_path.glob("* 1 *"))) == 1:
+            raise OSError("once")
+        return records
+
+    noted = sc.parallelize(RECORDS, 2).barrier().mapPartitionsWithIndex(note)
+    assert within(60, noted.partitionBy(2).count) == len(RECORDS)
+    tasks, _, stages = zip(*(map(int, path.name.split()) for path in tmp_path.iterdir()), strict=True)
+    known = SparkStages(sc)
+    assert [known.attempt_of(stages[0], task, 2) for task in sorted(tasks)] == [0, 0, 1, 1]
+    assert known.attempt_of(stages[0], max(tasks) + 1, 2) is known.attempt_of(10**6, max(tasks), 2) is None
 
 
 def part_of_spark(sc, name):

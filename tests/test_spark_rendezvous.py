@@ -448,12 +448,17 @@ def test_if_not_all_come_in_time_those_who_did_are_sent_to_all_gather(monkeypatc
 class FakeStages:
     """Stages of which the test says how far they are."""
 
-    def __init__(self, *progress, attempt=0):
-        self.now = StageProgress(*progress, attempt)
+    def __init__(self, *progress, first_tasks=(10,)):
+        self.now = StageProgress(*progress)
+        self.first_tasks = first_tasks  # of each attempt, from 0 on
         self.cancelled = []
 
     def progress(self, stage):
         return self.now
+
+    def attempt_of(self, stage, task, task_count):
+        found = [attempt for attempt, first in enumerate(self.first_tasks) if first <= task < first + task_count]
+        return found[0] if found else None
 
     def cancel(self, stage, reason):
         self.cancelled.append((stage, reason))
@@ -560,12 +565,43 @@ def test_a_task_of_an_earlier_attempt_has_no_part_in_the_next_one(watched, is_go
                 task.result()
         wait_until(lambda: meeting._exchanges[ID].runs[7].state == "failed")
     stages.now = StageProgress(3, 0, 1)
+    stages.first_tasks = (10, 13)
     tasks = [Task(meeting, index, attempt=13 + index) for index in range(3)]
     assert [len(task.result()) for task in tasks] == [3, 3, 3]
     if not is_gone:
         for task in old:
             with pytest.raises(fb.PeerFailedError, match="started stage 7 again"):
                 task.result()
+
+
+def test_tasks_of_an_earlier_attempt_that_come_late_are_sent_away(watched):
+    """Two of them with one of the next attempt look like a whole one."""
+    meeting = watched(FakeStages(3, 0, first_tasks=(10, 13)))
+    old = tasks_of(meeting, (1,), attempt=11)
+    tasks = tasks_of(meeting, (0,), attempt=13)
+    with pytest.raises(fb.PeerFailedError, match="started stage 7 again"):
+        old[0].result()
+    with pytest.raises(fb.PeerFailedError, match="a later attempt of stage 7"):
+        Task(meeting, 2, attempt=12).result()
+    tasks += [Task(meeting, index, attempt=13 + index) for index in (1, 2)]
+    assert [len(task.result()) for task in tasks] == [3, 3, 3]
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_spark_may_be_late_to_know_of_an_attempt(watched, monkeypatch, is_told):
+    monkeypatch.setattr(rendezvous, "ATTEMPT_LOOK_S", 0.1 if is_told else 0.0)
+    stages = FakeStages(3, 0)
+    meeting = watched(stages)
+    for task in tasks_of(meeting):
+        task.result()
+        task.member.fail("the attempt before")
+    wait_until(lambda: meeting._exchanges[ID].runs[7].state == "failed")
+    first = Task(meeting, 0, attempt=13)
+    if not is_told:
+        wait_until(lambda: registered(meeting) == 1)
+    stages.first_tasks = (10, 13)
+    tasks = [first, Task(meeting, 1, attempt=14), Task(meeting, 2, attempt=15)]
+    assert [len(task.result()) for task in tasks] == [3, 3, 3]
 
 
 # ---------------------------------------------------------------- its life

@@ -49,6 +49,8 @@ STRANGERS_MAX = 1024  # connections at once that have not proved anything
 RUNS_KEPT_S = 60.0  # from its start, so long a run that is over is remembered, for tasks that come late
 SUMMARIES_KEPT = 100
 LOOK_S = 1.0  # how often the thread looks whether its context has stopped, and after runs that do not get going
+ATTEMPT_LOOK_S = 0.05
+ATTEMPT_LOOKS = 10  # so often Spark is asked which attempt a task is of, before its number has to tell
 ENDED_LOOKS = 3  # so many times in a row tasks were found to have ended without a word
 
 logger = logging.getLogger("flinkbuf")
@@ -94,8 +96,8 @@ class Run:
 
     Attributes
     ----------
-    attempt : int
-        The latest one that Spark had begun when the first task came.
+    attempt : int, optional
+        Which one it is, as soon as that is known.
     state : {"gathering", "running", "failed", "done"}
     reason : str
         Why it failed.
@@ -103,7 +105,7 @@ class Run:
 
     exchange: Exchange
     stage: int
-    attempt: int = 0
+    attempt: int | None = None
     state: str = "gathering"
     members: dict[int, Member] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
@@ -145,7 +147,7 @@ class Run:
         new one's, have no active tasks.
         """
         ended = active = 0
-        if progress is not None and progress.attempt >= self.attempt:
+        if progress is not None and progress.attempt >= (self.attempt or 0):
             ended, active = progress.completed - self.known_count, progress.active
         left = self.exchange.task_count - self.known_count - ended if self.state == "running" else self.waiting_count
         is_seen = ended > 0 and active >= left > 0
@@ -235,17 +237,19 @@ class Exchange:
         stage, index, task_attempt : int
             What the task says of itself.
         attempt : int, optional
-            The latest one of the stage that Spark has begun, which an earlier one's task may see as well; None: unknown.
+            Which one of the stage it is, if that is known.
         """
         run = self.runs.get(stage)
-        if attempt is None:
-            attempt = 0 if run is None else run.attempt
-        if run is not None and run.attempt >= attempt:
-            if run.attempt == attempt and run.is_of_same_attempt(index, task_attempt):
-                return run
-            if run.attempt > attempt or run.is_newer_than(task_attempt):
-                return None
         if run is not None:
+            if attempt is None or run.attempt is None:
+                is_same, is_old = run.is_of_same_attempt(index, task_attempt), run.is_newer_than(task_attempt)
+            else:
+                is_same, is_old = attempt == run.attempt, attempt < run.attempt
+            if is_same:
+                run.attempt = attempt if run.attempt is None else run.attempt
+                return run
+            if is_old:
+                return None
             run.fail(f"Spark has started stage {stage} again")
         self.runs[stage] = run = Run(self, stage, attempt)
         return run
@@ -272,7 +276,7 @@ class Rendezvous:
     is_over : callable, optional
         Asked once a second whether nobody needs it any more; then it closes itself.
     stages : Stages, optional
-        Asked about runs that do not get going.
+        Asked which attempt a task is of, and about runs that do not get on.
 
     Attributes
     ----------
@@ -439,8 +443,7 @@ class Rendezvous:
             raise ConnectionError(f"task {peer.index} of an exchange with {exchange.task_count} tasks")
         stage, attempt = number_of(said, "stage"), number_of(said, "attempt")
         member = Member(peer, attempt, line)
-        progress = None if self._stages is None else await asyncio.to_thread(self._stages.progress, stage)
-        run = exchange.run_for(stage, peer.index, attempt, None if progress is None else progress.attempt)
+        run = exchange.run_for(stage, peer.index, attempt, await self._attempt_of(stage, attempt, exchange.task_count))
         if run is None:
             line.send({"failed": f"Spark has started a later attempt of stage {stage} than this task's"})
         elif run.state == "failed":
@@ -451,6 +454,17 @@ class Rendezvous:
             run.add(member)
             return run, member
         return None, member
+
+    async def _attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
+        """Ask Spark which attempt of a stage a task is of; it may hear of the task's start later than the task is here."""
+        if self._stages is None:
+            return None
+        for _ in range(ATTEMPT_LOOKS):
+            attempt = await asyncio.to_thread(self._stages.attempt_of, stage, task, task_count)
+            if attempt is not None:
+                return attempt
+            await asyncio.sleep(ATTEMPT_LOOK_S)
+        return None
 
     def _take(self, run: Run, member: Member, message: dict[str, Any]) -> None:
         """Act on what a task says."""

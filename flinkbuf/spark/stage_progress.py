@@ -1,10 +1,10 @@
-"""What Spark says of a running stage, asked from the driver's rendezvous: how many of its tasks have ended."""
+"""What Spark says of a running stage, asked from the driver's rendezvous: how many of its tasks have ended, and of which attempt one is."""
 
 from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,6 +33,9 @@ class Stages(Protocol):
     def progress(self, stage: int) -> StageProgress | None:
         """Return how far a stage is; None if that is not known."""
 
+    def attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
+        """Return which attempt of a stage, from 0 on, has begun a task; None if that is not known, or not yet."""
+
     def cancel(self, stage: int, reason: str) -> None:
         """End a stage, and the jobs that need it."""
 
@@ -48,6 +51,7 @@ class SparkStages:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)
+        self._first_tasks: dict[tuple[int, int], int] = {}  # by stage and attempt
 
     def progress(self, stage: int) -> StageProgress | None:
         """Return how far a stage is; None if that is not known."""
@@ -59,6 +63,39 @@ class SparkStages:
         if info is None:
             return None
         return StageProgress(info.numActiveTasks, info.numCompletedTasks, info.currentAttemptId)
+
+    def attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
+        """Return which attempt of a stage, from 0 on, has begun a task; None if that is not known, or not yet.
+
+        Spark numbers the tasks of an attempt in a row, and hears of the first one first.
+        """
+        progress = self.progress(stage)
+        if progress is None:
+            return None
+        for attempt in range(progress.attempt, -1, -1):
+            first = self._first_task(stage, attempt)
+            if first is not None and first <= task < first + task_count:
+                return attempt
+        return None
+
+    def _first_task(self, stage: int, attempt: int) -> int | None:
+        """Return the number of an attempt's first task; None if that is not known, or not yet."""
+        known = self._first_tasks.get((stage, attempt))
+        context = self._context()
+        if known is not None or context is None:
+            return known
+        try:
+            jvm: Any = context._jvm
+            store = context._jsc.sc().statusStore()
+            by_number = jvm.org.apache.spark.status.api.v1.TaskSorting.ID
+            tasks = store.taskList(stage, attempt, 0, 1, by_number, jvm.java.util.ArrayList())
+            if tasks.size() == 0:
+                return None
+            first = int(tasks.apply(0).taskId())
+        except Exception:  # as above, and none of this is Spark's public API
+            return None
+        self._first_tasks[stage, attempt] = first
+        return first
 
     def cancel(self, stage: int, reason: str) -> None:
         """End a stage, and the jobs that need it; Spark shows the reason."""
