@@ -370,6 +370,20 @@ def let_go_at_the_end(records):
     return [head.read()]
 
 
+def let_go_in_a_thread_that_goes_on(records):
+    given = [records]
+    del records
+    taken = queue.SimpleQueue()
+
+    def take():
+        records = given.pop()
+        taken.put(next(records))
+        del records
+
+    threading.Thread(target=take).start()
+    return [taken.get()]
+
+
 def let_go_in_a_thread(records):
     taken = queue.SimpleQueue()
     given = [records]
@@ -387,7 +401,9 @@ def let_go_in_a_thread(records):
     thread.join()
 
 
-@pytest.mark.parametrize("let_go", [let_go_in_a_cycle, let_go_at_the_end, let_go_in_a_thread])
+@pytest.mark.parametrize(
+    "let_go", [let_go_in_a_cycle, let_go_at_the_end, let_go_in_a_thread, let_go_in_a_thread_that_goes_on]
+)
 def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
     count = 20_000
 
@@ -404,7 +420,8 @@ def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
     assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == count
 
 
-def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch):
+@pytest.mark.parametrize("let_go", [let_go_at_the_end, let_go_in_a_thread_that_goes_on])
+def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch, let_go):
     monkeypatch.setattr(rendezvous, "LOOK_S", 0.05)
     monkeypatch.setattr(rendezvous, "_by_context", {})
 
@@ -416,7 +433,7 @@ def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch):
     def take(index, records):
         given = [records]
         del records
-        return given.pop() if index else let_go_at_the_end(given.pop())
+        return given.pop() if index else let_go(given.pop())
 
     try:
         moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner="rebalance")

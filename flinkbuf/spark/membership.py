@@ -234,7 +234,7 @@ class Membership:
             self._send({"met": True})
 
     def say_ended(self) -> None:
-        """Tell the driver that Spark counts this task as ended, though it still sends the others what is theirs."""
+        """Tell the driver that Spark may count this task as ended, though it still sends the others what is theirs."""
         with contextlib.suppress(OSError):
             self._send({"ended": True})
 

@@ -157,7 +157,7 @@ class PipelinedTask:
                         yield from exchange
                     except GeneratorExit as stop:
                         taker.check(stop)
-                        if line is not None and taker.has_ended():
+                        if line is not None and taker.may_have_ended():
                             line.say_ended()
                         exchange.write_rest()
                     finally:
@@ -328,9 +328,10 @@ class Taker:
                 "the limit() of a DataFrame: put a shuffle such as repartition() between"
             ) from None
 
-    def has_ended(self) -> bool:
-        """Whether the worker has put the task away: to Spark it has ended well."""
-        return self._task is not None and self._task != _known_task()
+    def may_have_ended(self) -> bool:
+        """Whether the worker has put the task away, or may before this thread is done: to Spark it has ended well."""
+        is_aside = threading.current_thread() is not threading.main_thread()
+        return self._task is not None and (is_aside or self._task != _known_task())
 
 
 def _known_task() -> int | None:

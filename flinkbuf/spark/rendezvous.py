@@ -86,7 +86,7 @@ class Member:
     attempt: int
     line: Line
     has_met: bool = False  # the others, in allGather
-    has_ended: bool = False  # as Spark sees it: its worker still sends the rest
+    has_ended: bool = False  # as Spark may see it: its worker still sends the rest
     figures: TaskFigures | None = None  # once it is done
 
 
