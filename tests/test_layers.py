@@ -125,6 +125,7 @@ MODULES = [
     "spark.membership",
     "spark.exchange_summary",
     "spark.stage_progress",
+    "spark.stage_run",
     "spark.rendezvous",
     "spark.barrier_stage",
     "spark.pipelined",

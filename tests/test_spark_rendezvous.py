@@ -11,7 +11,7 @@ import time
 import pytest
 
 import flinkbuf as fb
-from flinkbuf.spark import membership, rendezvous
+from flinkbuf.spark import membership, rendezvous, stage_run
 from flinkbuf.spark.exchange_summary import ExchangeSummary, TaskFigures
 from flinkbuf.spark.membership import Membership, Peer
 from flinkbuf.spark.rendezvous import Rendezvous, listen
@@ -417,7 +417,7 @@ def test_a_straggler_of_an_old_attempt_is_sent_away(meeting):
 
 
 def test_runs_that_are_over_are_forgotten_after_a_while(meeting, monkeypatch):
-    monkeypatch.setattr(rendezvous, "RUNS_KEPT_S", 0.0)
+    monkeypatch.setattr(stage_run, "RUNS_KEPT_S", 0.0)
     for stage in range(5):
         for task in [Task(meeting, index, stage=stage) for index in range(3)]:
             task.result()

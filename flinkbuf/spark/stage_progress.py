@@ -1,4 +1,7 @@
-"""What Spark says of a running stage, asked from the driver's rendezvous: how many of its tasks have ended, and of which attempt one is."""
+"""What Spark says of a running stage: how many of its tasks have ended, and of which attempt one is.
+
+The driver's rendezvous asks.
+"""
 
 from __future__ import annotations
 
