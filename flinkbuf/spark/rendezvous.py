@@ -150,19 +150,17 @@ class Rendezvous:
 
         Spark's own allGather does, and nobody but Spark ends that.
         """
-        if self._stages is None or (run.state != "running" and run.waiting_count == 0):
+        if self._stages is None or not run.is_waiting:
             return
         state = run.state
         ended = run.find_ended(await asyncio.to_thread(self._stages.progress, run.stage))
-        if ended == 0 or run.state != state:
+        if ended == 0 or run.state != state or not run.is_waiting:
             return
         if state == "running":
             run.fail(
                 f"{ended} of the {run.exchange.task_count} tasks ended without having sent the others all that is theirs: "
                 "what takes the records stopped before the last one, and still holds the iterator. Close it, or let it go"
             )
-            return
-        if run.waiting_count == 0:
             return
         reason = (
             f"{ended} of the {run.exchange.task_count} tasks ended without taking part, which the others wait for: their "

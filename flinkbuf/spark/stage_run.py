@@ -88,7 +88,7 @@ class Run:
     @property
     def is_left(self) -> bool:
         """Whether all tasks that came have gone in good order."""
-        return all(member.figures is not None for member in self.members.values())
+        return self.done_count == len(self.members)
 
     @property
     def done_count(self) -> int:
@@ -106,6 +106,11 @@ class Run:
         if self.state != "gathering":
             return 0
         return sum(not member.has_met and member.figures is None for member in self.members.values())
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a task that has ended without a word would be waited for: for it to come, or for its records."""
+        return self.state == "running" or self.waiting_count > 0
 
     def find_ended(self, progress: StageProgress | None) -> int:
         """Return how many tasks have ended without a word, before or after they came; 0 as long as that is not certain.
