@@ -420,10 +420,19 @@ def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
     assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == count
 
 
+@pytest.fixture
+def keen_rendezvous(sc, monkeypatch):
+    """One of the test's own, which looks after its runs five times a second."""
+    monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
+    monkeypatch.setattr(rendezvous, "_by_context", {})
+    yield
+    rendezvous.rendezvous_of(sc).close()
+
+
+@pytest.mark.usefixtures("keen_rendezvous")
 @pytest.mark.parametrize("let_go", [let_go_at_the_end, let_go_in_a_thread_that_goes_on])
 def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch, let_go):
     monkeypatch.setattr(rendezvous, "LOOK_S", 0.05)
-    monkeypatch.setattr(rendezvous, "_by_context", {})
 
     def source(index, _):
         for number in range(1500):
@@ -435,16 +444,12 @@ def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch, l
         del records
         return given.pop() if index else let_go(given.pop())
 
-    try:
-        moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner="rebalance")
-        assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == 1500
-    finally:
-        rendezvous.rendezvous_of(sc).close()
+    moved = exchange(sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner="rebalance")
+    assert len(partitions(moved.mapPartitionsWithIndex(take))[1]) == 1500
 
 
-def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, data, monkeypatch):
-    monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
-    monkeypatch.setattr(rendezvous, "_by_context", {})
+@pytest.mark.usefixtures("keen_rendezvous")
+def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, data):
     source = sc.parallelize(range(2), 2).flatMap(lambda index: ((number, "x" * 20) for number in range(100_000)))
 
     def take(index, records):
@@ -453,13 +458,10 @@ def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, d
         sys.flinkbuf_test_holds = records
         return [next(records)]
 
-    try:
-        moved = exchange(source, partitioner="rebalance").mapPartitionsWithIndex(take)
-        with pytest.raises(Exception, match="1 of the 2 tasks ended without having sent .* holds the iterator"):
-            within(40, moved.count)
-        assert within(60, exchange(data).count) == len(RECORDS), "and the next one runs"
-    finally:
-        rendezvous.rendezvous_of(sc).close()
+    moved = exchange(source, partitioner="rebalance").mapPartitionsWithIndex(take)
+    with pytest.raises(Exception, match="1 of the 2 tasks ended without having sent .* holds the iterator"):
+        within(40, moved.count)
+    assert within(60, exchange(data).count) == len(RECORDS), "and the next one runs"
 
 
 def test_all_may_stop_early(data):
@@ -687,11 +689,10 @@ def test_a_stage_that_spark_starts_again_in_part_is_started_whole(sc, tmp_path):
 
 
 @pytest.mark.parametrize("way", ["early", "by allGather"])
+@pytest.mark.usefixtures("keen_rendezvous")
 def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data, monkeypatch, way):
     if way == "by allGather":
         monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.0)
-    monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
-    monkeypatch.setattr(rendezvous, "_by_context", {})
     result = exchange(data).persist()
     try:
         assert within(60, result.count) == len(RECORDS)
