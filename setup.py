@@ -26,15 +26,25 @@ setup(
     ext_modules=cythonize(
         [
             Extension(
-                f"flinkbuf._core.{Path(pyx).stem}", [pyx], include_dirs=["csrc"], depends=headers,
-                extra_compile_args=flags, extra_link_args=link,
+                f"flinkbuf._core.{Path(pyx).stem}",
+                [pyx],
+                include_dirs=["csrc"],
+                depends=headers,
+                extra_compile_args=flags,
+                extra_link_args=link,
             )
             for pyx in sorted(glob("flinkbuf/_core/*.pyx"))
         ],
         build_dir="build/cython",
         nthreads=os.cpu_count() or 1,
         language_level=3,
-        compiler_directives={"boundscheck": False, "wraparound": False, "initializedcheck": False, "cdivision": True,
-                             "embedsignature": True, "freethreading_compatible": False},
+        compiler_directives={
+            "boundscheck": False,
+            "wraparound": False,
+            "initializedcheck": False,
+            "cdivision": True,
+            "embedsignature": True,
+            "freethreading_compatible": False,
+        },
     ),
 )

@@ -12,7 +12,7 @@
 #include "buffer_builder.h"
 #include "buffer_pool.h"
 
-#define REPEATS 7
+#define REPEATS     7
 #define MAX_THREADS 8
 
 struct bench {

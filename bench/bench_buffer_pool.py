@@ -46,8 +46,14 @@ def line_of(case: dict) -> dict:
     name += f"_{case['threads']}_threads" if case["threads"] > 1 else ""
     best, median = case["ns_best"], case["ns_median"]
     return {
-        "name": name, "unit": "segments", "count": 1, "rate": 1e9 / best, "ns_per_unit": best,
-        "min": best / 1e9, "median": median / 1e9, "max": None,
+        "name": name,
+        "unit": "segments",
+        "count": 1,
+        "rate": 1e9 / best,
+        "ns_per_unit": best,
+        "min": best / 1e9,
+        "median": median / 1e9,
+        "max": None,
     }
 
 

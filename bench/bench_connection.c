@@ -40,9 +40,9 @@ struct side {
   struct fb_reactor* reactor;
   struct fb_address address;
   struct fb_connection* connection;
-  struct fb_slice body;     /* sent again and again */
-  uint8_t* memory;          /* received into */
-  uint32_t left;            /* bytes of the body that is being received */
+  struct fb_slice body; /* sent again and again */
+  uint8_t* memory;      /* received into */
+  uint32_t left;        /* bytes of the body that is being received */
   uint32_t head_left;
   bool floods, answers;
   uint64_t round_trips;
@@ -108,7 +108,7 @@ static void on_connected(struct fb_connection* connection) {
   if (self->answers) fb_connection_send(connection, head, HEAD, NULL);
 }
 
-static const struct fb_connection_handler HANDLER = {on_connected, target, on_filled,  on_bytes,
+static const struct fb_connection_handler HANDLER = {on_connected, target,      on_filled, on_bytes,
                                                      NULL,         on_writable, NULL};
 
 static void on_accept(struct fb_connection* connection, void* context) {
@@ -153,10 +153,8 @@ static void measure_reactors(double seconds, bool is_round_trip) {
   before = atomic_load_explicit(&client.bytes, memory_order_relaxed);
   pause_s(seconds);
   before = atomic_load_explicit(&client.bytes, memory_order_relaxed) - before;
-  if (is_round_trip)
-    row("connection_round_trip.flinkbuf", "round trips/s", (double)before / HEAD / (now_s() - start));
-  else
-    row("connection_32k.flinkbuf", "bytes/s", (double)before / (now_s() - start));
+  if (is_round_trip) row("connection_round_trip.flinkbuf", "round trips/s", (double)before / HEAD / (now_s() - start));
+  else row("connection_32k.flinkbuf", "bytes/s", (double)before / (now_s() - start));
   fb_reactor_close(client.reactor);
   fb_reactor_close(server.reactor);
   free(client.memory);
@@ -229,10 +227,8 @@ static void measure_blocking(double seconds, bool is_round_trip) {
   before = atomic_load_explicit(&receiver.bytes, memory_order_relaxed);
   pause_s(seconds);
   before = atomic_load_explicit(&receiver.bytes, memory_order_relaxed) - before;
-  if (is_round_trip)
-    row("connection_round_trip.blocking", "round trips/s", (double)before / HEAD / (now_s() - start));
-  else
-    row("connection_32k.blocking", "bytes/s", (double)before / (now_s() - start));
+  if (is_round_trip) row("connection_round_trip.blocking", "round trips/s", (double)before / HEAD / (now_s() - start));
+  else row("connection_32k.blocking", "bytes/s", (double)before / (now_s() - start));
   atomic_store_explicit(&sender.is_over, true, memory_order_relaxed);
   for (int i = 0; i < 2; i++) pthread_join(threads[i], NULL);
   close(sender.fd);

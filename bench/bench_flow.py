@@ -38,8 +38,11 @@ def test_round_trip(benchmark, work, name):
 @pytest.mark.parametrize(("work", "name"), names(everybody_keyed, KEY_FIELD))
 def test_round_trip_over_channels_by_key(benchmark, work, name):
     measure_round_trip(
-        f"{work}_by_key_{CHANNELS}.{name}", everybody_keyed(work)[name], records_of(work),
-        is_ordered=False, benchmark=benchmark,
+        f"{work}_by_key_{CHANNELS}.{name}",
+        everybody_keyed(work)[name],
+        records_of(work),
+        is_ordered=False,
+        benchmark=benchmark,
     )
 
 

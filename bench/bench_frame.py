@@ -15,8 +15,10 @@ COUNT = scaled(2_000)
 CHANNEL = bytes(range(16))
 CREDITS = [Frame("AddCredit", receiver=CHANNEL, credit=number + 1) for number in range(COUNT)]
 CREDIT_STREAM = b"".join(frame.encode() for frame in CREDITS)
-RESPONSES = [Frame("BufferResponse", receiver=CHANNEL, sequence_number=number, backlog=3, data_type=1, body=bytes(4096))
-             for number in range(COUNT)]  # fmt: skip
+RESPONSES = [
+    Frame("BufferResponse", receiver=CHANNEL, sequence_number=number, backlog=3, data_type=1, body=bytes(4096))
+    for number in range(COUNT)
+]
 RESPONSE_STREAM = b"".join(frame.encode() for frame in RESPONSES)
 PIECE = 64 * 1024  # bytes: what one receive call gives
 CREDIT = struct.Struct(">iIBi16s")

@@ -53,7 +53,7 @@ def compare_segments():
 def compare_bytearrays():
     left, right = SAME_ARRAYS
     for _ in range(100):
-        left < right  # noqa: B015
+        left < right
 
 
 CASES = {

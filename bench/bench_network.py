@@ -127,7 +127,11 @@ def round_trips_in_one_process():
     import flinkbuf as fb
 
     asked, answered = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
-    with environment() as env, env.create_partition(asked, 1) as questions, env.create_partition(answered, 1) as answers:
+    with (
+        environment() as env,
+        env.create_partition(asked, 1) as questions,
+        env.create_partition(answered, 1) as answers,
+    ):
         there = env.create_gate([fb.LocalChannel(asked, 0)])
         thread = threading.Thread(target=echo, args=(answers, there, long_type()))
         thread.start()
@@ -173,8 +177,14 @@ ROUNDS = {"flinkbuf": round_trips_of_records, "local": round_trips_in_one_proces
 def measure_throughput(kind, channel_count, benchmark=None):
     count = BATCHES[kind] * BATCH
     with RemoteProducer(environment, partial(write, channel_count, kind)) as producer:
-        measure(f"network_{kind}_{channel_count}.flinkbuf", partial(read, producer, channel_count, kind), count, "records",
-                repeats=REPEATS, benchmark=benchmark)  # fmt: skip
+        measure(
+            f"network_{kind}_{channel_count}.flinkbuf",
+            partial(read, producer, channel_count, kind),
+            count,
+            "records",
+            repeats=REPEATS,
+            benchmark=benchmark,
+        )
 
 
 def measure_plain(kind, benchmark=None):
@@ -185,7 +195,9 @@ def measure_plain(kind, benchmark=None):
             sender.run()
             seconds.append(sender.seconds)
     for channel_count in [count for name, count in THROUGHPUTS if name == kind]:
-        report(f"network_{kind}_{channel_count}.send_recv", seconds, BATCHES[kind] * BATCH, "records", benchmark=benchmark)
+        report(
+            f"network_{kind}_{channel_count}.send_recv", seconds, BATCHES[kind] * BATCH, "records", benchmark=benchmark
+        )
 
 
 def measure_latency(name, benchmark=None):

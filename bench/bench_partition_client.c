@@ -19,9 +19,9 @@
 #include "input_gate.h"
 #include "partition_server.h"
 
-#define SEGMENT 32768
+#define SEGMENT             32768
 #define BUFFERS_PER_CHANNEL 2
-#define FLOATING 8
+#define FLOATING            8
 
 static const uint8_t ID[FB_PARTITION_ID_SIZE];
 
@@ -69,9 +69,10 @@ static void produce(uint32_t channels, int tell) {
 
   check(fb_network_buffer_pool_open(4 * channels + 64, SEGMENT, &network), "pool");
   fill_segments(network, 4 * channels + 64);
-  check(fb_result_partition_open(FB_PIPELINED_BOUNDED, channels,
-                                 open_pool(network, channels + 1, channels * BUFFERS_PER_CHANNEL + FLOATING),
-                                 &partition), "partition");
+  check(
+      fb_result_partition_open(FB_PIPELINED_BOUNDED, channels,
+                               open_pool(network, channels + 1, channels * BUFFERS_PER_CHANNEL + FLOATING), &partition),
+      "partition");
   check(fb_reactor_open(&reactor), "reactor");
   check(fb_partition_manager_open(&manager), "manager");
   check(fb_address_resolve(&address, "127.0.0.1", 0), "address");
@@ -191,7 +192,7 @@ int main(int argc, char** argv) {
     if (rate > plain) plain = rate;
   }
   printf("{\"name\": \"partition_client_32k.%u\", \"unit\": \"bytes/s\", \"rate\": %.4g}\n", channels, ours);
-  printf("{\"name\": \"partition_client_32k.blocking\", \"unit\": \"bytes/s\", \"rate\": %.4g, \"ratio\": %.2f}\n", plain,
-         ours / plain);
+  printf("{\"name\": \"partition_client_32k.blocking\", \"unit\": \"bytes/s\", \"rate\": %.4g, \"ratio\": %.2f}\n",
+         plain, ours / plain);
   return 0;
 }

@@ -37,8 +37,7 @@ static void* produce(void* argument) {
 static int ask(const struct fb_address* address, uint32_t channels) {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
 
-  if (fd < 0 || connect(fd, (const struct sockaddr*)&address->bytes, address->size) < 0)
-    check(FB_EIO, "connect");
+  if (fd < 0 || connect(fd, (const struct sockaddr*)&address->bytes, address->size) < 0) check(FB_EIO, "connect");
   for (uint32_t i = 0; i < channels; i++) {
     struct fb_frame frame = {.id = FB_PARTITION_REQUEST, .has_receiver = true, .credit = INT32_MAX};
     uint8_t bytes[FB_FRAME_HEAD_MAX];
@@ -90,8 +89,8 @@ int main(int argc, char** argv) {
   fb_reactor_get_counters(reactor, &after);
   printf("{\"name\": \"partition_server_32k.%u\", \"unit\": \"bytes/s\", \"rate\": %.4g, ", channels,
          (double)bytes / (end - start));
-  printf("\"buffers_per_write\": %.2f}\n", (double)(after.bytes_written - before.bytes_written) / SEGMENT /
-                                              (double)(after.writes - before.writes));
+  printf("\"buffers_per_write\": %.2f}\n",
+         (double)(after.bytes_written - before.bytes_written) / SEGMENT / (double)(after.writes - before.writes));
   close(fd);
   fb_result_partition_release(partition);
   pthread_join(producer, NULL);

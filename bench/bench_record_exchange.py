@@ -49,4 +49,4 @@ def test_exchange(benchmark, name):
 if __name__ == "__main__":
     RECORDS_OF_TUPLES = RECORDS["tuple"]()
     for name, work in CASES.items():
-        measure(name, lambda: work(RECORDS_OF_TUPLES), len(RECORDS_OF_TUPLES), "records")  # noqa: B023
+        measure(name, lambda: work(RECORDS_OF_TUPLES), len(RECORDS_OF_TUPLES), "records")

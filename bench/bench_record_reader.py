@@ -20,9 +20,7 @@ everybody = functools.cache(best_known)
 def read_again_and_again(work, name, benchmark=None):
     contender, records = everybody(work)[name], records_of(work)
     written = contender.write(records)
-    measure(
-        f"{work}_read.{name}", lambda: drain(contender.read(written)), len(records), "records", benchmark=benchmark
-    )
+    measure(f"{work}_read.{name}", lambda: drain(contender.read(written)), len(records), "records", benchmark=benchmark)
 
 
 CASES = [(work, name) for work in WORKS for name in everybody(work) if name != "flinkbuf_record_writer"]

@@ -13,9 +13,9 @@
 #include "bench.h"
 #include "output_flusher.h"
 
-#define REPEATS 7
+#define REPEATS  7
 #define CHANNELS 8
-#define SEGMENT 32768
+#define SEGMENT  32768
 
 struct bench {
   struct fb_network_buffer_pool* network;
@@ -91,7 +91,8 @@ static void emit(struct bench* self, uint64_t rounds, size_t size, bool is_broad
     uint64_t before = self->partition->total_buffers;
 
     check(is_broadcast ? fb_result_partition_broadcast(self->partition, &data, &left)
-                       : fb_result_partition_emit(self->partition, channel, &data, &left), "emit");
+                       : fb_result_partition_emit(self->partition, channel, &data, &left),
+          "emit");
     if (left > 0) check(FB_ENOMEM, "emit");
     if (self->partition->total_buffers == before) continue;
     for (uint32_t at = 0; at < CHANNELS; at++)

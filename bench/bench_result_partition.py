@@ -38,9 +38,18 @@ def run_in_c() -> list[dict]:
     lines = []
     for case in map(json.loads, done.stdout.splitlines()):
         best, median = case["ns_best"], case["ns_median"]
-        lines.append({"name": f"result_partition_{case['case']}.flinkbuf", "unit": "records", "count": 1,
-                      "rate": 1e9 / best, "ns_per_unit": best, "min": best / 1e9, "median": median / 1e9,
-                      "max": None})  # fmt: skip
+        lines.append(
+            {
+                "name": f"result_partition_{case['case']}.flinkbuf",
+                "unit": "records",
+                "count": 1,
+                "rate": 1e9 / best,
+                "ns_per_unit": best,
+                "min": best / 1e9,
+                "median": median / 1e9,
+                "max": None,
+            }
+        )
         print(json.dumps(lines[-1]), flush=True)
     return lines
 

@@ -54,9 +54,14 @@ def source():
 
     use_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.host": "127.0.0.1",
-                "spark.driver.bindAddress": "127.0.0.1", "spark.log.level": "ERROR",
-                "spark.executorEnv.PYTHONPATH": os.path.dirname(__file__)}  # fmt: skip
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "ERROR",
+        "spark.executorEnv.PYTHONPATH": os.path.dirname(__file__),
+    }
     context = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName("bench").setAll(settings.items()))
     return context.parallelize(range(MAP_TASKS), MAP_TASKS).mapPartitionsWithIndex(make_records)
 
@@ -74,9 +79,7 @@ def measure_move(name, benchmark=None):
 
 def measure_start(name, benchmark=None):
     nothing = source().context.parallelize([], MAP_TASKS)
-    measure(
-        name, lambda: STARTS[name](nothing).count(), 1, "jobs", benchmark=benchmark, repeats=1 if SMOKE else 9
-    )
+    measure(name, lambda: STARTS[name](nothing).count(), 1, "jobs", benchmark=benchmark, repeats=1 if SMOKE else 9)
 
 
 @pytest.mark.parametrize("name", CASES)

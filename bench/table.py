@@ -1,7 +1,7 @@
 """Prints one table: work, ours, rival, ratio, target, met or not. Never fails: figures are for reading.
 
-    python bench/table.py [--smoke]        runs all benchmarks, then prints
-    python bench/table.py bench.json       prints what ``pytest bench/ --benchmark-json=bench.json`` kept
+python bench/table.py [--smoke]        runs all benchmarks, then prints
+python bench/table.py bench.json       prints what ``pytest bench/ --benchmark-json=bench.json`` kept
 """
 
 import argparse
@@ -182,8 +182,12 @@ def table_of(rows: list[Row], caption: str) -> Table:
         if before and row.target is None and (row.work, row.ours) == (before.work, before.ours):
             ours = ("", "", "", "")  # said once, above: the eye finds where the next work begins
         table.add_row(
-            *ours, row.rival, number(row.rival_ns), number(row.ratio),
-            row.target.text if row.target else "", marks[row.is_met],
+            *ours,
+            row.rival,
+            number(row.rival_ns),
+            number(row.ratio),
+            row.target.text if row.target else "",
+            marks[row.is_met],
         )
         before = row
     return table

@@ -11,9 +11,9 @@
 #include "frame.h"
 #include "sha256.h"
 
-#define TIMEOUT_MS 10000
+#define TIMEOUT_MS   10000
 #define MAX_UNPROVEN 1024
-#define LINGER_MS 2000          /* for a refused peer to read why and go */
+#define LINGER_MS    2000       /* for a refused peer to read why and go */
 #define LINGER_BYTES (64 << 10) /* of its, dropped meanwhile */
 
 /* One connection on its way in. */
@@ -27,7 +27,7 @@ struct guest {
   struct guests* place;  /* the queue it stands in */
   struct guest *previous, *next;
   bool is_refused;
-  size_t dropped; /* bytes since then */
+  size_t dropped;                        /* bytes since then */
   char reason[FB_ADMISSION_REASON_SIZE]; /* once refused */
 };
 
@@ -124,8 +124,7 @@ static void refuse(struct guest* guest, const uint8_t* words, size_t size) {
 
   guest->is_refused = true;
   snprintf(guest->reason, sizeof guest->reason, "connection with %s refused%s: %s",
-           fb_connection_peer(guest->connection), guest->preface.was_told ? " by the peer" : "",
-           guest->preface.error);
+           fb_connection_peer(guest->connection), guest->preface.was_told ? " by the peer" : "", guest->preface.error);
   fb_admission_note(self, guest->reason);
   if (!self->options.is_server || fb_reactor_set_timer(self->reactor, &guest->timer, LINGER_MS) < 0) {
     close_guest(guest);
@@ -208,8 +207,7 @@ static void on_closed(struct fb_connection* connection, int code, const char* re
   if (handler->on_refused != NULL) handler->on_refused(connection, context, code, reason);
 }
 
-static const struct fb_connection_handler HANDLER = {
-    .on_bytes = on_bytes, .on_end = on_end, .on_closed = on_closed};
+static const struct fb_connection_handler HANDLER = {.on_bytes = on_bytes, .on_end = on_end, .on_closed = on_closed};
 
 int fb_admission_start(struct fb_admission* self, struct fb_connection* connection,
                        const struct fb_admission_handler* handler, void* context) {
@@ -239,8 +237,9 @@ int fb_admission_start(struct fb_admission* self, struct fb_connection* connecti
   fb_connection_set_handler(connection, &HANDLER, guest);
   say(guest, words, fb_preface_start(&guest->preface, words));
   if (self->options.is_server && self->waiting.count > self->options.max_unproven)
-    refuse_because(self->waiting.first, "too many connections wait to prove that they know the shared secret; "
-                                        "this one had waited longest");
+    refuse_because(self->waiting.first,
+                   "too many connections wait to prove that they know the shared secret; "
+                   "this one had waited longest");
   return FB_OK;
 }
 

@@ -44,9 +44,7 @@ static inline bool fb_data_type_is_buffer(enum fb_data_type type) {
 static inline bool fb_data_type_is_event(enum fb_data_type type) {
   return type != FB_NONE && !fb_data_type_is_buffer(type);
 }
-static inline bool fb_data_type_has_priority(enum fb_data_type type) {
-  return type == FB_PRIORITIZED_EVENT_BUFFER;
-}
+static inline bool fb_data_type_has_priority(enum fb_data_type type) { return type == FB_PRIORITIZED_EVENT_BUFFER; }
 static inline bool fb_data_type_blocks_upstream(enum fb_data_type type) {
   return type == FB_ALIGNED_CHECKPOINT_BARRIER || type == FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER ||
          type == FB_RECOVERY_COMPLETION || type == FB_ALIGNED_WATERMARK_EVENT;
@@ -58,11 +56,11 @@ static inline bool fb_data_type_requires_announcement(enum fb_data_type type) {
 struct fb_buffer {
   struct fb_memory_segment segment;
   _Atomic uint32_t references;
-  _Atomic int32_t position_marker; /* see buffer_builder.h */
-  uint32_t channel;                /* whose quota it counts for; FB_NO_CHANNEL if nobody's */
+  _Atomic int32_t position_marker;         /* see buffer_builder.h */
+  uint32_t channel;                        /* whose quota it counts for; FB_NO_CHANNEL if nobody's */
   void (*recycle)(struct fb_buffer* self); /* runs once, when the count reaches zero; may free `self` */
-  void* owner;                     /* for recycle(): the pool */
-  struct fb_buffer* next;          /* for the owner's free list */
+  void* owner;                             /* for recycle(): the pool */
+  struct fb_buffer* next;                  /* for the owner's free list */
 };
 
 #define FB_NO_CHANNEL UINT32_MAX

@@ -17,9 +17,7 @@ static struct fb_buffer* pop(struct fb_buffer** list, uint32_t* count) {
   return buffer;
 }
 
-static uint32_t available(const struct fb_buffer_manager* self) {
-  return self->exclusive_count + self->floating_count;
-}
+static uint32_t available(const struct fb_buffer_manager* self) { return self->exclusive_count + self->floating_count; }
 
 /* ---- exclusive buffers ------------------------------------------------------------------------------ */
 
@@ -184,11 +182,11 @@ void fb_buffer_manager_release_floating(struct fb_buffer_manager* self) {
 
 int fb_buffer_manager_open(struct fb_buffer_manager* self, const struct fb_buffer_manager_owner* owner,
                            struct fb_network_buffer_pool* network_pool, struct fb_local_buffer_pool* pool) {
-  *self = (struct fb_buffer_manager){.listener = {.on_buffer_available = on_buffer_available,
-                                                  .on_pool_destroyed = on_pool_destroyed},
-                                     .owner = owner,
-                                     .network_pool = network_pool,
-                                     .pool = pool};
+  *self = (struct fb_buffer_manager){
+      .listener = {.on_buffer_available = on_buffer_available, .on_pool_destroyed = on_pool_destroyed},
+      .owner = owner,
+      .network_pool = network_pool,
+      .pool = pool};
   if (pthread_mutex_init(&self->lock, NULL) != 0) return FB_ENOMEM;
   self->is_open = true;
   return FB_OK;

@@ -34,8 +34,8 @@ struct fb_buffer_manager {
   struct fb_buffer* floating;
   uint32_t exclusive_count;
   uint32_t floating_count;
-  uint32_t required;   /* how many should be waiting */
-  bool is_waiting;     /* registered with the pool, or about to be */
+  uint32_t required; /* how many should be waiting */
+  bool is_waiting;   /* registered with the pool, or about to be */
   bool is_released;
   bool is_open;
 };

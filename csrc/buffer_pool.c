@@ -23,8 +23,8 @@ struct fb_local_buffer_pool {
 
   struct fb_buffer_listener* last_listener;
   struct fb_network_buffer_pool* global;
-  uint32_t full_channels; /* channels that have reached their quota */
-  uint32_t blocked;       /* requests that sleep on `changed` */
+  uint32_t full_channels;            /* channels that have reached their quota */
+  uint32_t blocked;                  /* requests that sleep on `changed` */
   struct fb_buffer_pool_usage usage; /* only the counters that have no other home */
 
   struct fb_buffer_pool_options options; /* never changes */
@@ -351,8 +351,7 @@ static struct fb_local_buffer_pool* new_local(struct fb_network_buffer_pool* glo
   return self;
 }
 
-int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global,
-                              const struct fb_buffer_pool_options* options,
+int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global, const struct fb_buffer_pool_options* options,
                               struct fb_local_buffer_pool** self) {
   struct fb_buffer_pool_options filled = *options;
   struct fb_local_buffer_pool* pool;
@@ -376,8 +375,7 @@ int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global,
 }
 
 /* Marks the pool, and takes away what it must let go: its idle segments and its listeners. */
-static struct fb_buffer* mark_destroyed(struct fb_local_buffer_pool* self,
-                                        struct fb_buffer_listener** listeners) {
+static struct fb_buffer* mark_destroyed(struct fb_local_buffer_pool* self, struct fb_buffer_listener** listeners) {
   struct fb_buffer* idle;
 
   lock(self);
@@ -470,8 +468,7 @@ static int request_slowly(struct fb_local_buffer_pool* self, uint32_t channel, s
   return code;
 }
 
-int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel,
-                                 struct fb_buffer** buffer) {
+int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
   struct fb_buffer* taken;
 
   lock(self);
@@ -500,8 +497,7 @@ static void wait_for_change(struct fb_local_buffer_pool* self, int64_t deadline_
   self->blocked--;
 }
 
-int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel,
-                                          int64_t timeout_ms,
+int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel, int64_t timeout_ms,
                                           struct fb_buffer** buffer) {
   int64_t start_ms, deadline_ms;
   int code;
@@ -582,8 +578,7 @@ void fb_local_buffer_pool_remove_wakeup(struct fb_local_buffer_pool* self, struc
   fb_wakeup_list_remove(&self->bells, wakeup);
 }
 
-bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self,
-                                       struct fb_buffer_listener* listener) {
+bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener) {
   bool is_taken;
 
   lock(self);
@@ -598,8 +593,7 @@ bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self,
   return is_taken;
 }
 
-bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self,
-                                          struct fb_buffer_listener* listener) {
+bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener) {
   struct fb_buffer_listener *item, *before = NULL;
 
   lock(self);

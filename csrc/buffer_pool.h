@@ -16,12 +16,12 @@
 struct fb_local_buffer_pool; /* opaque */
 
 struct fb_buffer_pool_options {
-  uint32_t min;                      /* guaranteed segments, > 0 */
-  uint32_t expected;                 /* weight in redistribution; 0 = min */
-  uint32_t max;                      /* FB_UNBOUNDED or >= min */
-  uint32_t channel_count;            /* 0: no per-channel accounting */
-  uint32_t max_buffers_per_channel;  /* soft quota; 0 = unlimited */
-  uint32_t max_overdraft;            /* extra segments at full size */
+  uint32_t min;                     /* guaranteed segments, > 0 */
+  uint32_t expected;                /* weight in redistribution; 0 = min */
+  uint32_t max;                     /* FB_UNBOUNDED or >= min */
+  uint32_t channel_count;           /* 0: no per-channel accounting */
+  uint32_t max_buffers_per_channel; /* soft quota; 0 = unlimited */
+  uint32_t max_overdraft;           /* extra segments at full size */
 };
 
 /* A listener is told about one buffer, then it has to register again. */
@@ -35,8 +35,7 @@ struct fb_buffer_listener {
 };
 
 /* Registers a pool and redistributes. FB_EARGUMENT, FB_EDESTROYED, FB_EBUFFERS (required + min > total). */
-int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global,
-                              const struct fb_buffer_pool_options* options,
+int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global, const struct fb_buffer_pool_options* options,
                               struct fb_local_buffer_pool** self);
 /* Flink's lazyDestroy(): idempotent; idle segments go home now, those in use when they are released;
  * wakes everybody who waits. */
@@ -47,11 +46,9 @@ void fb_local_buffer_pool_close(struct fb_local_buffer_pool* self);
 
 /* Takes one buffer for `channel` (FB_NO_CHANNEL: nobody's quota) without waiting; *buffer = NULL if there is
  * none now. FB_EDESTROYED. The buffer has one reference and an empty position marker. */
-int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel,
-                                 struct fb_buffer** buffer);
+int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer);
 /* The same, waiting up to timeout_ms (< 0: for ever): FB_ETIMEOUT. */
-int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel,
-                                          int64_t timeout_ms,
+int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uint32_t channel, int64_t timeout_ms,
                                           struct fb_buffer** buffer);
 /* Holds at least `count` (<= min) segments, waiting up to timeout_ms. */
 int fb_local_buffer_pool_reserve(struct fb_local_buffer_pool* self, uint32_t count, int64_t timeout_ms);
@@ -64,17 +61,15 @@ int fb_local_buffer_pool_add_wakeup(struct fb_local_buffer_pool* self, struct fb
 void fb_local_buffer_pool_remove_wakeup(struct fb_local_buffer_pool* self, struct fb_wakeup* wakeup);
 
 /* false: refused, because stock is not empty or the pool is destroyed. */
-bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self,
-                                       struct fb_buffer_listener* listener);
+bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
 /* false: it was not registered (any more): it has been, or is being, told. */
-bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self,
-                                          struct fb_buffer_listener* listener);
+bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener);
 
 /* For tests and tools; the next redistribution decides anew. FB_EARGUMENT below the minimum. */
 int fb_local_buffer_pool_set_size(struct fb_local_buffer_pool* self, uint32_t size);
 
 uint32_t fb_local_buffer_pool_segment_size(const struct fb_local_buffer_pool* self);
-uint32_t fb_local_buffer_pool_size(struct fb_local_buffer_pool* self);      /* current size */
+uint32_t fb_local_buffer_pool_size(struct fb_local_buffer_pool* self); /* current size */
 uint32_t fb_local_buffer_pool_min(const struct fb_local_buffer_pool* self);
 uint32_t fb_local_buffer_pool_max(const struct fb_local_buffer_pool* self);
 uint32_t fb_local_buffer_pool_stock(struct fb_local_buffer_pool* self);     /* idle segments held */
@@ -88,11 +83,11 @@ struct fb_buffer_pool_usage {
   uint32_t requested;
   uint32_t peak; /* highest `requested` */
   uint32_t full_channels;
-  uint32_t blocked;    /* requests that wait now */
-  uint64_t granted;    /* requests that got a buffer, overdrafts included */
-  uint64_t refused;    /* requests without waiting that got none */
+  uint32_t blocked; /* requests that wait now */
+  uint64_t granted; /* requests that got a buffer, overdrafts included */
+  uint64_t refused; /* requests without waiting that got none */
   uint64_t overdrafts;
-  uint64_t waits;      /* requests that had to wait */
+  uint64_t waits; /* requests that had to wait */
   int64_t waited_ms;
 };
 void fb_local_buffer_pool_get_usage(struct fb_local_buffer_pool* self, struct fb_buffer_pool_usage* usage);

@@ -24,15 +24,15 @@
 #define FB_LE64(x) (x)
 #endif
 
-#define FB_DEFINE_ACCESS(order, ORDER, bits)                                             \
-  static inline uint##bits##_t fb_load_##order##bits(const uint8_t* from) {              \
-    uint##bits##_t value;                                                                \
-    memcpy(&value, from, sizeof value);                                                  \
-    return FB_##ORDER##bits(value);                                                      \
-  }                                                                                      \
-  static inline void fb_store_##order##bits(uint8_t* to, uint##bits##_t value) {         \
-    value = FB_##ORDER##bits(value);                                                     \
-    memcpy(to, &value, sizeof value);                                                    \
+#define FB_DEFINE_ACCESS(order, ORDER, bits)                                     \
+  static inline uint##bits##_t fb_load_##order##bits(const uint8_t* from) {      \
+    uint##bits##_t value;                                                        \
+    memcpy(&value, from, sizeof value);                                          \
+    return FB_##ORDER##bits(value);                                              \
+  }                                                                              \
+  static inline void fb_store_##order##bits(uint8_t* to, uint##bits##_t value) { \
+    value = FB_##ORDER##bits(value);                                             \
+    memcpy(to, &value, sizeof value);                                            \
   }
 
 FB_DEFINE_ACCESS(be, BE, 16)

@@ -20,15 +20,13 @@ int fb_channel_selector_open(struct fb_channel_selector* self, enum fb_channel_s
   return FB_OK;
 }
 
-void fb_channel_selector_of_hashes(const struct fb_channel_selector* self, const int32_t* hashes,
-                                   size_t count,
+void fb_channel_selector_of_hashes(const struct fb_channel_selector* self, const int32_t* hashes, size_t count,
                                    uint32_t* channels) {
   uint32_t mask = self->max_parallelism - 1, channel_count = self->channel_count, shift = self->shift;
 
   /* Two loops, each without a branch inside, so that the compiler can take several hashes at once. */
   if (shift != UINT32_MAX) {
-    for (size_t i = 0; i < count; i++)
-      channels[i] = (fb_key_group_murmur(hashes[i]) & mask) * channel_count >> shift;
+    for (size_t i = 0; i < count; i++) channels[i] = (fb_key_group_murmur(hashes[i]) & mask) * channel_count >> shift;
     return;
   }
   for (size_t i = 0; i < count; i++) channels[i] = fb_channel_selector_of_hash(self, hashes[i]);

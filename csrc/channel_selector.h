@@ -67,15 +67,13 @@ static inline uint32_t fb_channel_selector_next(struct fb_channel_selector* self
 static inline uint32_t fb_channel_selector_of_hash(const struct fb_channel_selector* self, int32_t hash) {
   uint32_t mixed = fb_key_group_murmur(hash);
 
-  if (self->shift != UINT32_MAX)
-    return (mixed & (self->max_parallelism - 1)) * self->channel_count >> self->shift;
+  if (self->shift != UINT32_MAX) return (mixed & (self->max_parallelism - 1)) * self->channel_count >> self->shift;
   return fb_key_group_operator(mixed % self->max_parallelism, self->max_parallelism, self->channel_count);
 }
 
 /* of_hash() of each hash, or the channel of each of `count` records. `channels` may be the memory of
  * `hashes`. */
-void fb_channel_selector_of_hashes(const struct fb_channel_selector* self, const int32_t* hashes,
-                                   size_t count,
+void fb_channel_selector_of_hashes(const struct fb_channel_selector* self, const int32_t* hashes, size_t count,
                                    uint32_t* channels);
 void fb_channel_selector_next_many(struct fb_channel_selector* self, size_t count, uint32_t* channels);
 

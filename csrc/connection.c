@@ -14,7 +14,7 @@ enum {
   WRITES_PER_TURN = 4, /* of one connection */
   RANGES_PER_WRITE = 64,
   BEHIND_TARGET = 4 << 10, /* bytes received behind a target: what follows it is most likely the next head */
-  LOW_MARK = 64 << 10, /* bytes */
+  LOW_MARK = 64 << 10,     /* bytes */
   HIGH_MARK = 256 << 10,
   LINGER_MS = 5000,      /* for the peer to take something of, or to end its side of, a finished connection */
   ACCEPT_PAUSE_MS = 100, /* when descriptors ran out */
@@ -33,12 +33,12 @@ struct fb_connection {
   struct fb_carrier* carrier; /* NULL: it is the network's own socket */
   const struct fb_connection_handler* handler;
   void* context;
-  struct fb_chore chore; /* writes; buries one that was closed */
-  struct fb_timer timer; /* connecting, lingering */
-  struct fb_timer pulse; /* looks whether the peer's machine answers, while something is under way */
+  struct fb_chore chore;   /* writes; buries one that was closed */
+  struct fb_timer timer;   /* connecting, lingering */
+  struct fb_timer pulse;   /* looks whether the peer's machine answers, while something is under way */
   int64_t silent_since_ms; /* 0: it does */
-  struct piece* pieces;  /* a ring */
-  uint32_t capacity;     /* a power of two, or 0 */
+  struct piece* pieces;    /* a ring */
+  uint32_t capacity;       /* a power of two, or 0 */
   uint32_t head;
   uint32_t count;
   size_t queued; /* bytes */
@@ -120,8 +120,8 @@ static void fail_connection(struct fb_connection* self, int code, const char* wh
     error = 0;
   }
   if (error != 0 && strerror_r(error, text, sizeof text) != 0) snprintf(text, sizeof text, "error %d", error);
-  snprintf(self->reason, sizeof self->reason, "connection with %s: %s%s%s", self->peer, what,
-           error != 0 ? ": " : "", text);
+  snprintf(self->reason, sizeof self->reason, "connection with %s: %s%s%s", self->peer, what, error != 0 ? ": " : "",
+           text);
   close_connection(self, code);
 }
 
@@ -155,8 +155,7 @@ static int grow(struct fb_connection* self) {
   return FB_OK;
 }
 
-int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size,
-                       struct fb_slice* body) {
+int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_slice* body) {
   struct fb_slice taken = {0};
   struct piece* piece;
   int code = FB_OK;
@@ -215,9 +214,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
 }
 
 /* The peer says more and takes no answer: its next words wait where they cost us nothing. */
-static bool is_deaf(const struct fb_connection* self) {
-  return self->deaf_over > 0 && self->queued > self->deaf_over;
-}
+static bool is_deaf(const struct fb_connection* self) { return self->deaf_over > 0 && self->queued > self->deaf_over; }
 
 static uint8_t interest_of(const struct fb_connection* self) {
   if (self->is_connecting && self->carrier != NULL) return FB_READABLE;
@@ -263,8 +260,7 @@ static void on_pulse(struct fb_timer* timer) {
   if (pulse == FB_TCP_IDLE) return; /* until something is written again */
   if (pulse == FB_TCP_SILENT && now_ms - self->silent_since_ms >= fb_reactor_tcp_patience(self->reactor)->dead_ms)
     fail_connection(self, FB_EIO, "the other machine does not answer any more", ETIMEDOUT);
-  else
-    watch_pulse(self);
+  else watch_pulse(self);
 }
 
 /* Writes what the socket takes, within the bounds of one turn. */
@@ -334,8 +330,7 @@ static void read_bytes(struct fb_connection* self) {
     struct iovec ranges[2];
     int64_t got;
 
-    if (self->handler->target != NULL && !self->is_finishing)
-      target_size = self->handler->target(self, &target);
+    if (self->handler->target != NULL && !self->is_finishing) target_size = self->handler->target(self, &target);
     /* Where memory was named for what comes, little more is taken, since that would have to be copied. */
     room = target_size > 0 ? BEHIND_TARGET : FB_RECEIVE_SIZE;
     ranges[0] = (struct iovec){target, target_size};
@@ -352,7 +347,7 @@ static void read_bytes(struct fb_connection* self) {
     }
     hand_over(self, (size_t)got, target_size);
     if ((size_t)got < target_size + room) return; /* the socket is most likely empty */
-    if (is_deaf(self)) return; /* write_pieces() is due, and says when to go on */
+    if (is_deaf(self)) return;                    /* write_pieces() is due, and says when to go on */
   }
 }
 
@@ -377,8 +372,7 @@ static void end_connecting(struct fb_connection* self) {
   if (!(self->carrier != NULL ? is_carried(self) : is_connected(self))) return;
   self->is_connecting = false;
   /* Not before: connecting has a timeout of its own. */
-  if (self->carrier == NULL)
-    fb_tcp_set_patience(self->source.watch.fd, fb_reactor_tcp_patience(self->reactor));
+  if (self->carrier == NULL) fb_tcp_set_patience(self->source.watch.fd, fb_reactor_tcp_patience(self->reactor));
   fb_reactor_cancel_timer(self->reactor, &self->timer);
   fb_reactor_set_interest(self->reactor, &self->source, interest_of(self));
   if (self->handler->on_connected != NULL) self->handler->on_connected(self);
@@ -412,9 +406,7 @@ static void on_connection_timer(struct fb_timer* timer) {
   else close_connection(self, FB_OK);
 }
 
-static void on_connection_stop(struct fb_source* source) {
-  close_connection((struct fb_connection*)source, FB_OK);
-}
+static void on_connection_stop(struct fb_source* source) { close_connection((struct fb_connection*)source, FB_OK); }
 
 /* Takes the descriptor over, and the reference of a carrier, also on failure. */
 static int new_connection(struct fb_reactor* reactor, const struct fb_carried* carried, const struct fb_address* peer,
@@ -458,8 +450,7 @@ static int limit_connecting(struct fb_connection* self, int64_t timeout_ms) {
 }
 
 int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, int64_t timeout_ms,
-                       const struct fb_connection_handler* handler, void* context,
-                       struct fb_connection** connection) {
+                       const struct fb_connection_handler* handler, void* context, struct fb_connection** connection) {
   int fd = -1;
   int code = fb_tcp_connect(peer, &fd);
 
@@ -478,8 +469,7 @@ int fb_reactor_adopt(struct fb_reactor* self, const struct fb_address* peer, con
   return code == FB_OK && connect_timeout_ms != 0 ? limit_connecting(*connection, connect_timeout_ms) : code;
 }
 
-void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler,
-                               void* context) {
+void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler, void* context) {
   self->handler = handler;
   self->context = context;
 }
@@ -487,9 +477,7 @@ void fb_connection_set_handler(struct fb_connection* self, const struct fb_conne
 void* fb_connection_context(const struct fb_connection* self) { return self->context; }
 const char* fb_connection_peer(const struct fb_connection* self) { return self->peer; }
 struct fb_reactor* fb_connection_reactor(const struct fb_connection* self) { return self->reactor; }
-bool fb_connection_is_writable(const struct fb_connection* self) {
-  return !self->is_over_mark && !self->is_closed;
-}
+bool fb_connection_is_writable(const struct fb_connection* self) { return !self->is_over_mark && !self->is_closed; }
 size_t fb_connection_queued_bytes(const struct fb_connection* self) { return self->queued; }
 
 void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high) {
@@ -526,8 +514,7 @@ static void on_listener_ready(struct fb_source* source, uint8_t events) {
     int code = fb_tcp_accept(self->fd, &fd, &peer);
 
     if (code > 0) return;
-    if (code == FB_OK)
-      code = new_connection(self->reactor, &(struct fb_carried){fd, NULL}, &peer, false, &connection);
+    if (code == FB_OK) code = new_connection(self->reactor, &(struct fb_carried){fd, NULL}, &peer, false, &connection);
     if (code == FB_OK) fb_tcp_set_patience(fd, fb_reactor_tcp_patience(self->reactor));
     if (code < 0) {
       /* Out of descriptors or memory: a listener that stayed ready would only turn the thread in circles. */

@@ -50,8 +50,7 @@ void fb_listener_close(struct fb_listener* self);
 /* Starts to connect; on_connected or on_closed says how it went, never before this returns. Errors as
  * listen(). */
 int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, int64_t timeout_ms,
-                       const struct fb_connection_handler* handler, void* context,
-                       struct fb_connection** connection);
+                       const struct fb_connection_handler* handler, void* context, struct fb_connection** connection);
 
 /* A connection whose bytes somebody carries: one end of a local pair of sockets, and what both share. */
 struct fb_carried {
@@ -65,8 +64,7 @@ struct fb_carried {
 int fb_reactor_adopt(struct fb_reactor* self, const struct fb_address* peer, const struct fb_carried* carried,
                      int64_t connect_timeout_ms, struct fb_connection** connection);
 
-void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler,
-                               void* context);
+void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler, void* context);
 void* fb_connection_context(const struct fb_connection* self);
 const char* fb_connection_peer(const struct fb_connection* self); /* "127.0.0.1:6121" */
 struct fb_reactor* fb_connection_reactor(const struct fb_connection* self);
@@ -74,8 +72,7 @@ struct fb_reactor* fb_connection_reactor(const struct fb_connection* self);
 /* Queues at most FB_CONNECTION_HEAD_MAX bytes, copied, then `body` (NULL or empty: none), whose reference is
  * taken over on every path. FB_ERELEASED (closed, shut down or finished), FB_EARGUMENT, FB_ENOMEM: nothing
  * was queued. */
-int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size,
-                       struct fb_slice* body);
+int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_slice* body);
 /* Bytes at which it is writable again, and over which it is not: 64 KiB and 256 KiB at first. A sender that
  * heeds is_writable() keeps the queue at the high mark and one piece, however slow the peer. */
 void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high);

@@ -107,10 +107,8 @@ int fb_data_buffer_append(struct fb_data_buffer* self, uint32_t subpartition, en
 
   memcpy(to, &entry, ENTRY_BYTES);
   self->write_offset += (uint32_t)ENTRY_BYTES;
-  if (last == NO_ENTRY)
-    self->first_entries[subpartition] = address;
-  else
-    memcpy(entry_at(self, last) + offsetof(struct entry, next), &address, sizeof address);
+  if (last == NO_ENTRY) self->first_entries[subpartition] = address;
+  else memcpy(entry_at(self, last) + offsetof(struct entry, next), &address, sizeof address);
   self->last_entries[subpartition] = address;
   write_bytes(self, data, size);
   self->record_count++;
@@ -132,8 +130,7 @@ void fb_data_buffer_finish(struct fb_data_buffer* self, const uint32_t* order) {
 }
 
 /* Copies bytes [from, from + size) of the record at `address`. */
-static void read_bytes(const struct fb_data_buffer* self, uint64_t address, uint32_t from, uint8_t* to,
-                       uint32_t size) {
+static void read_bytes(const struct fb_data_buffer* self, uint64_t address, uint32_t from, uint8_t* to, uint32_t size) {
   uint64_t segment = address >> 32;
   uint64_t offset = (uint32_t)address + ENTRY_BYTES + from;
 
@@ -162,8 +159,8 @@ static bool find_entry(struct fb_data_buffer* self) {
   return true;
 }
 
-uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t capacity,
-                             uint32_t* subpartition, enum fb_data_type* type) {
+uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t capacity, uint32_t* subpartition,
+                             enum fb_data_type* type) {
   uint32_t filled = 0;
 
   if (!self->is_finished || !find_entry(self)) return 0;
@@ -171,10 +168,8 @@ uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t 
   while (self->read_entry != NO_ENTRY && filled < capacity) {
     struct entry entry;
     memcpy(&entry, entry_at(self, self->read_entry), ENTRY_BYTES);
-    if (filled == 0)
-      *type = (enum fb_data_type)entry.data_type;
-    else if (entry.data_type != *type || fb_data_type_is_event(*type))
-      break; /* an event has a buffer of its own */
+    if (filled == 0) *type = (enum fb_data_type)entry.data_type;
+    else if (entry.data_type != *type || fb_data_type_is_event(*type)) break; /* an event has a buffer of its own */
 
     uint32_t left = entry.length - self->read_record_bytes;
     uint32_t part = left < capacity - filled ? left : capacity - filled;

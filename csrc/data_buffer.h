@@ -13,20 +13,20 @@
 #include "buffer.h"
 
 struct fb_data_buffer {
-  uint8_t** segments;       /* borrowed; the array itself is owned */
+  uint8_t** segments; /* borrowed; the array itself is owned */
   uint32_t segment_count;
   uint32_t segment_size;
   uint32_t subpartition_count;
-  uint64_t* first_entries;  /* per subpartition: segment << 32 | offset; UINT64_MAX = none */
+  uint64_t* first_entries; /* per subpartition: segment << 32 | offset; UINT64_MAX = none */
   uint64_t* last_entries;
   uint32_t write_segment;
   uint32_t write_offset;
   uint64_t record_count;
-  uint64_t total_bytes;     /* of records, without entries */
+  uint64_t total_bytes; /* of records, without entries */
   bool is_finished;
   /* reading */
-  const uint32_t* order;    /* borrowed; subpartitions in the order they are read; NULL = 0, 1, 2 ... */
-  uint32_t read_order;      /* position in `order` */
+  const uint32_t* order; /* borrowed; subpartitions in the order they are read; NULL = 0, 1, 2 ... */
+  uint32_t read_order;   /* position in `order` */
   uint64_t read_entry;
   uint32_t read_record_bytes; /* of the current record already read */
 };
@@ -44,8 +44,8 @@ int fb_data_buffer_append(struct fb_data_buffer* self, uint32_t subpartition, en
 void fb_data_buffer_finish(struct fb_data_buffer* self, const uint32_t* order);
 /* Fills `to` with the next bytes of one subpartition and one type: returns the count (0: all has been read).
  * Only an event longer than `capacity` goes on in the next buffer; the caller gives room for the longest. */
-uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t capacity,
-                             uint32_t* subpartition, enum fb_data_type* type);
+uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t capacity, uint32_t* subpartition,
+                             enum fb_data_type* type);
 /* Empty again, same segments. */
 void fb_data_buffer_reset(struct fb_data_buffer* self);
 

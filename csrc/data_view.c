@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* A record's length is a signed 32-bit number on the wire, and its 4 length bytes are in the output too. */
-#define MAX_RECORD_BYTES ((size_t)INT32_MAX)
+#define MAX_RECORD_BYTES    ((size_t)INT32_MAX)
 #define FIRST_SCRATCH_BYTES 256
 
 void fb_output_close(struct fb_output* self) {

@@ -59,8 +59,7 @@ static const struct {
   uint8_t size;
 } ID_FIELDS[] = {{517, 16, 4}, {664, 0, 16}, {937, 56, 4}, {1018, 20, 16}, {1191, 52, 4}, {1261, 36, 16}};
 
-static const char NOT_FOUND_CLASS[] =
-    "org.apache.flink.runtime.io.network.partition.PartitionNotFoundException";
+static const char NOT_FOUND_CLASS[] = "org.apache.flink.runtime.io.network.partition.PartitionNotFoundException";
 
 /* ---- writing ------------------------------------------------------------------------------------------ */
 
@@ -133,7 +132,7 @@ static const uint8_t* find(const uint8_t* in, const uint8_t* end, const char* wh
 }
 
 void fb_error_cause_read(const uint8_t* data, size_t size, struct fb_error_cause* cause) {
-  static const char before_name[] = "\254\355\000\005sr";        /* a stream, an object, its class */
+  static const char before_name[] = "\254\355\000\005sr";   /* a stream, an object, its class */
   static const char before_values[] = "Ljava/util/List;xp"; /* the last field that Throwable declares */
   const uint8_t *at = data, *end = data + size;
 

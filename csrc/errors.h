@@ -5,25 +5,25 @@
 #ifndef FB_ERRORS_H
 #define FB_ERRORS_H
 
-#define FB_ERRORS(X)                                                              \
-  X(NOMEM, -1, "out of memory")                                                   \
-  X(BOUNDS, -2, "access outside the memory segment")                              \
-  X(FREED, -3, "the memory segment has been freed")                               \
-  X(STATE, -4, "not allowed in the object's present state")                       \
-  X(ARGUMENT, -5, "argument out of range")                                        \
-  X(DESTROYED, -6, "the buffer pool has been destroyed")                          \
-  X(BUFFERS, -7, "insufficient number of network buffers")                        \
-  X(TIMEOUT, -8, "timed out")                                                     \
-  X(RELEASED, -9, "the result partition has been released")                       \
-  X(FINISHED, -10, "the result partition is finished")                            \
-  X(CORRUPT, -11, "corrupt bytes")                                                \
-  X(TRUNCATED, -12, "the bytes end inside a record")                              \
-  X(TOO_LARGE, -13, "a length is over its limit")                                 \
-  X(IO, -14, "input or output failed")                                            \
-  X(READ_ONLY, -15, "the buffer is read-only")                                    \
-  X(REFERENCES, -16, "the buffer has already been recycled")                      \
-  X(THREAD, -17, "the system refused a thread")                                   \
-  X(NOT_FOUND, -18, "the result partition was not found")                         \
+#define FB_ERRORS(X)                                         \
+  X(NOMEM, -1, "out of memory")                              \
+  X(BOUNDS, -2, "access outside the memory segment")         \
+  X(FREED, -3, "the memory segment has been freed")          \
+  X(STATE, -4, "not allowed in the object's present state")  \
+  X(ARGUMENT, -5, "argument out of range")                   \
+  X(DESTROYED, -6, "the buffer pool has been destroyed")     \
+  X(BUFFERS, -7, "insufficient number of network buffers")   \
+  X(TIMEOUT, -8, "timed out")                                \
+  X(RELEASED, -9, "the result partition has been released")  \
+  X(FINISHED, -10, "the result partition is finished")       \
+  X(CORRUPT, -11, "corrupt bytes")                           \
+  X(TRUNCATED, -12, "the bytes end inside a record")         \
+  X(TOO_LARGE, -13, "a length is over its limit")            \
+  X(IO, -14, "input or output failed")                       \
+  X(READ_ONLY, -15, "the buffer is read-only")               \
+  X(REFERENCES, -16, "the buffer has already been recycled") \
+  X(THREAD, -17, "the system refused a thread")              \
+  X(NOT_FOUND, -18, "the result partition was not found")    \
   X(LOST, -19, "a reader of the result partition was lost")
 
 enum {

@@ -42,8 +42,10 @@ struct violation {
   const char* rule;
 };
 
-#define REQUIRE(condition, field, value, rule) \
-  if (!(condition)) return (struct violation){field, value, rule}
+#define REQUIRE(condition, field, value, rule)  \
+  if (!(condition)) return (struct violation) { \
+      field, value, rule                        \
+    }
 
 static struct violation violation_of(const struct fb_frame* self) {
   switch (self->id) {
@@ -52,8 +54,7 @@ static struct violation violation_of(const struct fb_frame* self) {
       REQUIRE(self->backlog >= 0, "backlog", self->backlog, "at least 0");
       REQUIRE(self->data_type > FB_NONE && self->data_type < FB_DATA_TYPE_COUNT, "data type", self->data_type,
               "1 to 13");
-      REQUIRE(self->part_count <= self->body_size, "number of parts", self->part_count,
-              "at most the size of the body");
+      REQUIRE(self->part_count <= self->body_size, "number of parts", self->part_count, "at most the size of the body");
       break;
     case FB_PARTITION_REQUEST:
       REQUIRE(self->subpartition >= 0, "first subpartition", self->subpartition, "at least 0");
@@ -61,15 +62,9 @@ static struct violation violation_of(const struct fb_frame* self) {
               "at least the first");
       REQUIRE(self->credit >= 0, "credit", self->credit, "at least 0");
       break;
-    case FB_ADD_CREDIT:
-      REQUIRE(self->credit > 0, "credit", self->credit, "at least 1");
-      break;
-    case FB_BACKLOG_ANNOUNCEMENT:
-      REQUIRE(self->backlog > 0, "backlog", self->backlog, "at least 1");
-      break;
-    case FB_NEW_BUFFER_SIZE:
-      REQUIRE(self->buffer_size > 0, "buffer size", self->buffer_size, "at least 1");
-      break;
+    case FB_ADD_CREDIT: REQUIRE(self->credit > 0, "credit", self->credit, "at least 1"); break;
+    case FB_BACKLOG_ANNOUNCEMENT: REQUIRE(self->backlog > 0, "backlog", self->backlog, "at least 1"); break;
+    case FB_NEW_BUFFER_SIZE: REQUIRE(self->buffer_size > 0, "buffer size", self->buffer_size, "at least 1"); break;
     case FB_SEGMENT_ID:
       REQUIRE(self->subpartition >= 0, "subpartition", self->subpartition, "at least 0");
       REQUIRE(self->segment > 0, "segment", self->segment, "at least 1");
@@ -169,9 +164,7 @@ static uint32_t sum_of(const uint8_t* id) {
   return sum;
 }
 
-void fb_channel_id_seal(uint8_t* id) {
-  fb_store_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE, sum_of(id));
-}
+void fb_channel_id_seal(uint8_t* id) { fb_store_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE, sum_of(id)); }
 
 bool fb_channel_id_is_sealed(const uint8_t* id) {
   return fb_load_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE) == sum_of(id);
@@ -196,11 +189,10 @@ void fb_frame_decoder_open(struct fb_frame_decoder* self, const struct fb_frame_
   enter(self, IN_HEADER, FB_FRAME_HEADER_SIZE);
 }
 
-__attribute__((format(printf, 3, 4))) static int refuse(struct fb_frame_decoder* self, int code,
-                                                        const char* format, ...) {
+__attribute__((format(printf, 3, 4))) static int refuse(struct fb_frame_decoder* self, int code, const char* format,
+                                                        ...) {
   va_list values;
-  int used = snprintf(self->error, sizeof self->error, "frame at byte %" PRIu64 " of the stream: ",
-                      self->frame_offset);
+  int used = snprintf(self->error, sizeof self->error, "frame at byte %" PRIu64 " of the stream: ", self->frame_offset);
 
   va_start(values, format);
   vsnprintf(self->error + used, sizeof self->error - (size_t)used, format, values);
@@ -224,16 +216,18 @@ static int take_header(struct fb_frame_decoder* self, const uint8_t* from) {
     return refuse(self, FB_ECORRUPT, "TLS instead of a Flink frame: only one side has NetworkConfig(tls=...)");
   if (magic != FB_FRAME_MAGIC)
     return refuse(self, FB_ECORRUPT,
-                  "starts with magic number 0x%08" PRIX32 " instead of 0x%08X; not a Flink peer, or the "
-                  "stream is corrupted", magic, FB_FRAME_MAGIC);
+                  "starts with magic number 0x%08" PRIX32
+                  " instead of 0x%08X; not a Flink peer, or the "
+                  "stream is corrupted",
+                  magic, FB_FRAME_MAGIC);
   if (id >= FB_FRAME_ID_COUNT) return refuse(self, FB_ECORRUPT, "unknown message id %u", id);
   if ((self->limits.accepted >> id & 1) == 0)
     return refuse(self, FB_ECORRUPT, "%s (id %u) does not travel in this direction", SHAPES[id].name, id);
   shape = &SHAPES[id];
   if (length > INT32_MAX || length < (uint32_t)shape->head_size + shape->tail_size ||
       (!shape->has_body && length != shape->head_size))
-    return refuse(self, FB_ECORRUPT, "%s says it has %" PRId32 " bytes, expected %s%u", shape->name,
-                  (int32_t)length, shape->has_body ? "at least " : "", shape->head_size + shape->tail_size);
+    return refuse(self, FB_ECORRUPT, "%s says it has %" PRId32 " bytes, expected %s%u", shape->name, (int32_t)length,
+                  shape->has_body ? "at least " : "", shape->head_size + shape->tail_size);
   memset(&self->frame, 0, sizeof self->frame);
   self->frame.id = id;
   self->frame_size = length;
@@ -270,9 +264,18 @@ static void get_fields(struct fb_frame* frame, const uint8_t* from) {
       get_receiver(frame, from + 68);
       frame->credit = get_i32(from + 84);
       return;
-    case FB_ADD_CREDIT: frame->credit = get_i32(from); from += 4; break;
-    case FB_BACKLOG_ANNOUNCEMENT: frame->backlog = get_i32(from); from += 4; break;
-    case FB_NEW_BUFFER_SIZE: frame->buffer_size = get_i32(from); from += 4; break;
+    case FB_ADD_CREDIT:
+      frame->credit = get_i32(from);
+      from += 4;
+      break;
+    case FB_BACKLOG_ANNOUNCEMENT:
+      frame->backlog = get_i32(from);
+      from += 4;
+      break;
+    case FB_NEW_BUFFER_SIZE:
+      frame->buffer_size = get_i32(from);
+      from += 4;
+      break;
     case FB_SEGMENT_ID:
       frame->subpartition = get_i32(from);
       frame->segment = get_i32(from + 4);
@@ -289,20 +292,20 @@ static int check_body(struct fb_frame_decoder* self) {
   const char* name = SHAPES[frame->id].name;
   bool is_data = frame->id == FB_BUFFER_RESPONSE && fb_data_type_is_buffer(frame->data_type);
   uint32_t limit = is_data ? self->limits.max_data : self->limits.max_event;
-  uint64_t size = SHAPES[frame->id].head_size + 4 * (uint64_t)frame->part_count + frame->body_size +
-                  SHAPES[frame->id].tail_size;
+  uint64_t size =
+      SHAPES[frame->id].head_size + 4 * (uint64_t)frame->part_count + frame->body_size + SHAPES[frame->id].tail_size;
 
   if (frame->id == FB_ERROR_RESPONSE) limit = self->limits.max_error;
   if (frame->body_size > INT32_MAX || size != self->frame_size)
-    return refuse(self, FB_ECORRUPT, "%s of %" PRIu64 " bytes, but %" PRIu32 " parts and %" PRId32
-                  " bytes of body make %" PRIu64, name, self->frame_size, frame->part_count,
-                  (int32_t)frame->body_size, size);
+    return refuse(self, FB_ECORRUPT,
+                  "%s of %" PRIu64 " bytes, but %" PRIu32 " parts and %" PRId32 " bytes of body make %" PRIu64, name,
+                  self->frame_size, frame->part_count, (int32_t)frame->body_size, size);
   if (frame->body_size > limit)
-    return refuse(self, FB_ETOO_LARGE, "%s with a body of %" PRIu32 " bytes, at most %" PRIu32
-                  " are allowed here", name, frame->body_size, limit);
+    return refuse(self, FB_ETOO_LARGE, "%s with a body of %" PRIu32 " bytes, at most %" PRIu32 " are allowed here",
+                  name, frame->body_size, limit);
   if (frame->part_count > self->limits.max_parts)
-    return refuse(self, FB_ETOO_LARGE, "%s with %" PRIu32 " parts, at most %" PRIu32 " are allowed here",
-                  name, frame->part_count, self->limits.max_parts);
+    return refuse(self, FB_ETOO_LARGE, "%s with %" PRIu32 " parts, at most %" PRIu32 " are allowed here", name,
+                  frame->part_count, self->limits.max_parts);
   return FB_OK;
 }
 
@@ -316,8 +319,8 @@ static int take_fields(struct fb_frame_decoder* self, const uint8_t* from) {
   if (frame->id == FB_ERROR_RESPONSE) frame->body_size = (uint32_t)(self->frame_size - FB_FRAME_HEADER_SIZE);
   found = violation_of(frame);
   if (found.field != NULL)
-    return refuse(self, FB_ECORRUPT, "%s with %s %" PRId64 ", expected %s", SHAPES[frame->id].name,
-                  found.field, found.value, found.rule);
+    return refuse(self, FB_ECORRUPT, "%s with %s %" PRId64 ", expected %s", SHAPES[frame->id].name, found.field,
+                  found.value, found.rule);
   if (!SHAPES[frame->id].has_body) {
     enter(self, AT_END, 0);
     return FB_OK;
@@ -342,9 +345,10 @@ static int take_part(struct fb_frame_decoder* self, const uint8_t* from) {
   self->parts_left--;
   if (size == 0 || size > self->frame.body_size - self->parts_sum - self->parts_left ||
       (self->parts_left == 0 && size != self->frame.body_size - self->parts_sum))
-    return refuse(self, FB_ECORRUPT, "BufferResponse whose part %" PRIu32 " of %" PRIu32 " has %" PRId32
-                  " bytes; parts before it %" PRIu32 ", body %" PRIu32, number, self->frame.part_count,
-                  (int32_t)size, self->parts_sum, self->frame.body_size);
+    return refuse(self, FB_ECORRUPT,
+                  "BufferResponse whose part %" PRIu32 " of %" PRIu32 " has %" PRId32 " bytes; parts before it %" PRIu32
+                  ", body %" PRIu32,
+                  number, self->frame.part_count, (int32_t)size, self->parts_sum, self->frame.body_size);
   self->parts_sum += size;
   self->part_size = size;
   self->joined = 0;
@@ -434,9 +438,7 @@ int fb_frame_decoder_next(struct fb_frame_decoder* self, const uint8_t** data, s
         if ((from = join(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
         take_tail(self, from);
         break;
-      case AT_END:
-        enter(self, IN_HEADER, FB_FRAME_HEADER_SIZE);
-        return FB_FRAME_ENDS;
+      case AT_END: enter(self, IN_HEADER, FB_FRAME_HEADER_SIZE); return FB_FRAME_ENDS;
     }
   }
   return self->failure;

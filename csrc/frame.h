@@ -23,13 +23,13 @@
 
 #include "buffer.h"
 
-#define FB_FRAME_MAGIC 0xBADC0FFEu
-#define FB_PREFACE_MAGIC 0x66627566u   /* "fbuf": stands there in what comes before frames, preface.h */
-#define FB_FRAME_HEADER_SIZE 9        /* length, magic, id */
-#define FB_FRAME_RESPONSE_HEAD_SIZE 47 /* the header and the 38 bytes of a BUFFER_RESPONSE before its body */
-#define FB_FRAME_HEAD_MAX 97          /* bytes of the longest head: PARTITION_REQUEST */
-#define FB_FRAME_TAIL_MAX 76
-#define FB_CHANNEL_ID_SIZE 16
+#define FB_FRAME_MAGIC              0xBADC0FFEu
+#define FB_PREFACE_MAGIC            0x66627566u /* "fbuf": stands there in what comes before frames, preface.h */
+#define FB_FRAME_HEADER_SIZE        9           /* length, magic, id */
+#define FB_FRAME_RESPONSE_HEAD_SIZE 47          /* the header and the 38 bytes of a BUFFER_RESPONSE before its body */
+#define FB_FRAME_HEAD_MAX           97          /* bytes of the longest head: PARTITION_REQUEST */
+#define FB_FRAME_TAIL_MAX           76
+#define FB_CHANNEL_ID_SIZE          16
 /* data set 16, partition 4, execution graph 16, job vertex 16, subtask 4, attempt 4 */
 #define FB_PARTITION_ID_SIZE 60
 
@@ -50,18 +50,17 @@ enum fb_frame_id {
 };
 
 /* Sets of ids, for fb_frame_limits.accepted. */
-#define FB_FRAMES_OF_SERVERS \
-  (1u << FB_BUFFER_RESPONSE | 1u << FB_ERROR_RESPONSE | 1u << FB_BACKLOG_ANNOUNCEMENT)
-#define FB_FRAMES_ALL ((1u << FB_FRAME_ID_COUNT) - 1)
+#define FB_FRAMES_OF_SERVERS (1u << FB_BUFFER_RESPONSE | 1u << FB_ERROR_RESPONSE | 1u << FB_BACKLOG_ANNOUNCEMENT)
+#define FB_FRAMES_ALL        ((1u << FB_FRAME_ID_COUNT) - 1)
 #define FB_FRAMES_OF_CLIENTS (FB_FRAMES_ALL & ~FB_FRAMES_OF_SERVERS)
 
 /* One frame without its body. Each id uses the fields named beside it; the others are 0 after decoding. */
 struct fb_frame {
-  uint8_t id;            /* enum fb_frame_id */
-  uint8_t data_type;     /* enum fb_data_type; BUFFER_RESPONSE */
-  bool is_compressed;    /* BUFFER_RESPONSE */
-  bool has_receiver;     /* false: CLOSE_REQUEST, and an ERROR_RESPONSE that ends the whole connection */
-  int32_t subpartition;  /* >= 0: BUFFER_RESPONSE, SEGMENT_ID; the first of a range: PARTITION_REQUEST */
+  uint8_t id;                /* enum fb_frame_id */
+  uint8_t data_type;         /* enum fb_data_type; BUFFER_RESPONSE */
+  bool is_compressed;        /* BUFFER_RESPONSE */
+  bool has_receiver;         /* false: CLOSE_REQUEST, and an ERROR_RESPONSE that ends the whole connection */
+  int32_t subpartition;      /* >= 0: BUFFER_RESPONSE, SEGMENT_ID; the first of a range: PARTITION_REQUEST */
   int32_t last_subpartition; /* inclusive, >= subpartition: PARTITION_REQUEST */
   int32_t sequence_number;   /* wraps: BUFFER_RESPONSE */
   int32_t backlog;           /* >= 0: BUFFER_RESPONSE; > 0: BACKLOG_ANNOUNCEMENT */
@@ -146,9 +145,7 @@ int fb_frame_decoder_next(struct fb_frame_decoder* self, const uint8_t** data, s
 
 /* Bytes of the body still to come, 0 outside a body and while sizes of parts come. The caller may receive up
  * to that many straight into their place and report them with took(). */
-static inline uint32_t fb_frame_decoder_body_left(const struct fb_frame_decoder* self) {
-  return self->body_left;
-}
+static inline uint32_t fb_frame_decoder_body_left(const struct fb_frame_decoder* self) { return self->body_left; }
 /* `size` <= body_left bytes of the body arrived without the decoder. next() goes on behind them; after the
  * last it gives FB_FRAME_ENDS or reads the tail, also without input. FB_EBOUNDS. */
 int fb_frame_decoder_took(struct fb_frame_decoder* self, uint32_t size);

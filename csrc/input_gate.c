@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define END_OF_DATA_EVENT_BYTES 5 /* int32 type, byte mode */
-#define STOP_MODE_DRAIN 0
+#define STOP_MODE_DRAIN         0
 
 /* ---- the queue of channels with data ------------------------------------------------------------- */
 
@@ -531,8 +531,7 @@ int fb_input_gate_acknowledge(struct fb_input_gate* self, uint32_t channel_index
   if (channel_index >= self->channel_count) return FB_EARGUMENT;
   channel = &self->channels[channel_index];
   if (channel->remote != NULL) fb_remote_channel_acknowledge(channel->remote);
-  else if (channel->partition != NULL)
-    fb_result_partition_acknowledge(channel->partition, channel->subpartition_index);
+  else if (channel->partition != NULL) fb_result_partition_acknowledge(channel->partition, channel->subpartition_index);
   return FB_OK;
 }
 

@@ -36,7 +36,7 @@ struct fb_input_channel {
   uint32_t subpartition_index;
   uint8_t kind;                               /* enum fb_channel_kind */
   uint8_t partition_id[FB_PARTITION_ID_SIZE]; /* remote, and local by id */
-  bool is_awaited;       /* local: the partition is not there yet */
+  bool is_awaited;                            /* local: the partition is not there yet */
   bool has_view;
   bool is_enqueued;      /* under the gate's lock */
   bool has_priority;     /* under the gate's lock: it stands in the front part of the queue */
@@ -61,7 +61,7 @@ struct fb_input_gate {
   uint32_t channel_count;
   struct fb_channel_queue queue;
   struct fb_wakeup own_wakeup;
-  struct fb_wakeup* wakeup; /* own_wakeup, or the task's */
+  struct fb_wakeup* wakeup;  /* own_wakeup, or the task's */
   uint32_t ended_count;      /* channels that gave EndOfPartition */
   uint32_t ended_data_count; /* channels that gave EndOfData */
   uint32_t drained_count;    /* of these, with mode DRAIN */

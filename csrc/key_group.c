@@ -5,17 +5,16 @@
  * seconds. */
 #define MAX_EMPTY_ELEMENTS 65536u
 
-#define POWER_4 923521u     /* 31^4 */
-#define POWER_8 2487512833u /* 31^8, wrapped */
-#define HIGH_BITS 0x8080808080808080u
+#define POWER_4            923521u     /* 31^4 */
+#define POWER_8            2487512833u /* 31^8, wrapped */
+#define HIGH_BITS          0x8080808080808080u
 
 int fb_key_group_check(uint32_t max_parallelism, uint32_t parallelism) {
   if (max_parallelism == 0 || max_parallelism > FB_MAX_PARALLELISM) return FB_EARGUMENT;
   return parallelism == 0 || parallelism > max_parallelism ? FB_EARGUMENT : FB_OK;
 }
 
-int fb_key_group_range(uint32_t max_parallelism, uint32_t parallelism, uint32_t operator_index,
-                       uint32_t* first,
+int fb_key_group_range(uint32_t max_parallelism, uint32_t parallelism, uint32_t operator_index, uint32_t* first,
                        uint32_t* last) {
   if (fb_key_group_check(max_parallelism, parallelism) < 0) return FB_EARGUMENT;
   if (operator_index >= parallelism) return FB_EARGUMENT;
@@ -238,8 +237,7 @@ static int void_hash(const struct fb_type* type, struct fb_input* input, bool de
 }
 
 /* NullValue is an object, takes no bytes, and has this hash. */
-static int null_value_hash(const struct fb_type* type, struct fb_input* input, bool deep,
-                           struct hashed* out) {
+static int null_value_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
   (void)type, (void)input, (void)deep;
   return set_hash(out, 53);
 }
@@ -352,8 +350,7 @@ static int no_hash(const struct fb_type* type, struct fb_input* input, bool deep
   return FB_EARGUMENT;
 }
 
-static int primitive_array_hash(const struct fb_type* type, struct fb_input* input, bool deep,
-                                struct hashed* out) {
+static int primitive_array_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
   enum fb_type_kind kind = type->children[0]->kind;
   size_t size = number_size(kind);
   const uint8_t* bytes;
@@ -411,14 +408,12 @@ static int set_of_hash(const struct fb_type* type, struct fb_input* input, bool 
   return hash_elements(type->children[0], input, PLAIN, NULL_IS_ONE, out);
 }
 
-static int object_array_hash(const struct fb_type* type, struct fb_input* input, bool deep,
-                             struct hashed* out) {
+static int object_array_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
   if (!deep) return FB_EARGUMENT;
   return hash_elements(type->children[0], input, deep, NULL_IS_ZERO, out);
 }
 
-static int string_array_hash(const struct fb_type* type, struct fb_input* input, bool deep,
-                             struct hashed* out) {
+static int string_array_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
   static const struct fb_type STRING = {.kind = FB_TYPE_STRING};
 
   (void)type;
@@ -531,8 +526,8 @@ static const hasher HASHERS[FB_TYPE_KIND_COUNT] = {
 
 /* Kinds that Row's deep hash looks into, rather than asking the object. */
 static bool passes_depth(enum fb_type_kind kind) {
-  return kind == FB_TYPE_LIST || kind == FB_TYPE_MAP || kind == FB_TYPE_STRING_ARRAY ||
-         kind == FB_TYPE_OBJECT_ARRAY || kind == FB_TYPE_NULLABLE;
+  return kind == FB_TYPE_LIST || kind == FB_TYPE_MAP || kind == FB_TYPE_STRING_ARRAY || kind == FB_TYPE_OBJECT_ARRAY ||
+         kind == FB_TYPE_NULLABLE;
 }
 
 static hasher hasher_of(const struct fb_type* type) {
@@ -550,8 +545,7 @@ static int hash_value(const struct fb_type* type, struct fb_input* input, bool d
 
 static int check_type(const struct fb_type* type, bool deep) {
   enum fb_type_kind kind = type->kind;
-  bool is_array = kind == FB_TYPE_PRIMITIVE_ARRAY || kind == FB_TYPE_STRING_ARRAY ||
-                  kind == FB_TYPE_OBJECT_ARRAY;
+  bool is_array = kind == FB_TYPE_PRIMITIVE_ARRAY || kind == FB_TYPE_STRING_ARRAY || kind == FB_TYPE_OBJECT_ARRAY;
   bool below = kind == FB_TYPE_ROW ? DEEP : passes_depth(kind) ? deep : PLAIN;
 
   if (hasher_of(type) == no_hash || (is_array && !deep)) return FB_EARGUMENT;

@@ -10,11 +10,10 @@
 
 #include "type_codec.h"
 
-#define FB_MAX_PARALLELISM 32768u           /* Flink: UPPER_BOUND_MAX_PARALLELISM */
-#define FB_DEFAULT_MIN_MAX_PARALLELISM 128u /* Flink: DEFAULT_LOWER_BOUND_MAX_PARALLELISM */
+#define FB_MAX_PARALLELISM             32768u /* Flink: UPPER_BOUND_MAX_PARALLELISM */
+#define FB_DEFAULT_MIN_MAX_PARALLELISM 128u   /* Flink: DEFAULT_LOWER_BOUND_MAX_PARALLELISM */
 
-static inline uint32_t fb_key_group_rotate(uint32_t value,
-                                           int bits) { return value << bits | value >> (32 - bits); }
+static inline uint32_t fb_key_group_rotate(uint32_t value, int bits) { return value << bits | value >> (32 - bits); }
 
 /* Mixes a hash code; never negative. Flink: MathUtils.murmurHash. */
 static inline uint32_t fb_key_group_murmur(int32_t hash) {
@@ -36,8 +35,7 @@ static inline uint32_t fb_key_group_of(int32_t hash, uint32_t max_parallelism) {
 }
 
 /* The subtask, of `parallelism`, that owns a key group. Flink: computeOperatorIndexForKeyGroup. */
-static inline uint32_t fb_key_group_operator(uint32_t key_group, uint32_t max_parallelism,
-                                             uint32_t parallelism) {
+static inline uint32_t fb_key_group_operator(uint32_t key_group, uint32_t max_parallelism, uint32_t parallelism) {
   return key_group * parallelism / max_parallelism;
 }
 
@@ -45,8 +43,7 @@ static inline uint32_t fb_key_group_operator(uint32_t key_group, uint32_t max_pa
 int fb_key_group_check(uint32_t max_parallelism, uint32_t parallelism);
 
 /* The key groups of one subtask, both ends included. FB_EARGUMENT as above, or no such subtask. */
-int fb_key_group_range(uint32_t max_parallelism, uint32_t parallelism, uint32_t operator_index,
-                       uint32_t* first,
+int fb_key_group_range(uint32_t max_parallelism, uint32_t parallelism, uint32_t operator_index, uint32_t* first,
                        uint32_t* last);
 
 /* What Flink takes when the user says nothing: 1.5 times the parallelism, up to a power of two, within

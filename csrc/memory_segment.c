@@ -108,7 +108,7 @@ int fb_memory_segment_equal_to(const struct fb_segment_range* left, const struct
 
   if (code == FB_OK) code = check_range(right);
   if (code != FB_OK) return code;
-  *is_equal = left->size == right->size && memcmp(left->segment->data + left->offset,
-                                                  right->segment->data + right->offset, left->size) == 0;
+  *is_equal = left->size == right->size &&
+              memcmp(left->segment->data + left->offset, right->segment->data + right->offset, left->size) == 0;
   return FB_OK;
 }

@@ -51,18 +51,18 @@ static inline int fb_memory_segment_put_u8(struct fb_memory_segment* self, size_
 
 /* get_u16(self, offset, &value) and put_u16(self, offset, value); likewise u16_le, u16_be, u32.., u64...
  * Signed numbers and floats are the same bits. */
-#define FB_DEFINE_SEGMENT_ACCESS(name, bits, load, store)                                                \
-  static inline int fb_memory_segment_get_##name(const struct fb_memory_segment* self, size_t offset,    \
-                                                 uint##bits##_t* value) {                                \
-    int code = fb_memory_segment_check(self, offset, bits / 8);                                          \
-    if (code == FB_OK) *value = load(self->data + offset);                                               \
-    return code;                                                                                         \
-  }                                                                                                      \
-  static inline int fb_memory_segment_put_##name(struct fb_memory_segment* self, size_t offset,          \
-                                                 uint##bits##_t value) {                                 \
-    int code = fb_memory_segment_check(self, offset, bits / 8);                                          \
-    if (code == FB_OK) store(self->data + offset, value);                                                \
-    return code;                                                                                         \
+#define FB_DEFINE_SEGMENT_ACCESS(name, bits, load, store)                                             \
+  static inline int fb_memory_segment_get_##name(const struct fb_memory_segment* self, size_t offset, \
+                                                 uint##bits##_t* value) {                             \
+    int code = fb_memory_segment_check(self, offset, bits / 8);                                       \
+    if (code == FB_OK) *value = load(self->data + offset);                                            \
+    return code;                                                                                      \
+  }                                                                                                   \
+  static inline int fb_memory_segment_put_##name(struct fb_memory_segment* self, size_t offset,       \
+                                                 uint##bits##_t value) {                              \
+    int code = fb_memory_segment_check(self, offset, bits / 8);                                       \
+    if (code == FB_OK) store(self->data + offset, value);                                             \
+    return code;                                                                                      \
   }
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -71,8 +71,8 @@ static inline int fb_memory_segment_put_u8(struct fb_memory_segment* self, size_
 #define FB_NATIVE(access) fb_##access##le
 #endif
 #define FB_NATIVE_BITS(access, bits) FB_NATIVE_JOIN(FB_NATIVE(access), bits)
-#define FB_NATIVE_JOIN(name, bits) FB_NATIVE_JOIN_(name, bits)
-#define FB_NATIVE_JOIN_(name, bits) name##bits
+#define FB_NATIVE_JOIN(name, bits)   FB_NATIVE_JOIN_(name, bits)
+#define FB_NATIVE_JOIN_(name, bits)  name##bits
 
 FB_DEFINE_SEGMENT_ACCESS(u16, 16, FB_NATIVE_BITS(load_, 16), FB_NATIVE_BITS(store_, 16))
 FB_DEFINE_SEGMENT_ACCESS(u32, 32, FB_NATIVE_BITS(load_, 32), FB_NATIVE_BITS(store_, 32))

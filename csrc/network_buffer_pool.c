@@ -30,11 +30,11 @@
  *
  * links[i] holds what lies under i and, above it, how many lie there with it: so the number of free
  * segments costs nothing to keep. */
-#define WANTED (UINT64_C(1) << 63)
-#define TAG_STEP (UINT64_C(1) << 32)
-#define TAG_BITS (WANTED - TAG_STEP)
-#define EMPTY UINT32_MAX
-#define CLOSED (UINT32_MAX - 1)
+#define WANTED       (UINT64_C(1) << 63)
+#define TAG_STEP     (UINT64_C(1) << 32)
+#define TAG_BITS     (WANTED - TAG_STEP)
+#define EMPTY        UINT32_MAX
+#define CLOSED       (UINT32_MAX - 1)
 #define MAX_SEGMENTS ((uint32_t)INT32_MAX)
 
 /* `outstanding` stays above this until the last handle is dropped; only then can it reach zero. */
@@ -83,8 +83,8 @@ struct fb_buffer* fb_network_buffer_pool_take(struct fb_network_buffer_pool* sel
     rest = atomic_load_explicit(&self->links[(uint32_t)head], memory_order_relaxed);
     rest = (head & WANTED) | ((head + TAG_STEP) & TAG_BITS) | (uint32_t)rest;
     buffer = &self->buffers[(uint32_t)head];
-  } while (!atomic_compare_exchange_weak_explicit(&self->head, &head, rest, memory_order_acquire,
-                                                  memory_order_acquire));
+  } while (
+      !atomic_compare_exchange_weak_explicit(&self->head, &head, rest, memory_order_acquire, memory_order_acquire));
   SHOW_BYTES(buffer->segment);
   return buffer;
 }
@@ -98,8 +98,7 @@ static uint32_t depth(struct fb_network_buffer_pool* self, uint64_t head) {
 
 /* Puts `buffer` on top unless the list is CLOSED, or wanted and empty while !may_wake. *head is the last
  * seen state: on success the one before. */
-static bool push(struct fb_network_buffer_pool* self, struct fb_buffer* buffer, bool may_wake,
-                 uint64_t* head) {
+static bool push(struct fb_network_buffer_pool* self, struct fb_buffer* buffer, bool may_wake, uint64_t* head) {
   uint32_t index = (uint32_t)(buffer - self->buffers);
 
   /* Acquire: depth() reads the link that the pusher of this top has stored before its release. */
@@ -266,8 +265,7 @@ static int allocate(struct fb_network_buffer_pool* self) {
   return fb_wakeup_list_open(&self->bells);
 }
 
-int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size,
-                                struct fb_network_buffer_pool** self) {
+int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size, struct fb_network_buffer_pool** self) {
   struct fb_network_buffer_pool* pool;
 
   *self = NULL;
@@ -381,8 +379,7 @@ static struct fb_pool_member* next_with_news(struct fb_network_buffer_pool* self
   struct fb_pool_member* pool;
 
   pthread_mutex_lock(&self->registry_lock);
-  for (pool = self->pools; pool != NULL && !pool->has_news; pool = pool->next) {
-  }
+  for (pool = self->pools; pool != NULL && !pool->has_news; pool = pool->next) {}
   if (pool != NULL) {
     pool->has_news = false;
     pool->type->pin(pool); /* registered, so its user's handle is there */
@@ -412,8 +409,7 @@ static void leave_registry(struct fb_network_buffer_pool* self) {
   }
 }
 
-void fb_network_buffer_pool_resize(struct fb_network_buffer_pool* self, struct fb_pool_member* member,
-                                   uint32_t size) {
+void fb_network_buffer_pool_resize(struct fb_network_buffer_pool* self, struct fb_pool_member* member, uint32_t size) {
   pthread_mutex_lock(&self->registry_lock);
   resize(self, member, size);
   leave_registry(self);
@@ -483,9 +479,7 @@ void fb_network_buffer_pool_destroy_pools(struct fb_network_buffer_pool* self) {
 
 /* ---- figures --------------------------------------------------------------------------------------- */
 
-uint32_t fb_network_buffer_pool_segment_size(const struct fb_network_buffer_pool* self) {
-  return self->segment_size;
-}
+uint32_t fb_network_buffer_pool_segment_size(const struct fb_network_buffer_pool* self) { return self->segment_size; }
 
 uint32_t fb_network_buffer_pool_total(struct fb_network_buffer_pool* self) {
   return fb_network_buffer_pool_is_destroyed(self) ? 0 : self->count;
@@ -591,8 +585,7 @@ static int take_all(struct fb_network_buffer_pool* self, uint32_t count, int64_t
   return code;
 }
 
-int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count,
-                                            int64_t timeout_ms,
+int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
                                             struct fb_buffer** buffers) {
   int code = FB_OK;
 

@@ -22,8 +22,7 @@ struct fb_network_buffer_pool; /* opaque */
 
 /* Allocates `segment_count` segments of `segment_size` bytes at once. FB_EARGUMENT for 0 or more than
  * 2^31-1 bytes a segment; FB_ENOMEM leaves *self NULL and allocates nothing. */
-int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size,
-                                struct fb_network_buffer_pool** self);
+int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size, struct fb_network_buffer_pool** self);
 /* Flink's destroy(): nobody can request any more, totals report 0; segments out may still come home. */
 void fb_network_buffer_pool_destroy(struct fb_network_buffer_pool* self);
 bool fb_network_buffer_pool_is_destroyed(struct fb_network_buffer_pool* self);
@@ -49,8 +48,7 @@ int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct f
 /* `count` unpooled segments, counted as required until they are recycled, best in one batch. Waits up to
  * timeout_ms. FB_EBUFFERS when the guarantee cannot be given, FB_ETIMEOUT, FB_EDESTROYED; on error nothing is
  * lost. */
-int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count,
-                                            int64_t timeout_ms,
+int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
                                             struct fb_buffer** buffers);
 void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self, struct fb_buffer** buffers,
                                              uint32_t count);
@@ -98,8 +96,7 @@ int fb_network_buffer_pool_register(struct fb_network_buffer_pool* self, struct 
 /* Takes it away again and redistributes; idempotent. The handle stays. */
 void fb_network_buffer_pool_unregister(struct fb_network_buffer_pool* self, struct fb_pool_member* member);
 /* Calls resize() under the registry lock and does what has to follow. */
-void fb_network_buffer_pool_resize(struct fb_network_buffer_pool* self, struct fb_pool_member* member,
-                                   uint32_t size);
+void fb_network_buffer_pool_resize(struct fb_network_buffer_pool* self, struct fb_pool_member* member, uint32_t size);
 /* Drops a member's handle. */
 void fb_network_buffer_pool_drop_handle(struct fb_network_buffer_pool* self);
 

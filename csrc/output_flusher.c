@@ -9,11 +9,11 @@ struct fb_flushed_partition {
   struct fb_output_flusher* flusher;
   struct fb_result_partition* partition;
   int64_t interval_ms;
-  int64_t due_ms;      /* when the list is looked at; NEVER while it is empty */
-  uint32_t* listed;    /* subpartitions on the dirty list; room for subpartition_count + 1 */
+  int64_t due_ms;   /* when the list is looked at; NEVER while it is empty */
+  uint32_t* listed; /* subpartitions on the dirty list; room for subpartition_count + 1 */
   uint32_t list_count;
-  bool* is_listed;     /* by subpartition */
-  uint32_t* batch;     /* what is being flushed, outside the lock */
+  bool* is_listed; /* by subpartition */
+  uint32_t* batch; /* what is being flushed, outside the lock */
   struct fb_flushed_partition* next;
 };
 
@@ -79,10 +79,8 @@ static uint32_t take_batch(struct fb_flushed_partition* entry, int64_t now_ms) {
 
 static void flush_batch(const struct fb_flushed_partition* entry, uint32_t batch_count) {
   for (uint32_t i = 0; i < batch_count; i++) {
-    if (entry->batch[i] == entry->partition->subpartition_count)
-      fb_result_partition_flush_all(entry->partition);
-    else
-      fb_result_partition_flush(entry->partition, entry->batch[i]);
+    if (entry->batch[i] == entry->partition->subpartition_count) fb_result_partition_flush_all(entry->partition);
+    else fb_result_partition_flush(entry->partition, entry->batch[i]);
   }
 }
 
@@ -164,8 +162,7 @@ static struct fb_flushed_partition* new_entry(struct fb_output_flusher* self, st
   return NULL;
 }
 
-int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_partition* partition,
-                          int64_t interval_ms) {
+int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_partition* partition, int64_t interval_ms) {
   struct fb_flushed_partition* entry;
 
   if (interval_ms <= 0) return FB_EARGUMENT;

@@ -24,8 +24,7 @@ int fb_output_flusher_open(struct fb_output_flusher** self);
 void fb_output_flusher_close(struct fb_output_flusher* self);
 /* From now on dirty subpartitions of `partition` are flushed within `interval_ms` (> 0). FB_EARGUMENT,
  * FB_ESTATE (it has a flusher already), FB_ENOMEM. */
-int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_partition* partition,
-                          int64_t interval_ms);
+int fb_output_flusher_add(struct fb_output_flusher* self, struct fb_result_partition* partition, int64_t interval_ms);
 /* After this returns the flusher does not touch the partition. Does not flush. One that is not served is left
  * alone. */
 void fb_output_flusher_remove(struct fb_output_flusher* self, struct fb_result_partition* partition);

@@ -50,9 +50,7 @@ struct fb_partition_client {
 
 #define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
-static struct fb_remote_channel* channel_of(struct fb_channel_entry* entry) {
-  return (struct fb_remote_channel*)entry;
-}
+static struct fb_remote_channel* channel_of(struct fb_channel_entry* entry) { return (struct fb_remote_channel*)entry; }
 
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
@@ -96,8 +94,7 @@ static void send_wishes(struct link* self, struct fb_remote_channel* channel) {
   uint32_t credit;
   int32_t size;
 
-  if (fb_remote_channel_take_resume(channel))
-    send_to_reader(self, (struct fb_frame){.id = FB_RESUME_CONSUMPTION}, id);
+  if (fb_remote_channel_take_resume(channel)) send_to_reader(self, (struct fb_frame){.id = FB_RESUME_CONSUMPTION}, id);
   send_acknowledgement(self, channel);
   size = atomic_exchange_explicit(&channel->announced_buffer_size, 0, memory_order_acq_rel);
   if (size > 0) send_to_reader(self, (struct fb_frame){.id = FB_NEW_BUFFER_SIZE, .buffer_size = size}, id);
@@ -200,8 +197,10 @@ static void on_not_found(struct link* self, struct fb_remote_channel* channel) {
       fb_reactor_set_timer(self->client->reactor, &channel->timer, wait_ms) == FB_OK)
     return;
   fb_partition_id_text(channel->source.partition, id);
-  snprintf(text, sizeof text, "partition %s was not found at %s: its producer has not registered it there, or has "
-           "released it", id, self->peer);
+  snprintf(text, sizeof text,
+           "partition %s was not found at %s: its producer has not registered it there, or has "
+           "released it",
+           id, self->peer);
   expel(self, channel, FB_ENOT_FOUND, text);
 }
 
@@ -242,7 +241,8 @@ static void choose_buffer(struct link* self, const struct fb_frame* frame) {
   if (buffer != NULL)
     self->body = (struct fb_slice){buffer, 0, frame->body_size, frame->data_type, frame->is_compressed};
   else
-    expel(self, self->receiver, FB_ECORRUPT, "a data buffer came without credit: the sender does not keep to the "
+    expel(self, self->receiver, FB_ECORRUPT,
+          "a data buffer came without credit: the sender does not keep to the "
           "protocol"); /* unless it has just been released: then nobody reads this */
 }
 
@@ -464,11 +464,8 @@ static void on_closed(struct fb_connection* connection, int code, const char* re
   end_link(connection, fb_connection_context(connection), code, reason);
 }
 
-static const struct fb_connection_handler HANDLER = {.target = target,
-                                                     .on_filled = on_filled,
-                                                     .on_bytes = on_bytes,
-                                                     .on_writable = on_writable,
-                                                     .on_closed = on_closed};
+static const struct fb_connection_handler HANDLER = {
+    .target = target, .on_filled = on_filled, .on_bytes = on_bytes, .on_writable = on_writable, .on_closed = on_closed};
 
 /* The server is who it should be: requests may go, and what it has said already is read. */
 static void on_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
@@ -485,8 +482,7 @@ static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_proven,
 static void on_connected(struct fb_connection* connection) {
   struct link* self = fb_connection_context(connection);
 
-  if (fb_admission_start(self->client->admission, connection, &ON_ADMISSION, self) < 0)
-    fb_connection_close(connection);
+  if (fb_admission_start(self->client->admission, connection, &ON_ADMISSION, self) < 0) fb_connection_close(connection);
 }
 
 /* Nothing of the peer's is read before on_connected(), which gives the connection on. */
@@ -712,8 +708,7 @@ void fb_partition_client_close(struct fb_partition_client* self) {
 
 struct fb_reactor* fb_partition_client_reactor(const struct fb_partition_client* self) { return self->reactor; }
 
-void fb_partition_client_get_counters(struct fb_partition_client* self,
-                                      struct fb_partition_client_counters* counters) {
+void fb_partition_client_get_counters(struct fb_partition_client* self, struct fb_partition_client_counters* counters) {
   counters->connections = atomic_load_explicit(&self->connection_count, memory_order_relaxed);
   counters->channels = atomic_load_explicit(&self->channel_count, memory_order_relaxed);
   counters->buffers = atomic_load_explicit(&self->buffer_count, memory_order_relaxed);

@@ -18,17 +18,17 @@
 struct fb_partition_client; /* opaque */
 
 struct fb_partition_client_options {
-  int64_t connect_timeout_ms;   /* 0: 120000 */
-  uint32_t connect_retries;     /* further attempts to make a connection */
-  uint32_t backoff_initial_ms;  /* before a partition that was not found is asked for again; 0: it is not */
+  int64_t connect_timeout_ms;  /* 0: 120000 */
+  uint32_t connect_retries;    /* further attempts to make a connection */
+  uint32_t backoff_initial_ms; /* before a partition that was not found is asked for again; 0: it is not */
   uint32_t backoff_max_ms;
-  uint32_t request_timeout_ms;  /* how long servers wait for a partition before they say "not found" */
-  uint32_t max_data;            /* bytes of a data buffer: the segment size; required */
-  bool keeps_connections;       /* one without channels stays, for channels to come */
-  struct fb_dialer* dialer;     /* makes the connections, and outlives the client; NULL: plain TCP */
-  const uint8_t* secret;        /* copied; servers and this side prove to know it (admission.h). NULL: plain Flink */
-  size_t secret_size;           /* bytes, at least FB_PREFACE_MIN_SECRET */
-  int64_t proof_timeout_ms;     /* how long a server may take to prove itself; 0: 10000 */
+  uint32_t request_timeout_ms; /* how long servers wait for a partition before they say "not found" */
+  uint32_t max_data;           /* bytes of a data buffer: the segment size; required */
+  bool keeps_connections;      /* one without channels stays, for channels to come */
+  struct fb_dialer* dialer;    /* makes the connections, and outlives the client; NULL: plain TCP */
+  const uint8_t* secret;       /* copied; servers and this side prove to know it (admission.h). NULL: plain Flink */
+  size_t secret_size;          /* bytes, at least FB_PREFACE_MIN_SECRET */
+  int64_t proof_timeout_ms;    /* how long a server may take to prove itself; 0: 10000 */
 };
 
 struct fb_partition_client_counters {

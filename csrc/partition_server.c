@@ -11,14 +11,14 @@
 #include "error_cause.h"
 #include "frame.h"
 
-#define BACKLOG 128         /* connections that wait to be accepted */
-#define MAX_EVENT (1 << 20) /* bytes of a task event */
+#define BACKLOG     128       /* connections that wait to be accepted */
+#define MAX_EVENT   (1 << 20) /* bytes of a task event */
 #define MAX_ANSWERS (1 << 20) /* bytes over the high mark: a client that takes no more of them is not heard */
-#define REASON_SIZE 400     /* why a reader was lost */
+#define REASON_SIZE 400       /* why a reader was lost */
 
 /* Who reads one subpartition for one channel of a client. */
 struct reader {
-  struct fb_task task;       /* the first member; posted by the subpartition's listener */
+  struct fb_task task;           /* the first member; posted by the subpartition's listener */
   struct fb_channel_entry entry; /* its id is the receiver in frames */
   struct session* session;
   uint8_t partition_id[FB_PARTITION_ID_SIZE];
@@ -41,9 +41,9 @@ struct session {
   struct fb_frame_decoder decoder;
   struct fb_channel_map readers;
   struct reader *first_ready, *last_ready;
-  bool has_spoken;   /* a frame came */
+  bool has_spoken;               /* a frame came */
   bool has_sealed, has_unsealed; /* ids among those its channels were asked for by; Flink's are not */
-  bool is_over; /* a fatal error was sent, the client has taken leave, or the server is closed */
+  bool is_over;                  /* a fatal error was sent, the client has taken leave, or the server is closed */
   struct session *previous, *next;
 };
 
@@ -410,8 +410,7 @@ static void on_resume(struct reader* self) {
   if (self->had_no_credit) set_credits(self, 0);
   if (self->subpartition == NULL || fb_subpartition_resume(self->subpartition) < 0)
     refuse_reader(self, "it is not blocked by an event, so it cannot be resumed");
-  else
-    enqueue(self, false);
+  else enqueue(self, false);
 }
 
 /* Frames for channels that are not there (any more) are late, not wrong: they are ignored. */
@@ -432,9 +431,15 @@ static void handle(struct session* self, const struct fb_frame* frame) {
     case FB_TASK_EVENT_REQUEST:
       send_error(self, frame->receiver, "nobody listens to task events of this partition");
       break;
-    case FB_CANCEL_PARTITION_REQUEST: if (reader != NULL) remove_reader(reader); break;
-    case FB_ADD_CREDIT: if (reader != NULL) on_credit(reader, frame->credit); break;
-    case FB_RESUME_CONSUMPTION: if (reader != NULL) on_resume(reader); break;
+    case FB_CANCEL_PARTITION_REQUEST:
+      if (reader != NULL) remove_reader(reader);
+      break;
+    case FB_ADD_CREDIT:
+      if (reader != NULL) on_credit(reader, frame->credit);
+      break;
+    case FB_RESUME_CONSUMPTION:
+      if (reader != NULL) on_resume(reader);
+      break;
     case FB_NEW_BUFFER_SIZE:
       if (reader != NULL && reader->subpartition != NULL)
         fb_subpartition_set_buffer_size(reader->subpartition, frame->buffer_size);
@@ -454,8 +459,7 @@ static void handle(struct session* self, const struct fb_frame* frame) {
 static void note_refusal(struct session* self) {
   char reason[FB_ADMISSION_REASON_SIZE];
 
-  snprintf(reason, sizeof reason, "connection with %s: %s", fb_connection_peer(self->connection),
-           self->decoder.error);
+  snprintf(reason, sizeof reason, "connection with %s: %s", fb_connection_peer(self->connection), self->decoder.error);
   fb_admission_note(self->server->admission, reason);
 }
 
@@ -643,8 +647,7 @@ static void adopt(void* context) {
   struct adoption* adoption = context;
   struct fb_connection* connection;
 
-  adoption->code =
-      fb_reactor_adopt(adoption->server->reactor, adoption->peer, adoption->carried, 0, &connection);
+  adoption->code = fb_reactor_adopt(adoption->server->reactor, adoption->peer, adoption->carried, 0, &connection);
   adoption->error = errno;
   if (adoption->code < 0) return;
   adoption->code = fb_admission_start(adoption->server->admission, connection, &ON_ADMISSION, adoption->server);
@@ -669,8 +672,7 @@ void fb_partition_server_note_refusal(struct fb_partition_server* self, const ch
   fb_admission_note(self->admission, reason);
 }
 
-void fb_partition_server_get_counters(struct fb_partition_server* self,
-                                      struct fb_partition_server_counters* counters) {
+void fb_partition_server_get_counters(struct fb_partition_server* self, struct fb_partition_server_counters* counters) {
   struct fb_admission_counters admission;
 
   fb_admission_get_counters(self->admission, &admission);

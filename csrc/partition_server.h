@@ -46,8 +46,7 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
                              struct fb_partition_server** self);
 /* Closes its connections and lets go of every partition. */
 void fb_partition_server_close(struct fb_partition_server* self);
-void fb_partition_server_get_counters(struct fb_partition_server* self,
-                                      struct fb_partition_server_counters* counters);
+void fb_partition_server_get_counters(struct fb_partition_server* self, struct fb_partition_server_counters* counters);
 /* Serves a peer whose bytes somebody carries; what `carried` holds is taken over, also on failure. Any thread but the
  * I/O thread. FB_ENOMEM, FB_EIO with errno, FB_ESTATE (the reactor is closed). */
 int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_address* peer,

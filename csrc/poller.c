@@ -150,8 +150,7 @@ int fb_poller_wait(struct fb_poller* self, int64_t timeout_ms, struct fb_ready* 
   int count = epoll_wait(self->fd, events, limit, clipped(timeout_ms));
 
   if (count < 0) return errno == EINTR ? 0 : FB_EIO;
-  for (int i = 0; i < count; i++)
-    ready[i] = (struct fb_ready){events[i].data.ptr, events_of(events[i].events)};
+  for (int i = 0; i < count; i++) ready[i] = (struct fb_ready){events[i].data.ptr, events_of(events[i].events)};
   return count;
 }
 

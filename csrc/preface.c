@@ -87,9 +87,7 @@ static int fail_tls(struct fb_preface* self) {
 size_t fb_preface_end(struct fb_preface* self, uint8_t* out) {
   if (self->failure != FB_OK || self->stage == DONE) return 0;
   if (self->joined >= 2 && fb_frame_is_tls(self->side)) fail_tls(self);
-  else
-    fail(self, "the %s closed the connection before it proved that it knows the shared secret",
-         peer_name(self));
+  else fail(self, "the %s closed the connection before it proved that it knows the shared secret", peer_name(self));
   return write_refusal(self, out);
 }
 
@@ -106,13 +104,15 @@ static int take_start(struct fb_preface* self) {
   }
   self->peer_speaks_flink = magic == FB_FRAME_MAGIC;
   if (self->peer_speaks_flink)
-    return fail(self, "the %s speaks plain Flink and the %s asks for proof of a shared secret: "
-                "NetworkConfig(auth=...) must be set on both sides or on neither", peer_name(self),
-                own_name(self));
+    return fail(self,
+                "the %s speaks plain Flink and the %s asks for proof of a shared secret: "
+                "NetworkConfig(auth=...) must be set on both sides or on neither",
+                peer_name(self), own_name(self));
   if (fb_frame_is_tls(from)) return fail_tls(self);
-  return fail(self, "the %s sent %02x %02x %02x %02x %02x %02x %02x %02x where the preface of flinkbuf was due: "
-              "another program speaks there", peer_name(self), from[0], from[1], from[2], from[3], from[4],
-              from[5], from[6], from[7]);
+  return fail(self,
+              "the %s sent %02x %02x %02x %02x %02x %02x %02x %02x where the preface of flinkbuf was due: "
+              "another program speaks there",
+              peer_name(self), from[0], from[1], from[2], from[3], from[4], from[5], from[6], from[7]);
 }
 
 /* Nothing of the peer's is believed before its header is right; its refusal is heard whatever its version. */
@@ -130,8 +130,10 @@ static int take_header(struct fb_preface* self) {
     return FB_OK;
   }
   if (version != FB_PREFACE_VERSION)
-    return fail(self, "the %s speaks version %u of flinkbuf's preface, the %s version %u: both need the same "
-                "release", peer_name(self), version, own_name(self), FB_PREFACE_VERSION);
+    return fail(self,
+                "the %s speaks version %u of flinkbuf's preface, the %s version %u: both need the same "
+                "release",
+                peer_name(self), version, own_name(self), FB_PREFACE_VERSION);
   if (kind != (self->stage == AT_HELLO ? HELLO : PROOF) || length != due || role > SERVER || role < CLIENT)
     return fail(self, "the %s sent message %u of %u bytes in role %u where message %u of %u bytes was due",
                 peer_name(self), kind, length, role, self->stage == AT_HELLO ? HELLO : PROOF, due);
@@ -144,8 +146,7 @@ static int take_refusal(struct fb_preface* self) {
   size_t size = self->wanted - FB_PREFACE_HEADER_SIZE;
   const uint8_t* from = self->side + FB_PREFACE_HEADER_SIZE;
 
-  for (size_t i = 0; i < size; i++)
-    self->error[i] = from[i] >= ' ' && from[i] <= '~' ? (char)from[i] : '?';
+  for (size_t i = 0; i < size; i++) self->error[i] = from[i] >= ' ' && from[i] <= '~' ? (char)from[i] : '?';
   self->error[size] = 0;
   self->was_told = true;
   self->failure = FB_ECORRUPT;

@@ -30,21 +30,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define FB_PREFACE_VERSION 1
-#define FB_PREFACE_MIN_SECRET 16   /* bytes */
+#define FB_PREFACE_VERSION     1
+#define FB_PREFACE_MIN_SECRET  16 /* bytes */
 #define FB_PREFACE_HEADER_SIZE 12
-#define FB_PREFACE_HELLO_SIZE 48
-#define FB_PREFACE_PROOF_SIZE 44
-#define FB_PREFACE_TEXT_MAX 200    /* bytes of a refusal's text */
+#define FB_PREFACE_HELLO_SIZE  48
+#define FB_PREFACE_PROOF_SIZE  44
+#define FB_PREFACE_TEXT_MAX    200 /* bytes of a refusal's text */
 #define FB_PREFACE_MESSAGE_MAX (FB_PREFACE_HEADER_SIZE + FB_PREFACE_TEXT_MAX)
-#define FB_PREFACE_OUT_MAX (FB_PREFACE_HELLO_SIZE + FB_PREFACE_MESSAGE_MAX) /* bytes of one answer, at most */
+#define FB_PREFACE_OUT_MAX     (FB_PREFACE_HELLO_SIZE + FB_PREFACE_MESSAGE_MAX) /* bytes of one answer, at most */
 
 /* What a connection may do beyond Flink's frames. None yet: what both offer holds, unknown bits do not. */
 #define FB_PREFACE_FEATURES 0u
 
 struct fb_preface {
-  uint32_t offered;      /* feature bits; may be changed between open() and the first byte */
-  uint32_t features;     /* when done: what both offer */
+  uint32_t offered;  /* feature bits; may be changed between open() and the first byte */
+  uint32_t features; /* when done: what both offer */
   bool is_server;
   bool peer_speaks_flink; /* refused because of that: say why in its language */
   bool was_told;          /* refused by the peer: `error` holds its words */

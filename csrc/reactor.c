@@ -124,8 +124,8 @@ int fb_reactor_post(struct fb_reactor* self, struct fb_task* task) {
     }
     task->next = newest;
     /* Release half: the task's fields, partner of the exchange in run_tasks(). */
-  } while (!atomic_compare_exchange_weak_explicit(&self->tasks, &newest, task, memory_order_seq_cst,
-                                                  memory_order_relaxed));
+  } while (
+      !atomic_compare_exchange_weak_explicit(&self->tasks, &newest, task, memory_order_seq_cst, memory_order_relaxed));
   wake(self);
   return FB_OK;
 }

@@ -55,11 +55,11 @@ const struct fb_tcp_patience* fb_reactor_tcp_patience(const struct fb_reactor* s
 
 struct fb_reactor_counters {
   uint64_t turns;
-  uint64_t wakeups;       /* by other threads */
+  uint64_t wakeups; /* by other threads */
   uint64_t bytes_read;
   uint64_t bytes_written;
-  uint64_t writes;        /* system calls that wrote */
-  uint32_t sources;       /* connections and listeners */
+  uint64_t writes;  /* system calls that wrote */
+  uint32_t sources; /* connections and listeners */
 };
 void fb_reactor_get_counters(struct fb_reactor* self, struct fb_reactor_counters* counters);
 
@@ -71,7 +71,7 @@ void fb_reactor_cancel_timer(struct fb_reactor* self, struct fb_timer* timer);
 
 /* A descriptor and what it belongs to. */
 struct fb_source {
-  struct fb_watch watch; /* the first member */
+  struct fb_watch watch;                                    /* the first member */
   void (*on_ready)(struct fb_source* self, uint8_t events); /* FB_READABLE, FB_WRITABLE, FB_HUNG_UP */
   void (*on_stop)(struct fb_source* self); /* the reactor is being closed: must end in fb_reactor_remove() */
   struct fb_source *previous, *next;       /* the reactor's */

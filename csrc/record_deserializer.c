@@ -12,9 +12,9 @@
 
 #define FIRST_SPANNING_BYTES 1024
 /* So much is allocated on the word of a length alone; beyond it memory follows what really arrived. */
-#define TRUSTED_BYTES (64u << 10)
+#define TRUSTED_BYTES       (64u << 10)
 #define SPILL_FILE_ATTEMPTS 10
-#define RANDOM_NAME_BYTES 20
+#define RANDOM_NAME_BYTES   20
 
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
@@ -69,8 +69,7 @@ void fb_record_deserializer_close(struct fb_record_deserializer* self) {
   *self = (struct fb_record_deserializer){.record_length = -1};
 }
 
-int fb_record_deserializer_set_next_buffer(struct fb_record_deserializer* self, const uint8_t* data,
-                                           size_t size) {
+int fb_record_deserializer_set_next_buffer(struct fb_record_deserializer* self, const uint8_t* data, size_t size) {
   if (self->pos != self->end) return FB_ESTATE;
   self->stream_offset += self->buffer_size;
   self->buffer_size = size;
@@ -205,8 +204,7 @@ static int read_length(struct fb_record_deserializer* self) {
   return FB_RECORD;
 }
 
-static int hand_out(struct fb_record_deserializer* self, const uint8_t* data, const uint8_t** record,
-                    size_t* size) {
+static int hand_out(struct fb_record_deserializer* self, const uint8_t* data, const uint8_t** record, size_t* size) {
   *record = data;
   *size = (size_t)self->record_length;
   self->last_bytes = 4 + (uint32_t)self->record_length;
@@ -215,8 +213,7 @@ static int hand_out(struct fb_record_deserializer* self, const uint8_t* data, co
   return FB_RECORD;
 }
 
-int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, const uint8_t** record,
-                                         size_t* size) {
+int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, const uint8_t** record, size_t* size) {
   int code = FB_OK;
 
   if (self->length_count == 0) release_joined(self);
@@ -281,10 +278,8 @@ int64_t fb_record_deserializer_unconsumed(struct fb_record_deserializer* self, u
     total += parts[i].size;
     if (start >= parts[i].size || capacity == 0) continue;
     size_t size = min_size(parts[i].size - (size_t)start, capacity);
-    if (parts[i].data != NULL)
-      memcpy(to, parts[i].data + start, size);
-    else if (read_spill_file(self, to, size, start) < 0)
-      return FB_EIO;
+    if (parts[i].data != NULL) memcpy(to, parts[i].data + start, size);
+    else if (read_spill_file(self, to, size, start) < 0) return FB_EIO;
     to += size;
     from += size;
     capacity -= size;

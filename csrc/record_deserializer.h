@@ -23,7 +23,7 @@
 #include <stdint.h>
 
 #define FB_SPILL_THRESHOLD_BYTES (5u << 20)
-#define FB_SPANNING_KEEP_BYTES (32u << 10) /* larger spanning memory is given back after its record */
+#define FB_SPANNING_KEEP_BYTES   (32u << 10) /* larger spanning memory is given back after its record */
 
 struct fb_record_deserializer_options {
   size_t spill_threshold; /* bytes; longer records go to a file; 0 = 5 MiB */
@@ -38,21 +38,21 @@ struct fb_record_deserializer {
   const uint8_t* end;
   /* the record being joined (spanning) */
   uint8_t length_bytes[4];
-  uint32_t length_count;   /* of length_bytes; 0: no record is being joined */
-  int64_t record_length;   /* -1: not known yet, or not acceptable */
-  size_t accumulated;      /* bytes of it so far */
+  uint32_t length_count; /* of length_bytes; 0: no record is being joined */
+  int64_t record_length; /* -1: not known yet, or not acceptable */
+  size_t accumulated;    /* bytes of it so far */
   uint8_t* spanning;
   size_t spanning_capacity;
-  bool is_spilling;        /* its bytes go to spill_file */
-  int spill_file;          /* a descriptor; the file has no name any more */
-  uint8_t* spilled;        /* the mapped file of the record handed out last */
+  bool is_spilling; /* its bytes go to spill_file */
+  int spill_file;   /* a descriptor; the file has no name any more */
+  uint8_t* spilled; /* the mapped file of the record handed out last */
   size_t spilled_size;
-  int io_errno;            /* why the last FB_EIO */
+  int io_errno; /* why the last FB_EIO */
   /* where we are, for messages */
-  uint32_t last_bytes;     /* of the record handed out last, length included */
-  uint64_t stream_offset;  /* bytes of all buffers before the current one */
-  uint64_t buffer_size;    /* of the current buffer */
-  uint64_t record_count;   /* handed out */
+  uint32_t last_bytes;                           /* of the record handed out last, length included */
+  uint64_t stream_offset;                        /* bytes of all buffers before the current one */
+  uint64_t buffer_size;                          /* of the current buffer */
+  uint64_t record_count;                         /* handed out */
   struct fb_record_deserializer_options options; /* with the defaults filled in */
 };
 
@@ -65,12 +65,10 @@ void fb_record_deserializer_close(struct fb_record_deserializer* self);
 void fb_record_deserializer_clear(struct fb_record_deserializer* self);
 
 /* The next bytes of the channel. The previous buffer must have been used up (FB_ESTATE otherwise). */
-int fb_record_deserializer_set_next_buffer(struct fb_record_deserializer* self, const uint8_t* data,
-                                           size_t size);
+int fb_record_deserializer_set_next_buffer(struct fb_record_deserializer* self, const uint8_t* data, size_t size);
 
 /* The slow half of fb_record_deserializer_next: spanning records, spilling, errors. */
-int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, const uint8_t** record,
-                                         size_t* size);
+int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, const uint8_t** record, size_t* size);
 
 /* The fast half: takes the next record if it lies whole in the buffer. No system call, no allocation. */
 static inline bool fb_record_deserializer_take(struct fb_record_deserializer* self, const uint8_t** record,

@@ -15,7 +15,7 @@
 #include "byte_order.h"
 #include "data_view.h"
 
-#define FB_LENGTH_BYTES 4
+#define FB_LENGTH_BYTES       4
 #define FB_SCRATCH_KEEP_BYTES (5u << 20) /* a larger scratch is given back after its record (Flink: 5 MiB) */
 
 struct fb_record_serializer {
@@ -28,10 +28,8 @@ void fb_record_serializer_close(struct fb_record_serializer* self);
 static inline int fb_record_serializer_begin_at(struct fb_record_serializer* self, uint8_t* start, uint8_t* end) {
   struct fb_output* output = &self->output;
 
-  if (start != NULL)
-    fb_output_start(output, start, end);
-  else
-    fb_output_start_scratch(output);
+  if (start != NULL) fb_output_start(output, start, end);
+  else fb_output_start_scratch(output);
   if (fb_output_reserve(output, FB_LENGTH_BYTES) < 0) return FB_ENOMEM;
   output->pos += FB_LENGTH_BYTES;
   return FB_OK;

@@ -191,8 +191,7 @@ int fb_remote_channel_open(const struct fb_remote_source* source, const uint8_t*
                            struct fb_network_buffer_pool* network_pool, struct fb_local_buffer_pool* pool,
                            struct fb_buffer** exclusive, uint32_t exclusive_count, struct fb_remote_channel** self) {
   struct fb_remote_channel* opened = calloc(1, sizeof(*opened));
-  int code = opened == NULL ? FB_ENOMEM
-                            : fb_buffer_manager_open(&opened->buffers, &MANAGER_OWNER, network_pool, pool);
+  int code = opened == NULL ? FB_ENOMEM : fb_buffer_manager_open(&opened->buffers, &MANAGER_OWNER, network_pool, pool);
 
   *self = NULL;
   if (code == FB_OK && pthread_mutex_init(&opened->lock, NULL) != 0) {
@@ -350,8 +349,10 @@ static bool is_expected(struct fb_remote_channel* self, int32_t sequence_number)
   int32_t expected = self->expected_sequence_number; /* the I/O thread alone changes it */
 
   if (sequence_number != expected) {
-    snprintf(text, sizeof text, "a buffer with sequence number %d came where %d was expected: data were lost or "
-             "reordered on the way", sequence_number, expected);
+    snprintf(text, sizeof text,
+             "a buffer with sequence number %d came where %d was expected: data were lost or "
+             "reordered on the way",
+             sequence_number, expected);
     fb_remote_channel_fail(self, FB_ECORRUPT, text);
     return false;
   }
@@ -369,8 +370,8 @@ static int announce(const struct fb_received_buffer* barrier, struct fb_received
   fb_store_be32(bytes, ANNOUNCEMENT_TYPE);
   fb_store_be32(bytes + 4, (uint32_t)barrier->sequence_number);
   memcpy(bytes + ANNOUNCEMENT_HEAD, fb_slice_data(&barrier->slice), barrier->slice.size);
-  code = fb_event_buffer_new(bytes, ANNOUNCEMENT_HEAD + (size_t)barrier->slice.size, FB_PRIORITIZED_EVENT_BUFFER,
-                             &event);
+  code =
+      fb_event_buffer_new(bytes, ANNOUNCEMENT_HEAD + (size_t)barrier->slice.size, FB_PRIORITIZED_EVENT_BUFFER, &event);
   free(bytes);
   if (code < 0) return code;
   *announcement = *barrier;
@@ -423,16 +424,15 @@ void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_slice
     fb_slice_release(&announcement.slice);
     fb_slice_release(&item.slice);
     if (code == FB_ETOO_LARGE)
-      fb_remote_channel_fail(self, FB_ECORRUPT, "events of 64 MiB wait to be read, and more came: the sender floods "
+      fb_remote_channel_fail(self, FB_ECORRUPT,
+                             "events of 64 MiB wait to be read, and more came: the sender floods "
                              "it");
-    else if (code != FB_ERELEASED)
-      fb_remote_channel_fail(self, code, "no memory to queue a buffer that arrived");
+    else if (code != FB_ERELEASED) fb_remote_channel_fail(self, code, "no memory to queue a buffer that arrived");
     return;
   }
   if (fb_data_type_has_priority(type) || announcement.slice.buffer != NULL)
     self->listener.on_priority_event(self->listener.context, self->index, sequence_number);
-  else if (was_empty)
-    self->listener.on_data_available(self->listener.context, self->index);
+  else if (was_empty) self->listener.on_data_available(self->listener.context, self->index);
   if (backlog >= 0) fb_remote_channel_on_backlog(self, backlog);
 }
 

@@ -80,8 +80,8 @@ static int request_builder(struct fb_result_partition* self, uint32_t target) {
 
 /* Adds a consumer (taken over) to the target's queues. Returns the size that its readers would like buffers
  * to have: of several the smallest. A reader that is gone has no wish, and gets nothing. */
-static int32_t add_consumer(struct fb_result_partition* self, uint32_t target,
-                            struct fb_buffer_consumer* consumer, int32_t partial_record_length) {
+static int32_t add_consumer(struct fb_result_partition* self, uint32_t target, struct fb_buffer_consumer* consumer,
+                            int32_t partial_record_length) {
   int32_t smallest = INT32_MAX;
 
   if (!is_broadcast(self, target)) {
@@ -101,8 +101,7 @@ static int32_t add_consumer(struct fb_result_partition* self, uint32_t target,
 }
 
 /* Makes the open builder's buffer known to its readers, and gives it the size they want (0: no wish). */
-static int register_builder(struct fb_result_partition* self, uint32_t target,
-                            int32_t partial_record_length) {
+static int register_builder(struct fb_result_partition* self, uint32_t target, int32_t partial_record_length) {
   struct fb_buffer_builder* builder = slot_of(self, target);
   struct fb_buffer_consumer consumer;
   int32_t size;
@@ -125,10 +124,8 @@ static int open_builder(struct fb_result_partition* self, uint32_t target) {
     return code_of_gone(self);
   }
   if (slot_of(self, target)->buffer != NULL) return FB_OK;
-  if (is_broadcast(self, target))
-    finish_unicast_builders(self);
-  else
-    finish_builder(self, self->subpartition_count);
+  if (is_broadcast(self, target)) finish_unicast_builders(self);
+  else finish_builder(self, self->subpartition_count);
   code = request_builder(self, target);
   return code == FB_OK ? register_builder(self, target, 0) : code;
 }
@@ -165,8 +162,8 @@ static void widen(struct fb_result_partition* self, struct fb_buffer_builder* bu
   fb_buffer_builder_trim(builder, (uint32_t)(builder->capacity + missing + 1));
 }
 
-static uint32_t append(struct fb_result_partition* self, struct fb_buffer_builder* builder,
-                       const uint8_t** data, size_t* size) {
+static uint32_t append(struct fb_result_partition* self, struct fb_buffer_builder* builder, const uint8_t** data,
+                       size_t* size) {
   size_t taken;
 
   if (*size >= fb_buffer_builder_writable(builder)) widen(self, builder, *size);
@@ -186,8 +183,7 @@ static int drop_rest(struct fb_result_partition* self, uint32_t target, const ui
 }
 
 /* The beginning of a record: its buffer is made known first, then written. */
-static int start_record(struct fb_result_partition* self, uint32_t target, const uint8_t** data,
-                        size_t* size) {
+static int start_record(struct fb_result_partition* self, uint32_t target, const uint8_t** data, size_t* size) {
   struct fb_buffer_builder* builder = slot_of(self, target);
   int code = open_builder(self, target);
 
@@ -201,8 +197,7 @@ static int start_record(struct fb_result_partition* self, uint32_t target, const
 
 /* The next buffer of a record: written first, then made known, since the length of the partial record at its
  * front goes with it. */
-static int continue_record(struct fb_result_partition* self, uint32_t target, const uint8_t** data,
-                           size_t* size) {
+static int continue_record(struct fb_result_partition* self, uint32_t target, const uint8_t** data, size_t* size) {
   int code;
 
   finish_builder(self, target);
@@ -219,8 +214,7 @@ static int emit(struct fb_result_partition* self, uint32_t target, const uint8_t
   if (self->is_finished) return FB_EFINISHED;
   if (self->continued != FB_NO_CHANNEL && self->continued != target) return FB_ESTATE;
   if (self->continued == FB_NO_CHANNEL) code = start_record(self, target, data, size);
-  while (code == FB_OK && *size > 0 && !is_gone(self, target))
-    code = continue_record(self, target, data, size);
+  while (code == FB_OK && *size > 0 && !is_gone(self, target)) code = continue_record(self, target, data, size);
   if (code != FB_OK) return code;
   if (*size > 0) return drop_rest(self, target, data, size);
 
@@ -304,8 +298,8 @@ int fb_result_partition_broadcast_event(struct fb_result_partition* self, const 
   return add_event(self, self->subpartition_count, data, size, type);
 }
 
-int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition,
-                                   const uint8_t* data, size_t size, enum fb_data_type type) {
+int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
+                                   size_t size, enum fb_data_type type) {
   if (subpartition >= self->subpartition_count) return FB_EARGUMENT;
   return add_event(self, subpartition, data, size, type);
 }
@@ -406,10 +400,8 @@ int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpar
   atomic_init(&opened->users, subpartition_count + 1);
   atomic_init(&opened->unacknowledged_count, subpartition_count);
   code = open_partition(opened);
-  if (code < 0)
-    free_partition(opened);
-  else
-    *self = opened;
+  if (code < 0) free_partition(opened);
+  else *self = opened;
   return code;
 }
 
@@ -449,8 +441,8 @@ static void keep_failure(struct fb_result_partition* self, const char* cause) {
 
   /* Without memory for its text it is a release like any other. The store's release half is the partner of
    * fb_result_partition_failure(). */
-  if (copy != NULL && !atomic_compare_exchange_strong_explicit(&self->failure, &none, copy,
-                                                               memory_order_release, memory_order_relaxed))
+  if (copy != NULL &&
+      !atomic_compare_exchange_strong_explicit(&self->failure, &none, copy, memory_order_release, memory_order_relaxed))
     free(copy);
 }
 

@@ -36,8 +36,8 @@ struct fb_result_partition {
   struct fb_local_buffer_pool* pool;  /* owned */
   struct fb_wakeup pool_wakeup;       /* rung when the pool has room: emit waits here */
   /* The producer counts, anybody may look. */
-  _Atomic uint64_t total_written_bytes; /* in finished buffers; broadcast counts for each reader */
-  _Atomic uint64_t total_buffers;       /* finished likewise, events not included */
+  _Atomic uint64_t total_written_bytes;    /* in finished buffers; broadcast counts for each reader */
+  _Atomic uint64_t total_buffers;          /* finished likewise, events not included */
   _Atomic uint64_t hard_back_pressured_ms; /* waited for a buffer, of which there was none */
   _Atomic uint64_t soft_back_pressured_ms; /* waited before a record, rather than make a small buffer larger */
   /* Whose readers said that they have processed everything, and how many have not. */
@@ -46,7 +46,7 @@ struct fb_result_partition {
   bool is_finished;
   _Atomic bool is_closed; /* by the producer, or by who saw that it has ended it */
   _Atomic bool is_released;
-  _Atomic int verdict; /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
+  _Atomic int verdict;    /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
   _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */
   /* Told once, after the partition was released because all readers and the producer are done with it. Set
    * before the first view is created; NULL: nobody. */
@@ -110,8 +110,8 @@ int fb_result_partition_broadcast(struct fb_result_partition* self, const uint8_
 int fb_result_partition_broadcast_event(struct fb_result_partition* self, const uint8_t* data, size_t size,
                                         enum fb_data_type type);
 /* The same to one subpartition: finishes its builder (or the broadcast builder) only. */
-int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition,
-                                   const uint8_t* data, size_t size, enum fb_data_type type);
+int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
+                                   size_t size, enum fb_data_type type);
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_flush_all(struct fb_result_partition* self);
 /* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. After FB_ENOMEM it

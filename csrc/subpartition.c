@@ -5,7 +5,7 @@
 #include "wakeup.h"
 
 #define FIRST_CAPACITY 8
-#define SKIPPED 2 /* a step of poll(): the head was finished and empty, look at the next */
+#define SKIPPED        2 /* a step of poll(): the head was finished and empty, look at the next */
 
 static const uint8_t END_OF_PARTITION_EVENT[4] = {0, 0, 0, 0};
 
@@ -32,8 +32,7 @@ static int queue_reserve(struct fb_consumer_queue* self) {
 }
 
 /* Priority elements move one slot towards the front, so the new one comes after them and before the rest. */
-static void queue_add(struct fb_consumer_queue* self, const struct fb_queued_consumer* item,
-                      bool has_priority) {
+static void queue_add(struct fb_consumer_queue* self, const struct fb_queued_consumer* item, bool has_priority) {
   if (!has_priority) {
     *queue_at(self, self->count++) = *item;
     return;
@@ -178,8 +177,8 @@ static int add_locked(struct fb_subpartition* self, const struct fb_queued_consu
   return FB_OK;
 }
 
-static int add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
-               int32_t partial_record_length, bool is_end, int32_t* desired_size) {
+static int add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer, int32_t partial_record_length,
+               bool is_end, int32_t* desired_size) {
   struct fb_queued_consumer item = {*consumer, partial_record_length, fb_now_ms()};
   struct notification notification = {0};
   int code;
@@ -215,8 +214,7 @@ int fb_subpartition_finish(struct fb_subpartition* self) {
   int32_t desired_size;
   int code;
 
-  code = fb_event_buffer_new(END_OF_PARTITION_EVENT, sizeof(END_OF_PARTITION_EVENT), FB_END_OF_PARTITION,
-                             &event);
+  code = fb_event_buffer_new(END_OF_PARTITION_EVENT, sizeof(END_OF_PARTITION_EVENT), FB_END_OF_PARTITION, &event);
   if (code < 0) return code;
   fb_buffer_consumer_open(&consumer, &event);
   return add(self, &consumer, 0, true, &desired_size);
@@ -227,8 +225,7 @@ void fb_subpartition_flush(struct fb_subpartition* self) {
 
   pthread_mutex_lock(&self->lock);
   if (self->queue.count > 0 && !self->is_flush_requested) {
-    bool is_one = self->queue.count == 1 &&
-                  fb_buffer_consumer_is_data_available(&queue_at(&self->queue, 0)->consumer);
+    bool is_one = self->queue.count == 1 && fb_buffer_consumer_is_data_available(&queue_at(&self->queue, 0)->consumer);
     /* With more than one the reader was told already; the flag makes the open last one count as available. */
     self->is_flush_requested = self->queue.count > 1 || is_one;
     notification.of_data = is_one && !self->is_blocked;
@@ -280,8 +277,7 @@ static int skip_partial_record(struct fb_subpartition* self, struct fb_queued_co
 
 /* Looks at the head. Whatever it leaves in *taken and, unless it returns 1, in polled->slice is to be given
  * back outside the lock: it may be the last reference. */
-static int poll_head(struct fb_subpartition* self, struct fb_polled_buffer* polled,
-                     struct fb_buffer_consumer* taken) {
+static int poll_head(struct fb_subpartition* self, struct fb_polled_buffer* polled, struct fb_buffer_consumer* taken) {
   struct fb_queued_consumer* head;
   bool is_finished;
   int code;
@@ -347,8 +343,7 @@ static void detach(struct fb_subpartition* self) {
   self->sequence_number = 0;
 }
 
-int fb_subpartition_create_view(struct fb_subpartition* self,
-                                const struct fb_availability_listener* listener) {
+int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener) {
   int code = FB_OK;
 
   pthread_mutex_lock(&self->lock);
@@ -407,11 +402,8 @@ bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit,
   bool is_available;
 
   pthread_mutex_lock(&self->lock);
-  if (has_credit)
-    is_available = is_data_available(self);
-  else
-    is_available =
-        !self->is_blocked && self->queue.count > 0 && !is_buffer(&queue_at(&self->queue, 0)->consumer);
+  if (has_credit) is_available = is_data_available(self);
+  else is_available = !self->is_blocked && self->queue.count > 0 && !is_buffer(&queue_at(&self->queue, 0)->consumer);
   if (backlog != NULL) *backlog = reported_backlog(self);
   pthread_mutex_unlock(&self->lock);
   return is_available;

@@ -102,8 +102,7 @@ static inline bool fb_subpartition_is_released(struct fb_subpartition* self) {
 int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled);
 /* Attaches the reader; `listener` is copied. It is not told of what is there already: poll after this.
  * FB_ERELEASED, FB_ESTATE (a second view; approximate ones replace the first). */
-int fb_subpartition_create_view(struct fb_subpartition* self,
-                                const struct fb_availability_listener* listener);
+int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener);
 /* Detaches the reader: its listener is not called again after this returns. An approximate subpartition waits
  * for its next reader, every other one counts as consumed and drops what it has and gets. Idempotent. */
 void fb_subpartition_release_view(struct fb_subpartition* self);

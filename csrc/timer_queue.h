@@ -11,7 +11,7 @@
 /* All-zero is a timer that is not set. */
 struct fb_timer {
   int64_t due_ms;
-  uint32_t place; /* in the heap, from 1; 0: not set */
+  uint32_t place;                        /* in the heap, from 1; 0: not set */
   void (*on_due)(struct fb_timer* self); /* may set or cancel any timer, this one too */
 };
 

@@ -3,9 +3,9 @@
 /* java.time's bounds: Instant.MIN and MAX in seconds, Year.MIN_VALUE and MAX_VALUE. */
 #define MIN_EPOCH_SECOND (-31557014167219200LL)
 #define MAX_EPOCH_SECOND 31556889864403199LL
-#define MAX_YEAR 999999999
+#define MAX_YEAR         999999999
 #define NANOS_PER_SECOND 1000000000
-#define NANOS_PER_MILLI 1000000
+#define NANOS_PER_MILLI  1000000
 
 static const uint8_t fixed_sizes[FB_TYPE_KIND_COUNT] = {
 #define X(name, size) size,
@@ -114,12 +114,9 @@ int fb_type_codec_measure_text(struct fb_input* input, uint32_t units, struct fb
 }
 
 static inline void store_point(void* points, size_t index, int width, uint32_t point) {
-  if (width == 1)
-    ((uint8_t*)points)[index] = (uint8_t)point;
-  else if (width == 2)
-    ((uint16_t*)points)[index] = (uint16_t)point;
-  else
-    ((uint32_t*)points)[index] = point;
+  if (width == 1) ((uint8_t*)points)[index] = (uint8_t)point;
+  else if (width == 2) ((uint16_t*)points)[index] = (uint16_t)point;
+  else ((uint32_t*)points)[index] = point;
 }
 
 static inline uint32_t load_point(const void* points, size_t index, int width) {
@@ -190,9 +187,7 @@ uint8_t* fb_type_codec_encode_text(const void* points, size_t length, int width,
 /* --- arrays of numbers ------------------------------------------------------------------------------ */
 
 /* Java's floatToIntBits and doubleToLongBits: one NaN stands for all. */
-static inline uint32_t float_bits(uint32_t bits) {
-  return (bits & INT32_MAX) > 0x7f800000u ? 0x7fc00000u : bits;
-}
+static inline uint32_t float_bits(uint32_t bits) { return (bits & INT32_MAX) > 0x7f800000u ? 0x7fc00000u : bits; }
 static inline uint64_t double_bits(uint64_t bits) {
   return (bits & INT64_MAX) > 0x7ff0000000000000u ? 0x7ff8000000000000u : bits;
 }
@@ -309,8 +304,7 @@ static int skip_big_int(struct fb_input* input, bool* is_null) {
   if (length < 4) return skip_bytes(input, 4); /* null, and the short forms of 0, 1 and 10 */
   if (fb_input_left(input) - 4 < length - 4) return FB_ETRUNCATED;
   bytes = input->pos + 4;
-  if (length > 5 && ((bytes[0] == 0 && bytes[1] < 0x80) || (bytes[0] == 0xff && bytes[1] >= 0x80)))
-    return FB_ECORRUPT;
+  if (length > 5 && ((bytes[0] == 0 && bytes[1] < 0x80) || (bytes[0] == 0xff && bytes[1] >= 0x80))) return FB_ECORRUPT;
   input->pos = bytes + (length - 4);
   return FB_OK;
 }
@@ -442,8 +436,7 @@ static int skip_map(const struct fb_type* self, struct fb_input* input) {
 static int skip_tuple(const struct fb_type* self, struct fb_input* input) {
   int code = FB_OK;
 
-  for (uint32_t i = 0; code == FB_OK && i < self->child_count; i++)
-    code = fb_type_codec_skip(self->children[i], input);
+  for (uint32_t i = 0; code == FB_OK && i < self->child_count; i++) code = fb_type_codec_skip(self->children[i], input);
   return code;
 }
 
@@ -454,8 +447,7 @@ static int skip_row(const struct fb_type* self, struct fb_input* input) {
   int code = skip_bytes(input, size);
 
   if (code != FB_OK) return code;
-  if (bits % 8 != 0 && (mask[size - 1] & (0xffu >> (bits % 8))) != 0)
-    return input->pos = mask + size - 1, FB_ECORRUPT;
+  if (bits % 8 != 0 && (mask[size - 1] & (0xffu >> (bits % 8))) != 0) return input->pos = mask + size - 1, FB_ECORRUPT;
   for (uint32_t i = 0, bit = 2; code == FB_OK && i < self->child_count; i++, bit++)
     if ((mask[bit / 8] & (0x80u >> (bit % 8))) == 0) code = fb_type_codec_skip(self->children[i], input);
   return code;

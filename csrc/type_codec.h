@@ -14,48 +14,48 @@
 #include "data_view.h"
 
 /* X(NAME, encoded size, 0 where it varies). The order is ours; it never leaves the process. */
-#define FB_TYPE_KINDS(X)                                                               \
-  X(BOOLEAN, 1)                                                                        \
-  X(BYTE, 1)                                                                           \
-  X(SHORT, 2)                                                                          \
-  X(CHAR, 2)                                                                           \
-  X(INT, 4)                                                                            \
-  X(LONG, 8)                                                                           \
-  X(FLOAT, 4)                                                                          \
-  X(DOUBLE, 8)                                                                         \
-  X(STRING, 0)                                                                         \
-  X(STRING_VALUE, 0)                                                                   \
-  X(VOID, 1)                                                                           \
-  X(NULL_VALUE, 0)                                                                     \
-  X(BIG_INT, 0)                                                                        \
-  X(BIG_DEC, 0)                                                                        \
-  X(INSTANT, 12)                                                                       \
-  X(LOCAL_DATE, 6)                                                                     \
-  X(LOCAL_TIME, 7)                                                                     \
-  X(LOCAL_DATE_TIME, 13)                                                               \
-  X(DATE, 8)                                                                           \
-  X(SQL_DATE, 8)                                                                       \
-  X(SQL_TIME, 8)                                                                       \
-  X(SQL_TIMESTAMP, 12)                                                                 \
-  X(ENUM, 4)                                                                           \
-  X(PICKLED_BYTES, 0)                                                                  \
-  X(PRIMITIVE_ARRAY, 0) /* child 0: the element */                                     \
-  X(STRING_ARRAY, 0)                                                                   \
-  X(OBJECT_ARRAY, 0)    /* child 0; a null mask byte before each element */            \
-  X(LIST, 0)            /* child 0 */                                                  \
-  X(SET, 0)             /* child 0 */                                                  \
-  X(MAP, 0)             /* child 0: key, 1: value */                                   \
-  X(TUPLE, 0)           /* one child a field */                                        \
-  X(ROW, 0)             /* one child a field */                                        \
-  X(EITHER, 0)          /* child 0: left, 1: right */                                  \
-  X(NULLABLE, 0)        /* child 0 */                                                  \
-  X(STREAM_ELEMENT, 0)  /* child 0 */
+#define FB_TYPE_KINDS(X)                                                   \
+  X(BOOLEAN, 1)                                                            \
+  X(BYTE, 1)                                                               \
+  X(SHORT, 2)                                                              \
+  X(CHAR, 2)                                                               \
+  X(INT, 4)                                                                \
+  X(LONG, 8)                                                               \
+  X(FLOAT, 4)                                                              \
+  X(DOUBLE, 8)                                                             \
+  X(STRING, 0)                                                             \
+  X(STRING_VALUE, 0)                                                       \
+  X(VOID, 1)                                                               \
+  X(NULL_VALUE, 0)                                                         \
+  X(BIG_INT, 0)                                                            \
+  X(BIG_DEC, 0)                                                            \
+  X(INSTANT, 12)                                                           \
+  X(LOCAL_DATE, 6)                                                         \
+  X(LOCAL_TIME, 7)                                                         \
+  X(LOCAL_DATE_TIME, 13)                                                   \
+  X(DATE, 8)                                                               \
+  X(SQL_DATE, 8)                                                           \
+  X(SQL_TIME, 8)                                                           \
+  X(SQL_TIMESTAMP, 12)                                                     \
+  X(ENUM, 4)                                                               \
+  X(PICKLED_BYTES, 0)                                                      \
+  X(PRIMITIVE_ARRAY, 0) /* child 0: the element */                         \
+  X(STRING_ARRAY, 0)                                                       \
+  X(OBJECT_ARRAY, 0)   /* child 0; a null mask byte before each element */ \
+  X(LIST, 0)           /* child 0 */                                       \
+  X(SET, 0)            /* child 0 */                                       \
+  X(MAP, 0)            /* child 0: key, 1: value */                        \
+  X(TUPLE, 0)          /* one child a field */                             \
+  X(ROW, 0)            /* one child a field */                             \
+  X(EITHER, 0)         /* child 0: left, 1: right */                       \
+  X(NULLABLE, 0)       /* child 0 */                                       \
+  X(STREAM_ELEMENT, 0) /* child 0 */
 
 enum fb_type_kind {
 #define X(name, size) FB_TYPE_##name,
   FB_TYPE_KINDS(X)
 #undef X
-  FB_TYPE_KIND_COUNT
+      FB_TYPE_KIND_COUNT
 };
 
 struct fb_type {

@@ -51,7 +51,8 @@ def read_flights(count: int) -> list[tuple[Any, ...]]:
         rows = list(csv.DictReader(io.TextIOWrapper(file, encoding="utf-8", newline="")))
     chosen = rows[:: max(1, len(rows) // count)][:count]
     return [
-        (row["origin"], row["time_hour"], row["carrier"], int(row["flight"]), number(row["dep_delay"])) for row in chosen
+        (row["origin"], row["time_hour"], row["carrier"], int(row["flight"]), number(row["dep_delay"]))
+        for row in chosen
     ]
 
 
@@ -61,7 +62,9 @@ def read_flights(count: int) -> list[tuple[Any, ...]]:
 async def serve(delay: float) -> None:
     """Answer /weather/<origin>/<hour> from the data set's table until the process is ended."""
     with open(data_folder() / "weather.csv", encoding="utf-8", newline="") as file:
-        table = {(row["origin"], row["time_hour"]): [number(row[name]) for name in FIELDS] for row in csv.DictReader(file)}
+        table = {
+            (row["origin"], row["time_hour"]): [number(row[name]) for name in FIELDS] for row in csv.DictReader(file)
+        }
     calls = 0
     failed: set[str] = set()
 
@@ -105,9 +108,17 @@ def with_flinkbuf(flights: Any, url: str, stats: Any, ordered: bool) -> Any:
     import flinkbuf as fb
 
     return fb.async_map(
-        flights, weather_of(url), schema=WEATHER, ordered=ordered, capacity=4 * CONCURRENCY, concurrency=CONCURRENCY,
-        timeout=5.0, retry=fb.FixedDelayRetry(3, 0.05), open=make_session, stats=stats,
-    )  # fmt: skip
+        flights,
+        weather_of(url),
+        schema=WEATHER,
+        ordered=ordered,
+        capacity=4 * CONCURRENCY,
+        concurrency=CONCURRENCY,
+        timeout=5.0,
+        retry=fb.FixedDelayRetry(3, 0.05),
+        open=make_session,
+        stats=stats,
+    )
 
 
 def by_hand(flights: Any, url: str) -> Any:

@@ -5,12 +5,13 @@ Typed records ↔ buffers (`write_buffers`, `read_buffers`), pooled memory and r
 buffers instead of pickled records (`exchange`), and asynchronous calls for many records at a time (`async_map`). Importing this module starts nothing and imports neither pyspark nor pyarrow.
 """
 
+from flinkbuf._core.buffer_pool import LocalBufferPool, NetworkBufferPool
+from flinkbuf._core.memory_segment import MemorySegment
 from flinkbuf._version import __version__
 from flinkbuf.async_function import CallContext, ResultFuture
 from flinkbuf.async_retry import ExponentialRetry, FixedDelayRetry
 from flinkbuf.async_stats import AsyncStats
 from flinkbuf.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
-from flinkbuf._core.buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf.compression import BufferCompressor, BufferDecompressor
 from flinkbuf.config import NetworkConfig, TlsConfig
 from flinkbuf.errors import (
@@ -25,7 +26,6 @@ from flinkbuf.errors import (
     RemoteTransportError,
 )
 from flinkbuf.input_gate import InputGate, UnionInputGate
-from flinkbuf._core.memory_segment import MemorySegment
 from flinkbuf.network import LocalChannel, NetworkEnvironment, RemoteChannel
 from flinkbuf.network_metrics import NetworkMetrics
 from flinkbuf.partition import ResultPartition, ResultPartitionID
@@ -60,13 +60,60 @@ from flinkbuf.values import (
 )
 
 __all__ = [
-    "Buffer", "BufferBuilder", "BufferCompressor", "BufferConsumer", "BufferDecompressor", "CancelTaskError",
-    "CorruptDataError", "DataType", "ExchangeSummary", "FlinkbufError", "InputGate", "Instant",
-    "InsufficientBuffersError", "InternalWatermark", "JavaDate", "LatencyMarker", "Left", "LocalBufferPool",
-    "LocalChannel", "LocalDate", "LocalDateTime", "LocalTime", "MemorySegment", "NetworkBufferPool", "NetworkConfig",
-    "NetworkEnvironment", "NetworkMetrics", "PartitionNotFoundError", "PeerFailedError", "RecordAttributes",
-    "RecordReader", "RecordWriter", "RemoteChannel", "RemoteTransportError", "ResultPartition", "ResultPartitionID",
-    "Right", "Row", "RowKind", "SqlDate", "SqlTime", "SqlTimestamp", "StreamRecord", "TlsConfig", "TypeInformation",
-    "Types", "UnionInputGate", "Watermark", "WatermarkStatus", "__version__", "as_type", "by_key", "exchange",
-    "exchange_summaries", "read_buffers", "write_buffers",
-]  # fmt: skip
+    "Buffer",
+    "BufferBuilder",
+    "BufferCompressor",
+    "BufferConsumer",
+    "BufferDecompressor",
+    "CancelTaskError",
+    "CorruptDataError",
+    "DataType",
+    "ExchangeSummary",
+    "FlinkbufError",
+    "InputGate",
+    "Instant",
+    "InsufficientBuffersError",
+    "InternalWatermark",
+    "JavaDate",
+    "LatencyMarker",
+    "Left",
+    "LocalBufferPool",
+    "LocalChannel",
+    "LocalDate",
+    "LocalDateTime",
+    "LocalTime",
+    "MemorySegment",
+    "NetworkBufferPool",
+    "NetworkConfig",
+    "NetworkEnvironment",
+    "NetworkMetrics",
+    "PartitionNotFoundError",
+    "PeerFailedError",
+    "RecordAttributes",
+    "RecordReader",
+    "RecordWriter",
+    "RemoteChannel",
+    "RemoteTransportError",
+    "ResultPartition",
+    "ResultPartitionID",
+    "Right",
+    "Row",
+    "RowKind",
+    "SqlDate",
+    "SqlTime",
+    "SqlTimestamp",
+    "StreamRecord",
+    "TlsConfig",
+    "TypeInformation",
+    "Types",
+    "UnionInputGate",
+    "Watermark",
+    "WatermarkStatus",
+    "__version__",
+    "as_type",
+    "by_key",
+    "exchange",
+    "exchange_summaries",
+    "read_buffers",
+    "write_buffers",
+]

@@ -15,7 +15,7 @@ from flinkbuf.async_timer import RateLimiter, Timers
 class Batch:
     """Records that share one call; it takes the place of an entry where calls are made."""
 
-    __slots__ = ("entries", "attempt", "submitted", "call")
+    __slots__ = ("attempt", "call", "entries", "submitted")
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []

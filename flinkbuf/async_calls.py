@@ -103,9 +103,13 @@ class AsyncCalls:
         self._admission = Admission(options, concurrency, self.timers, self._is_full, self._make)
         # Calls that need nothing but to be made go through one loop in C.
         self._is_plain = not (
-            options.key or options.batch_size or options.rate_limit or function.wants_context
-            or function.kind != "coroutine" or (options.retry and options.retry.on_result)
-        )  # fmt: skip
+            options.key
+            or options.batch_size
+            or options.rate_limit
+            or function.wants_context
+            or function.kind != "coroutine"
+            or (options.retry and options.retry.on_result)
+        )
         self._is_direct = self._is_plain and not function.is_flat
 
     # ---------------------------------------------------------------- life
@@ -139,9 +143,11 @@ class AsyncCalls:
         self._running.clear()
         if calls:
             _logger().warning(
-                "async: %d calls of %s did not end within %g s of being cancelled and were dropped", calls, name,
+                "async: %d calls of %s did not end within %g s of being cancelled and were dropped",
+                calls,
+                name,
                 timeout,
-            )  # fmt: skip
+            )
         if threads:
             _logger().warning("async: %d threads still run %s; a thread cannot be cancelled", threads, name)
         await self._session.close(self._outbox.failure, timeout)
@@ -156,16 +162,16 @@ class AsyncCalls:
             self.timers.at(monotonic() + self._options.log_interval, self._log_progress)
 
     def _log_progress(self) -> None:
-        _logger().info(
-            "async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue)
-        )
+        _logger().info("async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue))
         self._log_later()
 
     def _deadline_passed(self) -> None:
-        self.fail(AsyncTimeoutError(
-            f"the deadline of {self._options.deadline:g} s for partition {self._context.partition} passed with "
-            f"{len(self._queue)} records in flight and {self._stats.records} taken from the input"
-        ))  # fmt: skip
+        self.fail(
+            AsyncTimeoutError(
+                f"the deadline of {self._options.deadline:g} s for partition {self._context.partition} passed with "
+                f"{len(self._queue)} records in flight and {self._stats.records} taken from the input"
+            )
+        )
 
     # ---------------------------------------------------------------- in
 
@@ -244,9 +250,15 @@ class AsyncCalls:
             call = self._call_of_start or AsyncCall(self.loop, self._coroutine_ended)
             first = index
             index, call, error = start_many(
-                call, self._invoke_at_once, records, index, departures.out, self._function.is_flat, self._keeps_record,
+                call,
+                self._invoke_at_once,
+                records,
+                index,
+                departures.out,
+                self._function.is_flat,
+                self._keeps_record,
                 self._base_context,
-            )  # fmt: skip
+            )
             self._call_of_start = call
             done = index - first
             self._stats.calls += done
@@ -426,6 +438,7 @@ class AsyncCalls:
             for entry in work.entries:
                 self._admission.free_key(entry)
             self._admission.release()
+
 
 def itself(record: Any) -> Any:
     """Return the record: what the user's functions get, unless `value_of` says otherwise."""

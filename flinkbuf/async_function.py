@@ -183,10 +183,16 @@ def as_function(func: Any, options: AsyncOptions) -> Function:
     kind = "coroutine" if _is_kind(inspect.iscoroutinefunction, func) else "thread"
     parameters = _parameters(func)
     function = Function(
-        kind, func, options.open, options.close, options.on_timeout, options.flat,
-        has_session=options.open is not None, wants_context="context" in parameters,
+        kind,
+        func,
+        options.open,
+        options.close,
+        options.on_timeout,
+        options.flat,
+        has_session=options.open is not None,
+        wants_context="context" in parameters,
         name=_name(func),
-    )  # fmt: skip
+    )
     _check_arguments(func, function)
     _check_handler("on_timeout", options.on_timeout, "record")
     if callable(options.on_error):
@@ -213,9 +219,15 @@ def _from_async_function(func: Any, options: AsyncOptions) -> Function:
     if _is_kind(inspect.iscoroutinefunction, on_timeout):
         raise TypeError(f"{type(func).__qualname__}.timeout must be a plain function")
     return Function(
-        kind, invoke, getattr(func, "open", None), getattr(func, "close", None), on_timeout, True,
-        wants_context="context" in _parameters(invoke), name=type(func).__qualname__,
-    )  # fmt: skip
+        kind,
+        invoke,
+        getattr(func, "open", None),
+        getattr(func, "close", None),
+        on_timeout,
+        True,
+        wants_context="context" in _parameters(invoke),
+        name=type(func).__qualname__,
+    )
 
 
 def _is_kind(is_kind: Callable[[Any], bool], func: Any) -> bool:

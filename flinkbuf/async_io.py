@@ -116,10 +116,17 @@ class AsyncOperator:
             self._deadline = self._started + options.deadline + _DEADLINE_SECONDS
         self._thread = LoopThread(options.event_loop, self._outbox.fail)
         self._calls = AsyncCalls(
-            self._function, options, self._context, self.stats, self._outbox, self._thread.loop,
-            base_context=contextvars.copy_context(), value_of=self._value_of, keeps_record=self._keeps_record,
+            self._function,
+            options,
+            self._context,
+            self.stats,
+            self._outbox,
+            self._thread.loop,
+            base_context=contextvars.copy_context(),
+            value_of=self._value_of,
+            keeps_record=self._keeps_record,
             gives_entries=self._output is not None,
-        )  # fmt: skip
+        )
         try:
             self._thread.run(self._calls.open(), options.deadline)
         except LoopTimeoutError as error:
@@ -150,9 +157,7 @@ class AsyncOperator:
             if not thread.close(timeout):
                 _logger().warning("async: the event loop of %s is blocked at %s and was left", name, thread.where())
             if thread.left_count:
-                _logger().warning(
-                    "async: %d tasks of %s did not end when they were cancelled", thread.left_count, name
-                )
+                _logger().warning("async: %d tasks of %s did not end when they were cancelled", thread.left_count, name)
             self.stats.seconds = time.monotonic() - self._started
 
     def _close_after(self, error: BaseException | None) -> None:

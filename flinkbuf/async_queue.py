@@ -106,7 +106,7 @@ class OrderedQueue:
 class Segment:
     """Records between two watermarks, or one watermark alone."""
 
-    __slots__ = ("incomplete", "completed")
+    __slots__ = ("completed", "incomplete")
 
     def __init__(self) -> None:
         self.incomplete: dict[Entry, None] = {}  # by order of arrival

@@ -203,9 +203,12 @@ def _from_pyflink(strategy: Any) -> RetryOptions:
     }
     if type(strategy).__name__ == "ExponentialBackoffDelayRetryStrategy":
         return ExponentialRetry(
-            strategy._max_attempts, strategy._initial_delay / 1000, strategy._max_retry_delay / 1000,
-            strategy._multiplier, **options,
-        )  # fmt: skip
+            strategy._max_attempts,
+            strategy._initial_delay / 1000,
+            strategy._max_retry_delay / 1000,
+            strategy._multiplier,
+            **options,
+        )
     if type(strategy).__name__ == "FixedDelayRetryStrategy":
         return FixedDelayRetry(strategy._max_attempts, strategy._backoff_time_millis / 1000, **options)
     return PyFlinkRetry(strategy, **options)

@@ -275,7 +275,11 @@ class NetworkConfig:
         0.1, "taskmanager.memory.network.fraction", _FLOAT, high=1, aliases=("taskmanager.network.memory.fraction",)
     )
     network_memory_min: int = _knob(
-        64 * 1024**2, "taskmanager.memory.network.min", _SIZE, high=_LONG_MAX, aliases=("taskmanager.network.memory.min",)
+        64 * 1024**2,
+        "taskmanager.memory.network.min",
+        _SIZE,
+        high=_LONG_MAX,
+        aliases=("taskmanager.network.memory.min",),
     )
     network_memory_max: int | None = _knob(
         None, "taskmanager.memory.network.max", _SIZE, high=_LONG_MAX, aliases=("taskmanager.network.memory.max",)
@@ -293,7 +297,9 @@ class NetworkConfig:
         None, "taskmanager.network.memory.read-buffer.required-per-gate.max", _INT, low=1
     )
     exclusive_buffers_request_timeout_ms: int = _knob(
-        30_000, "taskmanager.network.memory.buffers-request-timeout", _DURATION,
+        30_000,
+        "taskmanager.network.memory.buffers-request-timeout",
+        _DURATION,
         aliases=("taskmanager.network.memory.exclusive-buffers-request-timeout-ms",),
     )
 
@@ -314,7 +320,9 @@ class NetworkConfig:
 
     # Compression and batch shuffles.
     batch_shuffle_compression_enabled: bool = _knob(
-        True, "taskmanager.network.batch-shuffle.compression.enabled", _FLAG,
+        True,
+        "taskmanager.network.batch-shuffle.compression.enabled",
+        _FLAG,
         aliases=("taskmanager.network.blocking-shuffle.compression.enabled",),
     )
     compression_codec: str = _knob(
@@ -367,7 +375,9 @@ class NetworkConfig:
     def __post_init__(self) -> None:
         self._check_security()
         timeout_ms = self.dead_peer_timeout_ms
-        if not isinstance(timeout_ms, int) or timeout_ms != 0 and not MIN_DEAD_PEER_TIMEOUT_MS <= timeout_ms <= _INT_MAX:
+        if not isinstance(timeout_ms, int) or (
+            timeout_ms != 0 and not MIN_DEAD_PEER_TIMEOUT_MS <= timeout_ms <= _INT_MAX
+        ):
             raise ValueError(
                 f"dead_peer_timeout_ms must be 0 or an int from {MIN_DEAD_PEER_TIMEOUT_MS} to {_INT_MAX}, got {timeout_ms!r}"
             )

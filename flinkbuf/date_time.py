@@ -96,7 +96,7 @@ class LocalDate(Ordered):
     (datetime.date(2024, 2, 29), '-0044-03-15', 12024)
     """
 
-    __slots__ = ("year", "month", "day")
+    __slots__ = ("day", "month", "year")
     year: int
     month: int
     day: int
@@ -147,7 +147,7 @@ class LocalTime(Ordered):
     ('23:59:59.000001', datetime.time(12, 30), 500000000)
     """
 
-    __slots__ = ("hour", "minute", "second", "nano")
+    __slots__ = ("hour", "minute", "nano", "second")
     hour: int
     minute: int
     second: int
@@ -201,7 +201,7 @@ class LocalDateTime(Ordered):
     ValueError: 1999-12-31T23:59:59.999999999 has nanoseconds that Python's datetime cannot hold
     """
 
-    __slots__ = ("year", "month", "day", "hour", "minute", "second", "nano")
+    __slots__ = ("day", "hour", "minute", "month", "nano", "second", "year")
     year: int
     month: int
     day: int

@@ -117,9 +117,7 @@ WAYS = {
 }
 
 
-def run(
-    flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], None], rounds: int = ROUNDS
-) -> Outcome:
+def run(flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], None], rounds: int = ROUNDS) -> Outcome:
     """Run the job all ways, in turns, and compare what they found."""
     progress("reading the flights")
     total = flights.count()
@@ -155,8 +153,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the options of ``python -m flinkbuf demo``."""
     parser.add_argument("--cores", type=int, default=2, metavar="N", help="cores Spark may use (default: 2)")
     parser.add_argument("--rows", type=int, metavar="N", help="only the first N flights (default: all 336,776)")
-    parser.add_argument("--output", type=Path, default=Path("demo-output"), metavar="FOLDER",
-                        help="where the picture goes (default: demo-output)")  # fmt: skip
+    parser.add_argument(
+        "--output",
+        type=Path,
+        default=Path("demo-output"),
+        metavar="FOLDER",
+        help="where the picture goes (default: demo-output)",
+    )
 
 
 def main(options: Namespace) -> int:

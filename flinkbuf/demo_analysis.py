@@ -92,9 +92,7 @@ def analyse(flights: Iterable[tuple[Any, ...]]) -> Iterator[AircraftYear]:
         _walk(tailnum, year, tallies)
     for (tailnum, carrier), t in tallies.items():
         gaps, chains = tuple(sorted(t.gaps.items())), tuple(t.chains)
-        yield AircraftYear(
-            tailnum, carrier, t.departures, t.cancelled, gaps, t.follow_ups, t.delay, t.carried, chains
-        )
+        yield AircraftYear(tailnum, carrier, t.departures, t.cancelled, gaps, t.follow_ups, t.delay, t.carried, chains)
 
 
 def _walk(tailnum: str, year: list[Departure], tallies: dict[tuple[str, str], Tally]) -> None:

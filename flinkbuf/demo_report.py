@@ -10,13 +10,13 @@ import matplotlib
 
 matplotlib.use("Agg")  # a file, no window
 
-from matplotlib import pyplot  # noqa: E402
-from matplotlib.axes import Axes  # noqa: E402
-from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: E402
-from rich.console import Console  # noqa: E402
-from rich.table import Table  # noqa: E402
+from matplotlib import pyplot
+from matplotlib.axes import Axes
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from rich.console import Console
+from rich.table import Table
 
-from flinkbuf.demo_analysis import (  # noqa: E402
+from flinkbuf.demo_analysis import (
     LATE_MINUTES,
     CarrierYear,
     Departure,
@@ -78,11 +78,15 @@ def _print_carriers(console: Console, carriers: list[CarrierYear]) -> None:
     for c in carriers:
         has_enough = c.follow_ups >= FEWEST_FOLLOW_UPS
         cells = [
-            names.get(c.carrier, c.carrier), f"{c.aircraft:,}", f"{c.departures:,}", f"{c.cancelled:,}",
-            f"{c.median_gap} h" if c.gaps else "–", f"{c.follow_ups:,}",
+            names.get(c.carrier, c.carrier),
+            f"{c.aircraft:,}",
+            f"{c.departures:,}",
+            f"{c.cancelled:,}",
+            f"{c.median_gap} h" if c.gaps else "–",
+            f"{c.follow_ups:,}",
             f"{c.delay / c.follow_ups:.1f} min" if has_enough else "–",
             f"{c.carried_share:.0%}" if has_enough else "–",
-        ]  # fmt: skip
+        ]
         if console.width >= 100:
             cells.append(f"[{OURS}]{'█' * round(20 * c.carried_share * has_enough)}[/]")
         table.add_row(*cells)
@@ -137,10 +141,19 @@ def _print_speed(console: Console, outcome: Outcome, options: Namespace) -> None
 def draw(outcome: Outcome, path: Path) -> Path:
     """Draw the four panels into a PNG file and return its path."""
     carriers = by_carrier(outcome.years)
-    settings: Any = {"font.size": 10, "text.color": INK, "axes.labelcolor": MUTED, "xtick.color": MUTED,
-                "ytick.color": INK,
-                "axes.edgecolor": GRID, "axes.titlelocation": "left", "axes.titleweight": "bold", "axes.titlesize": 12,
-                "axes.titlepad": 12, "font.family": "DejaVu Sans"}  # fmt: skip
+    settings: Any = {
+        "font.size": 10,
+        "text.color": INK,
+        "axes.labelcolor": MUTED,
+        "xtick.color": MUTED,
+        "ytick.color": INK,
+        "axes.edgecolor": GRID,
+        "axes.titlelocation": "left",
+        "axes.titleweight": "bold",
+        "axes.titlesize": 12,
+        "axes.titlepad": 12,
+        "font.family": "DejaVu Sans",
+    }
     with pyplot.rc_context(settings):
         layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
         figure = pyplot.figure(figsize=(14, 10), dpi=130, layout=layout)
@@ -151,8 +164,11 @@ def draw(outcome: Outcome, path: Path) -> Path:
         _draw_speed(axes[1, 1], outcome)
         figure.suptitle(
             f"A year of {outcome.flights:,} flights out of New York, aircraft by aircraft",
-            x=0.012, ha="left", fontsize=17, fontweight="bold",
-        )  # fmt: skip
+            x=0.012,
+            ha="left",
+            fontsize=17,
+            fontweight="bold",
+        )
         figure.savefig(path, facecolor="white")
         pyplot.close(figure)
     return path
@@ -185,11 +201,29 @@ def _draw_chains(axes: Axes, outcome: Outcome) -> None:
     for row, (_, _, chain) in enumerate(worst):
         hours = [d.scheduled / 60 for d in chain]
         axes.plot(hours, [row] * len(chain), color=GRID, linewidth=3, zorder=1)
-        axes.scatter(hours, [row] * len(chain), c=[d.delay for d in chain], vmin=0, vmax=largest, cmap=DELAY_COLORS,
-                     s=430, edgecolor="white", linewidth=1, zorder=2)  # fmt: skip
+        axes.scatter(
+            hours,
+            [row] * len(chain),
+            c=[d.delay for d in chain],
+            vmin=0,
+            vmax=largest,
+            cmap=DELAY_COLORS,
+            s=430,
+            edgecolor="white",
+            linewidth=1,
+            zorder=2,
+        )
         for d in chain:
-            axes.text(d.scheduled / 60, row, str(d.delay), ha="center", va="center", zorder=3, fontsize=7.5,
-                      color="white" if d.delay > 0.55 * largest else INK)  # fmt: skip
+            axes.text(
+                d.scheduled / 60,
+                row,
+                str(d.delay),
+                ha="center",
+                va="center",
+                zorder=3,
+                fontsize=7.5,
+                color="white" if d.delay > 0.55 * largest else INK,
+            )
             axes.text(d.scheduled / 60, row - 0.47, d.dest, ha="center", va="center", fontsize=7, color=MUTED)
     axes.set_yticks(range(len(worst)), [_chain_label(tailnum, chain[0]) for _, tailnum, chain in worst])
     axes.set_ylim(-0.8, len(worst) - 0.4)
@@ -224,8 +258,17 @@ def _draw_speed(axes: Axes, outcome: Outcome) -> None:
             axes.barh(row + offset, seconds[name], height=0.36, color=color)
             axes.text(seconds[name], row + offset, f"  {name}  {seconds[name]:.2f} s", va="center", color=INK)
         ratio = seconds["partitionBy"] / seconds["fb.exchange"]
-        axes.text(1, row, f"{ratio:.1f} ×", transform=axes.get_yaxis_transform(), ha="right", va="center", fontsize=20,
-                  fontweight="bold", color=OURS)  # fmt: skip
+        axes.text(
+            1,
+            row,
+            f"{ratio:.1f} ×",
+            transform=axes.get_yaxis_transform(),
+            ha="right",
+            va="center",
+            fontsize=20,
+            fontweight="bold",
+            color=OURS,
+        )
     axes.set_yticks(range(len(rows)), [label for label, _ in rows])
     axes.set_xlim(0, max(outcome.job_seconds.values()) * 1.75)
     axes.set_title("The same job on fb.exchange and partitionBy")

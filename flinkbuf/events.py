@@ -425,11 +425,20 @@ class EventRegistry:
 _READERS: dict[int, Callable[[_Reader], Event]] = {
     cls.type_code: cls._read
     for cls in (
-        EndOfPartition, CheckpointBarrier, EndOfSuperstep, CancelCheckpointMarker, EndOfOutputChannelState,
-        EventAnnouncement, SubtaskConnectionDescriptor, EndOfData, EndOfSegment, RecoveryMetadata, WatermarkEvent,
+        EndOfPartition,
+        CheckpointBarrier,
+        EndOfSuperstep,
+        CancelCheckpointMarker,
+        EndOfOutputChannelState,
+        EventAnnouncement,
+        SubtaskConnectionDescriptor,
+        EndOfData,
+        EndOfSegment,
+        RecoveryMetadata,
+        WatermarkEvent,
         EndOfInputChannelState,
     )
-}  # fmt: skip
+}
 
 
 def event_from_bytes(data: Any, registry: EventRegistry | None = None) -> Event:

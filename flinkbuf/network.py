@@ -164,7 +164,9 @@ def parse_ports(text: str) -> Iterator[int]:
         try:
             low, high = int(first), int(last or first)
         except ValueError:
-            raise ValueError(f'expected a port, a range or a list of them such as "50100-50200,6121", got {text!r}') from None
+            raise ValueError(
+                f'expected a port, a range or a list of them such as "50100-50200,6121", got {text!r}'
+            ) from None
         if not 0 <= low <= high < 65536:
             raise ValueError(f"ports are from 0 to 65535, ranges from the lower to the higher, got {part.strip()!r}")
         yield from range(low, high + 1)
@@ -462,7 +464,9 @@ class NetworkEnvironment:
                 gate.set_local(index, bytes(_partition_id(source.partition_id)), source.subpartition_index)
                 continue
             if not isinstance(source, RemoteChannel):
-                raise TypeError(f"channel {index} must be a RemoteChannel or a LocalChannel, got {type(source).__name__}")
+                raise TypeError(
+                    f"channel {index} must be a RemoteChannel or a LocalChannel, got {type(source).__name__}"
+                )
             gate.set_remote(
                 index,
                 source.host,
@@ -540,8 +544,10 @@ class NetworkEnvironment:
 
                 logging.getLogger(__name__).warning(
                     "%d subpartitions at %s:%d were finished, but nobody has read them for %d s: they are dropped",
-                    unread, *self.address, CONSUMER_PATIENCE_MS // 1000,
-                )  # fmt: skip
+                    unread,
+                    *self.address,
+                    CONSUMER_PATIENCE_MS // 1000,
+                )
                 return
             time.sleep(_POLL_S)
 

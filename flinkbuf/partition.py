@@ -65,7 +65,9 @@ class ResultPartitionID(bytes):
 
     def __new__(cls, data: Any) -> ResultPartitionID:
         if not isinstance(data, (bytes, bytearray, memoryview)):
-            raise TypeError(f"a result partition id is made of bytes, or by from_hex() of their digits, got {data!r:.80}")
+            raise TypeError(
+                f"a result partition id is made of bytes, or by from_hex() of their digits, got {data!r:.80}"
+            )
         self = super().__new__(cls, data)
         if len(self) != cls.SIZE:
             raise ValueError(f"a result partition id has {cls.SIZE} bytes, got {len(self)}")
@@ -87,11 +89,16 @@ class ResultPartitionID(bytes):
         attempt_number: int = 0,
     ) -> ResultPartitionID:
         """Put one together from its parts: ids of 16 bytes, numbers of 0 to 2**31 - 1."""
-        for name, part in (("data_set_id", data_set_id), ("execution_graph_id", execution_graph_id),
-                           ("job_vertex_id", job_vertex_id)):  # fmt: skip
+        for name, part in (
+            ("data_set_id", data_set_id),
+            ("execution_graph_id", execution_graph_id),
+            ("job_vertex_id", job_vertex_id),
+        ):
             if len(part) != 16:
                 raise ValueError(f"{name} has 16 bytes, got {len(part)}")
-        numbers = [number.to_bytes(4, "big", signed=True) for number in (partition_number, subtask_index, attempt_number)]
+        numbers = [
+            number.to_bytes(4, "big", signed=True) for number in (partition_number, subtask_index, attempt_number)
+        ]
         return cls(data_set_id + numbers[0] + execution_graph_id + job_vertex_id + numbers[1] + numbers[2])
 
     @classmethod
@@ -178,8 +185,11 @@ class ResultPartition(_ResultPartition):
         num_subpartitions = operator.index(num_subpartitions)
         if num_subpartitions < 1:
             raise ValueError(f"num_subpartitions must be at least 1, got {num_subpartitions}")
-        for name, value in (("buffers_per_channel", buffers_per_channel), ("floating_buffers", floating_buffers),
-                            ("max_overdraft", max_overdraft)):  # fmt: skip
+        for name, value in (
+            ("buffers_per_channel", buffers_per_channel),
+            ("floating_buffers", floating_buffers),
+            ("max_overdraft", max_overdraft),
+        ):
             if value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
         minimum, maximum = buffer_limits(type, num_subpartitions, buffers_per_channel, floating_buffers)

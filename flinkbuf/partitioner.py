@@ -127,8 +127,10 @@ class KeyPartitioner(Partitioner):
             return (_key_field(self.key, record_type, self.key_type),)
         types = getattr(self.key_type, "field_types", None)
         if self.key_type is not None and (types is None or len(types) != len(self.key)):
-            raise ValueError(f"the key {self.key!r} has {len(self.key)} fields, so key_type must be a TUPLE of them; "
-                             f"got {self.key_type!r}")
+            raise ValueError(
+                f"the key {self.key!r} has {len(self.key)} fields, so key_type must be a TUPLE of them; "
+                f"got {self.key_type!r}"
+            )
         parts = zip(self.key, types or (None,) * len(self.key))
         return tuple(_key_field(key, record_type, key_type) for key, key_type in parts)
 
@@ -332,8 +334,10 @@ def default_max_parallelism(parallelism: int) -> int:
 def _hasher(key_type: TypeInformation) -> KeyHasher:
     odd = next(_odd_types(key_type), None)
     if odd is not None:
-        raise ValueError(f"{key_type!r} cannot be a key: Java hashes {odd} in a way of its own; key by a function "
-                         f"with key_type {_ODD_HASHES[odd]}")
+        raise ValueError(
+            f"{key_type!r} cannot be a key: Java hashes {odd} in a way of its own; key by a function "
+            f"with key_type {_ODD_HASHES[odd]}"
+        )
     try:
         return KeyHasher(key_type.codec)
     except ValueError as error:
@@ -353,15 +357,19 @@ def _key_field(key: Any, record_type: TypeInformation, key_type: TypeInformation
     names: tuple[str, ...] = getattr(record_type, "field_names", ())
     if callable(key):
         if key_type is None:
-            raise ValueError(f"the type of a key that the function {key!r} gives is not known: name it, "
-                             "as in by_key(function, key_type=\"string\")")
+            raise ValueError(
+                f"the type of a key that the function {key!r} gives is not known: name it, "
+                'as in by_key(function, key_type="string")'
+            )
         return KeyField(_hasher(key_type), function=key)
     if key == WHOLE_RECORD and key not in names:
         return KeyField(_hasher(_agreed(key, record_type, key_type)))
     if not hasattr(record_type, "field_types"):
         if key_type is None:
-            raise ValueError(f"records of {record_type!r} have no fields, so the type of key {key!r} is not known: "
-                             "name it with key_type=, or key by the whole record with by_key(\"*\")")
+            raise ValueError(
+                f"records of {record_type!r} have no fields, so the type of key {key!r} is not known: "
+                'name it with key_type=, or key by the whole record with by_key("*")'
+            )
         if isinstance(key, str):
             return KeyField(_hasher(key_type), name=key)
         return KeyField(_hasher(key_type), index=key)
@@ -377,6 +385,8 @@ def _key_field(key: Any, record_type: TypeInformation, key_type: TypeInformation
 
 def _agreed(key: Any, known: TypeInformation, given: TypeInformation | None) -> TypeInformation:
     if given is not None and given != known:
-        raise ValueError(f"key {key!r} is of {known!r} in the records, but key_type is {given!r}; leave key_type out, "
-                         "or key by a function that converts")
+        raise ValueError(
+            f"key {key!r} is of {known!r} in the records, but key_type is {given!r}; leave key_type out, "
+            "or key by a function that converts"
+        )
     return known

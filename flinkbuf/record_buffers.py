@@ -68,9 +68,7 @@ def write_buffers(
     """
     config = config or NetworkConfig()
     record_type = as_type(type)
-    selector = as_partitioner(partitioner).selector(
-        record_type, num_channels, subtask_index=subtask_index, seed=seed
-    )
+    selector = as_partitioner(partitioner).selector(record_type, num_channels, subtask_index=subtask_index, seed=seed)
     segments = config.sort_shuffle_min_buffers
     if num_channels <= max(1, segments // 2):
         return HashBufferWriter(records, record_type.codec, selector, config.segment_size)

@@ -88,9 +88,14 @@ _SPARK_TYPES: dict[str, TypeInformation] = {
     },
 }
 _PARAMETERS = {  # fewest and most numbers in brackets
-    "char": (1, 1), "character": (1, 1), "varchar": (1, 1), "decimal": (0, 2), "dec": (0, 2), "numeric": (0, 2),
+    "char": (1, 1),
+    "character": (1, 1),
+    "varchar": (1, 1),
+    "decimal": (0, 2),
+    "dec": (0, 2),
+    "numeric": (0, 2),
     "time": (0, 1),
-}  # fmt: skip
+}
 _NO_COUNTERPART = ("interval", "variant", "geometry", "geography", "object")
 
 
@@ -298,7 +303,6 @@ class _DdlParser:
             self.take()
             self.read_name()
 
-
     def starts_columns(self) -> bool:
         """True where a name is followed by what can only be its type: "date" is a type, "date date" a column."""
         first, second = self.tokens[0], self.tokens[min(1, len(self.tokens) - 1)]
@@ -350,12 +354,26 @@ def _from_pyspark(data_type: Any, where: str, depth: int) -> TypeInformation:
 # --------------------------------------------------------------------------------------------------------- pyarrow
 
 _ARROW_BASIC = (  # a predicate of pyarrow.types, and the name in Types
-    ("is_null", "VOID"), ("is_boolean", "BOOLEAN"), ("is_int8", "BYTE"), ("is_int16", "SHORT"), ("is_int32", "INT"),
-    ("is_int64", "LONG"), ("is_uint8", "SHORT"), ("is_uint16", "INT"), ("is_uint32", "LONG"), ("is_uint64", "BIG_INT"),
-    ("is_float16", "FLOAT"), ("is_float32", "FLOAT"), ("is_float64", "DOUBLE"), ("is_string", "STRING"),
-    ("is_large_string", "STRING"), ("is_string_view", "STRING"), ("is_decimal", "BIG_DEC"), ("is_date", "LOCAL_DATE"),
+    ("is_null", "VOID"),
+    ("is_boolean", "BOOLEAN"),
+    ("is_int8", "BYTE"),
+    ("is_int16", "SHORT"),
+    ("is_int32", "INT"),
+    ("is_int64", "LONG"),
+    ("is_uint8", "SHORT"),
+    ("is_uint16", "INT"),
+    ("is_uint32", "LONG"),
+    ("is_uint64", "BIG_INT"),
+    ("is_float16", "FLOAT"),
+    ("is_float32", "FLOAT"),
+    ("is_float64", "DOUBLE"),
+    ("is_string", "STRING"),
+    ("is_large_string", "STRING"),
+    ("is_string_view", "STRING"),
+    ("is_decimal", "BIG_DEC"),
+    ("is_date", "LOCAL_DATE"),
     ("is_time", "LOCAL_TIME"),
-)  # fmt: skip
+)
 _ARROW_BINARY = ("is_binary", "is_large_binary", "is_binary_view", "is_fixed_size_binary")
 _ARROW_LISTS = ("is_list", "is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
 

@@ -56,21 +56,50 @@ _LONG_MIN, _LONG_MAX = -(2**63), 2**63 - 1
 
 # Looked through in this order: a bool is an int too, a datetime a date, a named tuple a tuple.
 _PLAIN: tuple[tuple[type | tuple[type, ...], str], ...] = (
-    (bool, "bool"), (int, "int"), (float, "float"), (str, "str"), ((bytes, bytearray), "bytes"),
-    (decimal.Decimal, "Decimal"), (datetime.date, "date"), (datetime.time, "time"), (list, "list"),
-    ((set, frozenset), "set"), (dict, "dict"), (Instant, "aware datetime"), (LocalDate, "date"), (LocalTime, "time"),
-    (LocalDateTime, "naive datetime"), (JavaDate, "JavaDate"), (SqlDate, "SqlDate"), (SqlTime, "SqlTime"),
-    (SqlTimestamp, "SqlTimestamp"), ((Left, Right), "Left or Right"),
-)  # fmt: skip
+    (bool, "bool"),
+    (int, "int"),
+    (float, "float"),
+    (str, "str"),
+    ((bytes, bytearray), "bytes"),
+    (decimal.Decimal, "Decimal"),
+    (datetime.date, "date"),
+    (datetime.time, "time"),
+    (list, "list"),
+    ((set, frozenset), "set"),
+    (dict, "dict"),
+    (Instant, "aware datetime"),
+    (LocalDate, "date"),
+    (LocalTime, "time"),
+    (LocalDateTime, "naive datetime"),
+    (JavaDate, "JavaDate"),
+    (SqlDate, "SqlDate"),
+    (SqlTime, "SqlTime"),
+    (SqlTimestamp, "SqlTimestamp"),
+    ((Left, Right), "Left or Right"),
+)
 _BASIC_OF = {
-    "bool": "BOOLEAN", "str": "STRING", "Decimal": "BIG_DEC", "date": "LOCAL_DATE", "time": "LOCAL_TIME",
-    "float": "DOUBLE", "naive datetime": "LOCAL_DATE_TIME", "aware datetime": "INSTANT", "JavaDate": "DATE",
-    "SqlDate": "SQL_DATE", "SqlTime": "SQL_TIME", "SqlTimestamp": "SQL_TIMESTAMP",
-}  # fmt: skip
+    "bool": "BOOLEAN",
+    "str": "STRING",
+    "Decimal": "BIG_DEC",
+    "date": "LOCAL_DATE",
+    "time": "LOCAL_TIME",
+    "float": "DOUBLE",
+    "naive datetime": "LOCAL_DATE_TIME",
+    "aware datetime": "INSTANT",
+    "JavaDate": "DATE",
+    "SqlDate": "SQL_DATE",
+    "SqlTime": "SQL_TIME",
+    "SqlTimestamp": "SQL_TIMESTAMP",
+}
 _ARRAY_ELEMENTS = {
-    "bool": "BOOLEAN", "int8": "BYTE", "int16": "SHORT", "int32": "INT", "int64": "LONG", "float32": "FLOAT",
+    "bool": "BOOLEAN",
+    "int8": "BYTE",
+    "int16": "SHORT",
+    "int32": "INT",
+    "int64": "LONG",
+    "float32": "FLOAT",
     "float64": "DOUBLE",
-}  # fmt: skip
+}
 
 
 def infer_type(samples: Sequence[Any]) -> TypeInformation:
@@ -237,9 +266,7 @@ def _infer_dict(values: list[Any], path: str, depth: int) -> TypeInformation:
     keys, key_part = _elements(values, "key", path)
     items, item_part = _elements((value.values() for value in values), "value", path)
     try:
-        return MapTypeInfo(
-            _infer(keys, key_part, depth + 1), _infer(items, item_part, depth + 1, null_form=True)
-        )
+        return MapTypeInfo(_infer(keys, key_part, depth + 1), _infer(items, item_part, depth + 1, null_form=True))
     except TypeError as error:
         if all(isinstance(key, str) for key in keys):
             raise TypeError(f"{error} (dicts with the same keys can be declared by name: fb.Types.ROW_NAMED)") from None
@@ -285,7 +312,9 @@ def _infer_either(values: list[Any], path: str, depth: int) -> TypeInformation:
     for side in (Left, Right):
         inner = [value.value for value in values if isinstance(value, side)]
         if not inner:
-            raise TypeError(f"{_where(path)} was never a {side.__name__}, so the type of that side is unknown; {_DECLARE}")
+            raise TypeError(
+                f"{_where(path)} was never a {side.__name__}, so the type of that side is unknown; {_DECLARE}"
+            )
         sides.append(_infer(inner, f"{side.__name__} of {_where(path)}", depth + 1))
     return EitherTypeInfo(*sides)
 

@@ -446,7 +446,7 @@ class EitherTypeInfo(TypeInformation):
 class NullableTypeInfo(TypeInformation):
     """Another type, and None. Flink's ``NullableSerializer``."""
 
-    __slots__ = ("value_type", "padded")
+    __slots__ = ("padded", "value_type")
     value_type: TypeInformation
     padded: bool
 

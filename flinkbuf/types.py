@@ -37,10 +37,25 @@ from flinkbuf.type_information import (
 )
 
 __all__ = [
-    "BasicArrayTypeInfo", "BasicTypeInfo", "EitherTypeInfo", "EnumTypeInfo", "ListTypeInfo", "MapTypeInfo",
-    "NullableTypeInfo", "ObjectArrayTypeInfo", "PrimitiveArrayTypeInfo", "RowTypeInfo", "SetTypeInfo",
-    "StreamElementTypeInfo", "TupleTypeInfo", "TypeInformation", "Types", "as_type", "column_dtype", "infer_type",
-]  # fmt: skip
+    "BasicArrayTypeInfo",
+    "BasicTypeInfo",
+    "EitherTypeInfo",
+    "EnumTypeInfo",
+    "ListTypeInfo",
+    "MapTypeInfo",
+    "NullableTypeInfo",
+    "ObjectArrayTypeInfo",
+    "PrimitiveArrayTypeInfo",
+    "RowTypeInfo",
+    "SetTypeInfo",
+    "StreamElementTypeInfo",
+    "TupleTypeInfo",
+    "TypeInformation",
+    "Types",
+    "as_type",
+    "column_dtype",
+    "infer_type",
+]
 
 
 class Types:

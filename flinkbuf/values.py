@@ -25,10 +25,27 @@ from flinkbuf.immutable import Immutable, Ordered
 from flinkbuf.row import Row, RowKind, row_class, row_classes
 
 __all__ = [
-    "Instant", "InternalWatermark", "JavaDate", "LatencyMarker", "Left", "LocalDate", "LocalDateTime", "LocalTime",
-    "RecordAttributes", "Right", "Row", "RowKind", "SqlDate", "SqlTime", "SqlTimestamp", "StreamRecord", "Watermark",
-    "WatermarkStatus", "row_class", "row_classes",
-]  # fmt: skip
+    "Instant",
+    "InternalWatermark",
+    "JavaDate",
+    "LatencyMarker",
+    "Left",
+    "LocalDate",
+    "LocalDateTime",
+    "LocalTime",
+    "RecordAttributes",
+    "Right",
+    "Row",
+    "RowKind",
+    "SqlDate",
+    "SqlTime",
+    "SqlTimestamp",
+    "StreamRecord",
+    "Watermark",
+    "WatermarkStatus",
+    "row_class",
+    "row_classes",
+]
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
@@ -75,7 +92,7 @@ class StreamRecord(Immutable):
     (StreamRecord(value='x', timestamp=None), 5)
     """
 
-    __slots__ = ("value", "timestamp")
+    __slots__ = ("timestamp", "value")
     value: Any
     timestamp: int | None
 
@@ -113,7 +130,7 @@ class InternalWatermark(Ordered):
         A 32-bit number.
     """
 
-    __slots__ = ("timestamp", "subpartition_index")
+    __slots__ = ("subpartition_index", "timestamp")
     timestamp: int
     subpartition_index: int
 

@@ -94,7 +94,7 @@ class Pair:
 
     def check_home(self):
         for side in (self.there, self.here):
-            free = lambda pool=side.pool: pool.available_segment_count  # noqa: E731
+            free = lambda pool=side.pool: pool.available_segment_count
             assert wait_until(lambda: free() == self.num_segments), f"{self.num_segments - free()} segments are away"
 
     def write(self, partition, records, broken=lambda error: None):

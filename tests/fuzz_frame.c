@@ -35,7 +35,8 @@ static void compare(const struct fb_frame_decoder* decoder, const uint8_t* strea
   int head_size, tail_size;
 
   if (frame.id == FB_ERROR_RESPONSE &&
-      fb_frame_split_error(&frame, start + FB_FRAME_HEADER_SIZE, size - FB_FRAME_HEADER_SIZE) < 0) return;
+      fb_frame_split_error(&frame, start + FB_FRAME_HEADER_SIZE, size - FB_FRAME_HEADER_SIZE) < 0)
+    return;
   CHECK(fb_frame_size(&frame) == size);
   head_size = fb_frame_write_head(&frame, head);
   tail_size = fb_frame_write_tail(&frame, tail);

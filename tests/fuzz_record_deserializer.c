@@ -36,8 +36,7 @@ static uint64_t hash_record(uint64_t hash, const uint8_t* record, size_t size) {
 }
 
 /* Gives one buffer in a block of exactly its size, so that the sanitizer sees a read past either end. */
-static int feed(struct fb_record_deserializer* self, const uint8_t* data, size_t size,
-                struct outcome* outcome) {
+static int feed(struct fb_record_deserializer* self, const uint8_t* data, size_t size, struct outcome* outcome) {
   uint8_t* buffer = malloc(size);
   const uint8_t* record;
   size_t record_size;
@@ -82,8 +81,7 @@ static void replay(struct fb_record_deserializer* self, uint8_t options, struct 
   free(bytes);
 }
 
-static struct outcome parse(const uint8_t* data, size_t size, const uint8_t* cuts, size_t cut_count,
-                            uint8_t options) {
+static struct outcome parse(const uint8_t* data, size_t size, const uint8_t* cuts, size_t cut_count, uint8_t options) {
   struct fb_record_deserializer self;
   struct outcome outcome = {.code = FB_NEEDS_INPUT};
 

@@ -10,7 +10,7 @@
 #include "type_codec.h"
 
 #define SCALAR_COUNT FB_TYPE_PRIMITIVE_ARRAY /* the kinds before this one have no children */
-#define MAX_TYPES 64
+#define MAX_TYPES    64
 
 struct types {
   struct fb_type nodes[MAX_TYPES];
@@ -32,9 +32,9 @@ static const struct fb_type* add(struct types* self, enum fb_type_kind kind, uin
   return node;
 }
 
-#define LIST_OF(...) (const struct fb_type*[]){__VA_ARGS__}
-#define OF(kind, ...) \
-  add(types, FB_TYPE_##kind, sizeof(LIST_OF(__VA_ARGS__)) / sizeof(void*), LIST_OF(__VA_ARGS__))
+#define LIST_OF(...) \
+  (const struct fb_type*[]) { __VA_ARGS__ }
+#define OF(kind, ...) add(types, FB_TYPE_##kind, sizeof(LIST_OF(__VA_ARGS__)) / sizeof(void*), LIST_OF(__VA_ARGS__))
 
 /* Every kind without children first, in the order of the kinds; then all that has some. */
 static void open_types(struct types* types) {

@@ -14,21 +14,48 @@ UTC = datetime.timezone.utc
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=UTC)
 
 SCALARS = {
-    "boolean": Types.BOOLEAN, "byte": Types.BYTE, "short": Types.SHORT, "char": Types.CHAR, "int": Types.INT,
-    "long": Types.LONG, "float": Types.FLOAT, "double": Types.DOUBLE, "string": Types.STRING,
-    "stringvalue": Types.STRING_VALUE, "bigint": Types.BIG_INT, "bigdec": Types.BIG_DEC, "instant": Types.INSTANT,
-    "localdate": Types.LOCAL_DATE, "localtime": Types.LOCAL_TIME, "localdatetime": Types.LOCAL_DATE_TIME,
-    "date": Types.DATE, "sqldate": Types.SQL_DATE, "sqltime": Types.SQL_TIME, "sqltimestamp": Types.SQL_TIMESTAMP,
-    "void": Types.VOID, "booleanvalue": Types.BOOLEAN_VALUE, "bytevalue": Types.BYTE_VALUE,
-    "shortvalue": Types.SHORT_VALUE, "charvalue": Types.CHAR_VALUE, "intvalue": Types.INT_VALUE,
-    "longvalue": Types.LONG_VALUE, "floatvalue": Types.FLOAT_VALUE, "doublevalue": Types.DOUBLE_VALUE,
+    "boolean": Types.BOOLEAN,
+    "byte": Types.BYTE,
+    "short": Types.SHORT,
+    "char": Types.CHAR,
+    "int": Types.INT,
+    "long": Types.LONG,
+    "float": Types.FLOAT,
+    "double": Types.DOUBLE,
+    "string": Types.STRING,
+    "stringvalue": Types.STRING_VALUE,
+    "bigint": Types.BIG_INT,
+    "bigdec": Types.BIG_DEC,
+    "instant": Types.INSTANT,
+    "localdate": Types.LOCAL_DATE,
+    "localtime": Types.LOCAL_TIME,
+    "localdatetime": Types.LOCAL_DATE_TIME,
+    "date": Types.DATE,
+    "sqldate": Types.SQL_DATE,
+    "sqltime": Types.SQL_TIME,
+    "sqltimestamp": Types.SQL_TIMESTAMP,
+    "void": Types.VOID,
+    "booleanvalue": Types.BOOLEAN_VALUE,
+    "bytevalue": Types.BYTE_VALUE,
+    "shortvalue": Types.SHORT_VALUE,
+    "charvalue": Types.CHAR_VALUE,
+    "intvalue": Types.INT_VALUE,
+    "longvalue": Types.LONG_VALUE,
+    "floatvalue": Types.FLOAT_VALUE,
+    "doublevalue": Types.DOUBLE_VALUE,
     "nullvalue": Types.NULL_VALUE,
-}  # fmt: skip
+}
 PARTS = {
-    "list": Types.LIST, "set": Types.SET, "map": Types.MAP, "array": Types.OBJECT_ARRAY, "either": Types.EITHER,
-    "nullable": Types.NULLABLE, "nullable_padded": lambda inner: Types.NULLABLE(inner, padded=True),
-    "tuple": lambda *fields: Types.TUPLE(fields), "row": lambda *fields: Types.ROW(fields),
-}  # fmt: skip
+    "list": Types.LIST,
+    "set": Types.SET,
+    "map": Types.MAP,
+    "array": Types.OBJECT_ARRAY,
+    "either": Types.EITHER,
+    "nullable": Types.NULLABLE,
+    "nullable_padded": lambda inner: Types.NULLABLE(inner, padded=True),
+    "tuple": lambda *fields: Types.TUPLE(fields),
+    "row": lambda *fields: Types.ROW(fields),
+}
 
 
 def load(stem: str) -> dict:
@@ -151,10 +178,15 @@ def sql_date(v):
 
 
 TIMES = {
-    "localdate": date, "localtime": time, "localdatetime": date_time, "instant": instant, "sqltimestamp": timestamp,
-    "date": lambda v: EPOCH + datetime.timedelta(milliseconds=v["millis"]), "sqldate": sql_date,
+    "localdate": date,
+    "localtime": time,
+    "localdatetime": date_time,
+    "instant": instant,
+    "sqltimestamp": timestamp,
+    "date": lambda v: EPOCH + datetime.timedelta(milliseconds=v["millis"]),
+    "sqldate": sql_date,
     "sqltime": lambda v: (EPOCH + datetime.timedelta(milliseconds=v["millis"])).time(),
-}  # fmt: skip
+}
 
 
 def element_of(case: dict):

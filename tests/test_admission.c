@@ -67,9 +67,11 @@ static void listen_at(void* context) {
 }
 
 static void open_door(struct door* self, const uint8_t* secret, int64_t timeout_ms, uint32_t max_unproven) {
-  struct fb_admission_options options = {
-      .secret = secret, .secret_size = sizeof SECRET, .is_server = true, .timeout_ms = timeout_ms,
-      .max_unproven = max_unproven};
+  struct fb_admission_options options = {.secret = secret,
+                                         .secret_size = sizeof SECRET,
+                                         .is_server = true,
+                                         .timeout_ms = timeout_ms,
+                                         .max_unproven = max_unproven};
 
   memset(self, 0, sizeof(*self));
   CHECK(fb_reactor_open(&self->reactor) == FB_OK);
@@ -349,8 +351,7 @@ static void stopping_closes_those_who_wait(void) {
 
   open_door(&door, SECRET, 20000, 0);
   for (int i = 0; i < 8; i++) fds[i] = dial(&door.address);
-  for (int64_t until = fb_deadline_ms(20000); counters_of(&door).unproven < 8; sleep_ms(1))
-    CHECK(fb_now_ms() < until);
+  for (int64_t until = fb_deadline_ms(20000); counters_of(&door).unproven < 8; sleep_ms(1)) CHECK(fb_now_ms() < until);
   close_door(&door);
   CHECK(atomic_load_explicit(&door.stopped, memory_order_acquire) == 8 && door.reason[0] == 0);
   for (int i = 0; i < 8; i++) {

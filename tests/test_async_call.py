@@ -245,9 +245,22 @@ def started(functions, is_flat=False, keeps_record=False):
 
         def start():
             try:
-                found.extend([call, out, start_many(
-                    call, lambda function: function(), functions, 0, out, is_flat, keeps_record, contextvars.copy_context()
-                )])  # fmt: skip
+                found.extend(
+                    [
+                        call,
+                        out,
+                        start_many(
+                            call,
+                            lambda function: function(),
+                            functions,
+                            0,
+                            out,
+                            is_flat,
+                            keeps_record,
+                            contextvars.copy_context(),
+                        ),
+                    ]
+                )
             except BaseException as error:
                 found.append(error)
 

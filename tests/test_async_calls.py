@@ -176,9 +176,14 @@ def test_records_that_came_early_wait_for_the_chunk_before_theirs():
 
     loop = new_event_loop()
     calls = AsyncCalls(
-        as_function(call, options), options, CallContext(), AsyncStats(), outbox, loop,
+        as_function(call, options),
+        options,
+        CallContext(),
+        AsyncStats(),
+        outbox,
+        loop,
         base_context=contextvars.copy_context(),
-    )  # fmt: skip
+    )
     loop.run_until_complete(calls.open())
     calls.inbox.put(calls.start, [0, 1, 2])
     calls.pulled = 1, [3]
@@ -376,7 +381,9 @@ def test_an_error_of_the_users_other_functions_names_the_record(option):
         raise LookupError(option)
 
     options = {"key": fails} if option == "key" else {"retry": FixedDelayRetry(1, 0, **{option: fails})}
-    with pytest.raises(AsyncCallError, match=rf"(key|retry)= of .* failed for record 0 .*LookupError: {option}; the record: 7") as raised:
+    with pytest.raises(
+        AsyncCallError, match=rf"(key|retry)= of .* failed for record 0 .*LookupError: {option}; the record: 7"
+    ) as raised:
         run(call, [7], **options)
     assert isinstance(raised.value.__cause__, LookupError)
 
@@ -468,8 +475,9 @@ def test_a_result_future_takes_an_error_or_a_function_that_is_called_on_the_loop
     seen = list(each.run([2, 1, 0]))
     assert seen == ["flinkbuf-async-loop", 0]
     assert [skipped.error for skipped in each.stats.skipped_records] == [
-        "ValueError: one", "ZeroDivisionError: integer division or modulo by zero",
-    ]  # fmt: skip
+        "ValueError: one",
+        "ZeroDivisionError: integer division or modulo by zero",
+    ]
 
 
 @pytest.mark.parametrize("second", ["complete", "complete_exceptionally"])
@@ -601,9 +609,7 @@ class Watched:
         with self.lock:
             for record in records:
                 self.running.remove(record)
-        return [
-            ValueError(record) if self.attempts[record] <= self.failures[record] else -record for record in records
-        ]
+        return [ValueError(record) if self.attempts[record] <= self.failures[record] else -record for record in records]
 
     async def one(self, record):
         self.begin([record])
@@ -647,10 +653,19 @@ def test_every_record_comes_to_its_end_once_whatever_the_options(
     concurrency = concurrency and min(concurrency, capacity)
     batch_size = min(batch_size, capacity) if kind == "many" else None
     each = operator(
-        getattr(watched, kind), ordered=ordered, capacity=capacity, concurrency=concurrency, rate_limit=rate_limit,
-        key=(lambda record: record % keys) if keys else None, batch_size=batch_size, batch_timeout=0.001, threads=8,
-        retry=FixedDelayRetry(2, 0.0001, jitter=0.5), on_error="skip", event_loop=event_loop,
-    )  # fmt: skip
+        getattr(watched, kind),
+        ordered=ordered,
+        capacity=capacity,
+        concurrency=concurrency,
+        rate_limit=rate_limit,
+        key=(lambda record: record % keys) if keys else None,
+        batch_size=batch_size,
+        batch_timeout=0.001,
+        threads=8,
+        retry=FixedDelayRetry(2, 0.0001, jitter=0.5),
+        on_error="skip",
+        event_loop=event_loop,
+    )
     source = Counted(len(failures))
     got = []
     for result in each.run(source):

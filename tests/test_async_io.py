@@ -191,7 +191,9 @@ def test_an_error_names_record_attempts_and_cause_with_its_traceback():
             raise KeyError("no such thing")
         return record
 
-    with pytest.raises(AsyncCallError, match=r"fails failed for record 2 of partition 5 after 1 call: KeyError") as raised:
+    with pytest.raises(
+        AsyncCallError, match=r"fails failed for record 2 of partition 5 after 1 call: KeyError"
+    ) as raised:
         list(AsyncOperator(fails, AsyncOptions(), context=CallContext(partition=5)).run(["a", "b", "bad", "c"]))
     assert "the record: 'bad'" in str(raised.value)
     assert (raised.value.record, raised.value.attempts) == ("bad", 1)
@@ -250,7 +252,10 @@ def test_on_error_gives_the_result_or_raises():
     async def fails(record):
         raise ValueError(record)
 
-    assert run(fails, [1, 2], on_error=lambda record, error: (record, type(error))) == [(1, ValueError), (2, ValueError)]
+    assert run(fails, [1, 2], on_error=lambda record, error: (record, type(error))) == [
+        (1, ValueError),
+        (2, ValueError),
+    ]
     with pytest.raises(AsyncCallError, match="ZeroDivisionError"):
         run(fails, [1], on_error=lambda record, error: 1 / 0)
 
@@ -387,9 +392,11 @@ def test_only_what_the_predicates_want_is_tried_again():
 
     assert run(answers, ["result"], retry=FixedDelayRetry(5, 0, on_result=lambda result: result < 3)) == [3]
     for record, predicate, expected in (
-        ("type", KeyError, 3), ("type", (OSError, LookupError), 3), ("other", KeyError, 1),
+        ("type", KeyError, 3),
+        ("type", (OSError, LookupError), 3),
+        ("other", KeyError, 1),
         ("callable", lambda error: "call" in str(error), 3),
-    ):  # fmt: skip
+    ):
         calls.clear()
         with pytest.raises(AsyncCallError):
             run(answers, [record], retry=FixedDelayRetry(2, 0, on_exception=predicate))
@@ -428,16 +435,27 @@ def test_jitter_spreads_delays_within_its_bounds():
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: FixedDelayRetry(0, 1), lambda: FixedDelayRetry(1, -1), lambda: ExponentialRetry(1, 1, multiplier=0),
-              lambda: FixedDelayRetry(1, 1, jitter=2), lambda: FixedDelayRetry(True, 1),
-              lambda: FixedDelayRetry(1, "1"), lambda: FixedDelayRetry(1, 1, jitter="0.5"), lambda: ExponentialRetry(1, 1, multiplier=None)],
-)  # fmt: skip
+    "wrong",
+    [
+        lambda: FixedDelayRetry(0, 1),
+        lambda: FixedDelayRetry(1, -1),
+        lambda: ExponentialRetry(1, 1, multiplier=0),
+        lambda: FixedDelayRetry(1, 1, jitter=2),
+        lambda: FixedDelayRetry(True, 1),
+        lambda: FixedDelayRetry(1, "1"),
+        lambda: FixedDelayRetry(1, 1, jitter="0.5"),
+        lambda: ExponentialRetry(1, 1, multiplier=None),
+    ],
+)
 def test_wrong_retries_are_refused(wrong):
     with pytest.raises(ValueError, match="got"):
         wrong()
 
 
-@pytest.mark.parametrize("predicate", [{"on_exception": "ValueError"}, {"on_exception": [ValueError]}, {"on_exception": None}, {"on_result": 5}])
+@pytest.mark.parametrize(
+    "predicate",
+    [{"on_exception": "ValueError"}, {"on_exception": [ValueError]}, {"on_exception": None}, {"on_result": 5}],
+)
 def test_what_is_no_predicate_is_refused(predicate):
     with pytest.raises(TypeError, match=f"{next(iter(predicate))} must be .*, got"):
         FixedDelayRetry(1, 1, **predicate)
@@ -689,10 +707,18 @@ def test_a_function_is_told_where_it_runs():
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"capacity": 0}, "capacity"), ({"timeout": 0}, "timeout"), ({"batch_size": 200}, "batch_size 200 exceeds"), ({"concurrency": 101}, "concurrency 101 exceeds"),
-     ({"on_error": "ignore"}, "on_error"), ({"event_loop": "fast"}, "event_loop"), ({"rate_limit": -1}, "rate_limit"),
-     ({"timeout": "5"}, "timeout must be a number .* got '5'"), ({"close_timeout": None}, "close_timeout must be a number .* got None")],
-)  # fmt: skip
+    [
+        ({"capacity": 0}, "capacity"),
+        ({"timeout": 0}, "timeout"),
+        ({"batch_size": 200}, "batch_size 200 exceeds"),
+        ({"concurrency": 101}, "concurrency 101 exceeds"),
+        ({"on_error": "ignore"}, "on_error"),
+        ({"event_loop": "fast"}, "event_loop"),
+        ({"rate_limit": -1}, "rate_limit"),
+        ({"timeout": "5"}, "timeout must be a number .* got '5'"),
+        ({"close_timeout": None}, "close_timeout must be a number .* got None"),
+    ],
+)
 def test_wrong_options_are_refused_with_their_value(options, message):
     with pytest.raises(ValueError, match=message):
         AsyncOptions(**options)
@@ -766,7 +792,13 @@ def test_unordered_results_do_not_pass_watermarks():
     assert out == [StreamRecord(2, 20)]
     gated.finish(1)
     each.end_input()
-    assert out[1:] == [StreamRecord(1, 10), StreamWatermark("w1"), StreamRecord(3, 30), StreamWatermark("w2"), StreamRecord(4, 40)]
+    assert out[1:] == [
+        StreamRecord(1, 10),
+        StreamWatermark("w1"),
+        StreamRecord(3, 30),
+        StreamWatermark("w2"),
+        StreamRecord(4, 40),
+    ]
     each.close()
 
 
@@ -848,8 +880,10 @@ def test_a_failure_does_not_leave_the_producer_waiting():
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from(["record", "record", "record", "watermark"]), max_size=25),
-    st.booleans(), st.integers(1, 8), st.randoms(use_true_random=False),
-)  # fmt: skip
+    st.booleans(),
+    st.integers(1, 8),
+    st.randoms(use_true_random=False),
+)
 def test_any_order_of_completions_agrees_with_a_model(kinds, ordered, capacity, randomness):
     gated = Gated()
     each, out = opened(gated, ordered=ordered, capacity=capacity)
@@ -900,7 +934,10 @@ def epochs(elements):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["ok", "fail", "hang"]), st.booleans()), max_size=12), st.booleans())
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.sampled_from(["ok", "fail", "hang"]), st.booleans()), max_size=12),
+    st.booleans(),
+)
 def test_failures_retries_and_timeouts_agree_with_a_model(plans, ordered):
     """A plan: how often a record fails first, how it ends then, and whether it waits before each end."""
     attempts = [0] * len(plans)
@@ -917,7 +954,13 @@ def test_failures_retries_and_timeouts_agree_with_a_model(plans, ordered):
         return record
 
     each = operator(
-        call, ordered=ordered, timeout=0.05, retry=FixedDelayRetry(2, 0), on_error="skip", capacity=4, event_loop="asyncio"
+        call,
+        ordered=ordered,
+        timeout=0.05,
+        retry=FixedDelayRetry(2, 0),
+        on_error="skip",
+        capacity=4,
+        event_loop="asyncio",
     )
     got = list(each.run(range(len(plans))))
     expected = [n for n, (failures, end, _) in enumerate(plans) if failures <= 2 and end == "ok"]
@@ -1101,7 +1144,14 @@ def http_server():
 
     async def serve():
         app = web.Application()
-        app.add_routes([web.get("/ok/{n}", ok), web.get("/fail/{n}", fail), web.get("/hang/{n}", hang), web.get("/reset/{n}", reset)])
+        app.add_routes(
+            [
+                web.get("/ok/{n}", ok),
+                web.get("/fail/{n}", fail),
+                web.get("/hang/{n}", hang),
+                web.get("/reset/{n}", reset),
+            ]
+        )
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -1131,9 +1181,14 @@ def test_a_real_http_server_that_fails_hangs_and_resets(http_server, event_loop,
     paths = [f"{('ok', 'fail')[n % 2]}/{n}" for n in range(100)]
     paths[40], paths[70] = "hang/40", "reset/70"
     each = operator(
-        fetch, open=aiohttp.ClientSession, ordered=ordered, timeout=3.0, on_error="skip", event_loop=event_loop,
+        fetch,
+        open=aiohttp.ClientSession,
+        ordered=ordered,
+        timeout=3.0,
+        on_error="skip",
+        event_loop=event_loop,
         retry=FixedDelayRetry(3, 0.01, on_exception=aiohttp.ClientError),
-    )  # fmt: skip
+    )
     expected = [n for n in range(100) if n not in (40, 70)]
     got = list(each.run(paths))
     assert (got if ordered else sorted(got)) == expected
@@ -1160,7 +1215,9 @@ def postgres(tmp_path_factory):
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     data, bin_folder = folder / "data", found[-1].parent
-    subprocess.run([*as_user, found[-1], "-D", data, "-A", "trust", "-U", "tester", "-N"], check=True, capture_output=True)
+    subprocess.run(
+        [*as_user, found[-1], "-D", data, "-A", "trust", "-U", "tester", "-N"], check=True, capture_output=True
+    )
     options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
     control = [*as_user, bin_folder / "pg_ctl", "-D", data]
     subprocess.run([*control, "-w", "-l", folder / "log", "-o", options, "start"], check=True, capture_output=True)

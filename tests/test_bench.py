@@ -125,8 +125,11 @@ def test_a_target_is_met_when_every_limit_it_names_is(table, limits, our_ns, riv
 
 def test_the_table_shows_targets_quoted_rivals_and_every_other_comparison(table, tmp_path, capsys, monkeypatch):
     figures = {
-        "tuple.flinkbuf_record_writer": 100.0, "tuple.msgspec_lists": 190.0, "tuple.pickle_lists": 370.0,
-        "int64_write.flinkbuf_buffers": 10.0, "int64_write.pickle_lists": 25.0,
+        "tuple.flinkbuf_record_writer": 100.0,
+        "tuple.msgspec_lists": 190.0,
+        "tuple.pickle_lists": 370.0,
+        "int64_write.flinkbuf_buffers": 10.0,
+        "int64_write.pickle_lists": 25.0,
     }
     report = tmp_path / "bench.json"
     entries = [{"extra_info": {"lines": [{"name": name, "ns_per_unit": ns}]}} for name, ns in figures.items()]

@@ -102,8 +102,15 @@ def test_closed_ends_refuse_everything_and_close_twice(builder):
         end.close()
         end.close()
         assert end.is_closed
-    for call in (consumer.build, consumer.copy, lambda: consumer.skip(0), lambda: consumer.is_data_available,
-                 lambda: builder.append(b""), builder.finish, builder.create_buffer_consumer):
+    for call in (
+        consumer.build,
+        consumer.copy,
+        lambda: consumer.skip(0),
+        lambda: consumer.is_data_available,
+        lambda: builder.append(b""),
+        builder.finish,
+        builder.create_buffer_consumer,
+    ):
         with pytest.raises(RuntimeError, match="closed"):
             call()
 

@@ -64,7 +64,7 @@ static void the_average_goes_the_way_of_flinks(void) {
     int64_t total;
     uint32_t buffers;
     int32_t expected;
-  } steps[] = {{111, 13, 104}, {107, 7, 60}, {107, 7, 38},  {107, 7, 26}, {107, 7, 21}, {107, 7, 18},  {107, 13, 13},
+  } steps[] = {{111, 13, 104}, {107, 7, 60}, {107, 7, 38}, {107, 7, 26}, {107, 7, 21}, {107, 7, 18}, {107, 13, 13},
                {107, 13, 11},  {333, 1, 16}, {333, 1, 24}, {333, 1, 36}, {333, 1, 54}, {333, 1, 81}, {333, 1, 122}};
 
   for (size_t i = 0; i < sizeof steps / sizeof *steps; i++)
@@ -118,13 +118,9 @@ static void the_size_follows_from_throughput_target_and_buffers(void) {
     int32_t expected;
   } cases[] = {
       {1000, 50, 2400, 0, 1200, 1200}, /* no buffers count as one */
-      {1200, 50, 1100, 16, 3333, 250},
-      {1200, 250, 1100, 16, 3333, 250},
-      {1200, 50, 1100, 16, 0, 50},
-      {7, 50, 1100, 16, 3333, 50},
-      {1200, 50, 248, 16, 3333, 0}, /* stays at its largest */
-      {1200, 50, 250, 16, 3333, 0},
-      {INT32_MAX, 50, 1100, 1, INT64_MAX, 0}, /* the product would not fit */
+      {1200, 50, 1100, 16, 3333, 250}, {1200, 250, 1100, 16, 3333, 250},       {1200, 50, 1100, 16, 0, 50},
+      {7, 50, 1100, 16, 3333, 50},     {1200, 50, 248, 16, 3333, 0},           /* stays at its largest */
+      {1200, 50, 250, 16, 3333, 0},    {INT32_MAX, 50, 1100, 1, INT64_MAX, 0}, /* the product would not fit */
   };
 
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -453,9 +453,9 @@ static void release_inside_the_news_of_credit(void) {
     exclusive = take(channel);
     if (how == 1) fb_buffer_manager_require(&channel->manager, 9);
     channel->releases_at_credit = true;
-    if (how == 0) fb_buffer_release(exclusive);                     /* it comes home */
-    else if (how == 1) fb_buffer_release(lent);                     /* the pool offers one */
-    else fb_buffer_manager_require(&channel->manager, 2);           /* one was borrowed */
+    if (how == 0) fb_buffer_release(exclusive);           /* it comes home */
+    else if (how == 1) fb_buffer_release(lent);           /* the pool offers one */
+    else fb_buffer_manager_require(&channel->manager, 2); /* one was borrowed */
     CHECK(!channel->releases_at_credit && fb_buffer_manager_available(&channel->manager) == 0);
     if (how != 0) fb_buffer_release(exclusive);
     if (how != 1) fb_buffer_release(lent);

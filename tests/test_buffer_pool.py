@@ -37,9 +37,13 @@ def test_too_large_a_guarantee_is_refused_with_the_figures_and_a_way_out():
 
 def test_limits_in_the_wrong_order_are_value_errors():
     with NetworkBufferPool(8, segment_size=16) as network:
-        for arguments in ({"min": 0}, {"min": 3, "max": 2}, {"min": 2, "expected": 1},
-                          {"min": 1, "max": 2, "expected": 3},
-                          {"min": 1, "channel_count": 1, "max_buffers_per_channel": 0}):
+        for arguments in (
+            {"min": 0},
+            {"min": 3, "max": 2},
+            {"min": 2, "expected": 1},
+            {"min": 1, "max": 2, "expected": 3},
+            {"min": 1, "channel_count": 1, "max_buffers_per_channel": 0},
+        ):
             with pytest.raises(ValueError):
                 network.create_buffer_pool(**arguments)
         with pytest.raises(OverflowError):
@@ -183,7 +187,10 @@ def test_demand_above_the_total_is_warned_of_once_and_its_end_is_told(caplog):
         network.create_buffer_pool(min=1, max=3).close()
     messages = [record.message for record in caplog.records]
     assert [("100%" in m, "150%" in m, "back to normal" in m) for m in messages] == [
-        (True, False, False), (False, True, False), (False, False, True)]
+        (True, False, False),
+        (False, True, False),
+        (False, False, True),
+    ]
 
 
 TOTAL, MINIMUM, CHANNELS, QUOTA, OVERDRAFT = 8, 2, 2, 2, 1
@@ -196,7 +203,8 @@ class LocalPoolModel(RuleBasedStateMachine):
         super().__init__()
         self.network = NetworkBufferPool(TOTAL, segment_size=16)
         self.pool = self.network.create_buffer_pool(
-            min=MINIMUM, channel_count=CHANNELS, max_buffers_per_channel=QUOTA, max_overdraft_buffers=OVERDRAFT)
+            min=MINIMUM, channel_count=CHANNELS, max_buffers_per_channel=QUOTA, max_overdraft_buffers=OVERDRAFT
+        )
         self.size = TOTAL
         self.held = []
         self.stock = 1

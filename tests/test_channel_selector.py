@@ -88,9 +88,7 @@ def test_there_is_at_least_one_channel(count):
 def test_key_groups_decide_over_channels_as_in_flink():
     for case in GOLDEN["cases"]:
         if case["type"] == "long":
-            channels = [
-                keyed(KeyField(LONG, 0), channel_count=n).select_channel((case["value"],)) for n in range(1, 9)
-            ]
+            channels = [keyed(KeyField(LONG, 0), channel_count=n).select_channel((case["value"],)) for n in range(1, 9)]
             assert channels == case["operator_of_128"]
 
 
@@ -124,10 +122,20 @@ class Flight:
 
 @pytest.mark.parametrize(
     "record",
-    [(1, "a"), [1, "a"], {"s": "a", "n": 1}, Row(1, "a"), Row(n=1, s="a"), Row(s="a", n=1), Pair(1, "a"),
-     Swapped("a", 1), spark_row(n=1, s="a"), spark_row(s="a", n=1)],
+    [
+        (1, "a"),
+        [1, "a"],
+        {"s": "a", "n": 1},
+        Row(1, "a"),
+        Row(n=1, s="a"),
+        Row(s="a", n=1),
+        Pair(1, "a"),
+        Swapped("a", 1),
+        spark_row(n=1, s="a"),
+        spark_row(s="a", n=1),
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_a_field_is_found_in_every_kind_of_record(record):
     selector = keyed(KeyField(STRING, 1, "s"))
     plain = keyed(KeyField(STRING)).select_channel("a")
@@ -264,8 +272,12 @@ def test_a_partitioner_must_be_callable():
 
 def test_selecting_keeps_no_reference_to_records():
     record = (object(), "key")
-    selectors = [keyed(KeyField(STRING, 1)), keyed(KeyField(STRING, function=lambda r: r[1])),
-                 CustomSelector(lambda r, n: 0, 2), ChannelSelector("rebalance", 2)]  # fmt: skip
+    selectors = [
+        keyed(KeyField(STRING, 1)),
+        keyed(KeyField(STRING, function=lambda r: r[1])),
+        CustomSelector(lambda r, n: 0, 2),
+        ChannelSelector("rebalance", 2),
+    ]
     before = sys.getrefcount(record)
     for selector in selectors:
         for _ in range(100):

@@ -111,7 +111,7 @@ def test_bytes_of_anybody_are_errors_and_never_anything_else(codec, block, size)
         (lambda data: data[:4] + struct.pack("<i", 999) + data[8:], "no block of that codec"),
         (lambda data: data[:8] + bytes(len(data) - 8), "no block of that codec|holds 0 bytes"),
     ],
-)  # fmt: skip
+)
 def test_lengths_are_checked_against_what_is_there(codec, change, message):
     data = BufferCompressor(codec).compress(bytes(range(100)) * 10)
     with pytest.raises(CorruptDataError, match=message):

@@ -72,7 +72,12 @@ def test_every_default_read_from_flinks_spelling_is_the_default():
         ("taskmanager.memory.network.max", f"{2**63 - 1} bytes", "network_memory_max", None),
         ("taskmanager.memory.network.fraction", 1, "network_memory_fraction", 1.0),
         ("taskmanager.network.memory.buffers-per-channel", "0", "buffers_per_channel", 0),
-        ("taskmanager.network.memory.exclusive-buffers-request-timeout-ms", "500", "exclusive_buffers_request_timeout_ms", 500),
+        (
+            "taskmanager.network.memory.exclusive-buffers-request-timeout-ms",
+            "500",
+            "exclusive_buffers_request_timeout_ms",
+            500,
+        ),
         ("taskmanager.network.memory.min", "1 mb", "network_memory_min", 1 << 20),
         ("taskmanager.network.memory.max", "1 gb", "network_memory_max", 1 << 30),
         ("taskmanager.network.memory.fraction", "0.5", "network_memory_fraction", 0.5),
@@ -90,9 +95,14 @@ def test_from_flink_reads_flinks_keys_and_units(key, text, name, value):
 
 def test_what_to_flink_writes_from_flink_reads_back():
     config = NetworkConfig(
-        segment_size=4096, network_memory_max=3 * 1024**4, read_buffer_required_per_gate_max=7,
-        network_memory_fraction=0.25, buffer_timeout_enabled=False, buffer_timeout_ms=1500,
-        netty_client_tcp_keep_idle_s=30, data_bind_port="50100,50200",
+        segment_size=4096,
+        network_memory_max=3 * 1024**4,
+        read_buffer_required_per_gate_max=7,
+        network_memory_fraction=0.25,
+        buffer_timeout_enabled=False,
+        buffer_timeout_ms=1500,
+        netty_client_tcp_keep_idle_s=30,
+        data_bind_port="50100,50200",
     )
     assert NetworkConfig.from_flink(config.to_flink()) == config
 
@@ -235,10 +245,21 @@ def test_flush_timeout_is_minus_one_when_the_buffer_timeout_is_off():
 
 def test_units_count_as_in_flink():
     assert [parse_size(text) for text in ("7", "7 b", "7K", "7 mebibytes", "7g", "7 TB")] == [
-        7, 7, 7 << 10, 7 << 20, 7 << 30, 7 << 40,
+        7,
+        7,
+        7 << 10,
+        7 << 20,
+        7 << 30,
+        7 << 40,
     ]
     assert [parse_duration_ms(text) for text in ("7", "7000 micros", "7ms", "7 s", "7 min", "7h", "7 days")] == [
-        7, 7, 7, 7_000, 420_000, 25_200_000, 604_800_000,
+        7,
+        7,
+        7,
+        7_000,
+        420_000,
+        25_200_000,
+        604_800_000,
     ]
 
 

@@ -24,15 +24,15 @@
 struct end {
   struct fb_connection* connection;
   struct fb_wakeup told;
-  _Atomic uint64_t bytes;     /* received; release by the I/O thread, acquire by the test */
-  _Atomic uint64_t direct;    /* of those, in the target */
+  _Atomic uint64_t bytes;  /* received; release by the I/O thread, acquire by the test */
+  _Atomic uint64_t direct; /* of those, in the target */
   _Atomic uint32_t connected, ended, writable, closed;
-  int code;          /* from here on: the test looks after `closed` */
+  int code; /* from here on: the test looks after `closed` */
   char reason[240];
   bool had_reason;
-  uint8_t next;      /* value of the byte that must come next */
-  uint8_t sent;      /* value of the byte sent next */
-  uint64_t left;     /* bytes still to send */
+  uint8_t next;  /* value of the byte that must come next */
+  uint8_t sent;  /* value of the byte sent next */
+  uint64_t left; /* bytes still to send */
   size_t most_queued;
   uint8_t target[1000];
   bool uses_target, echoes, finishes, has_said_bye;
@@ -442,8 +442,8 @@ struct outgoing {
 
 static void start_connecting(void* context) {
   struct outgoing* self = context;
-  CHECK(fb_reactor_connect(self->reactor, &self->peer, self->timeout_ms, &HANDLER, self->end,
-                           &self->end->connection) == FB_OK);
+  CHECK(fb_reactor_connect(self->reactor, &self->peer, self->timeout_ms, &HANDLER, self->end, &self->end->connection) ==
+        FB_OK);
   CHECK(seen(&self->end->connected) == 0);
 }
 

@@ -113,7 +113,7 @@ static void append_is_all_or_nothing(void) {
   memset(longest, 'x', sizeof longest);
   longest[sizeof longest - 1] = '\0';
   open_fixture(&self, 32);
-  CHECK(append(&self, 0, FB_DATA_BUFFER, "0123456789") == FB_RECORD); /* 26 of 32 bytes: the rest is lost */
+  CHECK(append(&self, 0, FB_DATA_BUFFER, "0123456789") == FB_RECORD);       /* 26 of 32 bytes: the rest is lost */
   CHECK(append(&self, 1, FB_DATA_BUFFER, longest + 31) == FB_NEEDS_BUFFER); /* 1 byte more than there is */
   CHECK(append(&self, 1, FB_DATA_BUFFER, longest + 32) == FB_RECORD);       /* fills the last segment */
   CHECK(append(&self, 2, FB_DATA_BUFFER, "x") == FB_NEEDS_BUFFER);

@@ -82,8 +82,11 @@ def test_carried_delay_and_chains_are_those_of_a_walk_by_hand(year, years):
     assert {code: c.follow_ups for code, c in carriers.items() if c.follow_ups} == follow_ups
     assert {code: c.delay for code, c in carriers.items()} == {code: delay[code] for code in carriers}
     assert {code: c.carried for code, c in carriers.items()} == {code: carried[code] for code in carriers}
-    found = [(minutes, tailnum, [d.delay for d in chain]) for y in years for minutes, tailnum, chain in
-             [(minutes, y.tailnum, chain) for minutes, chain in y.chains]]  # fmt: skip
+    found = [
+        (minutes, tailnum, [d.delay for d in chain])
+        for y in years
+        for minutes, tailnum, chain in [(minutes, y.tailnum, chain) for minutes, chain in y.chains]
+    ]
     assert sorted(found) == sorted(chains)
     assert demo_analysis.worst_chains(years, 1)[0][:2] == max(chains)[:2] == (834, "N836UA")
 
@@ -112,13 +115,29 @@ def test_gaps_are_the_hours_between_departures_also_over_the_change_of_clocks(ye
 
 def test_a_chain_ends_with_the_day_and_with_a_departure_in_time():
     def flight(day, hour, delay, tailnum="N1"):
-        values = dict.fromkeys(NAMES, 0) | {"year": 2013, "month": 5, "day": day, "dep_delay": delay, "carrier": "B6",
-                                            "tailnum": tailnum, "origin": "JFK", "dest": "BOS", "hour": hour,
-                                            "time_hour": (day * 24 + hour) * 3600}  # fmt: skip
+        values = dict.fromkeys(NAMES, 0) | {
+            "year": 2013,
+            "month": 5,
+            "day": day,
+            "dep_delay": delay,
+            "carrier": "B6",
+            "tailnum": tailnum,
+            "origin": "JFK",
+            "dest": "BOS",
+            "hour": hour,
+            "time_hour": (day * 24 + hour) * 3600,
+        }
         return tuple(values[name] for name in NAMES)
 
-    flights = [flight(1, 8, 20), flight(1, 12, 40), flight(1, 16, 5), flight(1, 20, 60), flight(2, 8, 15), flight(2, 11, 15),
-               flight(2, 20, None)]  # fmt: skip
+    flights = [
+        flight(1, 8, 20),
+        flight(1, 12, 40),
+        flight(1, 16, 5),
+        flight(1, 20, 60),
+        flight(2, 8, 15),
+        flight(2, 11, 15),
+        flight(2, 20, None),
+    ]
     (found,) = demo_analysis.analyse(reversed(flights))
     assert [(minutes, [d.delay for d in chain]) for minutes, chain in found.chains] == [(60, [20, 40]), (30, [15, 15])]
     assert (found.departures, found.cancelled, found.follow_ups) == (6, 1, 4)
@@ -153,7 +172,14 @@ def test_the_report_fits_the_terminal_and_the_picture_is_drawn(years, tmp_path):
     for width in (80, 120):
         out = io.StringIO()
         print_report(console_module.Console(file=out, width=width), outcome, Namespace(cores=2))
-        for text in ("334,264 flights of 4,043 aircraft", "N836UA", "3.0 ×", "2.0 ×", "fb.exchange, pipelined", "are equal"):
+        for text in (
+            "334,264 flights of 4,043 aircraft",
+            "N836UA",
+            "3.0 ×",
+            "2.0 ×",
+            "fb.exchange, pipelined",
+            "are equal",
+        ):
             assert text in out.getvalue()
         assert max(map(len, out.getvalue().splitlines())) <= width
 

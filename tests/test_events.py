@@ -14,9 +14,13 @@ from flinkbuf.buffer import DataType
 from flinkbuf.errors import CorruptDataError
 
 CASES = json.loads((Path(__file__).parent / "golden/events/events.json").read_text())["cases"]
-FLINK_NAMES = {"EndOfPartitionEvent": "EndOfPartition", "EndOfSuperstepEvent": "EndOfSuperstep",
-               "EndOfInputChannelStateEvent": "EndOfInputChannelState", "EndOfSegmentEvent": "EndOfSegment",
-               "EndOfOutputChannelStateEvent": "EndOfOutputChannelState"}  # fmt: skip
+FLINK_NAMES = {
+    "EndOfPartitionEvent": "EndOfPartition",
+    "EndOfSuperstepEvent": "EndOfSuperstep",
+    "EndOfInputChannelStateEvent": "EndOfInputChannelState",
+    "EndOfSegmentEvent": "EndOfSegment",
+    "EndOfOutputChannelStateEvent": "EndOfOutputChannelState",
+}
 
 
 class SampleTaskEvent(ev.UserEvent):
@@ -44,12 +48,17 @@ def event_of(case):
     if name == "CheckpointBarrier":
         place = fields["location"]
         return ev.CheckpointBarrier(
-            fields["checkpoint_id"], fields["timestamp"], ev.SnapshotType[fields["snapshot_type"]],
-            None if place is None else bytes.fromhex(place), ev.AlignmentType[fields["alignment"]],
-            fields["aligned_timeout"])  # fmt: skip
+            fields["checkpoint_id"],
+            fields["timestamp"],
+            ev.SnapshotType[fields["snapshot_type"]],
+            None if place is None else bytes.fromhex(place),
+            ev.AlignmentType[fields["alignment"]],
+            fields["aligned_timeout"],
+        )
     if name == "EventAnnouncement":
-        return ev.EventAnnouncement(ev.event_from_bytes(bytes.fromhex(fields["announced_hex"])),
-                                    fields["sequence_number"])  # fmt: skip
+        return ev.EventAnnouncement(
+            ev.event_from_bytes(bytes.fromhex(fields["announced_hex"])), fields["sequence_number"]
+        )
     if name == "SubtaskConnectionDescriptor":
         return ev.SubtaskConnectionDescriptor(fields["input_subtask"], fields["output_subtask"])
     if name == "WatermarkEvent":
@@ -65,7 +74,9 @@ def test_event_has_flinks_bytes_both_ways(case):
     assert type(back) is type(event) and vars(back) == vars(event)
     assert vars(ev.event_from_bytes(event.to_buffer_bytes(), ev.EventRegistry(SampleTaskEvent))) == vars(event)
     assert DataType(event.data_type()).name == case["data_type"]
-    assert DataType(event.data_type(has_priority=True)).name == case.get("data_type_priority", "PRIORITIZED_EVENT_BUFFER")
+    assert DataType(event.data_type(has_priority=True)).name == case.get(
+        "data_type_priority", "PRIORITIZED_EVENT_BUFFER"
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case['event']}-{case['hex'][:40]}")

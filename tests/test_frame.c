@@ -48,12 +48,18 @@ static struct message make(uint32_t id) {
       frame->last_subpartition = 9;
       fill_partition(frame);
       break;
-    case FB_TASK_EVENT_REQUEST: fill_partition(frame); made.size = 21; break;
+    case FB_TASK_EVENT_REQUEST:
+      fill_partition(frame);
+      made.size = 21;
+      break;
     case FB_ERROR_RESPONSE: made.size = 33; break;
     case FB_ADD_CREDIT: frame->credit = 12; break;
     case FB_BACKLOG_ANNOUNCEMENT: frame->backlog = 1; break;
     case FB_NEW_BUFFER_SIZE: frame->buffer_size = 4096; break;
-    case FB_SEGMENT_ID: frame->segment = 1; frame->subpartition = 0; break;
+    case FB_SEGMENT_ID:
+      frame->segment = 1;
+      frame->subpartition = 0;
+      break;
     default: break;
   }
   for (uint32_t i = 0; i < made.size; i++) made.body[i] = (uint8_t)(i * 31 + 7);
@@ -272,8 +278,8 @@ static void limits_are_checked_before_the_bytes_come(void) {
                 "BufferResponse with a body of 40 bytes, at most 39 are allowed here");
   check_refused(wire, FB_FRAME_RESPONSE_HEAD_SIZE, &(struct fb_frame_limits){.max_parts = 2}, FB_ETOO_LARGE,
                 "BufferResponse with 3 parts, at most 2");
-  check_refused(wire, FB_FRAME_HEADER_SIZE, &(struct fb_frame_limits){.accepted = FB_FRAMES_OF_CLIENTS},
-                FB_ECORRUPT, "BufferResponse (id 0) does not travel in this direction");
+  check_refused(wire, FB_FRAME_HEADER_SIZE, &(struct fb_frame_limits){.accepted = FB_FRAMES_OF_CLIENTS}, FB_ECORRUPT,
+                "BufferResponse (id 0) does not travel in this direction");
   event.frame.data_type = FB_EVENT_BUFFER;
   write_message(&event, wire);
   check_refused(wire, FB_FRAME_RESPONSE_HEAD_SIZE, &(struct fb_frame_limits){.max_event = 39}, FB_ETOO_LARGE,

@@ -16,8 +16,13 @@ CONVERSATIONS = sorted((GOLDEN / "conversations").glob("*.json"))
 SENDERS = {"client_to_server": "client", "server_to_client": "server"}
 CHANNEL = bytes(range(16))
 # Flink's names of fields where ours differ.
-RENAMED = {"subpartition_id": "subpartition", "start_index": "subpartition", "end_index": "last_subpartition",
-           "segment_id": "segment", "data_type_ordinal": "data_type"}  # fmt: skip
+RENAMED = {
+    "subpartition_id": "subpartition",
+    "start_index": "subpartition",
+    "end_index": "last_subpartition",
+    "segment_id": "segment",
+    "data_type_ordinal": "data_type",
+}
 
 
 def expected_numbers(fields):
@@ -59,9 +64,19 @@ def test_every_message_is_among_the_golden_ones():
 
 
 MESSAGES = [
-    "BufferResponse", "ErrorResponse", "PartitionRequest", "TaskEventRequest", "CancelPartitionRequest", "CloseRequest",
-    "AddCredit", "ResumeConsumption", "AckAllUserRecordsProcessed", "BacklogAnnouncement", "NewBufferSize", "SegmentId",
-]  # fmt: skip
+    "BufferResponse",
+    "ErrorResponse",
+    "PartitionRequest",
+    "TaskEventRequest",
+    "CancelPartitionRequest",
+    "CloseRequest",
+    "AddCredit",
+    "ResumeConsumption",
+    "AckAllUserRecordsProcessed",
+    "BacklogAnnouncement",
+    "NewBufferSize",
+    "SegmentId",
+]
 
 
 @pytest.mark.parametrize("path", CONVERSATIONS, ids=lambda path: path.stem)
@@ -82,8 +97,11 @@ def test_conversation_of_flink_is_understood_and_written_again(path, direction, 
 
 def test_all_four_conversations_are_there():
     assert [path.stem for path in CONVERSATIONS] == [
-        "conversation_blocking_lz4", "conversation_credit", "conversation_early_stop", "conversation_pipelined",
-    ]  # fmt: skip
+        "conversation_blocking_lz4",
+        "conversation_credit",
+        "conversation_early_stop",
+        "conversation_pipelined",
+    ]
 
 
 @given(st.lists(st.sampled_from(CASES), min_size=1, max_size=4), st.lists(st.integers(0, 60), max_size=12))
@@ -102,10 +120,14 @@ int32s = st.integers(0, 2**31 - 1)
 
 
 @given(
-    receiver=st.binary(min_size=16, max_size=16), subpartition=int32s, sequence_number=st.integers(-(2**31), 2**31 - 1),
-    backlog=int32s, data_type=st.integers(1, 13), is_compressed=st.booleans(),
+    receiver=st.binary(min_size=16, max_size=16),
+    subpartition=int32s,
+    sequence_number=st.integers(-(2**31), 2**31 - 1),
+    backlog=int32s,
+    data_type=st.integers(1, 13),
+    is_compressed=st.booleans(),
     parts=st.lists(st.binary(min_size=1, max_size=9), max_size=6),
-)  # fmt: skip
+)
 def test_buffer_response_survives_the_wire(parts, **fields):
     frame = Frame("BufferResponse", body=b"".join(parts), part_sizes=map(len, parts), **fields)
     assert FrameDecoder("server").feed(frame.encode()) == [frame]

@@ -18,7 +18,8 @@ static void teardown(uint32_t segments) {
 }
 
 static struct fb_result_partition* open_partition(uint32_t subpartitions) {
-  struct fb_buffer_pool_options options = {.min = subpartitions + 1, .max = FB_UNBOUNDED, .channel_count = subpartitions};
+  struct fb_buffer_pool_options options = {
+      .min = subpartitions + 1, .max = FB_UNBOUNDED, .channel_count = subpartitions};
   struct fb_local_buffer_pool* pool;
   struct fb_result_partition* partition;
 
@@ -289,7 +290,7 @@ static void without_debloating_no_size_is_announced(void) {
 }
 
 #define PRODUCERS 3
-#define RECORDS 20000
+#define RECORDS   20000
 
 static void* produce(void* argument) {
   struct fb_result_partition* partition = argument;

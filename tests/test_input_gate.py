@@ -130,8 +130,15 @@ def blocks(parts, codec, end=True):
     answers = []
     for number, part in enumerate(parts):
         block = compressor.compress(part)
-        answers.append({"body": block or part, "is_compressed": block is not None, "data_type": 1,
-                        "sequence_number": number, "backlog": len(parts) - number - 1})  # fmt: skip
+        answers.append(
+            {
+                "body": block or part,
+                "is_compressed": block is not None,
+                "data_type": 1,
+                "sequence_number": number,
+                "backlog": len(parts) - number - 1,
+            }
+        )
     if end:
         answers.append({"body": END_OF_PARTITION, "data_type": 10, "sequence_number": len(parts)})
     return answers
@@ -187,18 +194,29 @@ def test_promises_that_are_not_used_starve_no_other_channel():
 def test_larger_buffers_than_ours_are_an_error_that_says_so():
     server = FlinkServer([[{"body": bytes(4097), "data_type": 1, "sequence_number": 0, "backlog": 0}]])
     with gate_on(server, segment_size=4096) as gate:
-        with pytest.raises(fb.CorruptDataError, match="4097 bytes, at most 4096 .* the segment size of the reading side"):
+        with pytest.raises(
+            fb.CorruptDataError, match="4097 bytes, at most 4096 .* the segment size of the reading side"
+        ):
             gate.poll(20_000)
 
 
 def test_what_a_server_of_flink_compressed_is_read():
     """The recorded answers of a sort-merge partition of Flink 2.2.1: every part a block of its own."""
     recorded = json.loads((GOLDEN / "conversations/conversation_blocking_lz4.json").read_text())
-    frames = [FrameDecoder().feed(bytes.fromhex(entry["hex"]))[0] for entry in recorded["frames"]
-              if entry["direction"] == "server_to_client"]  # fmt: skip
+    frames = [
+        FrameDecoder().feed(bytes.fromhex(entry["hex"]))[0]
+        for entry in recorded["frames"]
+        if entry["direction"] == "server_to_client"
+    ]
     fields = ("data_type", "is_compressed", "sequence_number", "backlog", "subpartition")
-    answers = [[{"body": frame.body, "part_sizes": frame.part_sizes, **{name: frame.numbers[name] for name in fields}}
-                for frame in frames if frame.numbers["subpartition"] == index] for index in range(2)]  # fmt: skip
+    answers = [
+        [
+            {"body": frame.body, "part_sizes": frame.part_sizes, **{name: frame.numbers[name] for name in fields}}
+            for frame in frames
+            if frame.numbers["subpartition"] == index
+        ]
+        for index in range(2)
+    ]
     assert any(len(answer["part_sizes"]) > 1 and answer["is_compressed"] for answer in answers[0])
     server = FlinkServer(answers)
     received = {0: b"", 1: b""}
@@ -346,9 +364,12 @@ def test_debloating_is_off_unless_asked_for(linked):
 @pytest.mark.parametrize("kind", ["local", "remote"])
 def test_a_slow_consumer_gets_smaller_buffers(kind):
     config = fb.NetworkConfig(
-        buffer_debloat_enabled=True, buffer_debloat_period_ms=5, buffer_debloat_target_ms=10, buffer_debloat_samples=1,
+        buffer_debloat_enabled=True,
+        buffer_debloat_period_ms=5,
+        buffer_debloat_target_ms=10,
+        buffer_debloat_samples=1,
         min_segment_size=1024,
-    )  # fmt: skip
+    )
     with fb.NetworkEnvironment(config, num_segments=64) as env:
         partition_id = fb.ResultPartitionID.random()
         partition = env.create_partition(partition_id, 1)

@@ -9,8 +9,7 @@
 #define LEAF(name, KIND) static const struct fb_type name = {.kind = FB_TYPE_##KIND}
 #define TYPE(name, KIND, count, ...)                                    \
   static const struct fb_type* const name##_children[] = {__VA_ARGS__}; \
-  static const struct fb_type name = {                                  \
-      .kind = FB_TYPE_##KIND, .child_count = count, .children = name##_children}
+  static const struct fb_type name = {.kind = FB_TYPE_##KIND, .child_count = count, .children = name##_children}
 
 LEAF(BOOLEAN, BOOLEAN);
 LEAF(BYTE, BYTE);
@@ -78,8 +77,7 @@ static size_t from_hex(const char* hex, uint8_t* bytes) {
 }
 
 /* Hashes bytes that lie in memory of exactly their size, so that a sanitizer sees a step too far. */
-static int hash_bytes(const struct fb_type* type, const uint8_t* bytes, size_t size, int32_t* hash,
-                      size_t* used) {
+static int hash_bytes(const struct fb_type* type, const uint8_t* bytes, size_t size, int32_t* hash, size_t* used) {
   uint8_t* copy = malloc(size > 0 ? size : 1);
   struct fb_input input = {.start = copy, .pos = copy, .end = copy + size};
 
@@ -145,7 +143,10 @@ static const struct vector VECTORS[] = {
     {&SQL_TIMESTAMP, "ffffffffffffffff3b8b87c0", 0},
     {&PAIR, "000000010261", 128},
     {&PAIR, "0000000100", 31},
-    {&NESTED_TUPLE, "0000000700000001" "0261", 7 * 31 + 128},
+    {&NESTED_TUPLE,
+     "0000000700000001"
+     "0261",
+     7 * 31 + 128},
     {&EMPTY_ROW, "00", 1},
     {&ROW_PAIR, "00000000010261", 2081},
     {&ROW_PAIR, "80000000010261", 2112},
@@ -154,18 +155,39 @@ static const struct vector VECTORS[] = {
     {&ROW_PAIR, "30", 961},
     {&LIST_OF_INT, "00000003000000010000000200000003", 30817},
     {&LIST_OF_STRING, "00000002026100", 3968},
-    {&LIST_OF_LISTS, "00000002" "0000000200000000000000010000000000000002" "00000000", 31776},
-    {&SET_OF_INT, "00000003" "0000000007" "00ffffffff" "01", 6},
+    {&LIST_OF_LISTS,
+     "00000002"
+     "0000000200000000000000010000000000000002"
+     "00000000",
+     31776},
+    {&SET_OF_INT,
+     "00000003"
+     "0000000007"
+     "00ffffffff"
+     "01",
+     6},
     {&MAP_OF_INT, "0000000302610000000001026201026300fffffffd", 96},
     {&ROW_OF_MAP, "000000000302610000000001026201026300fffffffd", 479},
     {&ROW_OF_ROW, "00e0026e0000000100000001", 39030},
     {&ROW_DEEP,
-     "40" "000000010000000007" "000000010000000200000000000000010000000000000002" "0000000200000001fffffffe"
-     "000000030100000001000100000003" "00000003" "027800" "0279",
+     "40"
+     "000000010000000007"
+     "000000010000000200000000000000010000000000000002"
+     "0000000200000001fffffffe"
+     "000000030100000001000100000003"
+     "00000003"
+     "027800"
+     "0279",
      126845580},
     {&ROW_ARRAYS,
-     "0000" "000000020102" "000000020100" "0000000200614e2d" "000000020000000000000001fffffffffffffffe"
-     "00000002800000007fc00000" "000000013ff8000000000000" "00000001fffd",
+     "0000"
+     "000000020102"
+     "000000020100"
+     "0000000200614e2d"
+     "000000020000000000000001fffffffffffffffe"
+     "00000002800000007fc00000"
+     "000000013ff8000000000000"
+     "00000001fffd",
      1792680323},
     {&EITHER, "0100000005", 5},
     {&EITHER, "000272", 114},
@@ -194,9 +216,12 @@ static void test_encoded_values_hash_as_in_java(void) {
 
 static void test_a_null_key_is_an_error(void) {
   const struct vector nulls[] = {
-      {&STRING, "00", 0},           {&VOID_TYPE, "00", 0},
-      {&BIG_INT, "00000000", 0},    {&BIG_DEC, "00000000", 0},
-      {&LOCAL_DATE, "800000008000", 0}, {&LOCAL_TIME, "80800080000000", 0},
+      {&STRING, "00", 0},
+      {&VOID_TYPE, "00", 0},
+      {&BIG_INT, "00000000", 0},
+      {&BIG_DEC, "00000000", 0},
+      {&LOCAL_DATE, "800000008000", 0},
+      {&LOCAL_TIME, "80800080000000", 0},
       {&LOCAL_DATE_TIME, "80000000800080800080000000", 0},
       {&INSTANT, "800000000000000080000000", 0},
       {&SQL_DATE, "8000000000000000", 0},
@@ -217,11 +242,11 @@ static void test_damaged_bytes_are_refused(void) {
     const char* hex;
     int code;
   } cases[] = {
-      {&STRING, "ffffffffff01", FB_ECORRUPT},   /* a length over 32 bits */
-      {&STRING, "02ffff7f", FB_ECORRUPT},       /* a unit over 16 bits */
-      {&STRING, "ffffffff0f", FB_ETRUNCATED},   /* 4 billion units in no bytes */
-      {&BIG_INT, "00000004", FB_ECORRUPT},      /* a number of no bytes */
-      {&BIG_INT, "ffffffff", FB_ECORRUPT},      /* a negative length */
+      {&STRING, "ffffffffff01", FB_ECORRUPT}, /* a length over 32 bits */
+      {&STRING, "02ffff7f", FB_ECORRUPT},     /* a unit over 16 bits */
+      {&STRING, "ffffffff0f", FB_ETRUNCATED}, /* 4 billion units in no bytes */
+      {&BIG_INT, "00000004", FB_ECORRUPT},    /* a number of no bytes */
+      {&BIG_INT, "ffffffff", FB_ECORRUPT},    /* a negative length */
       {&BIG_INT, "7fffffff00", FB_ETRUNCATED},
       {&LIST_OF_INT, "ffffffff", FB_ECORRUPT},
       {&LIST_OF_INT, "7fffffff00000001", FB_ETRUNCATED},
@@ -238,7 +263,7 @@ static void test_damaged_bytes_are_refused(void) {
 
 static void test_types_without_a_hash_by_value_are_refused(void) {
   static const struct fb_type* const TYPES[] = {
-      &BYTE_ARRAY, &STRING_ARRAY, &INT_OBJECTS,    &LIST_OF_BYTES, &TUPLE_OF_BYTES, &ROW_OF_TUPLE_OF_BYTES,
+      &BYTE_ARRAY, &STRING_ARRAY,  &INT_OBJECTS,    &LIST_OF_BYTES, &TUPLE_OF_BYTES, &ROW_OF_TUPLE_OF_BYTES,
       &ENUM,       &PICKLED_BYTES, &STREAM_ELEMENT,
   };
   static const uint8_t BYTES[16] = {0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0};
@@ -292,7 +317,7 @@ static void test_murmur_and_key_groups(void) {
     int32_t hash;
     uint32_t murmur, group_of_128, group_of_1000;
   } cases[] = {
-      {0, 593689054, 94, 54},    {1, 68075478, 86, 478},          {-1, 1982413648, 80, 648},
+      {0, 593689054, 94, 54},    {1, 68075478, 86, 478},           {-1, 1982413648, 80, 648},
       {42, 1134849565, 29, 565}, {INT32_MAX, 1653689534, 62, 534}, {INT32_MIN, 1718298732, 108, 732},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

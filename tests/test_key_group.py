@@ -133,12 +133,17 @@ ARRAY = Types.PRIMITIVE_ARRAY(Types.BYTE())
 @pytest.mark.parametrize(
     "key_type",
     [
-        ARRAY, Types.BASIC_ARRAY(Types.STRING()), Types.OBJECT_ARRAY(Types.INT()), Types.LIST(ARRAY),
-        Types.TUPLE([Types.INT(), ARRAY]), Types.ENUM(["A", "B"]), Types.PICKLED_BYTE_ARRAY(),
+        ARRAY,
+        Types.BASIC_ARRAY(Types.STRING()),
+        Types.OBJECT_ARRAY(Types.INT()),
+        Types.LIST(ARRAY),
+        Types.TUPLE([Types.INT(), ARRAY]),
+        Types.ENUM(["A", "B"]),
+        Types.PICKLED_BYTE_ARRAY(),
         Types.STREAM_ELEMENT(Types.INT()),
     ],
     ids=repr,
-)  # fmt: skip
+)
 def test_types_that_java_does_not_hash_by_value_are_no_key_types(key_type):
     with pytest.raises(ValueError, match="cannot be a key"):
         key_group("any", key_type, 128)
@@ -268,9 +273,14 @@ def test_collections_hash_as_java_defines_them(values, place):
 
 
 COLUMNS = {
-    "BOOLEAN": "bool", "BYTE": "int8", "SHORT": "int16", "INT": "int32", "LONG": "int64", "FLOAT": "float32",
+    "BOOLEAN": "bool",
+    "BYTE": "int8",
+    "SHORT": "int16",
+    "INT": "int32",
+    "LONG": "int64",
+    "FLOAT": "float32",
     "DOUBLE": "float64",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", COLUMNS)

@@ -41,7 +41,9 @@ def same(left, right):
 
 
 @pytest.mark.skipif(sys.byteorder != "little", reason="the golden bytes of the native order are little-endian")
-@pytest.mark.parametrize("case", GOLDEN["puts"], ids=lambda case: f"{case['op']}-{case['hex'][6:22]}-{case['off_heap']}")
+@pytest.mark.parametrize(
+    "case", GOLDEN["puts"], ids=lambda case: f"{case['op']}-{case['hex'][6:22]}-{case['off_heap']}"
+)
 def test_puts_leave_the_bytes_that_flink_leaves_and_gets_read_them_back(case):
     segment = MemorySegment(16)
     value = value_of(case["value"])
@@ -93,8 +95,13 @@ def test_errors_name_width_offset_and_size():
 
 def test_values_that_do_not_fit_are_refused_and_nothing_is_written():
     segment = MemorySegment(8)
-    for put, value in [("put_short", 2**15), ("put_int_big_endian", -(2**31) - 1), ("put_long", 2**63), ("put", 256),
-                       ("put_float", 1e300)]:
+    for put, value in [
+        ("put_short", 2**15),
+        ("put_int_big_endian", -(2**31) - 1),
+        ("put_long", 2**63),
+        ("put", 256),
+        ("put_float", 1e300),
+    ]:
         with pytest.raises(OverflowError):
             getattr(segment, put)(0, value)
     for wrong in ("", "ab", "\U0001f600"):
@@ -110,8 +117,11 @@ def test_every_width_and_order_agrees_with_struct(order, offset, data):
     mark = {"": "=", "_little_endian": "<", "_big_endian": ">"}[order]
     segment = MemorySegment(32)
     for name, code, values in [
-        ("short", "h", st.integers(-(2**15), 2**15 - 1)), ("int", "i", st.integers(-(2**31), 2**31 - 1)),
-        ("long", "q", st.integers(-(2**63), 2**63 - 1)), ("float", "f", st.floats(width=32)), ("double", "d", st.floats()),
+        ("short", "h", st.integers(-(2**15), 2**15 - 1)),
+        ("int", "i", st.integers(-(2**31), 2**31 - 1)),
+        ("long", "q", st.integers(-(2**63), 2**63 - 1)),
+        ("float", "f", st.floats(width=32)),
+        ("double", "d", st.floats()),
     ]:
         value = data.draw(values)
         getattr(segment, f"put_{name}{order}")(offset, value)

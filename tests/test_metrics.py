@@ -51,7 +51,9 @@ def test_counter_counts_up_and_down():
 def test_no_update_is_lost_between_threads(make, eager_switching):
     metric = make()
     update = {
-        Counter: lambda: metric.increment(), Meter: lambda: metric.mark(), Histogram: lambda: metric.update(1),
+        Counter: lambda: metric.increment(),
+        Meter: lambda: metric.mark(),
+        Histogram: lambda: metric.update(1),
     }[make]
     run_in_threads(lambda: [update() for _ in range(5_000)])
     assert (metric.value if make is Counter else metric.count) == 20_000
@@ -171,7 +173,10 @@ def test_group_samples_every_kind_of_metric_by_its_dotted_name():
     clock.now += 2
     sizes.update(9)
     assert group.sample() == {
-        "records": 3, "Shuffle.buffers.usage": 0.25, "Shuffle.buffers.rate": 4.0, "sizes": HistogramStatistics([9]),
+        "records": 3,
+        "Shuffle.buffers.usage": 0.25,
+        "Shuffle.buffers.rate": 4.0,
+        "sizes": HistogramStatistics([9]),
     }
     assert group.group("Shuffle").group("buffers") is buffers
 

@@ -99,12 +99,14 @@ def test_it_listens_at_the_first_port_of_the_range_that_is_free():
 def test_a_range_without_a_free_port_is_an_error_with_the_range():
     first, second = free_ports(2)
     with environment(data_port=str(first)), environment(data_port=str(second)):
-        with pytest.raises(OSError, match=f"none of the 2 ports {first},{second} .data_port. can be listened at.*in use"):
+        with pytest.raises(
+            OSError, match=f"none of the 2 ports {first},{second} .data_port. can be listened at.*in use"
+        ):
             environment(data_port=f"{first},{second}")
 
 
 def test_a_range_that_is_none_is_refused():
-    with pytest.raises(ValueError, match='such as "50100-50200,6121", got \'http\''):
+    with pytest.raises(ValueError, match="such as \"50100-50200,6121\", got 'http'"):
         environment(data_port="http")
 
 
@@ -181,7 +183,11 @@ def test_channels_are_checked_when_they_are_named():
     for index in (-1, 2**31):
         with pytest.raises(ValueError, match="subpartition_index must be from 0 to 2147483647"):
             fb.LocalChannel(name, index)
-    for arguments, what in (((None, 1, name, 0), "host"), (("h", "6121", name, 0), "port"), (("h", 1, name, 1.0), "subpart")):
+    for arguments, what in (
+        ((None, 1, name, 0), "host"),
+        (("h", "6121", name, 0), "port"),
+        (("h", 1, name, 1.0), "subpart"),
+    ):
         with pytest.raises(TypeError, match=f"{what}.* must be .*, got"):
             fb.RemoteChannel(*arguments)
 
@@ -206,7 +212,9 @@ JOBS = st.fixed_dictionaries(
         "floating": st.integers(1, 9),
         "segment_size": st.sampled_from([4096, 8192]),
         "flush_ms": st.sampled_from([-1, 0, 1]),
-        "sizes": st.lists(st.one_of(st.integers(0, 40), st.sampled_from([4090, 4091, 4092, 8187, 20_000])), max_size=60),
+        "sizes": st.lists(
+            st.one_of(st.integers(0, 40), st.sampled_from([4090, 4091, 4092, 8187, 20_000])), max_size=60
+        ),
         "partitioner": st.sampled_from(["rebalance", "shuffle", "global", "broadcast", "forward"]),
     }
 )
@@ -225,7 +233,9 @@ def test_every_record_arrives_once_and_in_its_channels_order(job):
         job = {**job, "consumers": 1}
     knobs = {"buffers_per_channel": job["exclusive"], "floating_buffers_per_gate": job["floating"]}
     with contextlib.ExitStack() as stack:
-        sides = [stack.enter_context(environment(96, segment_size=job["segment_size"], **knobs)) for _ in range(count + 1)]
+        sides = [
+            stack.enter_context(environment(96, segment_size=job["segment_size"], **knobs)) for _ in range(count + 1)
+        ]
         names = [fb.ResultPartitionID.random() for _ in range(count)]
         tasks = []
         for producer in range(count):
@@ -259,9 +269,10 @@ def test_every_record_arrives_once_and_in_its_channels_order(job):
 @pytest.mark.parametrize("segment_size", [4096, 32768])
 def test_records_of_any_size_cross_few_buffers(segment_size, exclusive):
     sizes = [0, 1, segment_size - 5, segment_size - 4, segment_size - 3, 3 * segment_size, 10_000_000, 2]
-    with environment(24, segment_size=segment_size, buffers_per_channel=exclusive) as there, environment(
-        24, segment_size=segment_size, buffers_per_channel=exclusive
-    ) as here:
+    with (
+        environment(24, segment_size=segment_size, buffers_per_channel=exclusive) as there,
+        environment(24, segment_size=segment_size, buffers_per_channel=exclusive) as here,
+    ):
         name = fb.ResultPartitionID.random()
         gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
         records = [bytes([index]) * size for index, size in enumerate(sizes)]
@@ -438,7 +449,9 @@ def test_the_second_reader_of_a_subpartition_is_refused_and_the_first_goes_on(is
         first, second = ((there if is_local else here).create_gate([channel]) for _ in range(2))
         with first, fb.RecordReader(first, LONG) as reader:
             assert next(reader) == 0
-            with pytest.raises(RuntimeError if is_local else fb.CancelTaskError, match="is read already, and can be read only once"):
+            with pytest.raises(
+                RuntimeError if is_local else fb.CancelTaskError, match="is read already, and can be read only once"
+            ):
                 read(second)
             assert list(reader) == list(range(1, 200_000))
         assert producer.end(HANG_S).error is None
@@ -543,8 +556,11 @@ def test_partitions_one_after_the_other_need_the_buffers_of_one(is_local):
         for count in range(30):
             name = fb.ResultPartitionID.random()
             write(there.create_partition(name, 2), range(100))
-            to = (lambda index: fb.LocalChannel(name, index)) if is_local else (
-                lambda index: fb.RemoteChannel(*there.address, name, index))  # fmt: skip
+            to = (
+                (lambda index: fb.LocalChannel(name, index))
+                if is_local
+                else (lambda index: fb.RemoteChannel(*there.address, name, index))
+            )
             gate = (there if is_local else here).create_gate([to(0), to(1)])
             assert sorted(read(gate)) == list(range(100))
             assert there.wait_until_consumed(HANG_S * 1000)
@@ -566,7 +582,10 @@ def test_a_partition_that_is_still_read_is_not_forgotten():
             write(env.create_partition(name, 1), range(1000))
         assert read(env.create_gate([fb.LocalChannel(names[1], 0)])) == list(range(1000))
         env.create_partition(fb.ResultPartitionID.random(), 1).release()
-        assert [partition.partition_id for partition in env.metrics().partitions][:2] == [names[0].hex(), names[2].hex()]
+        assert [partition.partition_id for partition in env.metrics().partitions][:2] == [
+            names[0].hex(),
+            names[2].hex(),
+        ]
         for name in (names[2], names[0]):
             assert read(env.create_gate([fb.LocalChannel(name, 0)])) == list(range(1000))
 

@@ -139,8 +139,10 @@ def test_a_reader_that_waits_is_told(environment, is_local):
 def test_a_reader_of_a_partition_that_never_came_is_told(environment):
     env = environment(partition_request_timeout_ms=60_000)
     other = environment(partition_request_timeout_ms=60_000)
-    channels = [fb.RemoteChannel(*other.address, fb.ResultPartitionID.random(), 0),
-                fb.LocalChannel(fb.ResultPartitionID.random(), 0)]  # fmt: skip
+    channels = [
+        fb.RemoteChannel(*other.address, fb.ResultPartitionID.random(), 0),
+        fb.LocalChannel(fb.ResultPartitionID.random(), 0),
+    ]
     tasks = [start(read, env.create_gate([channel])) for channel in channels]
     assert wait_until(lambda: other._server.counters()["channels"] == 1)
     close(env)
@@ -148,7 +150,9 @@ def test_a_reader_of_a_partition_that_never_came_is_told(environment):
         assert isinstance(task.end().error, fb.CancelTaskError), repr(task.error)
 
 
-def test_a_writer_that_is_busy_with_its_records_is_waited_for_so_long_and_then_closes_by_itself(environment, monkeypatch):
+def test_a_writer_that_is_busy_with_its_records_is_waited_for_so_long_and_then_closes_by_itself(
+    environment, monkeypatch
+):
     monkeypatch.setattr(network, "CLOSE_PATIENCE_MS", 50)
     may_go_on, is_busy = threading.Event(), threading.Event()
 
@@ -257,8 +261,10 @@ def test_a_partition_that_was_aborted_refuses_its_readers(environment):
     partition_id = fb.ResultPartitionID.random()
     partition = there.create_partition(partition_id, 3)
     assert partition.abort("it is enough")
-    gates = [there.create_gate([fb.LocalChannel(partition_id, 0)]),
-             here.create_gate([fb.RemoteChannel(*there.address, partition_id, 1)])]  # fmt: skip
+    gates = [
+        there.create_gate([fb.LocalChannel(partition_id, 0)]),
+        here.create_gate([fb.RemoteChannel(*there.address, partition_id, 1)]),
+    ]
     for gate in gates:
         with gate, pytest.raises(fb.CancelTaskError, match="it is enough"):
             gate.poll(HANG_S * 1000)
@@ -286,7 +292,9 @@ def test_several_threads_may_close_the_same(environment):
         ids = [fb.ResultPartitionID.random() for _ in range(3)]
         partitions = [env.create_partition(partition_id, 1) for partition_id in ids]
         gates = [env.create_gate([fb.LocalChannel(ids[0], 0)])]
-        gates.append(fb.UnionInputGate([env.create_gate([fb.RemoteChannel(*env.address, each, 0)]) for each in ids[1:]]))
+        gates.append(
+            fb.UnionInputGate([env.create_gate([fb.RemoteChannel(*env.address, each, 0)]) for each in ids[1:]])
+        )
         readers = [start(read, gate) for gate in gates]
         for partition in partitions:
             with fb.RecordWriter(partition, TYPE) as writer:
@@ -308,8 +316,10 @@ def test_whoever_is_closed_whenever_all_segments_come_home(environment, buffers_
         here, there = environment(buffers_per_channel), environment(buffers_per_channel)
         ids = [fb.ResultPartitionID.random() for _ in range(2)]
         partitions = [there.create_partition(ids[0], 2), here.create_partition(ids[1], 1)]
-        gates = [here.create_gate([fb.RemoteChannel(*there.address, ids[0], 0), fb.LocalChannel(ids[1], 0)]),
-                 here.create_gate([fb.RemoteChannel(*there.address, ids[0], 1)])]  # fmt: skip
+        gates = [
+            here.create_gate([fb.RemoteChannel(*there.address, ids[0], 0), fb.LocalChannel(ids[1], 0)]),
+            here.create_gate([fb.RemoteChannel(*there.address, ids[0], 1)]),
+        ]
         if rng.random() < 0.3:
             gates = [fb.UnionInputGate(gates)]
         tasks = [start(write, partition, endless(), rng.choice([0, 1, 5])) for partition in partitions]

@@ -28,8 +28,12 @@ CLONE_NEWNET = 0x40000000
 HERE, THERE = "10.99.0.1", "10.99.0.2"  # the consumer's and the producer's
 NUM_SEGMENTS = 64
 PATIENCE_S = 60  # by itself the system would go on for a quarter of an hour
-SOON = {"dead_peer_timeout_ms": 2000, "netty_client_tcp_keep_idle_s": 1, "netty_client_tcp_keep_interval_s": 1,
-        "netty_client_tcp_keep_count": 2}  # fmt: skip
+SOON = {
+    "dead_peer_timeout_ms": 2000,
+    "netty_client_tcp_keep_idle_s": 1,
+    "netty_client_tcp_keep_interval_s": 1,
+    "netty_client_tcp_keep_count": 2,
+}
 
 
 class Namespace:

@@ -137,7 +137,9 @@ def test_a_producer_is_told_of_a_reader_that_was_lost(pair):
         exchange.end()
     assert isinstance(exchange.consumer.error, fb.RemoteTransportError)
     assert isinstance(exchange.producer.error, fb.RemoteTransportError)
-    assert re.search(r"the reader of subpartition 0 was lost: connection with 127\.0\.0\.1:\d+", str(exchange.producer.error))
+    assert re.search(
+        r"the reader of subpartition 0 was lost: connection with 127\.0\.0\.1:\d+", str(exchange.producer.error)
+    )
 
 
 @EXCLUSIVE
@@ -147,7 +149,9 @@ def test_an_environment_does_not_end_well_if_what_was_written_was_not_read(buffe
         partition_id = fb.ResultPartitionID.random()
         with (
             FaultProxy(pair.there.address, {RESPONSES: after(2000, STALL)}) as proxy,
-            pytest.raises(fb.RemoteTransportError, match="was not read to its end: the reader of subpartition 0 was lost"),
+            pytest.raises(
+                fb.RemoteTransportError, match="was not read to its end: the reader of subpartition 0 was lost"
+            ),
         ):
             with pair.there:
                 partition = pair.there.create_partition(partition_id, 1)
@@ -417,7 +421,9 @@ def buffers_of_gate(pair):
 
 def strange_words():
     rng = random.Random(SEED)
-    request = Frame("PartitionRequest", partition=bytes(60), receiver=bytes(16), subpartition=0, last_subpartition=0, credit=2)
+    request = Frame(
+        "PartitionRequest", partition=bytes(60), receiver=bytes(16), subpartition=0, last_subpartition=0, credit=2
+    )
     wire = request.encode()
     yield from (b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500))
     yield from (b"SSH-2.0-OpenSSH_9.2\r\n", bytes(10_000), b"\xff" * 10_000, wire[:50], wire + wire[:50], wire * 3)
@@ -464,7 +470,11 @@ def test_a_mad_server_gives_its_clients_an_error_that_names_it(pair):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(HANG_S)
         address = listener.getsockname()
-        for words in [b"HTTP/1.1 400 Bad Request\r\n\r\n", bytes(100), *(rng.randbytes(rng.randrange(1, 500)) for _ in range(50))]:
+        for words in [
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            bytes(100),
+            *(rng.randbytes(rng.randrange(1, 500)) for _ in range(50)),
+        ]:
             gate = pair.here.create_gate([fb.RemoteChannel(*address, fb.ResultPartitionID.random(), 0)])
             with gate:
                 gate.request_partitions()
@@ -523,7 +533,9 @@ def test_running_out_of_files_is_said_and_passes(pair):
         with pytest.raises(OSError, match="descriptors"):
             fb.NetworkEnvironment(pair.config)
         full.pop().close()
-        waiting = socket.create_connection(pair.there.address, timeout=HANG_S)  # its end has no number to be accepted at
+        waiting = socket.create_connection(
+            pair.there.address, timeout=HANG_S
+        )  # its end has no number to be accepted at
         slow.end()
         assert slow.consumer.error is None and slow.received == RECORDS + records_of(100_000)
     finally:
@@ -550,7 +562,9 @@ def job_under_limit(extra_bytes, buffers_per_channel, report):
     except BaseException as error:  # also of the threads that the job could not start
         outcome = error
     allowed = (MemoryError, OSError, fb.InsufficientBuffersError, RuntimeError, *ERRORS)
-    text = outcome if isinstance(outcome, str) else f"{isinstance(outcome, allowed)} {type(outcome).__name__}: {outcome}"
+    text = (
+        outcome if isinstance(outcome, str) else f"{isinstance(outcome, allowed)} {type(outcome).__name__}: {outcome}"
+    )
     os.write(report, text.encode()[:4000])
 
 

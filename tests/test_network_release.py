@@ -102,8 +102,9 @@ def test_whatever_is_given_up_whenever_all_segments_come_home(buffers_per_channe
         for number in range(ROUNDS // 2):
             pair = pair or Pair(buffers_per_channel)
             rare = ["close consumer", "close producer"] if rng.random() < 0.1 else []
-            action = rng.choice(rare or ["nothing", "close gate", "release", "fail", "close gate and release",
-                                         "release and close gate"])  # fmt: skip
+            action = rng.choice(
+                rare or ["nothing", "close gate", "release", "fail", "close gate and release", "release and close gate"]
+            )
             moment_s = rng.random() * usual_s * 1.2 if action != "nothing" else 0
             started = time.monotonic()
             try:
@@ -116,7 +117,9 @@ def test_whatever_is_given_up_whenever_all_segments_come_home(buffers_per_channe
                 else:
                     pair.check_home()
             except AssertionError as error:
-                raise AssertionError(f"round {number}, seed {SEED}, {action} after {moment_s:.4f} s: {error}") from error
+                raise AssertionError(
+                    f"round {number}, seed {SEED}, {action} after {moment_s:.4f} s: {error}"
+                ) from error
         if pair is not None:
             pair.__exit__(None, None, None)
 
@@ -128,4 +131,3 @@ def close_rest(pair):
             free = side.pool
             assert wait_until(lambda free=free: free.available_segment_count == pair.num_segments), "segments are away"
             side.close()
-

@@ -21,9 +21,7 @@ static void on_data(void* context, uint32_t index) {
   fb_wakeup_ring(&told->wakeup);
 }
 
-static void on_priority(void* context, uint32_t index, int32_t sequence) {
-  (void)context, (void)index, (void)sequence;
-}
+static void on_priority(void* context, uint32_t index, int32_t sequence) { (void)context, (void)index, (void)sequence; }
 
 static int told_count(struct told* self) { return atomic_load_explicit(&self->count, memory_order_acquire); }
 

@@ -41,8 +41,15 @@ def available(view):
     while view.is_available:
         buffer, backlog, following, sequence_number = view.poll()
         with buffer:
-            taken.append({"data_type": DataType(buffer.data_type).name, "next": DataType(following).name,
-                          "seq": sequence_number, "backlog": backlog, "hex": bytes(buffer).hex()})  # fmt: skip
+            taken.append(
+                {
+                    "data_type": DataType(buffer.data_type).name,
+                    "next": DataType(following).name,
+                    "seq": sequence_number,
+                    "backlog": backlog,
+                    "hex": bytes(buffer).hex(),
+                }
+            )
     return taken
 
 
@@ -160,8 +167,12 @@ def test_overdraft_is_for_bounded_types_only():
 def test_closed_or_finished_partition_takes_nothing_more(network):
     partition = ResultPartition(network, 1)
     partition.finish()
-    for write in (lambda: partition.emit(b"x", 0), lambda: partition.broadcast(b"x"), partition.finish,
-                  lambda: partition.broadcast_event(ev.EndOfData())):  # fmt: skip
+    for write in (
+        lambda: partition.emit(b"x", 0),
+        lambda: partition.broadcast(b"x"),
+        partition.finish,
+        lambda: partition.broadcast_event(ev.EndOfData()),
+    ):
         with pytest.raises(RuntimeError, match="nothing can be written after finish"):
             write()
     partition.close()
@@ -218,8 +229,12 @@ def test_dropped_partition_gives_its_memory_back(network):
 
 def test_index_out_of_range_is_an_error(network):
     with ResultPartition(network, 2) as partition:
-        for call in (lambda: partition.emit(b"x", 2), lambda: partition.flush(2), lambda: partition.create_view(2),
-                     lambda: partition.emit_event(ev.EndOfData(), 2)):  # fmt: skip
+        for call in (
+            lambda: partition.emit(b"x", 2),
+            lambda: partition.flush(2),
+            lambda: partition.create_view(2),
+            lambda: partition.emit_event(ev.EndOfData(), 2),
+        ):
             with pytest.raises(IndexError, match="subpartition 2 of a partition with 2"):
                 call()
 

@@ -164,8 +164,11 @@ def test_abort_against_writing_and_flushing_brings_every_segment_home(pool):
     for _ in range(300):
         partition = fb.ResultPartition(pool, 3)
         writer = writer_of(partition, rng.choice([0, 1, 1]), rng.choice(["rebalance", "broadcast"]))
-        tasks = [start(writer.emit_all, itertools.count()) if rng.random() < 0.7 else
-                 start(lambda emit=writer.emit: [emit(number) for number in itertools.count()])]  # fmt: skip
+        tasks = [
+            start(writer.emit_all, itertools.count())
+            if rng.random() < 0.7
+            else start(lambda emit=writer.emit: [emit(number) for number in itertools.count()])
+        ]
         gate = fb.InputGate([(partition, index) for index in range(3)])
         tasks.append(start(list, fb.RecordReader(gate, fb.Types.INT())))
         time.sleep(rng.random() * 0.004)

@@ -14,12 +14,15 @@
 #include "check.h"
 #include "error_cause.h"
 
-#define SEGMENT 64
+#define SEGMENT  64
 #define SEGMENTS 64
 #define CHANNELS 8
-#define OPTIONS \
-  { .connect_timeout_ms = 20000, .backoff_initial_ms = 10, .backoff_max_ms = 20, .request_timeout_ms = 10, \
-    .max_data = SEGMENT }
+#define OPTIONS                 \
+  {.connect_timeout_ms = 20000, \
+   .backoff_initial_ms = 10,    \
+   .backoff_max_ms = 20,        \
+   .request_timeout_ms = 10,    \
+   .max_data = SEGMENT}
 
 struct fixture {
   struct fb_reactor* reactor;

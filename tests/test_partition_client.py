@@ -253,8 +253,10 @@ def test_pipelined_partition_of_flink_is_read_with_its_barriers(server, client, 
                 wanted.append(event_from_bytes(frame.body))
         assert received == wanted
         assert [type(item) for item in received if isinstance(item, Event)] == [
-            *[CheckpointBarrier] * 3, EndOfData, EndOfPartition
-        ]  # fmt: skip
+            *[CheckpointBarrier] * 3,
+            EndOfData,
+            EndOfPartition,
+        ]
         values = [item.value for item in received if isinstance(item, fb.StreamRecord)]
         assert [value[0] for value in values] == list(range(channel, 300, 2))
 
@@ -275,9 +277,11 @@ def test_slow_reader_of_flink_is_fed_as_its_credit_allows(server, client, pool):
                 buffer.release()
     replay.check_client()
     messages = [frame.message for frame in server.heard]
-    assert messages[-2:] == ["AckAllUserRecordsProcessed", "CancelPartitionRequest"] == [
-        frame.message for is_client, frame, _ in said if is_client
-    ][-2:]
+    assert (
+        messages[-2:]
+        == ["AckAllUserRecordsProcessed", "CancelPartitionRequest"]
+        == [frame.message for is_client, frame, _ in said if is_client][-2:]
+    )
     wanted = [frame.body for is_client, frame, _ in said if not is_client and frame.numbers["data_type"] == 1]
     assert bytes(got) == b"".join(wanted)
 

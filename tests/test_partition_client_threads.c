@@ -10,11 +10,11 @@
 #include "input_gate.h"
 #include "partition_server.h"
 
-#define SEGMENT 64
+#define SEGMENT         64
 #define SERVER_SEGMENTS 256
 #define CLIENT_SEGMENTS 64
-#define MOST_CHANNELS 4
-#define WORKERS 3
+#define MOST_CHANNELS   4
+#define WORKERS         3
 
 /* Two processes in one: each side with its own I/O thread and its own memory. */
 struct world {
@@ -247,8 +247,10 @@ static void open_partition(struct exchange* self) {
 }
 
 static void run_exchange(struct world* world, uint64_t seed) {
-  struct exchange self = {.world = world, .channels = 1 + (uint32_t)(seed >> 20) % MOST_CHANNELS,
-                          .bytes = (uint32_t)(seed >> 24) % 3000, .seed = seed | 1};
+  struct exchange self = {.world = world,
+                          .channels = 1 + (uint32_t)(seed >> 20) % MOST_CHANNELS,
+                          .bytes = (uint32_t)(seed >> 24) % 3000,
+                          .seed = seed | 1};
   struct exchange produced;
   uint64_t polls = world->gives_up && seed % 2 ? (seed >> 40) % 50 : UINT64_MAX;
   struct held held = {.count = 0};

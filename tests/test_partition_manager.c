@@ -14,9 +14,7 @@ struct fixture {
 };
 
 static void no_data(void* context, uint32_t index) { (void)context, (void)index; }
-static void no_priority(void* context, uint32_t index, int32_t sequence) {
-  (void)context, (void)index, (void)sequence;
-}
+static void no_priority(void* context, uint32_t index, int32_t sequence) { (void)context, (void)index, (void)sequence; }
 static const struct fb_availability_listener DEAF = {no_data, no_priority, NULL};
 
 static void open_fixture(struct fixture* self) {
@@ -107,8 +105,7 @@ static void observers_are_told_of_registrations(void) {
 
   open_fixture(&f);
   CHECK(fb_reactor_open(&reactor) == FB_OK);
-  for (int i = 0; i < 3; i++)
-    CHECK(fb_partition_manager_add_observer(f.manager, reactor, &observers[i].task) == FB_OK);
+  for (int i = 0; i < 3; i++) CHECK(fb_partition_manager_add_observer(f.manager, reactor, &observers[i].task) == FB_OK);
   fb_partition_manager_remove_observer(f.manager, &observers[1].task);
   fb_partition_manager_remove_observer(f.manager, &observers[1].task);
   CHECK(fb_partition_manager_register(f.manager, ID(1), f.partition) == FB_OK);

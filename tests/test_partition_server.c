@@ -14,9 +14,9 @@
 #include "error_cause.h"
 #include "frame.h"
 
-#define SEGMENT 64
+#define SEGMENT  64
 #define SEGMENTS 64
-#define ID(n) ((const uint8_t[FB_PARTITION_ID_SIZE]){n})
+#define ID(n)    ((const uint8_t[FB_PARTITION_ID_SIZE]){n})
 
 struct fixture {
   struct fb_reactor* reactor;
@@ -62,8 +62,7 @@ static void open_fixture(struct fixture* self, uint32_t n) {
   open_partition(self, n);
   CHECK(fb_reactor_open(&self->reactor) == FB_OK && fb_partition_manager_open(&self->manager) == FB_OK);
   CHECK(fb_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
-  CHECK(fb_partition_server_open(self->reactor, self->manager, &self->address, &options, &self->server) ==
-        FB_OK);
+  CHECK(fb_partition_server_open(self->reactor, self->manager, &self->address, &options, &self->server) == FB_OK);
   dial(self);
 }
 
@@ -93,8 +92,7 @@ static void say(struct fixture* self, const struct fb_frame* frame) {
   CHECK(size > 0 && write(self->fd, bytes, (size_t)size) == size);
 }
 
-static void ask(struct fixture* self, uint8_t channel, const uint8_t* id, int32_t subpartition,
-                int32_t credit) {
+static void ask(struct fixture* self, uint8_t channel, const uint8_t* id, int32_t subpartition, int32_t credit) {
   struct fb_frame frame = frame_for(FB_PARTITION_REQUEST, channel);
   memcpy(frame.partition, id, FB_PARTITION_ID_SIZE);
   frame.subpartition = frame.last_subpartition = subpartition;
@@ -134,14 +132,12 @@ static bool hear(struct fixture* self) {
     CHECK(step >= 0);
     if (step != FB_FRAME_ENDS) continue;
     self->frame = self->decoder.frame;
-    if (self->frame.id == FB_ERROR_RESPONSE)
-      CHECK(fb_frame_split_error(&self->frame, self->body, filled) == FB_OK);
+    if (self->frame.id == FB_ERROR_RESPONSE) CHECK(fb_frame_split_error(&self->frame, self->body, filled) == FB_OK);
     return true;
   }
 }
 
-static void expect_buffer(struct fixture* self, uint8_t channel, int32_t sequence, uint32_t backlog,
-                          const char* text) {
+static void expect_buffer(struct fixture* self, uint8_t channel, int32_t sequence, uint32_t backlog, const char* text) {
   CHECK(hear(self) && self->frame.id == FB_BUFFER_RESPONSE);
   CHECK(self->frame.receiver[0] == channel && self->frame.sequence_number == sequence);
   CHECK(self->frame.data_type == FB_DATA_BUFFER && (uint32_t)self->frame.backlog == backlog);
@@ -542,7 +538,7 @@ static void who_was_replaced_as_a_reader_takes_nothing_more(void) {
 /* ---- under load ---------------------------------------------------------------------------------------- */
 
 #define CHANNELS 8
-#define BUFFERS 4000 /* of each channel */
+#define BUFFERS  4000 /* of each channel */
 
 static void* produce(void* argument) {
   struct fixture* self = argument;

@@ -40,10 +40,14 @@ def test_every_name_gives_a_partitioner_that_pickles(name):
 
 @pytest.mark.parametrize(
     "partitioner",
-    [by_key("origin"), by_key(("origin", 2), max_parallelism=7), by_key(operator.itemgetter(1), "double"),
-     as_partitioner(max)],
+    [
+        by_key("origin"),
+        by_key(("origin", 2), max_parallelism=7),
+        by_key(operator.itemgetter(1), "double"),
+        as_partitioner(max),
+    ],
     ids=repr,
-)  # fmt: skip
+)
 def test_keyed_and_custom_partitioners_pickle_and_are_frozen(partitioner):
     copy = pickle.loads(pickle.dumps(partitioner))
     assert isinstance(copy, Partitioner) and copy.kind == partitioner.kind
@@ -101,8 +105,10 @@ def test_records_without_fields_need_a_type_for_the_key():
         hash_of(0, pickled)
 
 
-@pytest.mark.parametrize(("key", "message"), [("dest", "no field 'dest': the fields are origin, delay, seats"),
-                                              (3, "no field 3: there are 3 fields")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [("dest", "no field 'dest': the fields are origin, delay, seats"), (3, "no field 3: there are 3 fields")],
+)
 def test_an_unknown_field_is_named(key, message):
     with pytest.raises(ValueError, match=message):
         hash_of(key)

@@ -226,8 +226,9 @@ static void each_stranger_is_told_what_is_wrong(void) {
 
   CHECK(size > 0);
   for (int is_server = 0; is_server < 2; is_server++) {
-    expect_refusal(is_server, flink, (size_t)size, is_server ? "the client speaks plain Flink and the server asks"
-                                                             : "the server speaks plain Flink and the client asks");
+    expect_refusal(is_server, flink, (size_t)size,
+                   is_server ? "the client speaks plain Flink and the server asks"
+                             : "the server speaks plain Flink and the client asks");
     expect_refusal(is_server, "GET / HTTP/1.1\r\n\r\n", 18, "47 45 54 20 2f 20 48 54 where the preface");
     expect_refusal(is_server, "\x16\x03\x01\x02\0\1\0\1\xfc", 9, "speaks TLS");
   }

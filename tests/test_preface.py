@@ -427,7 +427,7 @@ def test_closing_a_server_closes_those_who_wait(serve):
         server.close()
         assert peer.socket.recv(1) == b""
     with pytest.raises(RuntimeError, match="the partition server is closed"):
-        server.last_refusal  # noqa: B018
+        server.last_refusal
 
 
 # ---- clients ---------------------------------------------------------------------------------------------------------

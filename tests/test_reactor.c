@@ -12,8 +12,8 @@
 #include "wakeup.h"
 
 #define THREADS 4
-#define POSTS 20000
-#define TIMERS 5000
+#define POSTS   20000
+#define TIMERS  5000
 
 static void pause_ms(int64_t ms) {
   struct timespec pause = {ms / 1000, ms % 1000 * 1000000};

@@ -203,8 +203,9 @@ def test_memory_does_not_grow_with_the_number_of_channels_beyond_the_log():
         gc.collect()
         tracemalloc.start()
         try:
-            for _ in fb.write_buffers(records, PAIR, channels, fb.by_key("n", max_parallelism=32768),
-                                      config=config(4096, 32)):
+            for _ in fb.write_buffers(
+                records, PAIR, channels, fb.by_key("n", max_parallelism=32768), config=config(4096, 32)
+            ):
                 pass
             return tracemalloc.get_traced_memory()[1]
         finally:

@@ -117,7 +117,7 @@ def test_the_first_record_comes_before_the_last_is_asked_for():
 def test_a_taker_who_stops_asking_stops_the_source():
     """Memory stays within the partition's buffers, however much could be written."""
     given = []
-    task = one((given.append(number) or number for number in itertools.count()))
+    task = one(given.append(number) or number for number in itertools.count())
     for _ in range(10):
         next(task.exchange)
     in_memory = len(given)
@@ -151,7 +151,9 @@ def test_what_arrives_does_not_wait_for_a_slow_source():
 
 def test_a_slow_taker_does_not_keep_back_what_is_to_be_sent():
     """Task 0 takes 1 ms for each record that it gets from task 1, which nevertheless soon has all of task 0's."""
-    tasks = connect_all([range(20_000), itertools.repeat(-1, 20_000)], partitioner=lambda record, count: int(record >= 0))
+    tasks = connect_all(
+        [range(20_000), itertools.repeat(-1, 20_000)], partitioner=lambda record, count: int(record >= 0)
+    )
     soon = threading.Event()
 
     def read():

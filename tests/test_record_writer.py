@@ -217,8 +217,14 @@ def test_a_timeout_below_minus_one_is_refused(pool, timeout_ms):
 
 @pytest.mark.parametrize(
     "type, dtype",
-    [(fb.Types.LONG(), "i8"), (fb.Types.INT(), "i4"), (fb.Types.SHORT(), "i2"), (fb.Types.BYTE(), "i1"),
-     (fb.Types.DOUBLE(), "f8"), (fb.Types.FLOAT(), "f4")],
+    [
+        (fb.Types.LONG(), "i8"),
+        (fb.Types.INT(), "i4"),
+        (fb.Types.SHORT(), "i2"),
+        (fb.Types.BYTE(), "i1"),
+        (fb.Types.DOUBLE(), "f8"),
+        (fb.Types.FLOAT(), "f4"),
+    ],
     ids=repr,
 )
 def test_a_column_is_the_same_bytes_as_its_values_one_by_one(pool, type, dtype):
@@ -254,7 +260,9 @@ def test_a_column_goes_where_its_values_would_go_one_by_one(pool):
     routed = []
     for batch in (True, False):
         with fb.ResultPartition(pool, 3) as partition:
-            with fb.RecordWriter(partition, fb.Types.LONG(), fb.by_key(lambda v: v, key_type=fb.Types.LONG())) as writer:
+            with fb.RecordWriter(
+                partition, fb.Types.LONG(), fb.by_key(lambda v: v, key_type=fb.Types.LONG())
+            ) as writer:
                 writer.emit_batch(column) if batch else writer.emit_all(column.tolist())
             routed.append([read_all(partition, fb.Types.LONG(), [c]) for c in range(3)])
     assert routed[0] == routed[1]
@@ -400,7 +408,13 @@ def test_a_writer_of_the_parent_process_is_refused_in_a_forked_child(pool):
 
 @pytest.mark.parametrize(
     "channels, error",
-    [([0.7, 1.0], TypeError), ([0, 2**32], IndexError), ([0, -1], IndexError), ([0], ValueError), ([[0, 1]], ValueError)],
+    [
+        ([0.7, 1.0], TypeError),
+        ([0, 2**32], IndexError),
+        ([0, -1], IndexError),
+        ([0], ValueError),
+        ([[0, 1]], ValueError),
+    ],
     ids=repr,
 )
 def test_channels_that_are_none_are_refused(pool, channels, error):

@@ -272,18 +272,24 @@ static void the_queue_agrees_with_a_list(void) {
   for (int32_t number = 0; number < 4000;) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     switch (state >> 60) {
-      case 0: case 1: case 2: case 3: case 4:
+      case 0:
+      case 1:
+      case 2:
+      case 3:
+      case 4:
         send_event(&f, FB_EVENT_BUFFER, number);
         normal[normal_count++] = number++;
         break;
-      case 5: case 6:
+      case 5:
+      case 6:
         send_event(&f, FB_PRIORITIZED_EVENT_BUFFER, number);
         priority[priority_count++] = number++;
         break;
       default:
         if (priority_count > 0) {
           enum fb_data_type next = priority_count > 1 ? FB_PRIORITIZED_EVENT_BUFFER
-                                   : normal_count > 0 ? FB_EVENT_BUFFER : FB_NONE;
+                                   : normal_count > 0 ? FB_EVENT_BUFFER
+                                                      : FB_NONE;
           pass(&f, priority[0], FB_PRIORITIZED_EVENT_BUFFER, next);
           memmove(priority, priority + 1, --priority_count * sizeof priority[0]);
         } else if (normal_count > 0) {
@@ -631,12 +637,12 @@ struct wire {
   struct {
     uint32_t credit;
     bool is_resume;
-  } up[512]; /* to the sender */
+  } up[512];                                         /* to the sender */
   uint32_t down_first, down_last, up_first, up_last; /* run on; positions modulo 512 */
   uint32_t data_down, credit_up;                     /* of those under way */
   /* The sender. */
-  uint32_t queued;          /* data buffers of the subpartition, up to a barrier */
-  uint32_t behind_barrier;  /* and behind it */
+  uint32_t queued;         /* data buffers of the subpartition, up to a barrier */
+  uint32_t behind_barrier; /* and behind it */
   uint32_t produced, to_produce;
   uint32_t credits, exclusive;
   int32_t number;
@@ -787,10 +793,12 @@ static void take_any_step(struct fixture* f, struct wire* wire, uint64_t random)
   switch (random % 11) {
     case 0: produce(wire, false); break;
     case 1: produce(wire, random >> 32 & 1); break;
-    case 2: case 3: serve(wire); break;
+    case 2:
+    case 3: serve(wire); break;
     case 4: hear_from_client(wire); break;
     case 5: run_client(f, wire); break;
-    case 6: case 7: hear_from_server(f, wire); break;
+    case 6:
+    case 7: hear_from_server(f, wire); break;
     case 8: consume(f, wire); break;
     default: recycle(wire, random >> 16);
   }

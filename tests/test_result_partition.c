@@ -7,7 +7,7 @@
 #include "byte_order.h"
 #include "result_partition.h"
 
-#define SEGMENT 16
+#define SEGMENT  16
 #define SEGMENTS 24
 
 struct fixture {
@@ -16,14 +16,11 @@ struct fixture {
 };
 
 static void no_data(void* context, uint32_t index) { (void)context, (void)index; }
-static void no_priority(void* context, uint32_t index, int32_t sequence) {
-  (void)context, (void)index, (void)sequence;
-}
+static void no_priority(void* context, uint32_t index, int32_t sequence) { (void)context, (void)index, (void)sequence; }
 static const struct fb_availability_listener DEAF = {no_data, no_priority, NULL};
 
 static void open_fixture(struct fixture* self, enum fb_result_partition_type type, uint32_t n, uint32_t max) {
-  struct fb_buffer_pool_options options = {
-      .min = n + 1, .max = max, .channel_count = n, .max_buffers_per_channel = 10};
+  struct fb_buffer_pool_options options = {.min = n + 1, .max = max, .channel_count = n, .max_buffers_per_channel = 10};
   struct fb_local_buffer_pool* pool;
 
   CHECK(fb_network_buffer_pool_open(SEGMENTS, SEGMENT, &self->network) == FB_OK);
@@ -213,7 +210,7 @@ static void partial_record_lengths_follow_the_record(void) {
   open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
   queue = &f.partition->subpartitions[0].queue;
   CHECK(emit(&f, 0, "0123456789") == FB_OK);
-  CHECK(emit(&f, 0, "abcdefghijklmnopqrstuvwxyz") == FB_OK); /* 6 + 16 + 4 */
+  CHECK(emit(&f, 0, "abcdefghijklmnopqrstuvwxyz") == FB_OK);   /* 6 + 16 + 4 */
   CHECK(emit(&f, 0, "ABCDEFGHIJKLMNOPQRSTUVWXYZ01") == FB_OK); /* 12 + 16: ends with its buffer */
   CHECK(emit(&f, 0, "x") == FB_OK);
   CHECK(queue->count == 5);
@@ -234,7 +231,7 @@ static void buffers_get_the_size_that_readers_want(void) {
   CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 6) == FB_OK);
   CHECK(emit(&f, 0, "ab") == FB_OK && f.partition->unicast[0].capacity == 6);
   CHECK(emit(&f, 0, "cdef") == FB_OK && f.partition->unicast[0].buffer == NULL); /* full at 6 */
-  CHECK(emit(&f, 0, "0123456789") == FB_OK); /* not cut: full at 10 */
+  CHECK(emit(&f, 0, "0123456789") == FB_OK);                                     /* not cut: full at 10 */
   CHECK(f.partition->unicast[0].buffer == NULL);
   CHECK(emit(&f, 1, "ab") == FB_OK && f.partition->unicast[1].capacity == SEGMENT);
   CHECK(broadcast(&f, "x") == FB_OK && f.partition->broadcast.capacity == 6); /* the smallest wish */
@@ -405,8 +402,7 @@ static void partition_is_released_when_all_readers_and_the_producer_are_done(voi
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
   f.partition->on_consumed = note_consumed;
   f.partition->on_consumed_context = &consumed;
-  for (uint32_t i = 0; i < 2; i++)
-    CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++) CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
   fb_subpartition_release_view(&f.partition->subpartitions[0]);
   fb_subpartition_release_view(&f.partition->subpartitions[0]);
   CHECK(fb_result_partition_finish(f.partition) == FB_OK);
@@ -494,7 +490,7 @@ static void closing_from_two_threads_counts_once(void) {
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 #define READERS 2
-#define ROUNDS 1000
+#define ROUNDS  1000
 
 struct traffic {
   struct fixture f;
@@ -505,9 +501,7 @@ struct traffic {
   pthread_mutex_t lock;
 };
 
-static bool is_stopping(struct traffic* self) {
-  return atomic_load_explicit(&self->is_stopping, memory_order_relaxed);
-}
+static bool is_stopping(struct traffic* self) { return atomic_load_explicit(&self->is_stopping, memory_order_relaxed); }
 
 static void* produce(void* argument) {
   struct traffic* self = argument;
@@ -595,8 +589,7 @@ static void nobody_waits_for_a_reader_that_left_without_a_word(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
-  for (uint32_t i = 0; i < 2; i++)
-    CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++) CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
   fb_result_partition_acknowledge(f.partition, 0);
   fb_subpartition_release_view(&f.partition->subpartitions[0]);
   CHECK(!fb_result_partition_wait_acknowledged(f.partition, 0)); /* the other may still */
@@ -627,8 +620,7 @@ static void a_waiting_producer_is_woken_by_the_last_reader(void) {
     open_fixture(&t.f, FB_PIPELINED, READERS, FB_UNBOUNDED);
     for (uint32_t i = 0; i < READERS; i++)
       CHECK(fb_subpartition_create_view(&t.f.partition->subpartitions[i], &DEAF) == FB_OK);
-    for (int i = 0; i < READERS; i++)
-      CHECK(pthread_create(&t.readers[i], NULL, acknowledge_or_leave, &t) == 0);
+    for (int i = 0; i < READERS; i++) CHECK(pthread_create(&t.readers[i], NULL, acknowledge_or_leave, &t) == 0);
     CHECK(fb_result_partition_wait_acknowledged(t.f.partition, -1));
     CHECK(fb_result_partition_is_acknowledged(t.f.partition) == !is_left);
     for (int i = 0; i < READERS; i++) pthread_join(t.readers[i], NULL);

@@ -32,9 +32,10 @@ static void digests_are_those_of_the_standard(void) {
   expect_digest("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   expect_digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
-  expect_digest("abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrs"
-                "mnopqrstnopqrstu", 112,
-                "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
+  expect_digest(
+      "abcdefghbcdefghicdefghijdefghijkefghijklfghijklmghijklmnhijklmnoijklmnopjklmnopqklmnopqrlmnopqrs"
+      "mnopqrstnopqrstu",
+      112, "cf5b16a778af8380036ce59e7b0492370b249b11e8f07a51afac45037afee9d1");
   expect_digest(million, 1000000, "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
   free(million);
 }
@@ -89,8 +90,8 @@ static void proofs_are_those_of_the_standard(void) {
                "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
   expect_proof(key, 131,
                "This is a test using a larger than block-size key and a larger than block-size data. The key "
-               "needs to be hashed before being used by the HMAC algorithm.", 152,
-               "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
+               "needs to be hashed before being used by the HMAC algorithm.",
+               152, "9b09ffa71b942fcb27635fbcd5b0e944bfdc63644f0713938a7f51535c3a35e2");
   expect_proof(NULL, 0, "", 0, "b613679a0814d9ec772f95d778c35fc5ff1697c493715653c6c712144292c5ad");
 }
 

@@ -111,7 +111,7 @@ def test_a_failed_call_fails_the_job_with_record_attempts_and_the_users_tracebac
         fb.async_map(sc.parallelize(range(10), 2), fails_on_seven, retry=fb.FixedDelayRetry(2, 0.001)).collect()
     text = str(raised.value)
     assert "failed for record 2 of partition 1 after 3 calls: LookupError: seven is not there; the record: 7" in text
-    assert 'in fails_on_seven' in text and "AsyncCallError" in text
+    assert "in fails_on_seven" in text and "AsyncCallError" in text
 
 
 @pytest.mark.spark
@@ -127,9 +127,14 @@ def test_a_real_server_is_called_from_tasks_with_retries(sc, server):
 
     stats = fb.AsyncStats()
     doubled = fb.async_map(
-        sc.parallelize(RECORDS, 2), double, open=aiohttp.ClientSession, timeout=20.0, ordered=False, stats=stats,
+        sc.parallelize(RECORDS, 2),
+        double,
+        open=aiohttp.ClientSession,
+        timeout=20.0,
+        ordered=False,
+        stats=stats,
         retry=fb.ExponentialRetry(3, 0.01, jitter=0.2),
-    )  # fmt: skip
+    )
     assert sorted(doubled.collect()) == [2 * record for record in RECORDS]
     assert stats.retried == 20 and stats.calls == 220
 
@@ -144,8 +149,12 @@ def test_skipped_records_reach_the_driver_with_their_errors(sc, caplog):
     stats = fb.AsyncStats()
     with caplog.at_level(logging.INFO, "flinkbuf"):
         assert fb.async_map(sc.parallelize(RECORDS, 2), picky, on_error="skip", stats=stats).count() == 196
-    assert {(each.record, each.error) for each in stats.skipped_records} == {(n, "ValueError: round") for n in (0, 50, 100, 150)}
-    assert caplog.text.count("a task ended after") == 2 and "4 skipped" not in caplog.text and "2 skipped" in caplog.text
+    assert {(each.record, each.error) for each in stats.skipped_records} == {
+        (n, "ValueError: round") for n in (0, 50, 100, 150)
+    }
+    assert (
+        caplog.text.count("a task ended after") == 2 and "4 skipped" not in caplog.text and "2 skipped" in caplog.text
+    )
 
 
 @pytest.mark.spark
@@ -242,8 +251,11 @@ def test_a_result_may_be_a_tuple_a_plain_value_or_nothing(frame, spark):
 
     few = frame.where("id < 4")
     assert sorted(fb.async_map(few, pair, schema="a long, b string").select("id", "a", "b").collect()) == [
-        (0, None, None), (1, 1, None), (2, None, None), (3, 3, None),
-    ]  # fmt: skip
+        (0, None, None),
+        (1, 1, None),
+        (2, None, None),
+        (3, 3, None),
+    ]
     assert sorted(fb.async_map(few, single, schema="next long").select("next").collect()) == [(1,), (2,), (3,), (4,)]
     assert sorted(fb.async_map(few, listed, schema="next long").select("next").collect()) == [(1,), (2,), (3,), (4,)]
     assert fb.async_map(few.where("id = 0"), listed, schema="next array<long>").collect()[0].next == [1]
@@ -291,7 +303,9 @@ def test_a_value_that_does_not_fit_the_schema_names_the_column(frame):
 @pytest.mark.spark
 def test_counters_of_a_dataframe_reach_the_driver(frame):
     stats = fb.AsyncStats()
-    fb.async_map(frame, row_of, schema="twice double, text string", stats=stats).write.format("noop").mode("overwrite").save()
+    fb.async_map(frame, row_of, schema="twice double, text string", stats=stats).write.format("noop").mode(
+        "overwrite"
+    ).save()
     assert stats.records == stats.results == 3000
 
 
@@ -337,7 +351,8 @@ def test_a_variant_is_the_one_of_collect_and_may_be_given_back(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("result", "column"), [((98.6, None, None), "n"), ((None, Decimal("1.5"), None), "m"), ((None, None, [2, 2.5]), "a")]
+    ("result", "column"),
+    [((98.6, None, None), "n"), ((None, Decimal("1.5"), None), "m"), ((None, None, [2, 2.5]), "a")],
 )
 def test_a_number_that_is_not_whole_is_refused_and_not_cut_off(spark, result, column):
     async def call(row):
@@ -360,10 +375,17 @@ def test_an_hour_that_comes_twice_keeps_its_moments_apart(monkeypatch):
     monkeypatch.setenv("TZ", "America/New_York")
     time.tzset()
     try:
-        for text in ("2024-11-03 05:30:00.000001", "2024-11-03 06:30:00.999999", "0001-01-03 00:00:00", "2024-07-01 00:00:00"):
+        for text in (
+            "2024-11-03 05:30:00.000001",
+            "2024-11-03 06:30:00.999999",
+            "0001-01-03 00:00:00",
+            "2024-07-01 00:00:00",
+        ):
             moment = datetime.datetime.fromisoformat(text + "+00:00")
             local = from_arrow(types.TimestampType())(moment)
-            micros = (moment - datetime.datetime.fromisoformat("1970-01-01T00:00+00:00")) // datetime.timedelta(microseconds=1)
+            micros = (moment - datetime.datetime.fromisoformat("1970-01-01T00:00+00:00")) // datetime.timedelta(
+                microseconds=1
+            )
             expected = types.TimestampType().fromInternal(micros)  # as in collect()
             assert (local, local.fold) == (expected, expected.fold)
             assert to_arrow(types.TimestampType())(local) == moment
@@ -455,15 +477,23 @@ def test_a_task_survives_pickling_and_needs_no_spark(spark):
 
     results = StructType.fromDDL("twice double, text string").fields  # for which PySpark needs a session
     schema = StructType.fromDDL("id long, name string, twice long")
-    task = FrameTask(row_of, AsyncOptions(), Report(), schema, ["id", "name", "twice", "text"], results, ["twice", "text"])
+    task = FrameTask(
+        row_of, AsyncOptions(), Report(), schema, ["id", "name", "twice", "text"], results, ["twice", "text"]
+    )
     batch = pa.RecordBatch.from_pydict({"id": [1, 2], "name": ["a", "b"], "twice": [0, 0]})
     (out,) = task(iter([batch]))
-    assert out.to_pylist() == [{"id": 1, "name": "a", "twice": 2.0, "text": "a 1"}, {"id": 2, "name": "b", "twice": 4.0, "text": "b 2"}]
+    assert out.to_pylist() == [
+        {"id": 1, "name": "a", "twice": 2.0, "text": "a 1"},
+        {"id": 2, "name": "b", "twice": 4.0, "text": "b 2"},
+    ]
 
 
 def test_counts_add_up():
     param = StatsParam()
-    first, second = fb.AsyncStats(records=3, max_in_flight=2, tasks=1), fb.AsyncStats(records=4, max_in_flight=9, tasks=1)
+    first, second = (
+        fb.AsyncStats(records=3, max_in_flight=2, tasks=1),
+        fb.AsyncStats(records=4, max_in_flight=9, tasks=1),
+    )
     second.add_latency(0.5)
     total = param.addInPlace(param.addInPlace(param.zero(first), first), second)
     assert (total.records, total.max_in_flight, total.tasks) == (7, 9, 2)

@@ -117,8 +117,23 @@ def standalone_master(environment, tmp_path):
     deploy = "org.apache.spark.deploy"
     commands = [[*java, f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"]]
     for index in range(2):
-        commands.append([*java, f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1",
-                         "--memory", "600m", "--work-dir", str(tmp_path / f"work{index}"), master])  # fmt: skip
+        commands.append(
+            [
+                *java,
+                f"{deploy}.worker.Worker",
+                "--host",
+                "127.0.0.1",
+                "--webui-port",
+                "0",
+                "--cores",
+                "1",
+                "--memory",
+                "600m",
+                "--work-dir",
+                str(tmp_path / f"work{index}"),
+                master,
+            ]
+        )
     processes = []
     try:
         for index, command in enumerate(commands):

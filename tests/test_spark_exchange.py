@@ -203,11 +203,14 @@ def test_forward_into_another_number_of_partitions_is_refused(data):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("num_partitions", "sources"), [
-    (2, [{0, 1}, {2, 3}]),
-    (3, [{0}, {1}, {2, 3}]),
-    (6, [{0}, {0}, {1}, {2}, {2}, {3}]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("num_partitions", "sources"),
+    [
+        (2, [{0, 1}, {2, 3}]),
+        (3, [{0}, {1}, {2, 3}]),
+        (6, [{0}, {0}, {1}, {2}, {2}, {3}]),
+    ],
+)
 def test_rescale_sends_each_partition_to_its_neighbours_only(data, num_partitions, sources):
     parts = partitions(fb.exchange(data, partitioner="rescale", type=TYPE, num_partitions=num_partitions))
     assert sorted(everything(parts)) == RECORDS
@@ -322,8 +325,8 @@ def test_the_example_of_the_docstring_is_true(sc):
     examples = doctest.DocTestParser().get_examples(fb.exchange.__doc__)
     names = {"fb": fb, "sc": sc}
     for example in examples[:-1]:
-        exec(example.source, names)  # noqa: S102
-    assert repr(eval(examples[-1].source, names)) == examples[-1].want.strip()  # noqa: S307
+        exec(example.source, names)
+    assert repr(eval(examples[-1].source, names)) == examples[-1].want.strip()
 
 
 def test_keys_are_equal_as_javas_equals_sees_it():
@@ -371,7 +374,7 @@ def test_the_type_is_taken_from_a_sample_and_can_be_given_back(data, caplog):
         assert sorted(fb.exchange(data, 0).collect()) == RECORDS
     (message,) = [record.getMessage() for record in caplog.records if record.name == "flinkbuf"]
     text = message.split("type=")[1].split(";")[0]
-    assert eval(text, {"fb": fb}) == TYPE  # noqa: S307
+    assert eval(text, {"fb": fb}) == TYPE
 
 
 def test_the_type_taken_is_shown_without_any_logging_set_up():
@@ -445,7 +448,7 @@ MANY = {"config": fb.NetworkConfig(sort_shuffle_min_buffers=4), "channel_count":
 
 def failure_of(records, record_type, partitioner="rebalance", sampled=("type", "key_type"), channel_count=2, **options):
     task = WriteTask(7, record_type, as_partitioner(partitioner), 4, channel_count, sampled=sampled, **options)
-    with pytest.raises(Exception) as failure:  # noqa: PT011
+    with pytest.raises(Exception) as failure:
         list(task(3, iter(records)))
     return failure.value
 
@@ -455,7 +458,9 @@ def test_a_refused_record_is_named_with_its_producer_and_the_sampled_type(option
     error = failure_of([1, 2, "late"], INTS, **options)
     assert type(error) is TypeError
     assert str(error).startswith("producer 3, record 2: value: expected LONG, got 'late' (str)")
-    assert str(error).endswith("(type=fb.Types.LONG() was taken from a sample: declare type= so that it fits every record)")
+    assert str(error).endswith(
+        "(type=fb.Types.LONG() was taken from a sample: declare type= so that it fits every record)"
+    )
     error = failure_of([1, 2**70], INTS, sampled=(), **options)
     assert type(error) is OverflowError
     assert str(error).startswith("producer 3, record 1: ")
@@ -529,11 +534,11 @@ def test_keys_that_records_cannot_have_are_refused_with_the_way_out(data, sc):
         fb.exchange(data, "a.b", type="a struct<b: int>, c int")
     scalars = sc.parallelize(["a", "b"], 1)
     for key in (0, "name"):
-        with pytest.raises(ValueError, match=r"records of fb\.Types\.STRING\(\) have no field .*: key='\*' is the whole"):
+        with pytest.raises(
+            ValueError, match=r"records of fb\.Types\.STRING\(\) have no field .*: key='\*' is the whole"
+        ):
             fb.exchange(scalars, key)
     assert fb.exchange(scalars, "*").collect() == ["a", "b"]
-
-
 
 
 @pytest.mark.spark

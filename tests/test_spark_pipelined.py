@@ -93,9 +93,19 @@ def everything_to_the_last(record, count):
     return count - 1
 
 
-@pytest.mark.parametrize("partitioner", [
-    fb.by_key(1), fb.by_key(0), "global", "forward", "broadcast", "rescale", everything_to_the_last,
-], ids=repr)  # fmt: skip
+@pytest.mark.parametrize(
+    "partitioner",
+    [
+        fb.by_key(1),
+        fb.by_key(0),
+        "global",
+        "forward",
+        "broadcast",
+        "rescale",
+        everything_to_the_last,
+    ],
+    ids=repr,
+)
 @pytest.mark.parametrize("num_partitions", [1, 2])
 def test_it_answers_as_the_blocking_exchange_does(data, partitioner, num_partitions):
     if partitioner == "forward" and num_partitions == 1:
@@ -165,8 +175,9 @@ def test_rows_timestamps_and_a_type_left_out_are_as_in_the_blocking_exchange(spa
 
 
 def test_small_buffers_and_little_memory_are_enough(data):
-    config = fb.NetworkConfig(segment_size=4096, buffers_per_channel=0, floating_buffers_per_gate=0,
-                              max_overdraft_buffers_per_gate=0)  # fmt: skip
+    config = fb.NetworkConfig(
+        segment_size=4096, buffers_per_channel=0, floating_buffers_per_gate=0, max_overdraft_buffers_per_gate=0
+    )
     assert sorted(within(60, exchange(data, config=config).collect)) == RECORDS
 
 
@@ -180,7 +191,9 @@ def test_the_tasks_may_talk_over_tls(data, tmp_path):
 
 
 def test_it_may_stand_before_a_shuffle_and_after_one(data):
-    counts = exchange(data.repartition(2)).map(lambda record: (record[1], 1)).reduceByKey(lambda one, other: one + other)
+    counts = (
+        exchange(data.repartition(2)).map(lambda record: (record[1], 1)).reduceByKey(lambda one, other: one + other)
+    )
     assert sum(dict(within(60, counts.collect)).values()) == 1000
 
 
@@ -214,12 +227,19 @@ FOUR_TASKS = """
 
 def test_four_tasks_answer_as_the_blocking_exchange_does(tmp_path):
     home = str(Path(fb.__file__).parent.parent)
-    environment = {**{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
-                   "JAVA_HOME": str(find_java()), "PYTHONPATH": home}  # fmt: skip
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("SPARK_")},
+        "JAVA_HOME": str(find_java()),
+        "PYTHONPATH": home,
+    }
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(FOUR_TASKS)],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240,
-    )  # fmt: skip
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
     assert done.returncode == 0, done.stderr[-4000:]
     for name, (is_whole, is_equal, sizes) in json.loads(done.stdout.splitlines()[-1]).items():
         assert is_whole, name
@@ -256,6 +276,7 @@ def test_first_results_leave_before_the_last_record_is_read(sc, tmp_path):
 
 def test_a_slow_taker_holds_the_producers_back_and_memory_stays_bounded(sc, tmp_path):
     """Task 0 takes nothing until no more is made: not all that could be made, but what fits the buffers."""
+
     def source(index, _):
         for number in range(200_000):
             leave(tmp_path / f"made {index}", str(number)) if number % 100 == 0 else None
@@ -295,6 +316,7 @@ def test_every_run_is_summed_up_in_the_log_and_in_a_table(data, sc, caplog):
 
 def test_two_jobs_at_once_do_not_disturb_each_other(sc):
     """One partition each, so that both have a slot; and two jobs over one and the same exchange."""
+
     def slow(record):
         time.sleep(0.001)
         return record
@@ -466,7 +488,10 @@ def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, d
 
 def test_all_may_stop_early(data):
     moved = exchange(data)
-    assert [len(part) for part in partitions(moved.mapPartitions(lambda records: itertools.islice(records, 3)))] == [3, 3]
+    assert [len(part) for part in partitions(moved.mapPartitions(lambda records: itertools.islice(records, 3)))] == [
+        3,
+        3,
+    ]
     assert partitions(moved.mapPartitions(lambda records: [])) == [[], []]
 
 
@@ -502,6 +527,7 @@ class Survivor:
 
 def endless(sc):
     """Records for a minute and more, if nobody ends it."""
+
     def source(_):
         for number in range(60_000):
             time.sleep(0.001)
@@ -562,7 +588,9 @@ def test_a_record_that_does_not_fit_is_the_error_that_the_user_sees(sc, tmp_path
         survivor.leave()
         yield "late", 3.5
 
-    moved = exchange(endless(sc).mapPartitionsWithIndex(source), partitioner="rebalance").mapPartitionsWithIndex(survivor)
+    moved = exchange(endless(sc).mapPartitionsWithIndex(source), partitioner="rebalance").mapPartitionsWithIndex(
+        survivor
+    )
     with pytest.raises(Exception, match=r"TypeError: producer 1, record 300: field 'f0'") as failure:
         within(50, moved.collect)
     assert "PeerFailedError" not in str(failure.value).split("Driver stacktrace")[0]
@@ -715,7 +743,7 @@ def test_a_cancelled_job_ends_its_workers_and_the_next_one_runs(sc, tmp_path):
         sc.setJobGroup("to be cancelled", "", interruptOnCancel=True)
         exchange(endless(sc), partitioner="rebalance").mapPartitionsWithIndex(take).collect()
 
-    thread = threading.Thread(target=lambda: pytest.raises(Exception, run), daemon=True)  # noqa: PT011
+    thread = threading.Thread(target=lambda: pytest.raises(Exception, run), daemon=True)
     thread.start()
     paths = [tmp_path / f"process of {index}" for index in range(2)]
     wait_until(lambda: all(path.exists() for path in paths))
@@ -837,8 +865,11 @@ def test_the_secret_is_not_shown():
 
 
 def test_more_tasks_than_slots_are_refused_with_the_numbers(sc):
-    with pytest.raises(ValueError, match=r"with 3 partitions runs 3 tasks at once, but local\[2\] has slots for 2 .*"
-                                         r"pass num_partitions=2, start Spark with local\[3\], or use mode='blocking'"):
+    with pytest.raises(
+        ValueError,
+        match=r"with 3 partitions runs 3 tasks at once, but local\[2\] has slots for 2 .*"
+        r"pass num_partitions=2, start Spark with local\[3\], or use mode='blocking'",
+    ):
         exchange(sc.parallelize(RECORDS, 3))
     assert sorted(within(60, exchange(sc.parallelize(RECORDS, 3), num_partitions=2).collect)) == RECORDS
 
@@ -943,6 +974,11 @@ def test_a_taker_that_fails_is_told_from_one_that_has_enough(monkeypatch):
     except OSError:
         next(results())
     assert [text.partition(",")[0] for text in outcome] == [
-        "enough", "the code that takes its records failed with KeyError: 'mine'", "the code that takes its records failed",
-        "enough", "enough", "enough", "enough",
-    ]  # fmt: skip
+        "enough",
+        "the code that takes its records failed with KeyError: 'mine'",
+        "the code that takes its records failed",
+        "enough",
+        "enough",
+        "enough",
+        "enough",
+    ]

@@ -382,7 +382,9 @@ def test_the_table_has_a_line_for_each_task():
 
 
 def test_tasks_of_two_jobs_over_one_exchange_do_not_meet(meeting):
-    tasks = [Task(meeting, index, attempt=10 + 3 * stage + index, stage=stage) for index in range(3) for stage in (1, 2)]
+    tasks = [
+        Task(meeting, index, attempt=10 + 3 * stage + index, stage=stage) for index in range(3) for stage in (1, 2)
+    ]
     for task in tasks:
         assert len(task.result()) == 3
     assert {stage: len(run.members) for stage, run in meeting._exchanges[ID].runs.items()} == {1: 3, 2: 3}
@@ -659,8 +661,12 @@ def test_settings_of_spark_count_where_there_are_none_of_ours():
     opened = rendezvous.rendezvous_of(context)
     assert opened.address[0] == "driver.example"
     opened.close()
-    mine = Context(driver_host="driver.example", driver_bindAddress="no such host", flinkbuf_driver_bindAddress="127.0.0.1",
-                   flinkbuf_driver_host="other.example")  # fmt: skip
+    mine = Context(
+        driver_host="driver.example",
+        driver_bindAddress="no such host",
+        flinkbuf_driver_bindAddress="127.0.0.1",
+        flinkbuf_driver_host="other.example",
+    )
     opened = rendezvous.rendezvous_of(mine)
     assert opened.address[0] == "other.example"
     opened.close()

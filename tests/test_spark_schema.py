@@ -11,16 +11,25 @@ from flinkbuf.values import Row
 
 spark_types = pytest.importorskip("pyspark.sql.types")
 
-from flinkbuf.spark.schema import from_spark, to_ddl, to_struct_type  # noqa: E402
+from flinkbuf.spark.schema import from_spark, to_ddl, to_struct_type
 
 S = spark_types
 SIMPLE = {
-    S.BooleanType(): Types.BOOLEAN(), S.ByteType(): Types.BYTE(), S.ShortType(): Types.SHORT(),
-    S.IntegerType(): Types.INT(), S.LongType(): Types.LONG(), S.FloatType(): Types.FLOAT(),
-    S.DoubleType(): Types.DOUBLE(), S.StringType(): Types.STRING(), S.DecimalType(38, 18): Types.BIG_DEC(),
-    S.DateType(): Types.LOCAL_DATE(), S.TimestampType(): Types.INSTANT(), S.TimestampNTZType(): Types.LOCAL_DATE_TIME(),
-    S.NullType(): Types.VOID(), S.BinaryType(): Types.PRIMITIVE_ARRAY(Types.BYTE()),
-}  # fmt: skip
+    S.BooleanType(): Types.BOOLEAN(),
+    S.ByteType(): Types.BYTE(),
+    S.ShortType(): Types.SHORT(),
+    S.IntegerType(): Types.INT(),
+    S.LongType(): Types.LONG(),
+    S.FloatType(): Types.FLOAT(),
+    S.DoubleType(): Types.DOUBLE(),
+    S.StringType(): Types.STRING(),
+    S.DecimalType(38, 18): Types.BIG_DEC(),
+    S.DateType(): Types.LOCAL_DATE(),
+    S.TimestampType(): Types.INSTANT(),
+    S.TimestampNTZType(): Types.LOCAL_DATE_TIME(),
+    S.NullType(): Types.VOID(),
+    S.BinaryType(): Types.PRIMITIVE_ARRAY(Types.BYTE()),
+}
 if hasattr(S, "TimeType"):
     SIMPLE[S.TimeType()] = Types.LOCAL_TIME()
 
@@ -56,11 +65,13 @@ def test_every_spark_schema_comes_back_equal_as_struct_type_and_as_ddl(data_type
 
 def test_length_precision_nullability_and_comments_change_no_type():
     plain = as_type("a string, b decimal, c array<int>")
-    schema = S.StructType([
-        S.StructField("a", S.VarcharType(5), False, {"comment": "x"}),
-        S.StructField("b", S.DecimalType(5, 2), False),
-        S.StructField("c", S.ArrayType(S.IntegerType(), containsNull=False)),
-    ])  # fmt: skip
+    schema = S.StructType(
+        [
+            S.StructField("a", S.VarcharType(5), False, {"comment": "x"}),
+            S.StructField("b", S.DecimalType(5, 2), False),
+            S.StructField("c", S.ArrayType(S.IntegerType(), containsNull=False)),
+        ]
+    )
     assert as_type(schema) == plain
     assert as_type(S.StructType([S.StructField("a", S.CharType(5))])) == as_type("a string")
 

@@ -62,8 +62,7 @@ static void write_bytes(struct fb_buffer_builder* builder, size_t count) {
   fb_buffer_builder_commit(builder);
 }
 
-static int add_builder(struct fb_subpartition* subpartition, struct fb_buffer_builder* builder,
-                       int32_t partial) {
+static int add_builder(struct fb_subpartition* subpartition, struct fb_buffer_builder* builder, int32_t partial) {
   struct fb_buffer_consumer consumer;
   int32_t size;
 
@@ -95,8 +94,8 @@ static int add_event(struct fb_subpartition* subpartition, enum fb_data_type typ
   return fb_subpartition_add(subpartition, &consumer, 0, &size);
 }
 
-static void expect(struct fb_subpartition* subpartition, enum fb_data_type type, uint32_t size,
-                   uint32_t backlog, enum fb_data_type next) {
+static void expect(struct fb_subpartition* subpartition, enum fb_data_type type, uint32_t size, uint32_t backlog,
+                   enum fb_data_type next) {
   struct fb_polled_buffer polled;
 
   CHECK(fb_subpartition_poll(subpartition, &polled) == 1);
@@ -284,7 +283,7 @@ static void flush_notifies_for_a_single_buffer_with_data_only(void) {
   fb_buffer_builder_finish(&builder);
   fb_buffer_builder_close(&builder);
   add_filled(&f.subpartition, &f.out, 8);
-  CHECK(f.record.data == 2); /* the second buffer */
+  CHECK(f.record.data == 2);              /* the second buffer */
   fb_subpartition_flush(&f.subpartition); /* two buffers: silent, but the last one counts now */
   CHECK(f.record.data == 2 && fb_subpartition_backlog(&f.subpartition) == 2);
   expect(&f.subpartition, FB_DATA_BUFFER, 2, 1, FB_DATA_BUFFER);
@@ -531,7 +530,7 @@ static void partial_records_are_skipped_wherever_the_reader_left(void) {
 
 /* ---- threads ------------------------------------------------------------------------------------- */
 
-#define RECORDS 20000
+#define RECORDS      20000
 #define RECORD_BYTES 8
 
 struct producer {
@@ -590,8 +589,8 @@ static void reader_that_drains_to_none_misses_nothing(void) {
   while (!has_ended) {
     uint64_t seen = fb_wakeup_seen(&wakeup);
     struct fb_polled_buffer polled;
-    int code = fb_subpartition_is_available(&subpartition, true, NULL)
-                   ? fb_subpartition_poll(&subpartition, &polled) : 0;
+    int code =
+        fb_subpartition_is_available(&subpartition, true, NULL) ? fb_subpartition_poll(&subpartition, &polled) : 0;
 
     CHECK(code >= 0);
     if (code == 0) {

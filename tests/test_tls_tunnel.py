@@ -293,7 +293,7 @@ def test_client_without_any_certificate_is_refused(certificates, there):
         with socket.create_connection(there.address, timeout=20) as plain, pytest.raises(ssl.SSLError):
             with bare.wrap_socket(plain) as wrapped:
                 wrapped.recv(1)
-        wait_until(lambda: there._server.counters()["refused"] == attempt)  # noqa: B023
+        wait_until(lambda: there._server.counters()["refused"] == attempt)
         assert "TLS: the peer shows no certificate" in there._server.last_refusal
     with socket.create_connection(there.address, timeout=20) as plain, context.wrap_socket(plain) as wrapped:
         assert wrapped.version() == "TLSv1.3"

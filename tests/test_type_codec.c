@@ -43,7 +43,7 @@ static void check_code(const struct fb_type* type, const void* bytes, size_t siz
   CHECK(used == at);
 }
 
-#define VALUE(type, bytes) check_value(&type, bytes, sizeof bytes - 1)
+#define VALUE(type, bytes)       check_value(&type, bytes, sizeof bytes - 1)
 #define CORRUPT(type, bytes, at) check_code(&type, bytes, sizeof bytes - 1, FB_ECORRUPT, at)
 
 static void scalars_of_a_fixed_size_take_that_size(void) {
@@ -76,9 +76,9 @@ static void text_is_measured_unit_by_unit(void) {
   VALUE(string, "\3\xbd\xb0\3\x80\xbc\3");
   VALUE(value, "\0");
   VALUE(value, "\2ab");
-  CORRUPT(string, "\2\x80\0", 1); /* a unit in two bytes that needs one */
-  CORRUPT(string, "\2\xff\xff\4", 1); /* a unit of 17 bits */
-  CORRUPT(string, "\x82\0a", 1); /* a length in two bytes that needs one */
+  CORRUPT(string, "\2\x80\0", 1);             /* a unit in two bytes that needs one */
+  CORRUPT(string, "\2\xff\xff\4", 1);         /* a unit of 17 bits */
+  CORRUPT(string, "\x82\0a", 1);              /* a length in two bytes that needs one */
   CORRUPT(string, "\xff\xff\xff\xff\x08", 4); /* a length of 32 bits */
 }
 
@@ -178,8 +178,7 @@ static void wrappers_and_containers_take_what_is_inside(void) {
 }
 
 static void text_survives_decoding_and_encoding(void) {
-  static const uint32_t points[] = {0,      0x7f,   0x80,    0x3fff,   0x4000, 0xdc00,
-                                    0xd800, 0xffff, 0x10000, 0x10ffff, 0xd801};
+  static const uint32_t points[] = {0, 0x7f, 0x80, 0x3fff, 0x4000, 0xdc00, 0xd800, 0xffff, 0x10000, 0x10ffff, 0xd801};
   enum { COUNT = sizeof points / sizeof *points };
   uint32_t decoded[COUNT];
   uint8_t bytes[6 * COUNT];
@@ -242,8 +241,7 @@ static void arrays_of_numbers_are_stored_big_endian(void) {
 }
 
 static void arrays_of_numbers_may_lie_at_any_address(void) {
-  static const enum fb_type_kind kinds[] = {FB_TYPE_SHORT, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_DOUBLE,
-                                            FB_TYPE_LONG};
+  static const enum fb_type_kind kinds[] = {FB_TYPE_SHORT, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_DOUBLE, FB_TYPE_LONG};
   _Alignas(8) uint8_t numbers[32], back[32];
   uint8_t bytes[16];
 

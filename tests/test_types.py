@@ -39,10 +39,7 @@ from flinkbuf.values import (
 )
 
 UTC = datetime.timezone.utc
-BASIC = [
-    name for name in vars(Types)
-    if name.isupper() and not getattr(Types, name).__code__.co_argcount
-]  # fmt: skip
+BASIC = [name for name in vars(Types) if name.isupper() and not getattr(Types, name).__code__.co_argcount]
 PRIMITIVES = ["BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE"]
 
 Color = enum.Enum("Color", ["RED", "GREEN"])
@@ -209,8 +206,18 @@ def test_a_padded_null_is_as_long_as_a_value():
     assert Types.NULLABLE("bigint").padding == Types.NULLABLE("string", padded=True).padding == 0
 
 
-@pytest.mark.parametrize("name, dtype", [("BYTE", "i1"), ("SHORT", "i2"), ("INT", "i4"), ("LONG", "i8"),
-                                         ("FLOAT", "f4"), ("DOUBLE", "f8"), ("LONG_VALUE", "i8")])  # fmt: skip
+@pytest.mark.parametrize(
+    "name, dtype",
+    [
+        ("BYTE", "i1"),
+        ("SHORT", "i2"),
+        ("INT", "i4"),
+        ("LONG", "i8"),
+        ("FLOAT", "f4"),
+        ("DOUBLE", "f8"),
+        ("LONG_VALUE", "i8"),
+    ],
+)
 def test_a_column_of_numbers_has_a_numpy_type(name, dtype):
     assert column_dtype(getattr(Types, name)()) == numpy.dtype(dtype)
 
@@ -341,7 +348,10 @@ def test_every_type_that_can_be_described_has_a_codec(described):
         ("größe int", Types.ROW_NAMED(["größe"], [Types.INT()])),
         ("a int not null comment 'it''s, <x>', b int COMMENT \"q\"", as_type("a int, b int")),
         ("a string collate UTF8_LCASE not null, b int", as_type("a string, b int")),
-        ("\n a\tint ,\n b struct < c : array < struct < d : int > > >\n", as_type("a int,b struct<c:array<struct<d:int>>>")),
+        (
+            "\n a\tint ,\n b struct < c : array < struct < d : int > > >\n",
+            as_type("a int,b struct<c:array<struct<d:int>>>"),
+        ),
     ],
 )
 def test_ddl_reads_as_spark_means_it(ddl, described):
@@ -405,16 +415,32 @@ def test_what_is_no_description_is_a_type_error_that_lists_what_is():
 def test_pyarrow_schemas_fields_and_types_read_like_sparks():
     pa = pytest.importorskip("pyarrow")
     expected = {
-        pa.bool_(): Types.BOOLEAN(), pa.int8(): Types.BYTE(), pa.int64(): Types.LONG(), pa.uint8(): Types.SHORT(),
-        pa.uint32(): Types.LONG(), pa.uint64(): Types.BIG_INT(), pa.float16(): Types.FLOAT(), pa.float64(): Types.DOUBLE(),
-        pa.string(): Types.STRING(), pa.large_string(): Types.STRING(), pa.null(): Types.VOID(),
-        pa.binary(): as_type("binary"), pa.binary(4): as_type("binary"), pa.large_binary(): as_type("binary"),
-        pa.decimal128(10, 2): Types.BIG_DEC(), pa.date32(): Types.LOCAL_DATE(), pa.time64("us"): Types.LOCAL_TIME(),
-        pa.timestamp("us"): Types.LOCAL_DATE_TIME(), pa.timestamp("ns", "UTC"): Types.INSTANT(),
-        pa.list_(pa.int32()): as_type("array<int>"), pa.large_list(pa.int32()): as_type("array<int>"),
-        pa.list_(pa.int32(), 3): as_type("array<int>"), pa.map_(pa.string(), pa.int32()): as_type("map<string,int>"),
-        pa.struct([("a", pa.int32())]): as_type("a int"), pa.dictionary(pa.int8(), pa.string()): Types.STRING(),
-    }  # fmt: skip
+        pa.bool_(): Types.BOOLEAN(),
+        pa.int8(): Types.BYTE(),
+        pa.int64(): Types.LONG(),
+        pa.uint8(): Types.SHORT(),
+        pa.uint32(): Types.LONG(),
+        pa.uint64(): Types.BIG_INT(),
+        pa.float16(): Types.FLOAT(),
+        pa.float64(): Types.DOUBLE(),
+        pa.string(): Types.STRING(),
+        pa.large_string(): Types.STRING(),
+        pa.null(): Types.VOID(),
+        pa.binary(): as_type("binary"),
+        pa.binary(4): as_type("binary"),
+        pa.large_binary(): as_type("binary"),
+        pa.decimal128(10, 2): Types.BIG_DEC(),
+        pa.date32(): Types.LOCAL_DATE(),
+        pa.time64("us"): Types.LOCAL_TIME(),
+        pa.timestamp("us"): Types.LOCAL_DATE_TIME(),
+        pa.timestamp("ns", "UTC"): Types.INSTANT(),
+        pa.list_(pa.int32()): as_type("array<int>"),
+        pa.large_list(pa.int32()): as_type("array<int>"),
+        pa.list_(pa.int32(), 3): as_type("array<int>"),
+        pa.map_(pa.string(), pa.int32()): as_type("map<string,int>"),
+        pa.struct([("a", pa.int32())]): as_type("a int"),
+        pa.dictionary(pa.int8(), pa.string()): Types.STRING(),
+    }
     for arrow, described in expected.items():
         assert as_type(arrow) == described == as_type(pa.field("x", arrow)), arrow
     schema = pa.schema([(f"c{i}", arrow) for i, arrow in enumerate(expected)])
@@ -459,7 +485,10 @@ BYTES = Types.PRIMITIVE_ARRAY(Types.BYTE())
         ([(1, "a"), (None, "b")], Types.TUPLE([NULLABLE_LONG, "string"])),
         ([(1,), None], Types.NULLABLE(Types.TUPLE(["bigint"]))),
         ([Row()], Types.ROW([])),
-        ([(1, (2.0, None)), (1, (None, "x"))], Types.TUPLE(["bigint", Types.TUPLE([Types.NULLABLE("double"), "string"])])),
+        (
+            [(1, (2.0, None)), (1, (None, "x"))],
+            Types.TUPLE(["bigint", Types.TUPLE([Types.NULLABLE("double"), "string"])]),
+        ),
         ([Row(a=1, b=None), Row(a=None, b="x")], Types.ROW_NAMED(["a", "b"], ["bigint", "string"])),
         ([Row(1, None), Row.of_kind("-D", None, "x")], Types.ROW(["bigint", "string"])),
         ([Point(1, None), Point(None, 2.5)], Types.ROW_NAMED(["x", "y"], ["bigint", "double"])),
@@ -506,7 +535,10 @@ def test_pysparks_rows_give_rows_with_their_names():
         ([2**53 + 1, 0.5], "int 9007199254740993 is not exact as a float"),
         ([10**400, 0.5], "is not exact as a float"),
         ([numpy.int64(2**53 + 1), 0.5], "int 9007199254740993 is not exact as a float"),
-        ([datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=UTC)], "aware datetime .* and naive datetime"),
+        (
+            [datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=UTC)],
+            "aware datetime .* and naive datetime",
+        ),
         ([datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1)], "date .* and naive datetime"),
         ([datetime.time(1, tzinfo=UTC)], "whose zone Flink cannot keep"),
         ([[], []], "the record was empty in all samples, so the type of the element of the record is unknown"),
@@ -545,12 +577,26 @@ def test_a_sample_that_nests_without_end_is_refused():
         infer_type([endless])
 
 
-scalars = st.one_of(st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(), st.dates(),
-                    st.times(), st.datetimes(), st.decimals(allow_nan=False, allow_infinity=False))  # fmt: skip
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False),
+    st.text(),
+    st.binary(),
+    st.dates(),
+    st.times(),
+    st.datetimes(),
+    st.decimals(allow_nan=False, allow_infinity=False),
+)
 
 
-@given(st.recursive(scalars, lambda inner: st.one_of(st.lists(inner, min_size=1, max_size=3).map(tuple),
-                                                     inner.map(lambda value: [value])), max_leaves=6))  # fmt: skip
+@given(
+    st.recursive(
+        scalars,
+        lambda inner: st.one_of(st.lists(inner, min_size=1, max_size=3).map(tuple), inner.map(lambda value: [value])),
+        max_leaves=6,
+    )
+)
 def test_one_record_always_gives_a_type_and_none_beside_it_only_adds_null(record):
     described = infer_type([record])
     with_none = infer_type([None, record])

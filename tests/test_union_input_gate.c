@@ -7,8 +7,8 @@
 #include "check.h"
 
 #define SEGMENT_SIZE 64
-#define SEGMENTS 64
-#define MAX_GATES 3
+#define SEGMENTS     64
+#define MAX_GATES    3
 #define MAX_CHANNELS 5
 
 /* Gate g reads partition g, one channel a subpartition. */

@@ -152,7 +152,9 @@ def test_a_union_waits_for_any_of_its_gates(pool):
         with fb.UnionInputGate(gates_on(a, b)) as union:
             assert union.poll(20) is None
             for index, partition in enumerate((a, b)):
-                timer = threading.Timer(0.03, lambda partition=partition: (partition.emit(b"1", 0), partition.flush_all()))
+                timer = threading.Timer(
+                    0.03, lambda partition=partition: (partition.emit(b"1", 0), partition.flush_all())
+                )
                 timer.start()
                 channel, buffer = union.poll(20_000)
                 buffer.release()

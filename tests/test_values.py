@@ -46,7 +46,7 @@ kinds = st.sampled_from(list(RowKind))
 
 def test_a_row_equals_orders_and_hashes_as_the_plain_tuple_of_its_fields():
     row = Row(a=1, b="x")
-    assert row == (1, "x") and (1, "x") == row and hash(row) == hash((1, "x"))
+    assert row == (1, "x") and row == (1, "x") and hash(row) == hash((1, "x"))
     assert row == Row(1, "x") == Row(c=1, d="x") == Row.of_kind("-D", 1, "x")
     assert row < (2, "") and {row: 1}[(1, "x")] == 1
     assert isinstance(row, tuple) and [*row] == [1, "x"] and row[1:] == ("x",)
@@ -60,25 +60,49 @@ def test_fields_are_attributes_also_when_tuple_has_a_method_of_that_name():
 
 @pytest.mark.parametrize(
     "name",
-    ["row_kind", "as_dict", "asDict", "_asdict", "_replace", "of_kind", "_names", "_fields", "__class__", "__reduce__", "__len__"],
+    [
+        "row_kind",
+        "as_dict",
+        "asDict",
+        "_asdict",
+        "_replace",
+        "of_kind",
+        "_names",
+        "_fields",
+        "__class__",
+        "__reduce__",
+        "__len__",
+    ],
 )
 def test_names_the_row_needs_itself_stay_its_own_and_the_field_is_reached_otherwise(name):
     row = Row(**{name: "field", "other": 1})
-    assert row[0] == row[name] == "field" and row.as_dict() == row.asDict() == row._asdict() == {name: "field", "other": 1}
+    assert row[0] == row[name] == "field" and row.as_dict() == row.asDict() == row._asdict() == {
+        name: "field",
+        "other": 1,
+    }
     assert row.row_kind is RowKind.INSERT and len(row) == 2
     assert pickle.loads(pickle.dumps(row)).as_dict() == row.as_dict()
 
 
 def test_an_unknown_field_is_an_attribute_error_that_lists_the_known_ones():
     with pytest.raises(AttributeError, match=r"no field 'dest': its fields are \['origin'\]"):
-        Row(origin="JFK").dest  # noqa: B018
+        Row(origin="JFK").dest
     with pytest.raises(AttributeError, match="its fields have no names"):
-        Row("JFK").origin  # noqa: B018
+        Row("JFK").origin
 
 
 def test_a_field_is_found_by_its_name_in_brackets_and_all_else_there_is_left_to_tuple():
     row = Row.of_kind("-D", **{"a b": 1, "count": 2, "": 3})
-    assert (row["a b"], row["count"], row[""], row[0], row[-1], row[True], row[:2], row[::-1]) == (1, 2, 3, 1, 3, 2, (1, 2), (3, 2, 1))
+    assert (row["a b"], row["count"], row[""], row[0], row[-1], row[True], row[:2], row[::-1]) == (
+        1,
+        2,
+        3,
+        1,
+        3,
+        2,
+        (1, 2),
+        (3, 2, 1),
+    )
     assert type(row[:]) is tuple and [each for each in row] == [1, 2, 3] and row.__getitem__("count") == 2
     match row:
         case [first, *_]:
@@ -290,8 +314,10 @@ def test_what_no_calendar_or_range_has_is_a_value_error(make):
         make()
 
 
-@pytest.mark.parametrize("make", [lambda: LocalDate(2024, True, 1), lambda: Instant(1.5), lambda: Watermark("1"),
-                                  lambda: RecordAttributes(1)])  # fmt: skip
+@pytest.mark.parametrize(
+    "make",
+    [lambda: LocalDate(2024, True, 1), lambda: Instant(1.5), lambda: Watermark("1"), lambda: RecordAttributes(1)],
+)
 def test_a_part_of_a_wrong_type_is_a_type_error(make):
     with pytest.raises(TypeError):
         make()
@@ -370,8 +396,18 @@ def test_text_is_as_java_prints_it(value, text):
     assert str(value) == text and type(value).parse(text) == value
 
 
-@pytest.mark.parametrize("text", ["2024-01-01T00:00:00", "2024-01-01", "2024-01-01T00:00:00+19:00", "", "x",
-                                  "2024-02-30T00:00:00Z", "2024-01-01T00:00:00.1234567890Z"])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2024-01-01T00:00:00",
+        "2024-01-01",
+        "2024-01-01T00:00:00+19:00",
+        "",
+        "x",
+        "2024-02-30T00:00:00Z",
+        "2024-01-01T00:00:00.1234567890Z",
+    ],
+)
 def test_text_that_is_no_instant_is_a_value_error(text):
     with pytest.raises(ValueError):
         Instant.parse(text)
@@ -423,11 +459,25 @@ def test_a_datetime_is_no_date_here():
 # --- all of them
 
 VALUES = [
-    LocalDate(2024, 2, 29), LocalTime(1, 2, 3, 4), LocalDateTime(2024, 2, 29, 1, 2, 3, 4), Instant(5, 6), JavaDate(7),
-    SqlDate(7), SqlTime(7), SqlTimestamp(1, 1_000_000), Left(1), Right(1), StreamRecord("x", 5), StreamRecord("x"),
-    Watermark(7), InternalWatermark(7, 1), LatencyMarker(1, bytes(16), 0), WatermarkStatus.IDLE, WatermarkStatus.ACTIVE,
+    LocalDate(2024, 2, 29),
+    LocalTime(1, 2, 3, 4),
+    LocalDateTime(2024, 2, 29, 1, 2, 3, 4),
+    Instant(5, 6),
+    JavaDate(7),
+    SqlDate(7),
+    SqlTime(7),
+    SqlTimestamp(1, 1_000_000),
+    Left(1),
+    Right(1),
+    StreamRecord("x", 5),
+    StreamRecord("x"),
+    Watermark(7),
+    InternalWatermark(7, 1),
+    LatencyMarker(1, bytes(16), 0),
+    WatermarkStatus.IDLE,
+    WatermarkStatus.ACTIVE,
     RecordAttributes(True),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

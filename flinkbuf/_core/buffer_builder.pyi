@@ -1,6 +1,7 @@
 from types import TracebackType
 
-from typing_extensions import Buffer as BytesLike, Self
+from typing_extensions import Buffer as BytesLike
+from typing_extensions import Self
 
 from flinkbuf._core.buffer import Buffer
 

@@ -39,17 +39,17 @@ def from_arrow(data_type: spark.DataType) -> Converter | None:
     if isinstance(data_type, spark.StructType):
         names, parts = data_type.names, [from_arrow(field.dataType) for field in data_type.fields]
         make_row = spark.Row(*names)
-        return _unless_none(lambda value: make_row(*[
-            part(value[name]) if part else value[name] for name, part in zip(names, parts, strict=True)
-        ]))  # fmt: skip
+        return _unless_none(
+            lambda value: make_row(
+                *[part(value[name]) if part else value[name] for name, part in zip(names, parts, strict=True)]
+            )
+        )
     if isinstance(data_type, spark.ArrayType):
         element = from_arrow(data_type.elementType)
         return _unless_none(lambda value: [element(each) for each in value]) if element else None
     if isinstance(data_type, spark.MapType):
         key, item = from_arrow(data_type.keyType), from_arrow(data_type.valueType)
-        return _unless_none(lambda value: {
-            (key(k) if key else k): (item(each) if item else each) for k, each in value
-        })  # fmt: skip
+        return _unless_none(lambda value: {(key(k) if key else k): (item(each) if item else each) for k, each in value})
     if isinstance(data_type, spark.TimestampType):
         return _unless_none(_local_time)
     if isinstance(data_type, spark.VariantType):
@@ -73,9 +73,7 @@ def to_arrow(data_type: spark.DataType) -> Converter | None:
             values = [value.get(name) for name in names] if isinstance(value, dict) else value
             if not isinstance(values, (tuple, list)) or len(values) != len(names):
                 raise TypeError(f"a Row, a tuple or a dict of {len(names)} fields is needed, got {value!r:.80}")
-            return {
-                name: part(each) if part else each for name, part, each in zip(names, parts, values, strict=True)
-            }
+            return {name: part(each) if part else each for name, part, each in zip(names, parts, values, strict=True)}
 
         return _unless_none(convert_struct)
     if isinstance(data_type, spark.ArrayType):

@@ -96,9 +96,13 @@ class FrameTask:
         from flinkbuf.async_io import AsyncOperator
 
         operator = AsyncOperator(
-            self.func, self.options, context=call_context(0), keeps_record=True, value_of=itemgetter(2),
+            self.func,
+            self.options,
+            context=call_context(0),
+            keeps_record=True,
+            value_of=itemgetter(2),
             stats=self.report.new_stats(),
-        )  # fmt: skip
+        )
         columns = ResultColumns(self.results, self.result_names)
         ready: list[tuple[Place, Any]] = []
         with closing(self.report.following(operator, operator.run(self._places(batches)))) as pairs:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def async_map(
-    data: "RDD[Any] | DataFrame",
+    data: RDD[Any] | DataFrame,
     func: Any,
     *,
     schema: Any = None,
@@ -146,11 +146,26 @@ def async_map(
     if stats is not None and not isinstance(stats, AsyncStats):
         raise TypeError(f"stats must be an fb.AsyncStats(), got {stats!r}")
     options = AsyncOptions(
-        capacity=capacity, concurrency=concurrency, timeout=timeout, ordered=ordered, retry=retry, open=open,
-        close=close, flat=flat, key=_as_key(key), rate_limit=rate_limit, batch_size=batch_size,
-        batch_timeout=batch_timeout, on_error=on_error, on_timeout=on_timeout, deadline=deadline, threads=threads,
-        close_timeout=close_timeout, event_loop=event_loop, log_interval=log_interval,
-    )  # fmt: skip
+        capacity=capacity,
+        concurrency=concurrency,
+        timeout=timeout,
+        ordered=ordered,
+        retry=retry,
+        open=open,
+        close=close,
+        flat=flat,
+        key=_as_key(key),
+        rate_limit=rate_limit,
+        batch_size=batch_size,
+        batch_timeout=batch_timeout,
+        on_error=on_error,
+        on_timeout=on_timeout,
+        deadline=deadline,
+        threads=threads,
+        close_timeout=close_timeout,
+        event_loop=event_loop,
+        log_interval=log_interval,
+    )
     if rate_limit is not None and rate_limit_scope == "job":
         options = replace(options, rate_limit=rate_limit / _tasks_at_once(data))
     as_function(func, options)  # what does not fit fails here, not in a task

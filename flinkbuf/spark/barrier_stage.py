@@ -57,7 +57,11 @@ def _check_slots(data: RDD[Any], task_count: int) -> None:
     if slots >= task_count:
         return
     cpus = context.getConf().get("spark.task.cpus") or "1"
-    more = f"start Spark with local[{task_count}]" if _is_local(context) else "give the application more executors or cores"
+    more = (
+        f"start Spark with local[{task_count}]"
+        if _is_local(context)
+        else "give the application more executors or cores"
+    )
     fewer = f"pass num_partitions={slots}, " if slots else ""
     raise ValueError(
         f"a pipelined exchange with {task_count} partitions runs {task_count} tasks at once, but {context.master} has "
@@ -71,7 +75,9 @@ def slot_count(data: RDD[Any]) -> int:
 
     scala_context: Any = data.context._jsc.sc()
     try:
-        profile = data._jrdd.rdd().getResourceProfile() or scala_context.resourceProfileManager().defaultResourceProfile()
+        profile = (
+            data._jrdd.rdd().getResourceProfile() or scala_context.resourceProfileManager().defaultResourceProfile()
+        )
         return int(scala_context.maxNumConcurrentTasks(profile))
     except (Py4JError, TypeError):  # Spark's own method, of no public interface
         return data.context.defaultParallelism

@@ -45,9 +45,14 @@ class WriteTask:
         channels = self.channels_of(producer)
         sequences = [0] * len(channels)
         buffers = write_buffers(
-            records, self.type, len(channels), self.partitioner,
-            config=self.config, subtask_index=producer, seed=self.seed_of(producer),
-        )  # fmt: skip
+            records,
+            self.type,
+            len(channels),
+            self.partitioner,
+            config=self.config,
+            subtask_index=producer,
+            seed=self.seed_of(producer),
+        )
         try:
             for index, buffer in buffers:
                 header = _HEADER.pack(_MAGIC, self.exchange_id, producer, sequences[index], False)

@@ -286,8 +286,9 @@ def _infer_types(
 
     logging.getLogger("flinkbuf").warning(
         "exchange: a sample of %d records says %s; declare it to skip the sampling and to be sure",
-        len(records), " and ".join(found.values()),
-    )  # fmt: skip
+        len(records),
+        " and ".join(found.values()),
+    )
     return record_type, partitioner, tuple(found)
 
 

@@ -106,8 +106,18 @@ class ExchangeSummary:
 
     def table(self) -> str:
         """Return the counts as text, one line for each task."""
-        heads = ("task", "records out", "records in", "buffers out", "buffers in", "MB out", "MB in",
-                 "back-pressured s", "idle s", "total s")  # fmt: skip
+        heads = (
+            "task",
+            "records out",
+            "records in",
+            "buffers out",
+            "buffers in",
+            "MB out",
+            "MB in",
+            "back-pressured s",
+            "idle s",
+            "total s",
+        )
         rows = [tuple(_cells(task)) for task in self.tasks]
         widths = [max(map(len, column)) for column in zip(heads, *rows)]
         lines = ("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in (heads, *rows))

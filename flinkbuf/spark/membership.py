@@ -107,8 +107,13 @@ def keep_alive(connection: socket.socket) -> None:
     """Have the kernel notice within 5 seconds that the other host is gone; send small messages at once."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 2), ("TCP_KEEPALIVE", 2), ("TCP_KEEPINTVL", 1), ("TCP_KEEPCNT", 3),
-                        ("TCP_USER_TIMEOUT", 5000)):  # fmt: skip
+    for name, value in (
+        ("TCP_KEEPIDLE", 2),
+        ("TCP_KEEPALIVE", 2),
+        ("TCP_KEEPINTVL", 1),
+        ("TCP_KEEPCNT", 3),
+        ("TCP_USER_TIMEOUT", 5000),
+    ):
         option = getattr(socket, name, None)  # Linux has all but TCP_KEEPALIVE, macOS that one
         if option is not None:
             with contextlib.suppress(OSError):
@@ -130,8 +135,13 @@ class Peer:
 
     def to_message(self) -> dict[str, Any]:
         """Return it as part of a message."""
-        return {"index": self.index, "host": self.host, "port": self.port, "partition": self.partition_id,
-                "pid": self.pid}  # fmt: skip
+        return {
+            "index": self.index,
+            "host": self.host,
+            "port": self.port,
+            "partition": self.partition_id,
+            "pid": self.pid,
+        }
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Peer:
@@ -142,9 +152,12 @@ class Peer:
         if len(partition_id) != 120 or set(partition_id) - set("0123456789abcdef"):
             raise ConnectionError(f"a partition id that is {partition_id[:40]!r}")
         return cls(
-            number_of(message, "index"), text_of(message, "host"), number_of(message, "port", 1, 65535), partition_id,
+            number_of(message, "index"),
+            text_of(message, "host"),
+            number_of(message, "port", 1, 65535),
+            partition_id,
             number_of(message, "pid"),
-        )  # fmt: skip
+        )
 
 
 class Membership:
@@ -257,7 +270,9 @@ class Membership:
         except ConnectionError as error:
             raise PeerFailedError(f"the line to the driver broke: {error}") from None
         if not self._has_left:
-            raise PeerFailedError("the driver closed its line to this task: it has stopped, or has given up the exchange")
+            raise PeerFailedError(
+                "the driver closed its line to this task: it has stopped, or has given up the exchange"
+            )
 
     def wait_for_notice(self, timeout: float) -> None:
         """Give the driver `timeout` seconds to say who is gone: it often knows better than a broken connection."""

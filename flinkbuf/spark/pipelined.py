@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.record_exchange import RecordExchange
 from flinkbuf.config import NetworkConfig
-from flinkbuf.errors import CancelTaskError, CorruptDataError, PartitionNotFoundError, PeerFailedError, RemoteTransportError
+from flinkbuf.errors import (
+    CancelTaskError,
+    CorruptDataError,
+    PartitionNotFoundError,
+    PeerFailedError,
+    RemoteTransportError,
+)
 from flinkbuf.network import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
 from flinkbuf.partition import ResultPartitionID, buffer_limits
 from flinkbuf.partitioner import NamedPartitioner
@@ -49,9 +55,11 @@ def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
         data, write = _with_as_many_tasks(data, write)
     secret = secrets.token_bytes(32)
     task = PipelinedTask(
-        write, secret, _expect_tasks(data.context, write, secret),
+        write,
+        secret,
+        _expect_tasks(data.context, write, secret),
         data.context.getConf().get("spark.flinkbuf.task.bindAddress"),
-    )  # fmt: skip
+    )
     return data.barrier().mapPartitionsWithIndex(task)
 
 
@@ -66,8 +74,9 @@ def _expect_tasks(context: SparkContext, write: WriteTask, secret: bytes) -> tup
 
         logging.getLogger("flinkbuf").warning(
             "exchange %s: the driver cannot listen for its tasks, which find each other by Spark's allGather instead: %s",
-            name_of(write), error,
-        )  # fmt: skip
+            name_of(write),
+            error,
+        )
         return None
     rendezvous.add(name_of(write), secret, write.channel_count)
     return rendezvous.address
@@ -231,9 +240,11 @@ class PipelinedTask:
         """Return how many buffers partition and gate may hold together, or what the configuration allows."""
         config, count = self._config, self.write.channel_count
         _, most_out = buffer_limits(
-            "PIPELINED_BOUNDED", len(self.write.channels_of(index)), config.buffers_per_channel,
+            "PIPELINED_BOUNDED",
+            len(self.write.channels_of(index)),
+            config.buffers_per_channel,
             config.floating_buffers_per_gate,
-        )  # fmt: skip
+        )
         into = gate_buffers(count, config)
         wanted = (most_out or 0) + config.max_overdraft_buffers_per_gate + count * into.exclusive + into.max_floating
         limit = config.network_memory_max
@@ -256,9 +267,14 @@ class PipelinedTask:
         return peers
 
     def _connect(
-        self, env: NetworkEnvironment, index: int, peers: list[Peer], partition: Any, records: Iterable[Any],
+        self,
+        env: NetworkEnvironment,
+        index: int,
+        peers: list[Peer],
+        partition: Any,
+        records: Iterable[Any],
         line: Membership | None,
-    ) -> RecordExchange:  # fmt: skip
+    ) -> RecordExchange:
         write = self.write
         channels: list[RemoteChannel | LocalChannel] = []
         for peer in self._producers_of(index, peers):
@@ -269,9 +285,13 @@ class PipelinedTask:
                 channels.append(RemoteChannel(peer.host, peer.port, peer.partition_id, subpartition))
         gate = env.create_gate(channels)
         writer = RecordWriter(
-            partition, write.type, write.partitioner, self._config.flush_timeout_ms,
-            subtask_index=index, seed=write.seed_of(index),
-        )  # fmt: skip
+            partition,
+            write.type,
+            write.partitioner,
+            self._config.flush_timeout_ms,
+            subtask_index=index,
+            seed=write.seed_of(index),
+        )
         return RecordExchange(writer, RecordReader(gate, write.type), records, None if line is None else line.check)
 
     def _producers_of(self, index: int, peers: list[Peer]) -> list[Peer]:
@@ -280,9 +300,7 @@ class PipelinedTask:
 
     # ---- the way out
 
-    def _explain(
-        self, index: int, error: BaseException, peers: list[Peer], line: Membership | None
-    ) -> BaseException:
+    def _explain(self, index: int, error: BaseException, peers: list[Peer], line: Membership | None) -> BaseException:
         """Return the error that says most: which record was refused, or which task is gone."""
         where = f"exchange {name_of(self.write)}, task {index}"
         if isinstance(error, PeerFailedError):

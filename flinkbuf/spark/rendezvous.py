@@ -279,7 +279,9 @@ def listen(host: str, ports: Iterable[int]) -> socket.socket:
     for port in ports:
         tried += 1
         try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+                0
+            ]
             listening = socket.socket(family, socket.SOCK_STREAM)
             try:
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -319,9 +321,7 @@ def rendezvous_of(context: SparkContext) -> Rendezvous:
             return known
         conf = context.getConf()
         host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
-        bind_host = (
-            conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host
-        )
+        bind_host = conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host
         reference = weakref.ref(context)
 
         def is_over() -> bool:

@@ -24,12 +24,27 @@ from flinkbuf.types import (
 )
 
 _BASIC = {
-    "BOOLEAN": "BooleanType", "BYTE": "ByteType", "SHORT": "ShortType", "INT": "IntegerType", "LONG": "LongType",
-    "FLOAT": "FloatType", "DOUBLE": "DoubleType", "CHAR": "StringType", "STRING": "StringType",
-    "STRING_VALUE": "StringType", "VOID": "NullType", "NULL_VALUE": "NullType", "LOCAL_DATE": "DateType",
-    "SQL_DATE": "DateType", "LOCAL_TIME": "TimeType", "SQL_TIME": "TimeType", "INSTANT": "TimestampType",
-    "DATE": "TimestampType", "LOCAL_DATE_TIME": "TimestampNTZType", "SQL_TIMESTAMP": "TimestampNTZType",
-}  # fmt: skip
+    "BOOLEAN": "BooleanType",
+    "BYTE": "ByteType",
+    "SHORT": "ShortType",
+    "INT": "IntegerType",
+    "LONG": "LongType",
+    "FLOAT": "FloatType",
+    "DOUBLE": "DoubleType",
+    "CHAR": "StringType",
+    "STRING": "StringType",
+    "STRING_VALUE": "StringType",
+    "VOID": "NullType",
+    "NULL_VALUE": "NullType",
+    "LOCAL_DATE": "DateType",
+    "SQL_DATE": "DateType",
+    "LOCAL_TIME": "TimeType",
+    "SQL_TIME": "TimeType",
+    "INSTANT": "TimestampType",
+    "DATE": "TimestampType",
+    "LOCAL_DATE_TIME": "TimestampNTZType",
+    "SQL_TIMESTAMP": "TimestampNTZType",
+}
 _ARRAYS = ("PRIMITIVE_ARRAY", "STRING_ARRAY", "OBJECT_ARRAY", "LIST")
 
 
@@ -117,7 +132,12 @@ def to_ddl(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> str:
 
 def _quote(name: str) -> str:
     # A number or a word of the grammar is quoted too: a name in backticks is always only a name.
-    plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name.lower() not in ("not", "comment", "collate", "interval")
+    plain = re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII) and name.lower() not in (
+        "not",
+        "comment",
+        "collate",
+        "interval",
+    )
     return name if plain else "`" + name.replace("`", "``") + "`"
 
 
@@ -153,7 +173,9 @@ def _to_spark(ours: TypeInformation, where: str, decimal: tuple[int, int]) -> sp
     made = getattr(spark, _BASIC.get(ours.kind, ""), None) if isinstance(ours, BasicTypeInfo) else None
     if made is None:
         place = f" of field {where!r}" if where else ""
-        raise TypeError(f"{ours!r}{place} has no counterpart in Spark (here {_version()}); leave it out of the DataFrame")
+        raise TypeError(
+            f"{ours!r}{place} has no counterpart in Spark (here {_version()}); leave it out of the DataFrame"
+        )
     found: spark.DataType = made()
     return found
 

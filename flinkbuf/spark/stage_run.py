@@ -160,8 +160,12 @@ class Run:
         logger.warning(
             "exchange %s, stage %d: %d of %d tasks reached the driver within %g s; they find each other by Spark's "
             "allGather, which takes a second",
-            self.exchange.id, self.stage, len(self.members), self.exchange.task_count, seconds,
-        )  # fmt: skip
+            self.exchange.id,
+            self.stage,
+            len(self.members),
+            self.exchange.task_count,
+            seconds,
+        )
         self.is_by_gather = True
         self._tell_all({"gather": True})
 

@@ -26,11 +26,18 @@ class FlinkPeer:
 
     def __init__(self, java, classpath, log, folder):
         command = [
-            str(java), "-Xmx512m", "-XX:MaxDirectMemorySize=1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+            str(java),
+            "-Xmx512m",
+            "-XX:MaxDirectMemorySize=1g",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
             "--add-opens=java.base/java.lang=ALL-UNNAMED",
-            f"-Dlog4j2.configurationFile={log}", f"-Djava.io.tmpdir={folder}", "-cp", classpath,
+            f"-Dlog4j2.configurationFile={log}",
+            f"-Djava.io.tmpdir={folder}",
+            "-cp",
+            classpath,
             "flinkbuf.interop.Peer",
-        ]  # fmt: skip
+        ]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._lock, self._ids, self._waiting = threading.Lock(), itertools.count(), {}
         threading.Thread(target=self._listen, daemon=True).start()
@@ -109,9 +116,15 @@ class FlinkEnvironment:
             for subpartition, producers in gates
         ]
         answer = self._peer.send(
-            "read", self._name, records=kind, gates=described, limit=limit, pause_every=pause_every,
-            pause_ms=pause_ms, buffer_size=buffer_size,
-        )  # fmt: skip
+            "read",
+            self._name,
+            records=kind,
+            gates=described,
+            limit=limit,
+            pause_every=pause_every,
+            pause_ms=pause_ms,
+            buffer_size=buffer_size,
+        )
         digests = Future()
         answer.add_done_callback(lambda done: _pass_on(done, digests))
         return digests

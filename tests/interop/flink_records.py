@@ -117,8 +117,14 @@ def broadcast(count, *sizes):
 
 def barrier(checkpoint, alignment="ALIGNED", timeout_ms=None, priority=False):
     """A checkpoint barrier to every subpartition."""
-    return {"step": "barrier", "checkpoint": checkpoint, "timestamp": 1_700_000_000_000 + checkpoint,
-            "alignment": alignment, "timeout_ms": timeout_ms, "priority": priority}  # fmt: skip
+    return {
+        "step": "barrier",
+        "checkpoint": checkpoint,
+        "timestamp": 1_700_000_000_000 + checkpoint,
+        "alignment": alignment,
+        "timeout_ms": timeout_ms,
+        "priority": priority,
+    }
 
 
 def barrier_timeout(checkpoint):

@@ -263,11 +263,19 @@ def test_anything(open_ours, open_flink, transfer, seed):
     steps = []
     for checkpoint in range(dice.randrange(20)):
         sizes = [dice.choice([0, 1, 10, 300, segment_size - dice.randrange(16), 100_000]) for _ in range(5)]
-        steps.append(dice.choice([
-            records(dice.randrange(200), *sizes), records(dice.randrange(2000), 30),
-            broadcast(dice.randrange(20), *sizes), barrier(checkpoint), cancel_checkpoint(checkpoint),
-            flush(), sleep(dice.randrange(20)),
-        ]))  # fmt: skip
+        steps.append(
+            dice.choice(
+                [
+                    records(dice.randrange(200), *sizes),
+                    records(dice.randrange(2000), 30),
+                    broadcast(dice.randrange(20), *sizes),
+                    barrier(checkpoint),
+                    cancel_checkpoint(checkpoint),
+                    flush(),
+                    sleep(dice.randrange(20)),
+                ]
+            )
+        )
     steps += END
     pace = {"pause_every": dice.randrange(10, 200), "pause_ms": dice.randrange(3)}
     flush_ms = dice.choice([-1, 0, 1, 100])

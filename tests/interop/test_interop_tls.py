@@ -27,17 +27,71 @@ class Authority:
     def __init__(self, folder, name):
         key, self.path = folder / f"{name}-ca.key", folder / f"{name}-ca.pem"
         ours, request, signed = (folder / f"{name}.{ending}" for ending in ("key", "csr", "pem"))
-        run("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", self.path,
-            "-days", "10", "-subj", f"/CN={name} authority")  # fmt: skip
+        run(
+            "openssl",
+            "req",
+            "-x509",
+            "-newkey",
+            "rsa:2048",
+            "-nodes",
+            "-keyout",
+            key,
+            "-out",
+            self.path,
+            "-days",
+            "10",
+            "-subj",
+            f"/CN={name} authority",
+        )
         run("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout", ours, "-out", request, "-subj", f"/CN={name}")
-        run("openssl", "x509", "-req", "-in", request, "-CA", self.path, "-CAkey", key, "-CAcreateserial",
-            "-out", signed, "-days", "10")  # fmt: skip
+        run(
+            "openssl",
+            "x509",
+            "-req",
+            "-in",
+            request,
+            "-CA",
+            self.path,
+            "-CAkey",
+            key,
+            "-CAcreateserial",
+            "-out",
+            signed,
+            "-days",
+            "10",
+        )
         self.tls = fb.TlsConfig(certificate=signed, key=ours, authority=self.path)
         self.keystore, self.truststore = folder / f"{name}.p12", folder / f"{name}-trust.p12"
-        run("openssl", "pkcs12", "-export", "-inkey", ours, "-in", signed, "-certfile", self.path,
-            "-out", self.keystore, "-passout", f"pass:{PASSWORD}")  # fmt: skip
-        run(find_java() / "bin" / "keytool", "-importcert", "-noprompt", "-alias", "authority", "-file", self.path,
-            "-keystore", self.truststore, "-storetype", "PKCS12", "-storepass", PASSWORD)  # fmt: skip
+        run(
+            "openssl",
+            "pkcs12",
+            "-export",
+            "-inkey",
+            ours,
+            "-in",
+            signed,
+            "-certfile",
+            self.path,
+            "-out",
+            self.keystore,
+            "-passout",
+            f"pass:{PASSWORD}",
+        )
+        run(
+            find_java() / "bin" / "keytool",
+            "-importcert",
+            "-noprompt",
+            "-alias",
+            "authority",
+            "-file",
+            self.path,
+            "-keystore",
+            self.truststore,
+            "-storetype",
+            "PKCS12",
+            "-storepass",
+            PASSWORD,
+        )
 
     @property
     def options(self):
