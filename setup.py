@@ -1,4 +1,4 @@
-"""Builds csrc/*.c into one static library and each flinkbuf/_core/*.pyx into an extension linked to it.
+"""Builds csrc/*/*.c into one static library and each flinkbuf/_core/*.pyx into an extension linked to it.
 
 FLINKBUF_BUILD     release (default), debug, or werror (release with warnings as errors)
 FLINKBUF_SANITIZE  a list for -fsanitize=, such as address,undefined
@@ -17,8 +17,13 @@ flags += ["-O1", "-DFB_DEBUG=1"] if build == "debug" or sanitize else ["-O3", "-
 flags += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
 link = ["-pthread"] + ([f"-fsanitize={sanitize}"] if sanitize else [])
 warnings = ["-Wall", "-Wextra", "-Wconversion"] + (["-Werror"] if build == "werror" else [])
-headers = sorted(glob("csrc/*.h"))
-core = {"sources": sorted(glob("csrc/*.c")), "cflags": flags + warnings, "obj_deps": {"": headers}}
+headers = sorted(glob("csrc/*/*.h"))
+core = {
+    "sources": sorted(glob("csrc/*/*.c")),
+    "cflags": flags + warnings,
+    "include_dirs": ["csrc"],
+    "obj_deps": {"": headers},
+}
 
 setup(
     libraries=[("flinkbuf_core", core)],

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "errors.h"
+#include "ground/errors.h"
 
 /* Seconds since some moment in the past. */
 static inline double now_s(void) {

@@ -11,8 +11,8 @@ from collections import deque
 import pytest
 from measure import SMOKE, measure, scaled
 
-from flinkbuf.async_function import AsyncOptions
-from flinkbuf.async_io import AsyncOperator
+from flinkbuf.async_io.function import AsyncOptions
+from flinkbuf.async_io.operator import AsyncOperator
 
 CONCURRENCY = 100
 WAITING = range(scaled(10_000))

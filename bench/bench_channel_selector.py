@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from measure import measure, scaled
 
-from flinkbuf.partitioner import as_partitioner, by_key
-from flinkbuf.types import as_type
+from flinkbuf.records.partitioner import as_partitioner, by_key
+from flinkbuf.types.types import as_type
 
 os.environ.setdefault("PYTHONHASHSEED", "0")  # portable_hash refuses to work without it
 

@@ -18,8 +18,8 @@
 #include <pthread.h>
 
 #include "bench.h"
-#include "connection.h"
-#include "wakeup.h"
+#include "io/connection.h"
+#include "ground/wakeup.h"
 
 #define HEAD 47
 #define BODY 32768

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "input_gate.h"
-#include "partition_server.h"
+#include "gate/input_gate.h"
+#include "wire/partition_server.h"
 
 #define SEGMENT             32768
 #define BUFFERS_PER_CHANNEL 2

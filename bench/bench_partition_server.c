@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "bench.h"
-#include "frame.h"
-#include "partition_server.h"
+#include "wire/frame.h"
+#include "wire/partition_server.h"
 
 #define SEGMENT 32768
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "bench.h"
-#include "output_flusher.h"
+#include "partition/output_flusher.h"
 
 #define REPEATS  7
 #define CHANNELS 8

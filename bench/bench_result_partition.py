@@ -15,7 +15,7 @@ import pytest
 from measure import OUTPUT, SMOKE, measure, scaled
 
 import flinkbuf as fb
-from flinkbuf.partition import ResultPartition
+from flinkbuf.network.partition import ResultPartition
 
 BENCH = Path(__file__).resolve().parent
 CSRC = BENCH.parent / "csrc"
@@ -31,7 +31,7 @@ def run_in_c() -> list[dict]:
     assert COMPILER, "bench_result_partition.c needs a C compiler: set CC, or install gcc or clang"
     OUTPUT.mkdir(exist_ok=True)
     binary = OUTPUT / "bench_result_partition"
-    sources = [BENCH / "bench_result_partition.c", *sorted(CSRC.glob("*.c"))]
+    sources = [BENCH / "bench_result_partition.c", *sorted(CSRC.glob("*/*.c"))]
     flags = ["-std=gnu11", "-O3", "-DNDEBUG", f"-I{CSRC}", "-pthread"]
     subprocess.run([COMPILER, *flags, *map(str, sources), "-o", str(binary), "-lm"], check=True, timeout=300)
     done = subprocess.run([binary, str(ROUNDS)], stdout=subprocess.PIPE, text=True, check=True, timeout=300)

@@ -10,7 +10,7 @@ import pytest
 from measure import measure, scaled
 
 import flinkbuf as fb
-from flinkbuf.partition import ResultPartition
+from flinkbuf.network.partition import ResultPartition
 
 SEGMENT_SIZE = 32768
 COUNT = scaled(2000)

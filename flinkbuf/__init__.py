@@ -5,14 +5,12 @@ Typed records ↔ buffers (`write_buffers`, `read_buffers`), pooled memory and r
 buffers instead of pickled records (`exchange`), and asynchronous calls for many records at a time (`async_map`). Importing this module starts nothing and imports neither pyspark nor pyarrow.
 """
 
-from flinkbuf._core.buffer_pool import LocalBufferPool, NetworkBufferPool
+from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf._core.memory_segment import MemorySegment
 from flinkbuf._version import __version__
-from flinkbuf.async_function import CallContext, ResultFuture
-from flinkbuf.async_retry import ExponentialRetry, FixedDelayRetry
-from flinkbuf.async_stats import AsyncStats
-from flinkbuf.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
-from flinkbuf.compression import BufferCompressor, BufferDecompressor
+from flinkbuf.async_io.function import CallContext, ResultFuture
+from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
+from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.config import NetworkConfig, TlsConfig
 from flinkbuf.errors import (
     AsyncCallError,
@@ -25,20 +23,22 @@ from flinkbuf.errors import (
     PeerFailedError,
     RemoteTransportError,
 )
-from flinkbuf.input_gate import InputGate, UnionInputGate
-from flinkbuf.network import LocalChannel, NetworkEnvironment, RemoteChannel
-from flinkbuf.network_metrics import NetworkMetrics
-from flinkbuf.partition import ResultPartition, ResultPartitionID
-from flinkbuf.partitioner import by_key
-from flinkbuf.record_buffers import read_buffers, write_buffers
-from flinkbuf.record_reader import RecordReader
-from flinkbuf.record_writer import RecordWriter
-from flinkbuf.spark.async_map import async_map
-from flinkbuf.spark.exchange import exchange
-from flinkbuf.spark.exchange_summary import ExchangeSummary
-from flinkbuf.spark.pipelined import exchange_summaries
-from flinkbuf.types import TypeInformation, Types, as_type
-from flinkbuf.values import (
+from flinkbuf.network.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
+from flinkbuf.network.compression import BufferCompressor, BufferDecompressor
+from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel
+from flinkbuf.network.input_gate import InputGate, UnionInputGate
+from flinkbuf.network.metrics import NetworkMetrics
+from flinkbuf.network.partition import ResultPartition, ResultPartitionID
+from flinkbuf.records.partitioner import by_key
+from flinkbuf.records.record_buffers import read_buffers, write_buffers
+from flinkbuf.records.record_reader import RecordReader
+from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.spark.async_map.async_map import async_map
+from flinkbuf.spark.exchange.exchange import exchange
+from flinkbuf.spark.exchange.pipelined import exchange_summaries
+from flinkbuf.spark.exchange.summary import ExchangeSummary
+from flinkbuf.types.types import TypeInformation, Types, as_type
+from flinkbuf.types.values import (
     Instant,
     InternalWatermark,
     JavaDate,

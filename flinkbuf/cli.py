@@ -3,8 +3,8 @@
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from flinkbuf import demo
 from flinkbuf._version import __version__
+from flinkbuf.demo import flights
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,9 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
     about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"
-    demo.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
+    flights.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
     options = parser.parse_args(arguments)
     if options.command == "demo":
-        return demo.main(options)
+        return flights.main(options)
     print(f"flinkbuf {__version__}")
     return 0

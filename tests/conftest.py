@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+TESTS = Path(__file__).parent
+
 # Spark starts its workers with the first python3 on PATH unless it is told otherwise.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -41,7 +43,8 @@ def spark():
         "spark.default.parallelism": "2",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
-        "spark.executorEnv.PYTHONPATH": str(Path(__file__).parent),  # functions of test modules run in the workers
+        # functions of test modules run in the workers
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(str(TESTS / folder) for folder in ("spark", "support")),
     }
     builder = SparkSession.builder.master("local[2]").appName("flinkbuf tests")
     for name, value in settings.items():
@@ -60,7 +63,7 @@ def sc(spark):
 @pytest.fixture(scope="session")
 def loops_have_run():
     """libuv keeps two descriptors for the whole process from its first loop on."""
-    from flinkbuf.async_loop import new_event_loop
+    from flinkbuf.async_io.loop import new_event_loop
 
     loop = new_event_loop()
     loop.run_until_complete(asyncio.sleep(0))

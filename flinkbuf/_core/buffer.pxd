@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 from flinkbuf._core.memory_segment cimport fb_memory_segment
 
-cdef extern from "buffer.h" nogil:
+cdef extern from "memory/buffer.h" nogil:
     enum fb_data_type:
         FB_NONE
         FB_DATA_BUFFER

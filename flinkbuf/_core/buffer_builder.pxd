@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, uint8_t, uint32_t
 
 from flinkbuf._core.buffer cimport fb_buffer, fb_slice
 
-cdef extern from "buffer_builder.h" nogil:
+cdef extern from "memory/buffer_builder.h" nogil:
     struct fb_buffer_builder:
         fb_buffer* buffer
         uint8_t* data

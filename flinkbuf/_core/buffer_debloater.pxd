@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
-cdef extern from "buffer_debloater.h" nogil:
+cdef extern from "gate/buffer_debloater.h" nogil:
     struct fb_buffer_debloater_config:
         int64_t target_ms
         int32_t max_size

@@ -1,4 +1,4 @@
-"""The binding of csrc/buffer_debloater.h: how large senders should make their buffers."""
+"""The binding of csrc/gate/buffer_debloater.h: how large senders should make their buffers."""
 
 from flinkbuf._core.errors cimport check, fail
 

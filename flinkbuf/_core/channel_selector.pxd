@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 from flinkbuf._core.key_group cimport KeyHasher
 
-cdef extern from "channel_selector.h" nogil:
+cdef extern from "record/channel_selector.h" nogil:
     enum fb_channel_selector_kind:
         FB_SELECT_GLOBAL
         FB_SELECT_FORWARD

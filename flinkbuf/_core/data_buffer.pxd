@@ -2,7 +2,7 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_data_type
 
-cdef extern from "data_buffer.h" nogil:
+cdef extern from "partition/data_buffer.h" nogil:
     struct fb_data_buffer:
         uint32_t segment_count
         uint32_t segment_size

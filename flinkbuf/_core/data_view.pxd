@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t
 
-cdef extern from "data_view.h" nogil:
+cdef extern from "ground/data_view.h" nogil:
     struct fb_output:
         uint8_t* start
         uint8_t* pos

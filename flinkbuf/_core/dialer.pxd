@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t
 
 from flinkbuf._core.tcp cimport fb_address
 
-cdef extern from "carrier.h" nogil:
+cdef extern from "io/carrier.h" nogil:
     struct fb_carrier:
         pass
     fb_carrier* fb_carrier_new()
@@ -10,12 +10,12 @@ cdef extern from "carrier.h" nogil:
     void fb_carrier_drop(fb_carrier* self)
     void fb_carrier_fail(fb_carrier* self, int code, const char* reason)
 
-cdef extern from "connection.h" nogil:
+cdef extern from "io/connection.h" nogil:
     struct fb_carried:
         int fd
         fb_carrier* carrier
 
-cdef extern from "dialer.h" nogil:
+cdef extern from "io/dialer.h" nogil:
     struct fb_dialer:
         pass
     struct fb_call:

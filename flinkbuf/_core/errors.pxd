@@ -1,4 +1,4 @@
-cdef extern from "errors.h" nogil:
+cdef extern from "ground/errors.h" nogil:
     enum:
         FB_OK
         FB_ENOMEM

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t, uint64_t
 
-cdef extern from "frame.h" nogil:
+cdef extern from "wire/frame.h" nogil:
     enum:
         FB_FRAME_HEAD_MAX
         FB_FRAME_TAIL_MAX

@@ -2,14 +2,14 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_slice
 from flinkbuf._core.buffer_debloater cimport fb_buffer_debloater, fb_buffer_debloater_config
-from flinkbuf._core.buffer_pool cimport NetworkBufferPool, fb_local_buffer_pool, fb_network_buffer_pool
+from flinkbuf._core.local_buffer_pool cimport NetworkBufferPool, fb_local_buffer_pool, fb_network_buffer_pool
 from flinkbuf._core.partition_client cimport PartitionClient, fb_partition_client
 from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_manager
 from flinkbuf._core.remote_channel cimport fb_remote_channel, fb_remote_source
 from flinkbuf._core.result_partition cimport fb_result_partition
 from flinkbuf._core.wakeup cimport fb_wakeup
 
-cdef extern from "input_gate.h" nogil:
+cdef extern from "gate/input_gate.h" nogil:
     struct fb_input_channel:
         fb_result_partition* partition
         fb_remote_channel* remote

@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkbuf._core.buffer import Buffer
-from flinkbuf._core.buffer_pool import LocalBufferPool
+from flinkbuf._core.local_buffer_pool import LocalBufferPool
 from flinkbuf._core.partition_client import PartitionClient
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.result_partition import ResultPartition

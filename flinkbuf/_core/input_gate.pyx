@@ -1,4 +1,4 @@
-"""The binding of csrc/input_gate.h: which of a consumer's channels have something to read."""
+"""The binding of csrc/gate/input_gate.h: which of a consumer's channels have something to read."""
 
 import operator
 import os
@@ -13,7 +13,7 @@ from libc.stdint cimport INT64_MAX, uint16_t
 from libc.string cimport memcpy, memset
 
 from flinkbuf._core.buffer cimport Buffer, fb_slice_release, fb_slice_retain
-from flinkbuf._core.buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
+from flinkbuf._core.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail
 from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 from flinkbuf._core.data_view cimport fb_input, fb_output
 from flinkbuf._core.type_codec cimport TypeCodec, fb_type, fb_type_kind
 
-cdef extern from "key_group.h" nogil:
+cdef extern from "record/key_group.h" nogil:
     enum:
         FB_MAX_PARALLELISM
     uint32_t fb_key_group_murmur(int32_t hash)

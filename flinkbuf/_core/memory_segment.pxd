@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, uint8_t, uint16_t, uint32_t, uint64_t
 cdef extern from "stdbool.h" nogil:
     ctypedef bint c_bool "bool"
 
-cdef extern from "memory_segment.h" nogil:
+cdef extern from "memory/memory_segment.h" nogil:
     struct fb_memory_segment:
         uint8_t* data
         size_t size

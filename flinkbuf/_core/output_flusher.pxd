@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 
 from flinkbuf._core.result_partition cimport fb_result_partition
 
-cdef extern from "output_flusher.h" nogil:
+cdef extern from "partition/output_flusher.h" nogil:
     struct fb_output_flusher:
         pass
     int fb_output_flusher_open(fb_output_flusher** self)

@@ -3,11 +3,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from flinkbuf._core.dialer cimport Dialer, fb_dialer
 from flinkbuf._core.reactor cimport Reactor, fb_reactor
 
-cdef extern from "preface.h" nogil:
+cdef extern from "wire/preface.h" nogil:
     enum:
         FB_PREFACE_MIN_SECRET
 
-cdef extern from "partition_client.h" nogil:
+cdef extern from "wire/partition_client.h" nogil:
     struct fb_partition_client:
         pass
     struct fb_partition_client_options:

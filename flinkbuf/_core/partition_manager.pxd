@@ -2,7 +2,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from flinkbuf._core.result_partition cimport fb_result_partition
 
-cdef extern from "partition_manager.h" nogil:
+cdef extern from "wire/partition_manager.h" nogil:
     struct fb_partition_manager:
         pass
     int fb_partition_manager_open(fb_partition_manager** self)

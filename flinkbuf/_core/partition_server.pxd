@@ -5,15 +5,15 @@ from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_man
 from flinkbuf._core.reactor cimport Reactor, fb_reactor
 from flinkbuf._core.tcp cimport fb_address
 
-cdef extern from "preface.h" nogil:
+cdef extern from "wire/preface.h" nogil:
     enum:
         FB_PREFACE_MIN_SECRET
 
-cdef extern from "admission.h" nogil:
+cdef extern from "wire/admission.h" nogil:
     enum:
         FB_ADMISSION_REASON_SIZE
 
-cdef extern from "partition_server.h" nogil:
+cdef extern from "wire/partition_server.h" nogil:
     struct fb_partition_server:
         pass
     struct fb_partition_server_options:

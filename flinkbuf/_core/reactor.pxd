@@ -1,6 +1,6 @@
 from libc.stdint cimport uint32_t, uint64_t
 
-cdef extern from "reactor.h" nogil:
+cdef extern from "io/reactor.h" nogil:
     struct fb_reactor:
         pass
     struct fb_reactor_counters:
@@ -22,7 +22,7 @@ cdef extern from "reactor.h" nogil:
     int fb_reactor_call(fb_reactor* self, void (*function)(void* context) noexcept nogil, void* context)
     void fb_reactor_get_counters(fb_reactor* self, fb_reactor_counters* counters)
 
-cdef extern from "tcp.h" nogil:
+cdef extern from "io/tcp.h" nogil:
     void fb_tcp_set_patience(int fd, const fb_tcp_patience* patience)
     void fb_tcp_set_user_timeout(int fd, uint32_t timeout_ms)
 

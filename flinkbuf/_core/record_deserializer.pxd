@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-cdef extern from "record_deserializer.h" nogil:
+cdef extern from "record/record_deserializer.h" nogil:
     enum:
         FB_SPILL_THRESHOLD_BYTES
     struct fb_record_deserializer_options:

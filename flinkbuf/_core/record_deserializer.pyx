@@ -13,7 +13,7 @@ from flinkbuf._core.errors cimport (
 
 from flinkbuf.errors import CorruptDataError
 
-cdef extern from "byte_order.h" nogil:
+cdef extern from "ground/byte_order.h" nogil:
     uint32_t fb_load_be32(const uint8_t* data)
 
 cdef enum:

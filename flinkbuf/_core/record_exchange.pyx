@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from cpython.exc cimport PyErr_CheckSignals
 
 from flinkbuf._core.buffer cimport fb_slice_release
-from flinkbuf._core.buffer_pool cimport fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
+from flinkbuf._core.local_buffer_pool cimport fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT
 from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate
 from flinkbuf._core.result_partition cimport fb_result_partition_is_released, fb_result_partition_verdict
@@ -126,7 +126,7 @@ cdef class RecordExchange:
                 self.sleep(seen)
 
     def figures(self):
-        """Return what was counted so far, by the names of `flinkbuf.spark.exchange_summary.TaskFigures`."""
+        """Return what was counted so far, by the names of `flinkbuf.spark.exchange.summary.TaskFigures`."""
         if not self.gate.is_closed:
             self.count_input()
         return {

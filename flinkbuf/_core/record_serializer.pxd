@@ -4,7 +4,7 @@ from flinkbuf._core.buffer cimport fb_slice
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.data_view cimport fb_output
 
-cdef extern from "record_serializer.h" nogil:
+cdef extern from "record/record_serializer.h" nogil:
     enum:
         FB_LENGTH_BYTES
         FB_SCRATCH_KEEP_BYTES

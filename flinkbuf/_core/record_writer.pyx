@@ -18,7 +18,7 @@ import os
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full,
 )
-from flinkbuf._core.buffer_pool cimport fb_local_buffer_pool_is_available
+from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )

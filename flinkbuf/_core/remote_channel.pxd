@@ -2,7 +2,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.tcp cimport fb_address
 
-cdef extern from "remote_channel.h" nogil:
+cdef extern from "wire/remote_channel.h" nogil:
     struct fb_remote_source:
         fb_address address
         uint32_t connection_index

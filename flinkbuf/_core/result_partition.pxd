@@ -2,11 +2,11 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
-from flinkbuf._core.buffer_pool cimport fb_local_buffer_pool
+from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool
 from flinkbuf._core.subpartition cimport fb_subpartition
 from flinkbuf._core.wakeup cimport fb_wakeup
 
-cdef extern from "result_partition.h" nogil:
+cdef extern from "partition/result_partition.h" nogil:
     enum fb_result_partition_type:
         FB_PIPELINED
         FB_PIPELINED_BOUNDED

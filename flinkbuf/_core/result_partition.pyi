@@ -2,7 +2,7 @@ from typing import Any
 
 from typing_extensions import Self
 
-from flinkbuf._core.buffer_pool import LocalBufferPool
+from flinkbuf._core.local_buffer_pool import LocalBufferPool
 from flinkbuf._core.subpartition import AvailabilityListener, SubpartitionView
 
 class ResultPartition:

@@ -1,4 +1,4 @@
-"""The binding of csrc/result_partition.h: the n queues that one task writes."""
+"""The binding of csrc/partition/result_partition.h: the n queues that one task writes."""
 
 import math
 import threading
@@ -10,7 +10,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.pythread cimport PyThread_get_thread_ident
 
 from flinkbuf._core.buffer cimport FB_NO_CHANNEL
-from flinkbuf._core.buffer_pool cimport (
+from flinkbuf._core.local_buffer_pool cimport (
     LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage, fb_local_buffer_pool_is_available,
 )
 from flinkbuf._core.errors cimport (

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint8_t
 
-cdef extern from "sha256.h" nogil:
+cdef extern from "ground/sha256.h" nogil:
     enum:
         FB_SHA256_SIZE
     struct fb_sha256:

@@ -3,7 +3,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from flinkbuf._core.buffer cimport fb_slice
 from flinkbuf._core.wakeup cimport fb_wakeup
 
-cdef extern from "subpartition.h" nogil:
+cdef extern from "partition/subpartition.h" nogil:
     struct fb_availability_listener:
         void (*on_data_available)(void* context, uint32_t subpartition_index) noexcept nogil
         void (*on_priority_event)(void* context, uint32_t subpartition_index, int32_t sequence_number) noexcept nogil

@@ -1,6 +1,6 @@
 from libc.stdint cimport uint16_t
 
-cdef extern from "tcp.h" nogil:
+cdef extern from "io/tcp.h" nogil:
     enum:
         FB_ADDRESS_TEXT_SIZE
     struct fb_address:

@@ -4,7 +4,7 @@ from libc.stdint cimport uint8_t, uint32_t
 
 from flinkbuf._core.data_view cimport fb_input, fb_output
 
-cdef extern from "type_codec.h" nogil:
+cdef extern from "record/type_codec.h" nogil:
     enum fb_type_kind:
         FB_TYPE_BOOLEAN
         FB_TYPE_BYTE

@@ -1,6 +1,6 @@
 """Values of Python ↔ the bytes of Flink's TypeSerializers: one walk over the value for each direction.
 
-`put` writes one value, `get` reads one; both are switches over the kinds in csrc/type_codec.h. What a record is mostly
+`put` writes one value, `get` reads one; both are switches over the kinds in csrc/record/type_codec.h. What a record is mostly
 made of (numbers, ASCII text) is inlined into the loops over fields; the rest is a function for each kind. The walk
 works on borrowed `PyObject*`, since counting references would cost as much as the encoding. A function that fails
 has set a Python exception. A refused value is a `Refusal`, to which each level adds its step of the path to the field;
@@ -31,7 +31,7 @@ from flinkbuf.errors import CorruptDataError
 
 import_datetime()
 
-cdef extern from "byte_order.h" nogil:
+cdef extern from "ground/byte_order.h" nogil:
     unsigned short fb_load_be16(const uint8_t* from_)
     uint32_t fb_load_be32(const uint8_t* from_)
     unsigned long long fb_load_be64(const uint8_t* from_)
@@ -1785,7 +1785,7 @@ cdef class TypeCodec:
     Parameters
     ----------
     kind : str
-        A name of ``FB_TYPE_KINDS`` in csrc/type_codec.h, such as ``"LONG"`` or ``"ROW"``.
+        A name of ``FB_TYPE_KINDS`` in csrc/record/type_codec.h, such as ``"LONG"`` or ``"ROW"``.
     children : tuple of TypeCodec
         The types inside: of fields, of elements, of key and value.
     names : tuple of str, optional

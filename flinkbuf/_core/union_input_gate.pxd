@@ -2,7 +2,7 @@ from libc.stdint cimport int64_t, uint32_t
 
 from flinkbuf._core.input_gate cimport AbstractInputGate, fb_gate_item, fb_input_gate
 
-cdef extern from "union_input_gate.h" nogil:
+cdef extern from "gate/union_input_gate.h" nogil:
     struct fb_union_input_gate:
         uint32_t channel_count
     int fb_union_input_gate_open(fb_union_input_gate* self, fb_input_gate** gates, uint32_t gate_count)

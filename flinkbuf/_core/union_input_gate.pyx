@@ -1,4 +1,4 @@
-"""The binding of csrc/union_input_gate.h: several input gates read as one."""
+"""The binding of csrc/gate/union_input_gate.h: several input gates read as one."""
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
-cdef extern from "wakeup.h" nogil:
+cdef extern from "ground/wakeup.h" nogil:
     struct fb_wakeup:
         pass
     int fb_wakeup_open(fb_wakeup* self)

@@ -1,6 +1,6 @@
 """Types as Spark writes them: `to_struct_type` for pyspark, `to_ddl` for text, `from_spark` for the way back.
 
-The table of what becomes what stands in `flinkbuf.schema`. On the way to Spark further types find a place there:
+The table of what becomes what stands in `flinkbuf.types.schema`. On the way to Spark further types find a place there:
 CHAR and an ENUM of names become string, BIG_INT and BIG_DEC decimal, SQL_DATE date, SQL_TIME time, DATE timestamp,
 SQL_TIMESTAMP timestamp_ntz, LIST and all arrays array, TUPLE a struct of f0, f1, …, NULLABLE what it wraps.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql import types as spark
 
-from flinkbuf.types import (
+from flinkbuf.types.types import (
     BasicTypeInfo,
     EnumTypeInfo,
     MapTypeInfo,

@@ -10,7 +10,7 @@ import struct
 import numpy as np
 
 import flinkbuf as fb
-from flinkbuf.events import (
+from flinkbuf.network.events import (
     NO_TIMEOUT,
     AlignmentType,
     CancelCheckpointMarker,

@@ -5,7 +5,7 @@ import time
 from flink_records import TYPES, Digest, event_of, record
 
 import flinkbuf as fb
-from flinkbuf.events import AlignmentType, CheckpointBarrier, EndOfData, EndOfPartition, Event
+from flinkbuf.network.events import AlignmentType, CheckpointBarrier, EndOfData, EndOfPartition, Event
 
 
 def write(partition, kind, steps, flush_ms=100):

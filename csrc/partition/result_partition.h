@@ -1,0 +1,169 @@
+/* What one task wrote for its n readers: n subpartitions and the builders that fill them.
+ *
+ * Unicast: one builder per subpartition. Broadcast: one builder for all, of which every subpartition holds a
+ * copy of the consumer. The two exclude each other: opening one kind finishes the other, so records keep
+ * their order. An event finishes all builders and is a buffer of its own. An open builder is never full.
+ * Flink: BufferWritingResultPartition, PipelinedResultPartition.
+ *
+ * Owner:   counted. open() gives the producer's reference; each view holds one. close() by the producer only:
+ *          it alone touches the builders.
+ * Threads: the producer emits; readers poll their subpartition; anybody releases. */
+#ifndef FB_RESULT_PARTITION_H
+#define FB_RESULT_PARTITION_H
+
+#include "memory/local_buffer_pool.h"
+#include "ground/data_view.h"
+#include "partition/subpartition.h"
+
+enum fb_result_partition_type {
+  FB_PIPELINED = 0,
+  FB_PIPELINED_BOUNDED = 1,
+  FB_PIPELINED_APPROXIMATE = 2,
+};
+
+struct fb_flushed_partition;
+
+struct fb_result_partition {
+  _Atomic uint32_t references;
+  _Atomic uint32_t users; /* readers that have not consumed their subpartition, and the producer */
+  enum fb_result_partition_type type;
+  uint32_t subpartition_count;
+  struct fb_subpartition* subpartitions;
+  struct fb_buffer_builder* unicast;  /* one slot per subpartition; closed if it has none */
+  struct fb_buffer_builder broadcast; /* closed while unicast is in use */
+  uint32_t open_unicast_count;        /* slots of `unicast` that are open */
+  uint32_t continued;                 /* who has half a record (subpartition_count: all), or FB_NO_CHANNEL */
+  struct fb_local_buffer_pool* pool;  /* owned */
+  struct fb_wakeup pool_wakeup;       /* rung when the pool has room: emit waits here */
+  /* The producer counts, anybody may look. */
+  _Atomic uint64_t total_written_bytes;    /* in finished buffers; broadcast counts for each reader */
+  _Atomic uint64_t total_buffers;          /* finished likewise, events not included */
+  _Atomic uint64_t hard_back_pressured_ms; /* waited for a buffer, of which there was none */
+  _Atomic uint64_t soft_back_pressured_ms; /* waited before a record, rather than make a small buffer larger */
+  /* Whose readers said that they have processed everything, and how many have not. */
+  _Atomic bool* acknowledged;
+  _Atomic uint32_t unacknowledged_count;
+  bool is_finished;
+  _Atomic bool is_closed; /* by the producer, or by who saw that it has ended it */
+  _Atomic bool is_released;
+  _Atomic int verdict;    /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
+  _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */
+  /* Told once, after the partition was released because all readers and the producer are done with it. Set
+   * before the first view is created; NULL: nobody. */
+  void (*on_consumed)(struct fb_result_partition* self, void* context);
+  void* on_consumed_context;
+  /* subpartition_count + 1 marks: set while on_written() need not be called for the subpartition (the last: all). */
+  _Atomic uint8_t* dirty;
+  /* Told by the producer that it committed bytes to a subpartition without a mark; NULL: nobody wants to know. */
+  void (*on_written)(struct fb_result_partition* self, uint32_t subpartition);
+  struct fb_flushed_partition* flush_entry; /* whoever set on_written */
+  /* The producer counts, anybody may look: records written to each subpartition, and (the last) to all of them. */
+  uint64_t* record_counts;
+};
+
+/* Takes the pool's handle over, also on failure. FB_EARGUMENT (0 subpartitions, or over 2^31), FB_ENOMEM. */
+int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpartition_count,
+                             struct fb_local_buffer_pool* pool, struct fb_result_partition** self);
+void fb_result_partition_retain(struct fb_result_partition* self);
+void fb_result_partition_drop(struct fb_result_partition* self);
+
+/* ---- the producer's side --------------------------------------------------------------------------
+ *
+ * All of these give FB_EFINISHED after finish(), FB_ELOST once a reader was lost, and FB_ERELEASED once it was aborted.
+ * Between FB_NEEDS_BUFFER in the middle of a record and the call that brings the rest of it they give FB_ESTATE; only
+ * priority events may pass, in front of it. */
+
+/* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK, also when the
+ * reader is gone: then the slot stays closed and the caller drops the record. FB_NEEDS_BUFFER: the pool has
+ * none now. FB_EARGUMENT (no such subpartition), FB_EDESTROYED, FB_ENOMEM. */
+int fb_result_partition_open_unicast(struct fb_result_partition* self, uint32_t subpartition);
+int fb_result_partition_open_broadcast(struct fb_result_partition* self);
+
+/* Called after a record was encoded in place at the end of an open builder and filled it: sends it off. */
+void fb_result_partition_finish_unicast(struct fb_result_partition* self, uint32_t subpartition);
+void fb_result_partition_finish_broadcast(struct fb_result_partition* self);
+
+/* Called after bytes were committed to `subpartition` (subpartition_count stands for all: broadcast): one relaxed
+ * load when it is marked already. That load may overtake the commit's store, so a commit can go unseen by the
+ * flush that clears the mark; who clears marks therefore looks once more later (output_flusher.h). */
+static inline void fb_result_partition_mark_written(struct fb_result_partition* self, uint32_t subpartition) {
+  if (self->on_written != NULL && atomic_load_explicit(&self->dirty[subpartition], memory_order_relaxed) == 0)
+    self->on_written(self, subpartition);
+}
+
+/* Brings the end of a subpartition's open buffer near: with many of them each record would wait for memory. */
+static inline void fb_result_partition_prefetch(const struct fb_result_partition* self, uint32_t subpartition) {
+  const struct fb_buffer_builder* builder = &self->unicast[subpartition];
+  if (builder->buffer == NULL) return;
+  __builtin_prefetch(builder->data + builder->position, 1);
+  __builtin_prefetch(builder->data + builder->position + 64, 1);
+}
+
+/* Appends bytes (a framed record), cutting them over as many buffers as it takes. *data and *size move past
+ * what was taken. FB_OK: all (dropped if the reader is gone); FB_NEEDS_BUFFER: call again with the rest when
+ * the pool has room. Errors as open_unicast. */
+int fb_result_partition_emit(struct fb_result_partition* self, uint32_t subpartition, const uint8_t** data,
+                             size_t* size);
+int fb_result_partition_broadcast(struct fb_result_partition* self, const uint8_t** data, size_t* size);
+/* Adds an event (copied) to every subpartition; finishes all builders. Needs no pooled memory. FB_EARGUMENT
+ * when `type` is not an event's; FB_ENOMEM adds it nowhere. */
+int fb_result_partition_broadcast_event(struct fb_result_partition* self, const uint8_t* data, size_t size,
+                                        enum fb_data_type type);
+/* The same to one subpartition: finishes its builder (or the broadcast builder) only. */
+int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
+                                   size_t size, enum fb_data_type type);
+void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
+void fb_result_partition_flush_all(struct fb_result_partition* self);
+/* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. After FB_ENOMEM it
+ * may be called again. */
+int fb_result_partition_finish(struct fb_result_partition* self);
+/* Sleeps until the pool may have room. Returns whether it has, or the partition was released. */
+bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms);
+/* Before a record that may not fit the open buffer of `subpartition` (subpartition_count: of all). Where readers want
+ * that buffer small, it keeps its size only if the pool has another one: sleeps until it may. Returns whether it
+ * has; without a small buffer, or a reader, always and at once. */
+bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms);
+/* Sleeps until all readers have acknowledged, or one that did not is gone. Returns whether one of both is so. */
+bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms);
+/* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable if it is
+ * finished; otherwise it fails, so that readers do not wait for the rest.
+ * Idempotent; the flusher must have let go of it before. */
+void fb_result_partition_close(struct fb_result_partition* self);
+
+/* ---- anybody ------------------------------------------------------------------------------------- */
+
+/* The reader of `subpartition`, which exists, has processed all records that came before EndOfData. Idempotent. */
+void fb_result_partition_acknowledge(struct fb_result_partition* self, uint32_t subpartition);
+/* Whether all readers have. */
+static inline bool fb_result_partition_is_acknowledged(struct fb_result_partition* self) {
+  /* Acquire, partner of the decrement in fb_result_partition_acknowledge(). */
+  return atomic_load_explicit(&self->unacknowledged_count, memory_order_acquire) == 0;
+}
+
+/* Drops everything queued and to come; views say so. Wakes a waiting producer. Idempotent. */
+void fb_result_partition_release(struct fb_result_partition* self);
+/* The same for a reason (copied), which readers can show; the first one stays. */
+void fb_result_partition_fail(struct fb_result_partition* self, const char* cause);
+/* A reader went away without leave: the same, and the producer is told by whatever it does next. Nothing where another
+ * may take its place, or the partition was released before. */
+void fb_result_partition_lose_reader(struct fb_result_partition* self, const char* cause);
+/* The same by somebody who takes the partition from its producer: the environment that is closed. The producer closes
+ * it afterwards, or whoever knows that the producer is at rest. */
+void fb_result_partition_abort(struct fb_result_partition* self, const char* cause);
+/* FB_OK; FB_ELOST: a reader was lost; FB_ERELEASED: it was aborted. The first of them stays. */
+static inline int fb_result_partition_verdict(struct fb_result_partition* self) {
+  /* Acquire, partner of the exchange in stop_producer(): who sees it also sees the failure. */
+  return atomic_load_explicit(&self->verdict, memory_order_acquire);
+}
+static inline bool fb_result_partition_is_reader_lost(struct fb_result_partition* self) {
+  return fb_result_partition_verdict(self) == FB_ELOST;
+}
+/* NULL unless it failed. Valid as long as the partition. */
+const char* fb_result_partition_failure(struct fb_result_partition* self);
+
+static inline bool fb_result_partition_is_released(struct fb_result_partition* self) {
+  /* Acquire, partner of the store in fb_result_partition_release(): who sees it also sees the failure. */
+  return atomic_load_explicit(&self->is_released, memory_order_acquire);
+}
+
+#endif

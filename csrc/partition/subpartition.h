@@ -1,0 +1,143 @@
+/* One reader's queue of buffer consumers.
+ *
+ * The producing thread adds consumers of buffers that it is still filling; the reading side polls slices of
+ * what was committed. Only the last consumer may be unfinished. Priority events stand in front.
+ * Notification is edge-triggered (the first finished buffer, or a flush): a reader drains until the next
+ * data type it is told is FB_NONE. Flink: PipelinedSubpartition, PipelinedSubpartitionView,
+ * PipelinedApproximateSubpartition.
+ *
+ * Owner:   embedded in the result partition, which outlives its views (it is counted).
+ * Threads: add, reserve, finish by the producer; flush also by the flusher; poll, resume and the view by the
+ *          reader; release by anybody. One lock; buffers are recycled and the listener is called after
+ *          leaving it. A call to the listener is counted while it runs, so that release_view() can wait
+ *          for those in flight; it must therefore not be called from the listener itself, nor with a lock
+ *          held that the listener takes. */
+#ifndef FB_SUBPARTITION_H
+#define FB_SUBPARTITION_H
+
+#include <pthread.h>
+
+#include "memory/buffer_builder.h"
+
+/* Who is told that a subpartition has something to poll, or was released. Called without any lock, from the
+ * thread that made it so; must not block. */
+struct fb_availability_listener {
+  void (*on_data_available)(void* context, uint32_t subpartition_index);
+  void (*on_priority_event)(void* context, uint32_t subpartition_index, int32_t sequence_number);
+  void* context;
+};
+
+struct fb_queued_consumer {
+  struct fb_buffer_consumer consumer;
+  int32_t partial_record_length; /* bytes at the front that belong to an earlier record */
+  int64_t waiting_since_ms;      /* when it was added, or what it held then was read */
+};
+
+/* A ring of consumers whose first `priority_count` are priority events (Flink: PrioritizedDeque). */
+struct fb_consumer_queue {
+  struct fb_queued_consumer* items;
+  uint32_t capacity; /* a power of two, or 0 */
+  uint32_t head;
+  uint32_t count;
+  uint32_t priority_count;
+};
+
+struct fb_subpartition {
+  pthread_mutex_t lock;
+  pthread_cond_t quiet; /* signalled when the last running call of the listener returned */
+  struct fb_consumer_queue queue;
+  uint32_t index;
+  uint32_t backlog; /* data buffers in the queue */
+  int32_t sequence_number;
+  int32_t buffer_size; /* desired by the reader (debloating); INT32_MAX: no limit */
+  uint32_t notifying;  /* calls of the listener that are running */
+  bool is_open;
+  bool is_approximate;
+  bool is_finished;
+  _Atomic bool is_released; /* changes under the lock; the producer also looks without it */
+  bool is_blocked;
+  bool is_flush_requested;
+  bool is_cleanup_required; /* approximate: skip the rest of a broken record */
+  bool has_view;
+  bool sends_empty_buffers; /* the reader has no exclusive buffers: an empty one tells it to release credit */
+  struct fb_availability_listener listener;
+  /* Told once when the reader of a subpartition that can be read only once is done; NULL: nobody. */
+  void (*on_consumed)(struct fb_subpartition* self);
+  void* owner;            /* for on_consumed(): the result partition */
+  uint64_t total_buffers; /* added, events included */
+  uint64_t total_bytes;   /* polled */
+  _Atomic int32_t credit; /* that a reader elsewhere has left; -1: its reader, if any, needs none */
+};
+
+/* What poll() gives. `slice` owns a reference. */
+struct fb_polled_buffer {
+  struct fb_slice slice;
+  uint32_t backlog;       /* data buffers that can be taken after this one */
+  uint8_t next_data_type; /* enum fb_data_type of the following buffer, FB_NONE if nothing is available */
+  int32_t sequence_number;
+};
+
+int fb_subpartition_open(struct fb_subpartition* self, uint32_t index, bool is_approximate);
+/* Closes all consumers that are left. */
+void fb_subpartition_close(struct fb_subpartition* self);
+
+/* Takes the consumer over on every path. *desired_size = bytes the next builder should have (INT32_MAX: no
+ * limit). FB_EFINISHED / FB_ERELEASED: it was closed and dropped. FB_ENOMEM. */
+int fb_subpartition_add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
+                        int32_t partial_record_length, int32_t* desired_size);
+/* Makes room for one more, so that the next add() cannot fail for want of memory. FB_ENOMEM. */
+int fb_subpartition_reserve(struct fb_subpartition* self);
+/* Adds EndOfPartition. FB_EFINISHED, FB_ERELEASED, FB_ENOMEM. */
+int fb_subpartition_finish(struct fb_subpartition* self);
+void fb_subpartition_flush(struct fb_subpartition* self);
+/* Drops everything queued and to come, and tells the reader, whose next poll() says so. Idempotent. */
+void fb_subpartition_release(struct fb_subpartition* self);
+static inline bool fb_subpartition_is_released(struct fb_subpartition* self) {
+  /* Acquire, partner of the release store in fb_subpartition_release(). */
+  return atomic_load_explicit(&self->is_released, memory_order_acquire);
+}
+
+/* Gives the next buffer. Returns 1 with one, 0 if there is none now; FB_ERELEASED; FB_ESTATE if the queue is
+ * broken (an unfinished buffer that is not the last). */
+int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled);
+/* Attaches the reader; `listener` is copied. It is not told of what is there already: poll after this.
+ * FB_ERELEASED, FB_ESTATE (a second view; approximate ones replace the first). */
+int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener);
+/* Detaches the reader: its listener is not called again after this returns. An approximate subpartition waits
+ * for its next reader, every other one counts as consumed and drops what it has and gets. Idempotent. */
+void fb_subpartition_release_view(struct fb_subpartition* self);
+/* The same for a reader that may have been replaced meanwhile: nothing happens unless `context` is that of
+ * the present view's listener. */
+void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context);
+/* Whether the present view's listener has this context: a reader that was replaced must take nothing more. */
+bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* context);
+/* FB_ESTATE unless blocked. The caller polls next. */
+int fb_subpartition_resume(struct fb_subpartition* self);
+/* Whether poll() would give something: with credit any buffer, without credit only an event. *backlog (may
+ * be NULL) = data buffers that can be taken. */
+bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit, uint32_t* backlog);
+/* FB_EARGUMENT for a negative size. */
+int fb_subpartition_set_buffer_size(struct fb_subpartition* self, int32_t size);
+
+uint32_t fb_subpartition_queued_buffers(struct fb_subpartition* self);
+uint32_t fb_subpartition_backlog(struct fb_subpartition* self); /* as reported to readers */
+uint64_t fb_subpartition_total_buffers(struct fb_subpartition* self);
+uint64_t fb_subpartition_total_bytes(struct fb_subpartition* self);
+
+/* All of it at one moment. */
+struct fb_subpartition_usage {
+  uint64_t buffers; /* added, events included */
+  uint64_t bytes;   /* polled */
+  uint32_t queued;  /* buffers and events, the open one included */
+  uint32_t backlog;
+  int32_t credit;    /* -1: the reader is local, or there is none */
+  int64_t oldest_ms; /* at most so long the first byte to be read has waited; 0: there is none */
+};
+void fb_subpartition_get_usage(struct fb_subpartition* self, struct fb_subpartition_usage* usage);
+/* The server tells how much credit the reader has left. From any thread. */
+static inline void fb_subpartition_set_credit(struct fb_subpartition* self, int64_t credit) {
+  /* Relaxed: a figure to look at. */
+  atomic_store_explicit(&self->credit, (int32_t)credit, memory_order_relaxed);
+}
+
+#endif

@@ -1,3 +1,0 @@
-#include "record_serializer.h"
-
-void fb_record_serializer_close(struct fb_record_serializer* self) { fb_output_close(&self->output); }

@@ -1,0 +1,689 @@
+#include "wire/partition_server.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "wire/channel_map.h"
+#include "io/connection.h"
+#include "wire/error_cause.h"
+#include "wire/frame.h"
+
+#define BACKLOG     128       /* connections that wait to be accepted */
+#define MAX_EVENT   (1 << 20) /* bytes of a task event */
+#define MAX_ANSWERS (1 << 20) /* bytes over the high mark: a client that takes no more of them is not heard */
+#define REASON_SIZE 400       /* why a reader was lost */
+
+/* Who reads one subpartition for one channel of a client. */
+struct reader {
+  struct fb_task task;           /* the first member; posted by the subpartition's listener */
+  struct fb_channel_entry entry; /* its id is the receiver in frames */
+  struct session* session;
+  uint8_t partition_id[FB_PARTITION_ID_SIZE];
+  struct fb_result_partition* partition; /* NULL: waits for it */
+  struct fb_subpartition* subpartition;
+  uint32_t index;
+  int64_t credits;
+  bool had_no_credit;        /* at first: no exclusive buffers, so the backlog is announced */
+  bool is_ready;             /* in the queue */
+  bool has_ended;            /* EndOfPartition was sent */
+  bool is_removed;           /* freed when its task has run */
+  _Atomic bool has_priority; /* release by the listener, acquire on the I/O thread */
+  struct fb_timer timer;     /* ends the wait for the partition */
+  struct reader *previous_ready, *next_ready;
+};
+
+struct session {
+  struct fb_partition_server* server;
+  struct fb_connection* connection;
+  struct fb_frame_decoder decoder;
+  struct fb_channel_map readers;
+  struct reader *first_ready, *last_ready;
+  bool has_spoken;               /* a frame came */
+  bool has_sealed, has_unsealed; /* ids among those its channels were asked for by; Flink's are not */
+  bool is_over;                  /* a fatal error was sent, the client has taken leave, or the server is closed */
+  struct session *previous, *next;
+};
+
+struct fb_partition_server {
+  struct fb_reactor* reactor;
+  struct fb_partition_manager* manager;
+  struct fb_partition_server_options options;
+  struct fb_address address;
+  struct fb_listener* listener;
+  struct fb_admission* admission;
+  struct fb_task registered; /* posted by the manager */
+  struct session* sessions;
+  int code; /* of start() */
+  int error;
+  /* Relaxed: figures that anybody may look at. */
+  _Atomic uint32_t connection_count, channel_count;
+  _Atomic uint64_t buffer_count;
+  _Atomic uint64_t byte_count;
+};
+
+#define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
+
+static void serve(struct session* self);
+
+static struct reader* reader_of(struct fb_channel_entry* entry) {
+  return entry != NULL ? OWNER(reader, entry, entry) : NULL;
+}
+
+/* ---- the queue of those who have something to send ------------------------------------------------- */
+
+static void put_last(struct session* self, struct reader* reader) {
+  reader->is_ready = true;
+  reader->next_ready = NULL;
+  reader->previous_ready = self->last_ready;
+  if (self->last_ready != NULL) self->last_ready->next_ready = reader;
+  else self->first_ready = reader;
+  self->last_ready = reader;
+}
+
+static void put_first(struct session* self, struct reader* reader) {
+  reader->is_ready = true;
+  reader->previous_ready = NULL;
+  reader->next_ready = self->first_ready;
+  if (self->first_ready != NULL) self->first_ready->previous_ready = reader;
+  else self->last_ready = reader;
+  self->first_ready = reader;
+}
+
+static void take_out(struct session* self, struct reader* reader) {
+  if (!reader->is_ready) return;
+  reader->is_ready = false;
+  if (reader->previous_ready != NULL) reader->previous_ready->next_ready = reader->next_ready;
+  else self->first_ready = reader->next_ready;
+  if (reader->next_ready != NULL) reader->next_ready->previous_ready = reader->previous_ready;
+  else self->last_ready = reader->previous_ready;
+}
+
+/* Lets go of the subpartition. The listener is not called after this; what it posted before runs still. */
+static void remove_reader(struct reader* self) {
+  struct session* session = self->session;
+
+  fb_channel_map_remove(&session->readers, &self->entry);
+  atomic_fetch_sub_explicit(&session->server->channel_count, 1, memory_order_relaxed);
+  take_out(session, self);
+  fb_reactor_cancel_timer(session->server->reactor, &self->timer);
+  if (self->subpartition != NULL) {
+    if (fb_subpartition_is_viewed_by(self->subpartition, self)) fb_subpartition_set_credit(self->subpartition, -1);
+    fb_subpartition_release_view_of(self->subpartition, self);
+  }
+  if (self->partition != NULL) fb_result_partition_drop(self->partition);
+  self->is_removed = true;
+  /* Acquire, partner of fb_reactor_post() by a listener that has returned. */
+  if (!atomic_load_explicit(&self->task.is_posted, memory_order_acquire)) free(self);
+}
+
+/* The client went without taking leave of it, or cannot be served any more: who writes for it is told why. */
+static void lose_reader(struct reader* self, const char* why) {
+  char cause[REASON_SIZE + 64];
+
+  snprintf(cause, sizeof cause, "the reader of subpartition %u was lost: %s", self->index, why);
+  if (self->subpartition != NULL) fb_result_partition_lose_reader(self->partition, cause);
+  remove_reader(self);
+}
+
+static void remove_entry(struct fb_channel_entry* entry, void* why) {
+  if (why == NULL) remove_reader(reader_of(entry));
+  else lose_reader(reader_of(entry), why);
+}
+
+/* `why`: NULL where the client has taken leave. */
+static void remove_all(struct session* self, const char* why) {
+  fb_channel_map_each(&self->readers, remove_entry, (void*)why);
+}
+
+/* ---- sending --------------------------------------------------------------------------------------- */
+
+/* Without memory a stream would have a hole: the connection goes instead. */
+static void send_frame(struct session* self, const struct fb_frame* frame, struct fb_slice* body) {
+  uint8_t bytes[FB_FRAME_HEAD_MAX];
+  int size = fb_frame_write_head(frame, bytes);
+  int code = size;
+
+  if (size >= 0) code = fb_connection_send(self->connection, bytes, (size_t)size, body);
+  else if (body != NULL) fb_slice_release(body);
+  if (code >= 0) size = fb_frame_write_tail(frame, bytes);
+  if (code >= 0 && size > 0) code = fb_connection_send(self->connection, bytes, (size_t)size, NULL);
+  if (code < 0 && code != FB_ERELEASED) fb_connection_close(self->connection);
+}
+
+/* Takes the cause over. `receiver` NULL: the error ends the connection. */
+static void send_cause(struct session* self, const uint8_t* receiver, struct fb_slice* cause) {
+  struct fb_frame frame = {.id = FB_ERROR_RESPONSE, .body_size = cause->size};
+
+  frame.has_receiver = receiver != NULL;
+  if (receiver != NULL) memcpy(frame.receiver, receiver, FB_CHANNEL_ID_SIZE);
+  send_frame(self, &frame, cause);
+}
+
+static void send_error(struct session* self, const uint8_t* receiver, const char* message) {
+  struct fb_slice cause;
+
+  if (fb_error_cause_new(message, &cause) < 0) fb_connection_close(self->connection);
+  else send_cause(self, receiver, &cause);
+}
+
+static void end_session(struct session* self, const char* message) {
+  char why[REASON_SIZE];
+
+  if (self->is_over) return;
+  self->is_over = true;
+  snprintf(why, sizeof why, "connection with %s: %s", fb_connection_peer(self->connection),
+           message != NULL ? message : "");
+  remove_all(self, message != NULL ? why : NULL);
+  if (message != NULL) send_error(self, NULL, message);
+  fb_connection_finish(self->connection);
+}
+
+static void refuse_reader(struct reader* self, const char* what) {
+  char id[FB_PARTITION_ID_TEXT_SIZE], message[FB_PARTITION_ID_TEXT_SIZE + 300], why[REASON_SIZE];
+
+  fb_partition_id_text(self->partition_id, id);
+  snprintf(message, sizeof message, "subpartition %u of partition %s: %s", self->index, id, what);
+  send_error(self->session, self->entry.id, message);
+  snprintf(why, sizeof why, "%s was refused: %s", fb_connection_peer(self->session->connection), what);
+  lose_reader(self, why);
+}
+
+/* Fails a reader whose partition went away; says why if that is known. */
+static void fail_released(struct reader* self) {
+  const char* failure = fb_result_partition_failure(self->partition);
+
+  /* Who has read everything does not care. */
+  if (self->has_ended) remove_reader(self);
+  else refuse_reader(self, failure != NULL ? failure : "the partition was released before its end was read");
+}
+
+/* Another has asked for its approximate subpartition: what is there now is for that one. True: it is gone. */
+static bool has_given_way(struct reader* self) {
+  if (self->subpartition == NULL || !self->subpartition->is_approximate) return false;
+  if (fb_subpartition_is_viewed_by(self->subpartition, self)) return false;
+  refuse_reader(self, "another reader has taken its place");
+  return true;
+}
+
+static void send_buffer(struct reader* self, struct fb_polled_buffer* polled) {
+  struct fb_frame frame = {
+      .id = FB_BUFFER_RESPONSE,
+      .data_type = polled->slice.data_type,
+      .is_compressed = polled->slice.is_compressed,
+      .has_receiver = true,
+      .subpartition = (int32_t)self->index,
+      .sequence_number = polled->sequence_number,
+      .backlog = (int32_t)polled->backlog,
+      .body_size = polled->slice.size,
+  };
+
+  memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
+  atomic_fetch_add_explicit(&self->session->server->buffer_count, 1, memory_order_relaxed);
+  atomic_fetch_add_explicit(&self->session->server->byte_count, polled->slice.size, memory_order_relaxed);
+  send_frame(self->session, &frame, &polled->slice);
+}
+
+static void set_credits(struct reader* self, int64_t credits) {
+  self->credits = credits;
+  if (self->subpartition != NULL) fb_subpartition_set_credit(self->subpartition, credits);
+}
+
+static bool is_available(struct reader* self, uint32_t* backlog) {
+  /* One that was released has its end to tell. */
+  return fb_subpartition_is_available(self->subpartition, self->credits > 0, backlog) ||
+         fb_subpartition_is_released(self->subpartition);
+}
+
+/* Puts the reader in the queue if it may send; else tells a client without credit what waits for it. */
+static void enqueue(struct reader* self, bool is_first) {
+  struct session* session = self->session;
+  uint32_t backlog = 0;
+
+  if (self->partition == NULL || (self->is_ready && !is_first)) return;
+  if (is_available(self, &backlog)) {
+    take_out(session, self);
+    if (is_first) put_first(session, self);
+    else put_last(session, self);
+  } else if (backlog > 0 && self->had_no_credit && self->credits == 0) {
+    struct fb_frame frame = {.id = FB_BACKLOG_ANNOUNCEMENT, .backlog = (int32_t)backlog};
+    memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
+    send_frame(session, &frame, NULL);
+  }
+}
+
+/* Sends one buffer. The reader is behind the others if it has more; it may be gone after this. */
+static void send_next(struct reader* self) {
+  struct fb_polled_buffer polled;
+  enum fb_data_type next;
+  uint32_t backlog;
+  int code;
+
+  if (has_given_way(self)) return;
+  /* Credit may have gone since it was put in the queue. */
+  if (!is_available(self, &backlog)) return;
+  code = fb_subpartition_poll(self->subpartition, &polled);
+  if (code == FB_ERELEASED) {
+    fail_released(self);
+  } else if (code < 0) {
+    refuse_reader(self, fb_strerror(code));
+  } else if (code == 1) {
+    if (fb_data_type_is_buffer(polled.slice.data_type)) set_credits(self, self->credits - 1);
+    if (polled.slice.data_type == FB_END_OF_PARTITION) self->has_ended = true;
+    next = polled.next_data_type;
+    send_buffer(self, &polled);
+    if (fb_data_type_is_event(next) || (next != FB_NONE && self->credits > 0)) put_last(self->session, self);
+  }
+}
+
+static void serve(struct session* self) {
+  while (self->first_ready != NULL && fb_connection_is_writable(self->connection)) {
+    struct reader* reader = self->first_ready;
+    take_out(self, reader);
+    send_next(reader);
+  }
+}
+
+/* ---- from the subpartition to the reader ----------------------------------------------------------- */
+
+static void on_data_available(void* context, uint32_t index) {
+  struct reader* self = context;
+  (void)index;
+  /* Refused: the reactor stops, and its connections with it. */
+  fb_reactor_post(self->session->server->reactor, &self->task);
+}
+
+static void on_priority_event(void* context, uint32_t index, int32_t sequence_number) {
+  struct reader* self = context;
+  (void)sequence_number;
+  atomic_store_explicit(&self->has_priority, true, memory_order_release);
+  on_data_available(context, index);
+}
+
+static void run_reader(struct fb_task* task) {
+  struct reader* self = (struct reader*)task;
+  struct session* session = self->session;
+
+  if (self->is_removed) {
+    free(self);
+    return;
+  }
+  enqueue(self, atomic_exchange_explicit(&self->has_priority, false, memory_order_acquire));
+  serve(session);
+}
+
+/* ---- requests -------------------------------------------------------------------------------------- */
+
+/* Starts to read if the partition is there. The reader may be gone after this. */
+static void attach(struct reader* self) {
+  struct fb_availability_listener listener = {on_data_available, on_priority_event, self};
+  int code;
+
+  self->partition = fb_partition_manager_find(self->session->server->manager, self->partition_id);
+  if (self->partition == NULL) return;
+  fb_reactor_cancel_timer(self->session->server->reactor, &self->timer);
+  if (self->index >= self->partition->subpartition_count) {
+    refuse_reader(self, "there is no such subpartition");
+    return;
+  }
+  self->subpartition = &self->partition->subpartitions[self->index];
+  code = fb_subpartition_create_view(self->subpartition, &listener);
+  if (code == FB_ERELEASED) {
+    fail_released(self);
+  } else if (code < 0) {
+    self->subpartition = NULL; /* the view is another reader's */
+    refuse_reader(self, "it is read already, and can be read only once");
+  } else {
+    self->subpartition->sends_empty_buffers = self->had_no_credit;
+    set_credits(self, self->credits);
+    enqueue(self, false);
+  }
+}
+
+static void on_request_timeout(struct fb_timer* timer) {
+  struct reader* self = OWNER(reader, timer, timer);
+  struct fb_slice cause;
+
+  if (fb_error_cause_new_not_found(self->partition_id, &cause) < 0) {
+    fb_connection_close(self->session->connection);
+    return;
+  }
+  send_cause(self->session, self->entry.id, &cause);
+  remove_reader(self);
+}
+
+static void on_request(struct session* self, const struct fb_frame* frame) {
+  struct reader* asked = reader_of(fb_channel_map_find(&self->readers, frame->receiver));
+  struct fb_partition_server* server = self->server;
+  struct reader* reader;
+
+  if (fb_channel_id_is_sealed(frame->receiver)) self->has_sealed = true;
+  else self->has_unsealed = true;
+  if (asked != NULL) {
+    refuse_reader(asked, "this channel has asked for a subpartition already");
+    return;
+  }
+  if (frame->subpartition != frame->last_subpartition || self->readers.count >= server->options.max_channels) {
+    send_error(self, frame->receiver,
+               frame->subpartition != frame->last_subpartition
+                   ? "ranges of subpartitions are not served: ask for each with a channel of its own"
+                   : "too many channels on one connection");
+    return;
+  }
+  reader = calloc(1, sizeof(*reader));
+  if (reader == NULL) {
+    fb_connection_close(self->connection);
+    return;
+  }
+  reader->task.run = run_reader;
+  reader->timer.on_due = on_request_timeout;
+  reader->session = self;
+  memcpy(reader->entry.id, frame->receiver, FB_CHANNEL_ID_SIZE);
+  memcpy(reader->partition_id, frame->partition, FB_PARTITION_ID_SIZE);
+  reader->index = (uint32_t)frame->subpartition;
+  reader->credits = frame->credit;
+  reader->had_no_credit = frame->credit == 0;
+  if (fb_channel_map_add(&self->readers, &reader->entry) < 0) {
+    free(reader);
+    fb_connection_close(self->connection);
+    return;
+  }
+  atomic_fetch_add_explicit(&server->channel_count, 1, memory_order_relaxed);
+  if (fb_reactor_set_timer(server->reactor, &reader->timer, server->options.request_timeout_ms) < 0)
+    fb_connection_close(self->connection);
+  attach(reader);
+}
+
+static void on_credit(struct reader* self, int32_t credit) {
+  if (credit > INT32_MAX - self->credits) {
+    refuse_reader(self, "credit over 2147483647");
+    return;
+  }
+  set_credits(self, self->credits + credit);
+  enqueue(self, false);
+}
+
+static void on_resume(struct reader* self) {
+  /* Its floating buffers went back meanwhile. */
+  if (self->had_no_credit) set_credits(self, 0);
+  if (self->subpartition == NULL || fb_subpartition_resume(self->subpartition) < 0)
+    refuse_reader(self, "it is not blocked by an event, so it cannot be resumed");
+  else enqueue(self, false);
+}
+
+/* Frames for channels that are not there (any more) are late, not wrong: they are ignored. */
+static void handle(struct session* self, const struct fb_frame* frame) {
+  struct reader* reader = frame->has_receiver ? reader_of(fb_channel_map_find(&self->readers, frame->receiver)) : NULL;
+
+  if (reader == NULL && frame->has_receiver && frame->id != FB_PARTITION_REQUEST && self->has_sealed &&
+      !self->has_unsealed && !fb_channel_id_is_sealed(frame->receiver)) {
+    end_session(self, "it names a channel that it never opened here: the stream is corrupted");
+    return;
+  }
+  if (reader != NULL && frame->id != FB_PARTITION_REQUEST && frame->id != FB_CANCEL_PARTITION_REQUEST &&
+      has_given_way(reader))
+    return;
+  switch ((enum fb_frame_id)frame->id) {
+    case FB_PARTITION_REQUEST: on_request(self, frame); break;
+    case FB_CLOSE_REQUEST: end_session(self, NULL); break;
+    case FB_TASK_EVENT_REQUEST:
+      send_error(self, frame->receiver, "nobody listens to task events of this partition");
+      break;
+    case FB_CANCEL_PARTITION_REQUEST:
+      if (reader != NULL) remove_reader(reader);
+      break;
+    case FB_ADD_CREDIT:
+      if (reader != NULL) on_credit(reader, frame->credit);
+      break;
+    case FB_RESUME_CONSUMPTION:
+      if (reader != NULL) on_resume(reader);
+      break;
+    case FB_NEW_BUFFER_SIZE:
+      if (reader != NULL && reader->subpartition != NULL)
+        fb_subpartition_set_buffer_size(reader->subpartition, frame->buffer_size);
+      break;
+    case FB_ACK_ALL_USER_RECORDS_PROCESSED:
+      if (reader != NULL && reader->subpartition != NULL)
+        fb_result_partition_acknowledge(reader->partition, reader->index);
+      break;
+    case FB_SEGMENT_ID: /* of tiered storage */
+    default: break;
+  }
+}
+
+/* ---- connections ----------------------------------------------------------------------------------- */
+
+/* A stranger, by its first bytes. */
+static void note_refusal(struct session* self) {
+  char reason[FB_ADMISSION_REASON_SIZE];
+
+  snprintf(reason, sizeof reason, "connection with %s: %s", fb_connection_peer(self->connection), self->decoder.error);
+  fb_admission_note(self->server->admission, reason);
+}
+
+static void on_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
+  struct session* self = fb_connection_context(connection);
+  int step;
+
+  while (!self->is_over) {
+    step = fb_frame_decoder_next(&self->decoder, &data, &size);
+    if (step == FB_FRAME_NEEDS_INPUT) break;
+    if (step == FB_FRAME_ENDS) {
+      self->has_spoken = true;
+      handle(self, &self->decoder.frame);
+    } else if (step < 0) {
+      if (!self->has_spoken) note_refusal(self);
+      end_session(self, self->decoder.error);
+    }
+  }
+  serve(self);
+}
+
+static void on_writable(struct fb_connection* connection) { serve(fb_connection_context(connection)); }
+
+static void on_closed(struct fb_connection* connection, int code, const char* reason) {
+  struct session* self = fb_connection_context(connection);
+  struct fb_partition_server* server = self->server;
+
+  (void)code;
+  if (reason == NULL && !self->is_over) reason = "the connection was closed on this side for want of memory";
+  remove_all(self, reason);
+  if (self->previous != NULL) self->previous->next = self->next;
+  else server->sessions = self->next;
+  if (self->next != NULL) self->next->previous = self->previous;
+  atomic_fetch_sub_explicit(&server->connection_count, 1, memory_order_relaxed);
+  fb_channel_map_close(&self->readers);
+  free(self);
+}
+
+static const struct fb_connection_handler HANDLER = {
+    .on_bytes = on_bytes, .on_writable = on_writable, .on_closed = on_closed};
+
+/* The peer may ask now; [data, data + size) it has said already. */
+static void on_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
+  struct fb_partition_server* server = context;
+  struct fb_frame_limits limits = {.accepted = FB_FRAMES_OF_CLIENTS, .max_event = MAX_EVENT};
+  struct session* self = calloc(1, sizeof(*self));
+
+  if (self == NULL) {
+    fb_connection_set_handler(connection, NULL, NULL);
+    fb_connection_close(connection);
+    return;
+  }
+  self->server = server;
+  self->connection = connection;
+  fb_frame_decoder_open(&self->decoder, &limits);
+  self->next = server->sessions;
+  if (self->next != NULL) self->next->previous = self;
+  server->sessions = self;
+  atomic_fetch_add_explicit(&server->connection_count, 1, memory_order_relaxed);
+  fb_connection_set_handler(connection, &HANDLER, self);
+  fb_connection_set_marks(connection, server->options.low_mark, server->options.high_mark);
+  fb_connection_set_deaf_over(connection, server->options.high_mark + MAX_ANSWERS);
+  if (size > 0) on_bytes(connection, data, size);
+}
+
+static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_proven};
+
+/* On failure the connection stays without a handler, and is closed. */
+static void on_accept(struct fb_connection* connection, void* context) {
+  struct fb_partition_server* self = context;
+  fb_admission_start(self->admission, connection, &ON_ADMISSION, self);
+}
+
+static void attach_waiting(struct fb_channel_entry* entry, void* context) {
+  (void)context;
+  if (reader_of(entry)->partition == NULL) attach(reader_of(entry));
+}
+
+/* A partition was registered: looks for those that are waited for. */
+static void on_registered(struct fb_task* task) {
+  struct fb_partition_server* self = OWNER(fb_partition_server, registered, task);
+
+  for (struct session* session = self->sessions; session != NULL; session = session->next) {
+    fb_channel_map_each(&session->readers, attach_waiting, NULL);
+    serve(session);
+  }
+}
+
+/* ---- life ------------------------------------------------------------------------------------------ */
+
+static void start(void* context) {
+  struct fb_partition_server* self = context;
+
+  if (self->address.size == 0) return;
+  self->code = fb_reactor_listen(self->reactor, &self->address, BACKLOG, on_accept, self, &self->listener);
+  self->error = errno;
+}
+
+static int open_admission(struct fb_partition_server* self) {
+  struct fb_admission_options options = {
+      .secret = self->options.secret,
+      .secret_size = self->options.secret_size,
+      .is_server = true,
+      .timeout_ms = self->options.proof_timeout_ms,
+      .max_unproven = self->options.max_unproven,
+  };
+
+  self->options.secret = NULL; /* the caller's */
+  return fb_admission_open(self->reactor, &options, &self->admission);
+}
+
+int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_manager* manager,
+                             struct fb_address* address, const struct fb_partition_server_options* options,
+                             struct fb_partition_server** self) {
+  struct fb_partition_server* opened = calloc(1, sizeof(*opened));
+  int code;
+
+  *self = NULL;
+  if (opened == NULL) return FB_ENOMEM;
+  opened->reactor = reactor;
+  opened->manager = manager;
+  if (address != NULL) opened->address = *address;
+  opened->registered.run = on_registered;
+  if (options != NULL) opened->options = *options;
+  if (opened->options.request_timeout_ms == 0) opened->options.request_timeout_ms = 10000;
+  if (opened->options.max_channels == 0) opened->options.max_channels = 65536;
+  if (opened->options.low_mark == 0) opened->options.low_mark = 65536;
+  if (opened->options.high_mark == 0) opened->options.high_mark = 131072;
+  code = open_admission(opened);
+  if (code == FB_OK) code = fb_partition_manager_add_observer(manager, reactor, &opened->registered);
+  if (code == FB_OK) code = fb_reactor_call(reactor, start, opened);
+  if (code == FB_OK) code = opened->code;
+  if (code < 0) {
+    fb_partition_manager_remove_observer(manager, &opened->registered);
+    fb_admission_close(opened->admission);
+    errno = opened->error;
+    free(opened);
+    return code;
+  }
+  if (address != NULL) *address = opened->address;
+  *self = opened;
+  return FB_OK;
+}
+
+static void stop(void* context) {
+  struct fb_partition_server* self = context;
+
+  if (self->listener != NULL) fb_listener_close(self->listener);
+  fb_admission_stop(self->admission);
+  for (struct session* at = self->sessions; at != NULL; at = at->next) {
+    at->is_over = true;
+    fb_connection_close(at->connection);
+  }
+}
+
+static void look(void* context) { (void)context; }
+
+static bool has_connections(struct fb_partition_server* self) {
+  struct fb_partition_server_counters counters;
+
+  fb_partition_server_get_counters(self, &counters);
+  return counters.connections + counters.unproven > 0;
+}
+
+void fb_partition_server_close(struct fb_partition_server* self) {
+  if (self == NULL) return;
+  fb_partition_manager_remove_observer(self->manager, &self->registered);
+  if (fb_reactor_call(self->reactor, stop, self) == FB_OK) {
+    /* The turn in which they were closed ends with their last words; tasks posted before have run, too. */
+    while (fb_reactor_call(self->reactor, look, NULL) == FB_OK && has_connections(self)) continue;
+  }
+  fb_admission_close(self->admission);
+  free(self);
+}
+
+struct adoption {
+  struct fb_partition_server* server;
+  const struct fb_address* peer;
+  const struct fb_carried* carried;
+  int code;
+  int error;
+};
+
+static void adopt(void* context) {
+  struct adoption* adoption = context;
+  struct fb_connection* connection;
+
+  adoption->code = fb_reactor_adopt(adoption->server->reactor, adoption->peer, adoption->carried, 0, &connection);
+  adoption->error = errno;
+  if (adoption->code < 0) return;
+  adoption->code = fb_admission_start(adoption->server->admission, connection, &ON_ADMISSION, adoption->server);
+  if (adoption->code < 0) fb_connection_close(connection);
+}
+
+int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_address* peer,
+                              const struct fb_carried* carried) {
+  struct adoption adoption = {.server = self, .peer = peer, .carried = carried};
+  int code = fb_reactor_call(self->reactor, adopt, &adoption);
+
+  if (code < 0) {
+    close(carried->fd);
+    fb_carrier_drop(carried->carrier);
+    return code;
+  }
+  errno = adoption.error;
+  return adoption.code;
+}
+
+void fb_partition_server_note_refusal(struct fb_partition_server* self, const char* reason) {
+  fb_admission_note(self->admission, reason);
+}
+
+void fb_partition_server_get_counters(struct fb_partition_server* self, struct fb_partition_server_counters* counters) {
+  struct fb_admission_counters admission;
+
+  fb_admission_get_counters(self->admission, &admission);
+  counters->unproven = admission.unproven;
+  counters->refused = admission.refused;
+  counters->connections = atomic_load_explicit(&self->connection_count, memory_order_relaxed);
+  counters->channels = atomic_load_explicit(&self->channel_count, memory_order_relaxed);
+  counters->buffers = atomic_load_explicit(&self->buffer_count, memory_order_relaxed);
+  counters->bytes = atomic_load_explicit(&self->byte_count, memory_order_relaxed);
+}
+
+void fb_partition_server_last_refusal(struct fb_partition_server* self, char* reason) {
+  fb_admission_last_reason(self->admission, reason);
+}

@@ -1,0 +1,1 @@
+"""The async operator and its parts, without Spark."""

@@ -1,0 +1,326 @@
+"""What an async operator calls and how: its options, and one face for coroutines, functions and AsyncFunctions."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+from flinkbuf.async_io.retry import as_retry
+from flinkbuf.errors import FlinkbufError
+
+_DEFAULT_THREADS = 32
+
+
+@dataclass(frozen=True)
+class CallContext:
+    """Where a call runs; given to ``open`` if it takes an argument, and to a function with a parameter ``context``.
+
+    Attributes
+    ----------
+    partition : int
+        Index of the Spark partition, from 0.
+    partition_count : int
+        How many partitions there are; 1 outside Spark, 0 for a DataFrame, which does not tell.
+    task_attempt : int
+        How often Spark has started this task before, from 0.
+    stage : int
+        Spark's number of the stage.
+    record_number : int
+        The record's place in the partition, from 0; -1 for `open`, and the first one's in a batch.
+    attempt : int
+        Which call for this record it is, from 1; 0 for `open`.
+    """
+
+    partition: int = 0
+    partition_count: int = 1
+    task_attempt: int = 0
+    stage: int = 0
+    record_number: int = -1
+    attempt: int = 0
+
+    # What PyFlink's functions ask of the RuntimeContext in open().
+
+    def get_index_of_this_subtask(self) -> int:
+        """Return `partition`, under PyFlink's name."""
+        return self.partition
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Return `partition_count`, under PyFlink's name."""
+        return self.partition_count
+
+    def get_attempt_number(self) -> int:
+        """Return `task_attempt`, under PyFlink's name."""
+        return self.task_attempt
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Return `partition_count`: there is no other parallelism to come."""
+        return self.partition_count
+
+    def get_task_name(self) -> str:
+        """Return a name for messages."""
+        return f"async_map stage {self.stage}"
+
+    def get_task_name_with_subtasks(self) -> str:
+        """Return a name for messages that tells the partition, counted from 1 as Flink does."""
+        return f"{self.get_task_name()} ({self.partition + 1}/{self.partition_count})#{self.task_attempt}"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """Return the default: a Spark job has no such parameters."""
+        return default_value
+
+
+@dataclass(frozen=True)
+class AsyncOptions:
+    """The options of an async operator, checked; `flinkbuf.async_map` describes them."""
+
+    capacity: int = 100
+    concurrency: int | None = None
+    timeout: float | None = None
+    ordered: bool = True
+    retry: Any = None
+    open: Callable[..., Any] | None = None
+    close: Callable[[Any], Any] | None = None
+    flat: bool = False
+    key: Callable[[Any], Any] | None = None
+    rate_limit: float | None = None
+    batch_size: int | None = None
+    batch_timeout: float = 0.05
+    on_error: Any = "raise"
+    on_timeout: Callable[[Any], Any] | None = None
+    deadline: float | None = None
+    threads: int | None = None
+    close_timeout: float = 5.0
+    event_loop: str = "auto"
+    log_interval: float = 30.0
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "concurrency", "batch_size", "threads"):
+            value = getattr(self, name)
+            if value is None and name != "capacity":
+                continue
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        for name in ("timeout", "rate_limit", "deadline"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
+                raise ValueError(f"{name} must be a number of more than 0, or None for no limit; got {value!r}")
+        for name in ("batch_timeout", "close_timeout", "log_interval"):
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
+                raise ValueError(f"{name} must be a number of 0 seconds or more, got {value!r}")
+        if self.batch_size is not None and self.batch_size > self.capacity:
+            raise ValueError(f"batch_size {self.batch_size} exceeds the capacity of {self.capacity} records")
+        if self.concurrency is not None and self.concurrency > self.capacity:
+            raise ValueError(f"concurrency {self.concurrency} exceeds the capacity of {self.capacity} records")
+        if self.on_error not in ("raise", "skip") and not callable(self.on_error):
+            raise ValueError(f"on_error must be 'raise', 'skip' or a function (record, error), got {self.on_error!r}")
+        for name in ("key", "open", "close", "on_timeout"):
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                kind = "a function, or a field's name or index," if name == "key" else "callable,"
+                raise TypeError(f"{name} must be {kind} got {getattr(self, name)!r}")
+        for name in ("key", "on_error", "on_timeout"):
+            if _is_kind(inspect.iscoroutinefunction, getattr(self, name)):
+                raise TypeError(f"{name} must be a plain function: nothing awaits what it gives")
+        if self.event_loop not in ("auto", "asyncio", "uvloop"):
+            raise ValueError(f"event_loop must be 'auto', 'asyncio' or 'uvloop', got {self.event_loop!r}")
+        object.__setattr__(self, "retry", as_retry(self.retry))
+
+    @property
+    def thread_count(self) -> int:
+        """Size of the pool for a plain function."""
+        return self.threads or min(self.concurrency or self.capacity, _DEFAULT_THREADS)
+
+
+@dataclass
+class Function:
+    """The user's function in the one form that the operator calls.
+
+    Attributes
+    ----------
+    kind : {"coroutine", "thread", "callback"}
+        How a call runs: on the loop, on a pool thread, or by itself until it completes a `ResultFuture`.
+    call : callable
+        ``(record)``, or ``(record, session)`` if there is an `open`.
+    is_flat : bool
+        Each call gives an iterable of results.
+    wants_context : bool
+        It has a parameter ``context``.
+    """
+
+    kind: str
+    call: Callable[..., Any]
+    open: Callable[..., Any] | None = None
+    close: Callable[..., Any] | None = None
+    on_timeout: Callable[[Any], Any] | None = None
+    is_flat: bool = False
+    has_session: bool = False
+    wants_context: bool = False
+    name: str = field(default="", compare=False)
+
+
+def as_function(func: Any, options: AsyncOptions) -> Function:
+    """Recognise a coroutine function, a plain function or an object with ``async_invoke`` (PyFlink's AsyncFunction).
+
+    Raises
+    ------
+    TypeError
+        If it is none of these, or takes another number of arguments than it would be given.
+    """
+    if isinstance(func, type) and hasattr(func, "async_invoke"):
+        raise TypeError(f"{func.__qualname__} is a class; give an object of it")
+    if hasattr(func, "async_invoke"):
+        return _from_async_function(func, options)
+    if not callable(func):
+        raise TypeError(f"a coroutine function, a function or an AsyncFunction is needed, got {func!r:.80}")
+    if _is_kind(inspect.isasyncgenfunction, func):
+        raise TypeError(f"{_name(func)} is an asynchronous generator; return a list of results, with flat=True")
+    kind = "coroutine" if _is_kind(inspect.iscoroutinefunction, func) else "thread"
+    parameters = _parameters(func)
+    function = Function(
+        kind,
+        func,
+        options.open,
+        options.close,
+        options.on_timeout,
+        options.flat,
+        has_session=options.open is not None,
+        wants_context="context" in parameters,
+        name=_name(func),
+    )
+    _check_arguments(func, function)
+    _check_handler("on_timeout", options.on_timeout, "record")
+    if callable(options.on_error):
+        _check_handler("on_error", options.on_error, "record", "error")
+    if function.has_session:
+        _check_handler("close", options.close, "session")
+    return function
+
+
+def _from_async_function(func: Any, options: AsyncOptions) -> Function:
+    """Take open, async_invoke, timeout and close of a PyFlink AsyncFunction; results are lists."""
+    invoke = func.async_invoke
+    if _is_kind(inspect.iscoroutinefunction, invoke):
+        kind = "coroutine"
+    elif len(_parameters(invoke)) >= 2:
+        kind = "callback"  # as in Java: async_invoke(value, result_future)
+    else:
+        raise TypeError(
+            f"{type(func).__qualname__}.async_invoke must be a coroutine function, or take (value, result_future)"
+        )
+    if options.open is not None or options.close is not None:
+        raise ValueError(f"{type(func).__qualname__} has its own open() and close(); leave open= and close= out")
+    on_timeout = options.on_timeout or getattr(func, "timeout", None)
+    if _is_kind(inspect.iscoroutinefunction, on_timeout):
+        raise TypeError(f"{type(func).__qualname__}.timeout must be a plain function")
+    return Function(
+        kind,
+        invoke,
+        getattr(func, "open", None),
+        getattr(func, "close", None),
+        on_timeout,
+        True,
+        wants_context="context" in _parameters(invoke),
+        name=type(func).__qualname__,
+    )
+
+
+def _is_kind(is_kind: Callable[[Any], bool], func: Any) -> bool:
+    func = _without_partial(func)
+    return is_kind(func) or is_kind(getattr(func, "__call__", None))
+
+
+def _name(func: Any) -> str:
+    func = _without_partial(func)
+    name: str = getattr(func, "__qualname__", type(func).__qualname__)
+    return name
+
+
+def _without_partial(func: Any) -> Any:
+    while isinstance(func, functools.partial):
+        func = func.func
+    return func
+
+
+def _parameters(func: Any) -> dict[str, inspect.Parameter]:
+    try:
+        return dict(inspect.signature(func).parameters)
+    except (TypeError, ValueError):  # a builtin that does not tell
+        return {}
+
+
+def _check_arguments(func: Any, function: Function) -> None:
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):
+        return
+    given = ["record", "session"] if function.has_session else ["record"]
+    named = {"context": None} if function.wants_context else {}
+    try:
+        signature.bind(*given, **named)
+    except TypeError as error:
+        why = "open= makes a session" if function.has_session else "there is no open= that makes a session"
+        raise TypeError(
+            f"{function.name}{signature} would be called with ({', '.join(given)}), as {why}: {error}"
+        ) from None
+
+
+def _check_handler(name: str, func: Any, *given: str) -> None:
+    try:
+        signature = inspect.signature(func)
+    except (TypeError, ValueError):  # None, or a builtin that does not tell
+        return
+    try:
+        signature.bind(*given)
+    except TypeError as error:
+        raise TypeError(f"{name}{signature} would be called with ({', '.join(given)}): {error}") from None
+
+
+class ResultFuture:
+    """What an ``async_invoke(value, result_future)`` completes, from any thread, exactly once.
+
+    References
+    ----------
+    Flink ``ResultFuture``. Other than there, a second completion is an error, not silence.
+    """
+
+    def __init__(
+        self, on_complete: Callable[[ResultFuture, Any, BaseException | None], None], work: Any, record_text: str
+    ) -> None:
+        self.work = work
+        self._on_complete = on_complete
+        self._record_text = record_text
+        self._lock = threading.Lock()
+        self._is_complete = False
+
+    def complete(self, results: Any) -> None:
+        """Give the results for the record: an iterable of none, one or many, or a function that gives one.
+
+        A function is called on the thread of the event loop.
+        """
+        self._once(results, None)
+
+    def complete_exceptionally(self, error: BaseException) -> None:
+        """Say that the call failed."""
+        self._once(None, error)
+
+    def _once(self, results: Any, error: BaseException | None) -> None:
+        with self._lock:
+            is_second, self._is_complete = self._is_complete, True
+        if is_second:
+            error = CompletedTwiceError(
+                f"the result future of {self._record_text} was completed twice; complete it once"
+            )
+        self._on_complete(self, results, error)
+        if is_second:
+            assert error is not None
+            raise error
+
+
+class CompletedTwiceError(FlinkbufError):
+    """A result future was completed twice; the task fails, and so does the second `complete`."""

@@ -1,0 +1,1 @@
+"""What moves: buffers, partitions, gates, events, compression, and the network of a process."""

@@ -1,0 +1,266 @@
+"""ResultPartition: what one task writes for its readers, and ResultPartitionID: how they name it."""
+
+from __future__ import annotations
+
+import operator
+import os
+from typing import Any
+
+from flinkbuf._core.local_buffer_pool import NetworkBufferPool
+from flinkbuf._core.output_flusher import add_partition, remove_partition
+from flinkbuf._core.result_partition import ResultPartition as _ResultPartition
+from flinkbuf.network.events import Event
+
+PARTITION_TYPES = ("PIPELINED", "PIPELINED_BOUNDED", "PIPELINED_APPROXIMATE")  # by their numbers in the core
+
+
+def buffer_limits(
+    type: str, num_subpartitions: int, buffers_per_channel: int, floating_buffers: int
+) -> tuple[int, int | None]:
+    """How many buffers a partition's pool has at least and at most (None: no limit).
+
+    One more than there are subpartitions, since each may hold a partly filled buffer and the task goes on only
+    while there is another. Flink: ``NettyShuffleUtils.getMinMaxNetworkBuffersPerResultPartition``.
+
+    Examples
+    --------
+    >>> buffer_limits("PIPELINED_BOUNDED", 100, buffers_per_channel=2, floating_buffers=8)
+    (101, 208)
+    >>> buffer_limits("PIPELINED", 100, buffers_per_channel=2, floating_buffers=8)
+    (101, None)
+    """
+    minimum = num_subpartitions + 1
+    if type == "PIPELINED":
+        return minimum, None
+    return minimum, max(minimum, num_subpartitions * max(1, buffers_per_channel) + floating_buffers)
+
+
+class ResultPartitionID(bytes):
+    """The name of a result partition: 60 bytes, in the order in which they stand in a PartitionRequest.
+
+    First the partition (data set 16 bytes, number 4), then the producer's execution attempt (graph 16, job vertex 16,
+    subtask 4, attempt 4): a task that is started again writes under another name, so readers of the old attempt
+    are refused. It is a `bytes`: hashable, comparable, picklable.
+
+    Parameters
+    ----------
+    data : bytes
+        60 bytes.
+
+    References
+    ----------
+    Flink ``ResultPartitionID``; bytes in tests/golden/netty_frames.
+
+    Examples
+    --------
+    >>> partition_id = ResultPartitionID.random()
+    >>> ResultPartitionID.from_hex(partition_id.hex()) == partition_id, len(partition_id)
+    (True, 60)
+    >>> ResultPartitionID.of(bytes(16), 3, bytes(16), bytes(16), subtask_index=7, attempt_number=1).hex()[32:40]
+    '00000003'
+    """
+
+    __slots__ = ()
+    SIZE = 60  # bytes
+
+    def __new__(cls, data: Any) -> ResultPartitionID:
+        if not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(
+                f"a result partition id is made of bytes, or by from_hex() of their digits, got {data!r:.80}"
+            )
+        self = super().__new__(cls, data)
+        if len(self) != cls.SIZE:
+            raise ValueError(f"a result partition id has {cls.SIZE} bytes, got {len(self)}")
+        return self
+
+    @classmethod
+    def random(cls) -> ResultPartitionID:
+        """A new one: random ids, partition 0, subtask 0, attempt 0."""
+        return cls.of(os.urandom(16), 0, os.urandom(16), os.urandom(16))
+
+    @classmethod
+    def of(
+        cls,
+        data_set_id: bytes,
+        partition_number: int,
+        execution_graph_id: bytes,
+        job_vertex_id: bytes,
+        subtask_index: int = 0,
+        attempt_number: int = 0,
+    ) -> ResultPartitionID:
+        """Put one together from its parts: ids of 16 bytes, numbers of 0 to 2**31 - 1."""
+        for name, part in (
+            ("data_set_id", data_set_id),
+            ("execution_graph_id", execution_graph_id),
+            ("job_vertex_id", job_vertex_id),
+        ):
+            if len(part) != 16:
+                raise ValueError(f"{name} has 16 bytes, got {len(part)}")
+        numbers = [
+            number.to_bytes(4, "big", signed=True) for number in (partition_number, subtask_index, attempt_number)
+        ]
+        return cls(data_set_id + numbers[0] + execution_graph_id + job_vertex_id + numbers[1] + numbers[2])
+
+    @classmethod
+    def from_hex(cls, text: str) -> ResultPartitionID:
+        """Read what `hex` gives: 120 digits."""
+        return cls(bytes.fromhex(text))
+
+    @classmethod
+    def fromhex(cls, text: str, /) -> ResultPartitionID:
+        """The same; the name that `bytes` has for it."""
+        return cls.from_hex(text)
+
+    def __repr__(self) -> str:
+        return f"ResultPartitionID.from_hex({self.hex()!r})"
+
+
+class ResultPartition(_ResultPartition):
+    """What one task writes for its readers: one queue of buffers for each of them.
+
+    Parameters
+    ----------
+    pool : NetworkBufferPool
+        Where its local pool borrows its buffers.
+    num_subpartitions : int
+        Readers.
+    type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
+        BOUNDED limits the buffers in flight; APPROXIMATE lets a reader that was lost be replaced: the new one goes
+        on with the next whole record.
+    buffers_per_channel : int, default 2
+        Buffers for each subpartition that the limit counts; ``network.memory.buffers-per-channel``.
+    floating_buffers : int, default 8
+        Buffers shared by all that the limit adds; ``network.memory.floating-buffers-per-gate``.
+    max_buffers_per_channel : int, default 10
+        From so many buffers of one subpartition on, the partition reports itself unavailable;
+        ``network.memory.max-buffers-per-channel``.
+    max_overdraft : int, default 5
+        Buffers above the limit that one record may still take; ``network.memory.max-overdraft-buffers-per-gate``.
+        None with PIPELINED_APPROXIMATE.
+
+    Raises
+    ------
+    InsufficientBuffersError
+        The network pool cannot guarantee ``num_subpartitions + 1`` buffers.
+
+    Notes
+    -----
+    One thread writes: `emit`, `broadcast`, events, `finish`, `close`. Each subpartition has one reader, in any
+    thread. `release`, `fail` and `abort` may come from anywhere. Written bytes become readable when their buffer is full, at
+    `flush` and `flush_all`, at an event, or by `start_flushing`. After the producer's `close` the partition lives
+    on until its readers are done. As a context manager it closes at the end, or fails first if the block raised.
+
+    References
+    ----------
+    Flink ``PipelinedResultPartition``, ``BufferWritingResultPartition``; bytes in tests/golden/spanning.
+
+    Examples
+    --------
+    >>> import flinkbuf as fb
+    >>> pool = fb.NetworkBufferPool(16, segment_size=4096)
+    >>> with ResultPartition(pool, 2) as partition:
+    ...     partition.emit(b"\\0\\0\\0\\5hello", 1)
+    ...     partition.finish()
+    >>> with partition.create_view(1) as view:
+    ...     buffer, backlog, next_data_type, sequence_number = view.poll()
+    >>> bytes(buffer), backlog, next_data_type, sequence_number
+    (b'\\x00\\x00\\x00\\x05hello', 0, 10, 0)
+    """
+
+    _type: str
+
+    def __new__(
+        cls,
+        pool: NetworkBufferPool,
+        num_subpartitions: int,
+        type: str = "PIPELINED_BOUNDED",
+        *,
+        buffers_per_channel: int = 2,
+        floating_buffers: int = 8,
+        max_buffers_per_channel: int = 10,
+        max_overdraft: int = 5,
+    ) -> ResultPartition:
+        if type not in PARTITION_TYPES:
+            raise ValueError(f"type must be one of {', '.join(PARTITION_TYPES)}, got {type!r}")
+        num_subpartitions = operator.index(num_subpartitions)
+        if num_subpartitions < 1:
+            raise ValueError(f"num_subpartitions must be at least 1, got {num_subpartitions}")
+        for name, value in (
+            ("buffers_per_channel", buffers_per_channel),
+            ("floating_buffers", floating_buffers),
+            ("max_overdraft", max_overdraft),
+        ):
+            if value < 0:
+                raise ValueError(f"{name} must not be negative, got {value}")
+        minimum, maximum = buffer_limits(type, num_subpartitions, buffers_per_channel, floating_buffers)
+        local_pool = pool.create_buffer_pool(
+            minimum,
+            maximum,
+            channel_count=num_subpartitions,
+            max_buffers_per_channel=max_buffers_per_channel,
+            max_overdraft_buffers=0 if type == "PIPELINED_APPROXIMATE" else max_overdraft,
+        )
+        self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), num_subpartitions)
+        self._type = type
+        return self
+
+    def __enter__(self) -> ResultPartition:
+        return self
+
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+        try:
+            if exc is not None:
+                self.fail(exc)
+        finally:
+            self.close()
+
+    def __del__(self) -> None:
+        # The flusher of this process would keep a forgotten partition for ever.
+        if hasattr(self, "_type"):
+            self.stop_flushing()
+
+    def __repr__(self) -> str:
+        states = [name for name in ("finished", "closed", "released") if getattr(self, f"is_{name}")]
+        state = f" {', '.join(states)}" if states else ""
+        return f"<ResultPartition {self._type}, {self.num_subpartitions} subpartitions{state}>"
+
+    def broadcast_event(self, event: Event, priority: bool = False) -> None:
+        """Add an event to every subpartition; all open buffers end here.
+
+        Parameters
+        ----------
+        event : Event
+        priority : bool, default False
+            Whether it overtakes what is queued.
+        """
+        self.broadcast_event_bytes(event.to_buffer_bytes(), event.data_type(priority))
+
+    def emit_event(self, event: Event, subpartition: int, priority: bool = False) -> None:
+        """Add an event to one subpartition; only its open buffer ends."""
+        self.emit_event_bytes(event.to_buffer_bytes(), event.data_type(priority), subpartition)
+
+    def start_flushing(self, timeout_ms: int) -> None:
+        """Make what is written readable within `timeout_ms` milliseconds, until `stop_flushing` or `close`.
+
+        One thread serves all partitions of the process, and sleeps while nothing was written.
+
+        Raises
+        ------
+        RuntimeError
+            The partition is flushed by a timeout already.
+        """
+        add_partition(self, timeout_ms)
+
+    def stop_flushing(self) -> None:
+        """Flush by time no more. Idempotent."""
+        remove_partition(self)
+
+    @property
+    def num_subpartitions(self) -> int:
+        """Readers that the partition is written for."""
+        return self.subpartition_count
+
+    @property
+    def partition_type(self) -> str:
+        """Its type, as given."""
+        return self._type

@@ -1,0 +1,1 @@
+"""Records to buffers and back: partitioners, writer and reader."""

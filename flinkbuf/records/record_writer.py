@@ -1,0 +1,176 @@
+"""From records to a result partition: choose the channel, encode in place, flush in time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.channel_selector import ChannelSelector
+from flinkbuf._core.record_writer import RecordWriter as _RecordWriter
+from flinkbuf.network.events import EndOfData, Event
+from flinkbuf.network.partition import ResultPartition
+from flinkbuf.records.partitioner import as_partitioner
+from flinkbuf.types.types import TypeInformation, as_type, column_dtype
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class RecordWriter(_RecordWriter):
+    """Write records of one type into a `ResultPartition`.
+
+    Parameters
+    ----------
+    partition : ResultPartition
+        Where the records go. It stays the caller's; `close` ends its stream.
+    type : TypeInformation, str, pyspark StructType or pyarrow schema
+        The records' type; see `flinkbuf.as_type`.
+    partitioner : str, callable or Partitioner, default "rebalance"
+        Which subpartition a record goes to: ``fb.by_key(...)``, ``"rebalance"``, ``"rescale"``, ``"shuffle"``,
+        ``"global"``, ``"forward"``, ``"broadcast"``, or ``callable(record, num_channels) -> int``.
+    buffer_timeout_ms : int, default 100
+        After how many milliseconds a written record can be read at the latest, also when its buffer is not full. 0:
+        at once, after each record. -1: only when buffers fill, at `flush` and at `close`.
+    subtask_index : int, default 0
+        Which of the parallel producers this one is.
+    seed : int, optional
+        Fixes the random choices of ``"rebalance"`` (its first channel) and ``"shuffle"``.
+
+    Raises
+    ------
+    TypeError, OverflowError, ValueError
+        From `emit` and its kin, for a value that is not of the type; the message names field, value and record number.
+        Nothing of that record was written, and the writer goes on working.
+    CancelTaskError
+        If the partition's buffer pool was destroyed.
+
+    Notes
+    -----
+    `emit` waits, without the GIL, while the pool has no buffer: that is the back-pressure of a slow reader. A writer is
+    used by one thread. As a context manager it closes at the end, or fails the partition if the block raised.
+
+    References
+    ----------
+    Flink ``RecordWriter``, ``ChannelSelectorRecordWriter``, ``BroadcastRecordWriter``, ``OutputFlusher``.
+
+    Examples
+    --------
+    >>> import flinkbuf as fb
+    >>> pool = fb.NetworkBufferPool(16, segment_size=4096)
+    >>> partition = fb.ResultPartition(pool, 2)
+    >>> writer = fb.RecordWriter(partition, "origin string, delay double", fb.by_key("origin"))
+    >>> writer.emit(("JFK", 12.5))
+    >>> writer.emit_all([("BOS", -3.0), ("JFK", 0.0)])
+    2
+    >>> writer.close()
+    >>> gate = fb.InputGate([(partition, 0), (partition, 1)])
+    >>> for row in fb.RecordReader(gate, writer.type):
+    ...     print(row.origin, row.delay)
+    BOS -3.0
+    JFK 12.5
+    JFK 0.0
+    """
+
+    type: TypeInformation
+    partition: ResultPartition
+    _selector: ChannelSelector
+
+    def __new__(
+        cls,
+        partition: ResultPartition,
+        type: Any,
+        partitioner: Any = "rebalance",
+        buffer_timeout_ms: int = 100,
+        *,
+        subtask_index: int = 0,
+        seed: int | None = None,
+    ) -> RecordWriter:
+        if buffer_timeout_ms < -1:
+            raise ValueError(f"buffer_timeout_ms must be -1 (no timeout), 0 or more, got {buffer_timeout_ms}")
+        record_type = as_type(type)
+        selector = as_partitioner(partitioner).selector(
+            record_type, partition.num_subpartitions, subtask_index=subtask_index, seed=seed
+        )
+        self = super().__new__(cls, partition, record_type.codec, selector, buffer_timeout_ms)
+        self.type = record_type
+        self._selector = selector
+        return self
+
+    def emit_batch(self, values: Any, channels: Any = None) -> int:
+        """Write a column of numbers: one record a value, in one C loop.
+
+        Parameters
+        ----------
+        values : array_like
+            One-dimensional; converted to the type's number format if that loses nothing.
+        channels : array_like of int, optional
+            The subpartition of each value. Without it the partitioner decides, for all values at once.
+
+        Returns
+        -------
+        int
+            How many records were written.
+
+        Raises
+        ------
+        TypeError
+            If the writer's type is not a number, or the values are not numbers of it.
+        """
+        import numpy as np  # not before somebody has columns
+
+        dtype = column_dtype(self.type)
+        column = np.ascontiguousarray(values)
+        if column.ndim != 1:
+            raise TypeError(f"emit_batch takes a one-dimensional array, got {column.ndim} dimensions")
+        if column.dtype != dtype:
+            if not np.can_cast(column.dtype, dtype, "safe"):
+                raise TypeError(f"values of {column.dtype} do not all fit {self.type!r}, which holds {dtype}")
+            column = column.astype(dtype)
+        if dtype.kind == "f" and (not_numbers := np.isnan(column)).any():
+            column = np.where(not_numbers, dtype.type(np.nan), column)  # one NaN, as Java writes it
+        if channels is None and not self._selector.is_broadcast and self._selector.channel_count > 1:
+            channels = self._selector.channels_of(column)
+        if channels is not None:
+            channels = self._checked_channels(channels, len(column))
+        return super().emit_column(column, channels)
+
+    def _checked_channels(self, channels: Any, count: int) -> np.ndarray:
+        """Return a copy that nobody else can change while it is used, of numbers that are channels."""
+        import numpy as np
+
+        given = np.asarray(channels)
+        if given.shape != (count,):
+            raise ValueError(f"{count} values but channels of shape {given.shape}")
+        if given.dtype.kind not in "iu":
+            raise TypeError(f"channels must be whole numbers, got {given.dtype}")
+        if count and (given.min() < 0 or given.max() >= self._selector.channel_count):
+            wrong = int(np.flatnonzero((given < 0) | (given >= self._selector.channel_count))[0])
+            raise IndexError(
+                f"value {wrong} is meant for channel {given[wrong]} of {self._selector.channel_count} channels"
+            )
+        return given.astype(np.uint32)
+
+    def write_event(self, event: Event, is_priority: bool = False) -> None:
+        """Add an event to every subpartition; it cuts the open buffers."""
+        super().broadcast_event(event.to_buffer_bytes(), int(event.data_type(is_priority)))
+
+    def close(self) -> None:
+        """End the stream: everything written becomes readable, then EndOfData and EndOfPartition. Idempotent."""
+        if self.is_closed:
+            return
+        try:
+            self.write_event(EndOfData())
+        except BaseException:
+            self.stop()
+            raise
+        self.stop()
+        self.partition.finish()
+
+    def __enter__(self) -> RecordWriter:
+        return self
+
+    def __exit__(self, exc_type: Any, exc: BaseException | None, traceback: Any) -> None:
+        if exc is None:
+            self.close()
+            return
+        self.stop()
+        self.partition.fail(exc)

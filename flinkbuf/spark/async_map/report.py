@@ -1,0 +1,121 @@
+"""What an async_map tells of its tasks: lines in their logs while they run, and their counts on the driver."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.async_io.function import CallContext
+from flinkbuf.async_io.stats import AsyncStats, SkippedRecord, shortened
+
+if TYPE_CHECKING:
+    from flinkbuf.async_io.operator import AsyncOperator
+
+
+def _logger() -> Any:
+    import logging  # not before there is something to say: it would double the time of importing flinkbuf
+
+    return logging.getLogger("flinkbuf")
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where the counts of a task go: into its log while it runs, to the driver when it has ended.
+
+    Attributes
+    ----------
+    accumulator : Accumulator or None
+        None where there is no driver to reach, as in Spark Connect.
+    kept_limit : int or None
+        How many skipped records a task keeps.
+    """
+
+    accumulator: Any = None
+    kept_limit: int | None = 1000
+
+    @staticmethod
+    def to(data: Any, stats: AsyncStats) -> Report:
+        """Make a report that adds to `stats`, on the driver."""
+        from pyspark import RDD
+
+        try:
+            context = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
+        except Exception:
+            return Report(None, stats.kept_limit)
+        accumulator = context.accumulator(stats, StatsParam(is_driver=True))  # type: ignore[arg-type]
+        return Report(accumulator, stats.kept_limit)
+
+    def new_stats(self) -> AsyncStats:
+        """Return counts of nothing, for one task."""
+        return AsyncStats(kept_limit=self.kept_limit)
+
+    def following(self, operator: AsyncOperator, results: Iterator[Any]) -> Generator[Any, None, None]:
+        """Yield results, close their operator however that ends, and hand in its counts."""
+        _log_to_stderr()
+        try:
+            yield from results
+        except Exception:
+            _logger().info("async_map: the task fails after %s", operator.stats)
+            raise
+        finally:
+            results.close()  # type: ignore[attr-defined]
+            if self.accumulator is not None:
+                for skipped in operator.stats.skipped_records:
+                    _make_picklable(skipped)
+                self.accumulator.add(operator.stats)
+
+
+def _make_picklable(skipped: SkippedRecord) -> None:
+    try:
+        pickle.dumps(skipped.record)
+    except Exception:
+        skipped.record = shortened(skipped.record)
+
+
+def _log_to_stderr() -> None:
+    """Let lines of the logger reach the executor's log: nothing sets up logging in the workers of Spark."""
+    import logging
+
+    from pyspark import TaskContext
+
+    logger = _logger()
+    if TaskContext.get() is None:
+        return
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logger.addHandler(handler)
+    if logger.level == logging.NOTSET:
+        logger.setLevel(logging.INFO)
+
+
+class StatsParam:
+    """Adds up the counts of tasks, as Spark's accumulators want it; each task leaves a line in the driver's log."""
+
+    def __init__(self, is_driver: bool = False) -> None:
+        self.is_driver = is_driver
+
+    def __reduce__(self) -> Any:
+        return StatsParam, ()  # whoever unpickles it is not the driver
+
+    def zero(self, value: AsyncStats) -> AsyncStats:
+        """Return counts of nothing."""
+        return AsyncStats()
+
+    def addInPlace(self, value: AsyncStats, other: AsyncStats) -> AsyncStats:
+        """Add `other` to `value`."""
+        if self.is_driver:
+            _logger().info("async_map: a task ended after %.1f s: %s", other.seconds, other)
+        return value.merge(other)
+
+
+def call_context(partition_count: int) -> CallContext:
+    """Tell where this task runs; as if it were the only one, outside Spark."""
+    from pyspark import TaskContext
+
+    task = TaskContext.get()
+    if task is None:
+        return CallContext(partition_count=partition_count)
+    return CallContext(task.partitionId(), partition_count, task.attemptNumber(), task.stageId())

@@ -1,0 +1,1 @@
+"""What a record is: type information, schemas, inference, rows and other values."""

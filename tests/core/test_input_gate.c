@@ -1,0 +1,366 @@
+#include "gate/input_gate.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "check.h"
+
+#define SEGMENT_SIZE 64
+
+static struct fb_network_buffer_pool* global;
+
+static void setup(uint32_t segments) { CHECK(fb_network_buffer_pool_open(segments, SEGMENT_SIZE, &global) == FB_OK); }
+
+/* Every test ends with all segments home. */
+static void teardown(uint32_t segments) {
+  CHECK(fb_network_buffer_pool_available(global) == segments);
+  fb_network_buffer_pool_close(global);
+}
+
+static struct fb_result_partition* open_partition(uint32_t subpartitions) {
+  struct fb_buffer_pool_options options = {
+      .min = subpartitions + 1, .max = FB_UNBOUNDED, .channel_count = subpartitions};
+  struct fb_local_buffer_pool* pool;
+  struct fb_result_partition* partition;
+
+  CHECK(fb_local_buffer_pool_open(global, &options, &pool) == FB_OK);
+  CHECK(fb_result_partition_open(FB_PIPELINED, subpartitions, pool, &partition) == FB_OK);
+  return partition;
+}
+
+static void close_partition(struct fb_result_partition* partition) {
+  fb_result_partition_close(partition);
+  fb_result_partition_drop(partition);
+}
+
+static void emit(struct fb_result_partition* partition, uint32_t subpartition, const char* text) {
+  const uint8_t* data = (const uint8_t*)text;
+  size_t size = strlen(text);
+  int code;
+
+  while ((code = fb_result_partition_emit(partition, subpartition, &data, &size)) == FB_NEEDS_BUFFER)
+    fb_result_partition_wait(partition, 100);
+  CHECK(code == FB_OK);
+}
+
+static bool item_is(struct fb_gate_item* item, uint32_t channel, const char* text) {
+  bool equal = item->channel_index == channel && item->slice.size == strlen(text) &&
+               memcmp(fb_slice_data(&item->slice), text, strlen(text)) == 0;
+  fb_slice_release(&item->slice);
+  return equal;
+}
+
+static void channels_take_turns(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  const uint8_t event[] = {0, 0, 0, 2};
+  uint32_t failed;
+
+  setup(16);
+  partition = open_partition(2);
+  CHECK(fb_input_gate_open(&gate, 2) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 1, partition, 1) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 1, partition, 1) == FB_ESTATE);
+  CHECK(fb_input_gate_set_local(&gate, 2, partition, 0) == FB_EARGUMENT);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 0);
+
+  for (int round = 0; round < 2; round++) {
+    emit(partition, 0, "a");
+    emit(partition, 1, "b");
+    CHECK(fb_result_partition_broadcast_event(partition, event, sizeof event, FB_EVENT_BUFFER) == FB_OK);
+  }
+  for (int i = 0; i < 8; i++) {
+    CHECK(fb_input_gate_poll(&gate, &item) == 1);
+    CHECK(item.channel_index == (uint32_t)i % 2); /* fair: never the same channel twice in a row */
+    CHECK(item.sequence_number == i / 2);
+    CHECK(item.more_available == (i < 7));
+    fb_slice_release(&item.slice);
+  }
+  CHECK(fb_input_gate_poll(&gate, &item) == 0);
+  CHECK(gate.channels[0].buffer_count == 4 && gate.channels[0].byte_count == 10);
+  fb_input_gate_close(&gate);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
+}
+
+static void what_was_written_before_the_view_is_seen_and_the_end_ends_it(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  const uint8_t end_of_data[] = {0, 0, 0, 8, 0};
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  emit(partition, 0, "early");
+  CHECK(fb_result_partition_broadcast_event(partition, end_of_data, sizeof end_of_data, FB_END_OF_DATA) == FB_OK);
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item_is(&item, 0, "early"));
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_DATA);
+  fb_slice_release(&item.slice);
+  CHECK(gate.ended_data_count == 1 && gate.drained_count == 1 && !fb_input_gate_is_finished(&gate));
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
+  fb_slice_release(&item.slice);
+  CHECK(fb_input_gate_is_finished(&gate) && !item.more_available);
+  CHECK(fb_input_gate_poll(&gate, &item) == 0);
+  close_partition(partition);
+  fb_input_gate_close(&gate);
+  teardown(4);
+}
+
+static void a_released_partition_is_an_error_not_an_end(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 0);
+  emit(partition, 0, "lost");
+  fb_result_partition_release(partition);
+  CHECK(fb_input_gate_wait(&gate, 10000));
+  CHECK(fb_input_gate_poll(&gate, &item) == FB_ERELEASED && item.channel_index == 0);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+static void a_priority_event_overtakes_other_channels(void) {
+  struct fb_result_partition* first;
+  struct fb_result_partition* second;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  const uint8_t event[] = {0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1};
+  uint32_t failed;
+
+  setup(8);
+  first = open_partition(1);
+  second = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 2) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 0, first, 0) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 1, second, 0) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 0);
+  emit(first, 0, "data");
+  fb_result_partition_flush_all(first);
+  CHECK(fb_result_partition_broadcast_event(second, event, sizeof event, FB_PRIORITIZED_EVENT_BUFFER) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.channel_index == 1);
+  CHECK(item.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER);
+  fb_slice_release(&item.slice);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item_is(&item, 0, "data"));
+  fb_input_gate_close(&gate);
+  close_partition(first);
+  close_partition(second);
+  teardown(8);
+}
+
+static void an_acknowledgement_reaches_the_producer_until_the_end_was_read(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(2);
+  CHECK(fb_input_gate_open(&gate, 2) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++) CHECK(fb_input_gate_set_local(&gate, i, partition, 1 - i) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_acknowledge(&gate, 2) == FB_EARGUMENT);
+  CHECK(fb_input_gate_acknowledge(&gate, 0) == FB_OK && fb_input_gate_acknowledge(&gate, 0) == FB_OK);
+  CHECK(!fb_result_partition_is_acknowledged(partition) && partition->unacknowledged_count == 1);
+  CHECK(fb_input_gate_acknowledge(&gate, 1) == FB_OK && fb_result_partition_is_acknowledged(partition));
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  for (int i = 0; i < 2; i++) {
+    CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
+    fb_slice_release(&item.slice);
+  }
+  CHECK(fb_input_gate_acknowledge(&gate, 0) == FB_OK); /* too late to matter */
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+static void sleep_ms(long ms) {
+  struct timespec pause = {.tv_nsec = ms * 1000000};
+  nanosleep(&pause, NULL);
+}
+
+static void senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed(void) {
+  struct fb_buffer_debloater_config config = {
+      .target_ms = 10, .max_size = SEGMENT_SIZE, .min_size = 8, .threshold_percent = 25, .samples = 1};
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+  int32_t wanted;
+
+  setup(16);
+  partition = open_partition(2);
+  CHECK(fb_input_gate_open(&gate, 2) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++) CHECK(fb_input_gate_set_local(&gate, i, partition, i) == FB_OK);
+  CHECK(fb_input_gate_set_debloating(&gate, &config, 0) == FB_EARGUMENT);
+  CHECK(fb_input_gate_set_debloating(&gate, &config, 5) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(fb_input_gate_set_debloating(&gate, &config, 5) == FB_ESTATE);
+  for (uint32_t i = 0; i < 8 * SEGMENT_SIZE / 8; i++) emit(partition, i / 8 % 2, "8 bytes.");
+  fb_result_partition_flush_all(partition);
+  for (int i = 0; i < 8; i++) {
+    CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == SEGMENT_SIZE);
+    fb_slice_release(&item.slice);
+    sleep_ms(20); /* 3.2 bytes in a millisecond: 32 in flight would do */
+  }
+  wanted = partition->subpartitions[0].buffer_size;
+  CHECK(wanted == gate.debloater.announced_size && wanted == partition->subpartitions[1].buffer_size);
+  CHECK(wanted >= 8 && wanted < SEGMENT_SIZE);
+  for (int i = 0; i < 2 * SEGMENT_SIZE / 8; i++) emit(partition, 0, "8 bytes.");
+  fb_result_partition_flush_all(partition);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == (uint32_t)wanted);
+  fb_slice_release(&item.slice);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
+}
+
+static void what_waits_and_how_long_nothing_did_is_shown(void) {
+  struct fb_result_partition* partition;
+  struct fb_channel_usage usage;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK && fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  fb_input_gate_get_channel_usage(&gate, 0, &usage); /* nothing was asked for yet */
+  CHECK(usage.buffers == 0 && usage.queued == 0 && usage.credit == -1);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK && fb_input_gate_poll(&gate, &item) == 0);
+  CHECK(!fb_input_gate_wait(&gate, 30) && gate.idle_ms >= 30);
+  emit(partition, 0, "x");
+  fb_result_partition_flush_all(partition);
+  CHECK(fb_input_gate_wait(&gate, 10000) && gate.idle_ms < 10000);
+  sleep_ms(20);
+  fb_input_gate_get_channel_usage(&gate, 0, &usage);
+  CHECK(usage.queued == 1 && usage.backlog == 1 && usage.oldest_ms >= 20 && usage.buffers == 0);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item_is(&item, 0, "x"));
+  fb_input_gate_get_channel_usage(&gate, 0, &usage);
+  CHECK(usage.queued == 1 && usage.oldest_ms == 0 && usage.buffers == 1 && usage.bytes == 1);
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
+  fb_slice_release(&item.slice);
+  fb_input_gate_get_channel_usage(&gate, 0, &usage); /* its figures stay when it has ended */
+  CHECK(usage.queued == 0 && usage.buffers == 2 && usage.bytes == 5);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+static void without_debloating_no_size_is_announced(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK && fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  for (int i = 0; i < 10; i++) {
+    emit(partition, 0, "x");
+    fb_result_partition_flush_all(partition);
+    CHECK(fb_input_gate_poll(&gate, &item) == 1);
+    fb_slice_release(&item.slice);
+    sleep_ms(1);
+  }
+  CHECK(partition->subpartitions[0].buffer_size == INT32_MAX && gate.debloat_due_ms == 0);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+#define PRODUCERS 3
+#define RECORDS   20000
+
+static void* produce(void* argument) {
+  struct fb_result_partition* partition = argument;
+
+  for (uint32_t i = 0; i < RECORDS; i++) {
+    char text[12];
+    snprintf(text, sizeof text, "%010u", i);
+    emit(partition, 0, text);
+    if (i % 97 == 0) fb_result_partition_flush(partition, 0);
+  }
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  fb_result_partition_close(partition);
+  return NULL;
+}
+
+/* Producers on threads of their own, a few segments, one consumer that sleeps on the gate: every byte arrives, in
+ * order in each channel, and every segment comes home. */
+static void records_of_concurrent_producers_arrive_in_order(void) {
+  struct fb_result_partition* partitions[PRODUCERS];
+  pthread_t threads[PRODUCERS];
+  uint64_t received[PRODUCERS] = {0};
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  uint32_t failed;
+
+  setup(PRODUCERS * 3);
+  CHECK(fb_input_gate_open(&gate, PRODUCERS) == FB_OK);
+  for (uint32_t p = 0; p < PRODUCERS; p++) {
+    partitions[p] = open_partition(1);
+    CHECK(fb_input_gate_set_local(&gate, p, partitions[p], 0) == FB_OK);
+  }
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  for (uint32_t p = 0; p < PRODUCERS; p++) CHECK(pthread_create(&threads[p], NULL, produce, partitions[p]) == 0);
+  while (!fb_input_gate_is_finished(&gate)) {
+    int code = fb_input_gate_poll(&gate, &item);
+    CHECK(code >= 0);
+    if (code == 0) {
+      fb_input_gate_wait(&gate, 100);
+      continue;
+    }
+    if (fb_data_type_is_buffer((enum fb_data_type)item.slice.data_type)) {
+      const uint8_t* data = fb_slice_data(&item.slice);
+      for (uint32_t i = 0; i < item.slice.size; i++) {
+        char text[12];
+        uint64_t at = received[item.channel_index]++;
+        if (at % 10 != 0 && i != 0) continue; /* the first byte of each record, and of each buffer */
+        snprintf(text, sizeof text, "%010u", (unsigned)(at / 10));
+        CHECK(data[i] == (uint8_t)text[at % 10]);
+      }
+    }
+    fb_slice_release(&item.slice);
+  }
+  for (uint32_t p = 0; p < PRODUCERS; p++) {
+    CHECK(pthread_join(threads[p], NULL) == 0);
+    CHECK(received[p] == (uint64_t)RECORDS * 10);
+    fb_result_partition_drop(partitions[p]);
+  }
+  fb_input_gate_close(&gate);
+  teardown(PRODUCERS * 3);
+}
+
+int main(void) {
+  channels_take_turns();
+  what_was_written_before_the_view_is_seen_and_the_end_ends_it();
+  a_released_partition_is_an_error_not_an_end();
+  a_priority_event_overtakes_other_channels();
+  an_acknowledgement_reaches_the_producer_until_the_end_was_read();
+  senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed();
+  without_debloating_no_size_is_announced();
+  what_waits_and_how_long_nothing_did_is_shown();
+  records_of_concurrent_producers_arrive_in_order();
+  return 0;
+}

@@ -1,0 +1,105 @@
+#include "record/record_batch.h"
+
+#include <string.h>
+
+#include "check.h"
+
+static struct fb_buffer root;
+static uint8_t memory[64];
+
+static void recycle(struct fb_buffer* self) { (void)self; }
+
+static void open_builder(struct fb_buffer_builder* builder, size_t size) {
+  memset(memory, 0xEE, sizeof memory);
+  root = (struct fb_buffer){0};
+  fb_memory_segment_wrap(&root.segment, memory, size);
+  atomic_init(&root.references, 1);
+  root.recycle = recycle;
+  fb_buffer_builder_open(builder, &root);
+}
+
+static void a_column_becomes_ordinary_records(void) {
+  struct fb_buffer_builder builder = {0};
+  struct fb_record_deserializer reader;
+  const uint64_t values[] = {1, UINT64_MAX, 0x0102030405060708};
+  const uint8_t expected[] = {0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 1};
+  const uint8_t* record;
+  size_t size;
+
+  open_builder(&builder, 40); /* room for three records of 12 bytes and 4 bytes more */
+  CHECK(fb_record_batch_write(&builder, (const uint8_t*)values, 8, 3) == 3);
+  CHECK(builder.position == 36);
+  CHECK(memcmp(memory, expected, sizeof expected) == 0);
+  CHECK(memory[36] == 0xEE);
+
+  fb_record_deserializer_open(&reader, NULL);
+  CHECK(fb_record_deserializer_set_next_buffer(&reader, memory, builder.position) == FB_OK);
+  for (int i = 0; i < 3; i++) {
+    CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_RECORD);
+    CHECK(size == 8 && fb_load_be64(record) == values[i]);
+  }
+  CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_NEEDS_INPUT);
+  fb_record_deserializer_close(&reader);
+  fb_buffer_builder_close(&builder);
+}
+
+static void only_whole_records_are_written(void) {
+  struct fb_buffer_builder builder = {0};
+  const uint16_t values[] = {0x1234, 2, 3};
+
+  open_builder(&builder, 15); /* two records of 6 bytes */
+  CHECK(fb_record_batch_write(&builder, (const uint8_t*)values, 2, 3) == 2);
+  CHECK(builder.position == 12);
+  CHECK(memory[4] == 0x12 && memory[5] == 0x34);
+  CHECK(fb_record_batch_write(&builder, (const uint8_t*)values, 2, 1) == 0);
+  CHECK(memory[12] == 0xEE);
+  fb_buffer_builder_close(&builder);
+}
+
+static void reading_stops_at_another_length_and_at_a_cut(void) {
+  struct fb_record_deserializer reader;
+  const uint8_t bytes[] = {0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 1, 0, 0, 0, 0, 1, 9, 0, 0, 0, 4, 1, 2};
+  uint32_t values[4] = {0};
+  const uint8_t* record;
+  size_t size;
+
+  fb_record_deserializer_open(&reader, NULL);
+  CHECK(fb_record_deserializer_set_next_buffer(&reader, bytes, sizeof bytes) == FB_OK);
+  CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 2);
+  CHECK(values[0] == 7 && values[1] == 256);
+  CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 0);
+  CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_RECORD && size == 1 && record[0] == 9);
+  CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 0);
+  CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 0);
+  fb_record_deserializer_close(&reader);
+}
+
+static void every_width_comes_back(void) {
+  const uint32_t widths[] = {1, 2, 4, 8};
+  uint8_t values[16], back[16];
+
+  for (size_t w = 0; w < 4; w++) {
+    struct fb_buffer_builder builder = {0};
+    struct fb_record_deserializer reader;
+    size_t count = 16 / widths[w];
+    for (size_t i = 0; i < sizeof values; i++) values[i] = (uint8_t)(17 * i + w);
+    count = count > 5 ? 5 : count;
+    open_builder(&builder, sizeof memory);
+    CHECK(fb_record_batch_write(&builder, values, widths[w], count) == count);
+    fb_record_deserializer_open(&reader, NULL);
+    CHECK(fb_record_deserializer_set_next_buffer(&reader, memory, builder.position) == FB_OK);
+    CHECK(fb_record_batch_read(&reader, back, widths[w], count) == count);
+    CHECK(memcmp(values, back, count * widths[w]) == 0);
+    fb_record_deserializer_close(&reader);
+    fb_buffer_builder_close(&builder);
+  }
+}
+
+int main(void) {
+  a_column_becomes_ordinary_records();
+  only_whole_records_are_written();
+  reading_stops_at_another_length_and_at_a_cut();
+  every_width_comes_back();
+  return 0;
+}

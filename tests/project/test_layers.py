@@ -1,0 +1,296 @@
+"""The shape of the project: which folder stands above which, and what exists for each stem.
+
+The lists below are the only place that says it. A layer uses only layers that stand before it; within a layer a file uses
+only what stands before it; so each can be read from top to bottom knowing only the files before it.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the stem.
+LAYERS = {
+    "ground": ["errors", "byte_order", "data_view", "wakeup", "sha256"],
+    "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "local_buffer_pool"],
+    "record": [
+        "type_codec",
+        "key_group",
+        "channel_selector",
+        "record_serializer",
+        "record_deserializer",
+        "record_batch",
+    ],
+    "io": ["tcp", "poller", "timer_queue", "reactor", "carrier", "connection", "dialer"],
+    "partition": ["subpartition", "result_partition", "data_buffer", "output_flusher"],
+    "wire": [
+        "frame",
+        "error_cause",
+        "preface",
+        "channel_map",
+        "admission",
+        "buffer_manager",
+        "partition_manager",
+        "partition_server",
+        "remote_channel",
+        "partition_client",
+    ],
+    "gate": ["buffer_debloater", "input_gate", "union_input_gate"],
+}
+# Loops over Python objects: Cython without a C half, above all layers.
+LOOPS = ["record_buffers", "record_writer", "record_reader", "record_exchange", "async_call"]
+LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
+STEMS = [*LAYER_OF, *LOOPS]
+
+# What a whole column has.
+PARTS = {
+    "h": "csrc/{layer}/{stem}.h",
+    "c": "csrc/{layer}/{stem}.c",
+    "pxd": "flinkbuf/_core/{stem}.pxd",
+    "pyx": "flinkbuf/_core/{stem}.pyx",
+    "pyi": "flinkbuf/_core/{stem}.pyi",
+    "test.c": "tests/core/test_{stem}.c",
+    "test.py": "tests/core/test_{stem}.py",
+    "bench": "bench/bench_{stem}.py",
+}
+
+# What a column does without, and why. A part named here must not exist: the statement stays true.
+C_ONLY = {"pxd", "pyx", "pyi", "test.py", "bench"}
+LOOP_OVER_OBJECTS = {"h", "c", "test.c"}
+DOES_WITHOUT = {
+    "errors": ({"bench"}, "a list of codes"),
+    "byte_order": (C_ONLY | {"c"}, "inline functions for C"),
+    "data_view": (C_ONLY - {"pxd"}, "cursors for C and for bindings, which read them in bench_type_codec.py"),
+    "network_buffer_pool": (C_ONLY | {"test.c"}, "the global half of local_buffer_pool; bound and tested with it"),
+    "sha256": ({"bench"}, "a few hundred bytes for each connection"),
+    "wakeup": (C_ONLY - {"pxd"}, "a bell between C threads; users only meet those who ring it"),
+    "error_cause": (C_ONLY, "bytes of two Java objects"),
+    "buffer_manager": (C_ONLY, "the credit of a remote channel; the I/O thread's and the pool's"),
+    "channel_map": (C_ONLY, "a hash table of the I/O thread"),
+    "remote_channel": (C_ONLY - {"pxd"}, "a channel of an input gate, which binds it"),
+    "preface": (
+        C_ONLY - {"test.py"},
+        "bytes that begin a connection; test_preface.py says them through a plain socket",
+    ),
+    "partition_client": ({"bench"}, "measured with gates and servers in bench_network.py; buffers alone in C"),
+    "tcp": (C_ONLY - {"pxd"} | {"test.c"}, "system calls; test_connection.c makes each of them succeed and fail"),
+    "poller": (C_ONLY | {"test.c"}, "two ways to wait; test_reactor.c and test_connection.c run on both"),
+    "timer_queue": (C_ONLY, "timers of the I/O thread"),
+    "carrier": (C_ONLY | {"test.c"}, "a reason that two owners share; test_dialer.c gives and reads it"),
+    "dialer": ({"bench"}, "one call for each connection"),
+    "admission": (C_ONLY, "connections of the I/O thread on their way in"),
+    "partition_manager": ({"bench"}, "one look-up for each request"),
+    "partition_server": ({"bench"}, "bench_connection.c measures what it stands on"),
+    "connection": (C_ONLY, "sockets of the I/O thread, which takes no Python lock"),
+    "record_batch": ({"pyx", "pyi", "test.py"}, "two loops that record_writer and record_reader call"),
+    "output_flusher": ({"bench"}, "a timer: it is not on the path of a record"),
+    "buffer_debloater": ({"bench"}, "a few multiplications every 200 ms"),
+    "input_gate": ({"bench"}, "measured with its reader in bench_record_reader.py"),
+    "union_input_gate": ({"bench"}, "a few gates in turn"),
+    "record_buffers": (LOOP_OVER_OBJECTS | {"bench"}, "a loop in Cython over Python objects; in bench_flow.py"),
+    "record_writer": (LOOP_OVER_OBJECTS, "Python objects go in: a loop in Cython"),
+    "record_reader": (LOOP_OVER_OBJECTS, "Python objects come out: a loop in Cython"),
+    "record_exchange": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a loop in Cython"),
+    "async_call": (
+        LOOP_OVER_OBJECTS | {"bench"},
+        "steps coroutines, which are Python objects; timed in bench_async_io.py",
+    ),
+}
+
+# The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
+PACKAGE = [
+    ("", ["_version", "errors", "immutable", "_core", "config", "metrics"]),
+    ("types", ["row", "date_time", "values", "type_information", "inference", "schema", "types", ""]),
+    (
+        "network",
+        [
+            "compression",
+            "events",
+            "buffer",
+            "partition",
+            "input_gate",
+            "metrics",
+            "tls_context",
+            "tls_pipe",
+            "tls_tunnel",
+            "environment",
+            "",
+        ],
+    ),
+    ("records", ["partitioner", "record_writer", "record_reader", "record_buffers", ""]),
+    (
+        "async_io",
+        [
+            "retry",
+            "function",
+            "queue",
+            "stats",
+            "timer",
+            "loop",
+            "handover",
+            "session",
+            "admission",
+            "attempt",
+            "outcome",
+            "calls",
+            "operator",
+            "",
+        ],
+    ),
+    ("spark", ["java", "schema"]),
+    (
+        "spark.exchange",
+        [
+            "blocking",
+            "membership",
+            "summary",
+            "stage_progress",
+            "stage_run",
+            "rendezvous",
+            "barrier_stage",
+            "pipelined",
+            "exchange",
+            "",
+        ],
+    ),
+    ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
+    ("spark", [""]),
+    ("", [""]),  # flinkbuf/__init__.py, the public names
+    ("demo", ["analysis", "report", "flights", ""]),
+    ("", ["cli", "__main__"]),
+]
+MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
+
+
+INCLUDE = r'^\s*#\s*include\s+"([^"]+)"'
+
+
+def source_files(folder, *suffixes):
+    return sorted(path for path in (ROOT / folder).iterdir() if path.suffix in suffixes)
+
+
+def name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+CORE_FILES = source_files("flinkbuf/_core", ".pxd", ".pyx")
+C_FILES = sorted(path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".c"))
+PYTHON_FILES = sorted(path for path in (ROOT / "flinkbuf").rglob("*.py") if path.parent.name != "_core")
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT / "flinkbuf").with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imported_modules(tree, importer):
+    """The modules of flinkbuf that a file names, each as it stands in MODULES."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{importer}: imports are absolute"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for full in names:
+            if full.split(".")[0] == "flinkbuf":
+                inner = full.removeprefix("flinkbuf").removeprefix(".")
+                # `from flinkbuf.x import y`: y may be a module or a name in one.
+                while inner not in MODULES and "." in inner and not inner.startswith("_core."):
+                    inner = inner.rpartition(".")[0]
+                yield "_core" if inner.startswith("_core") else inner if inner in MODULES else ""
+
+
+def cimported_modules(text):
+    """The modules of flinkbuf that a .pxd or .pyx names, with `from … import` and `from … cimport`."""
+    return re.findall(r"^\s*(?:from|c?import)\s+flinkbuf\.([\w.]+)", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_column_has_all_its_parts(stem):
+    without, reason = DOES_WITHOUT.get(stem, (set(), ""))
+    parts = {part: pattern.format(stem=stem, layer=LAYER_OF.get(stem)) for part, pattern in PARTS.items()}
+    found = {part for part, path in parts.items() if (ROOT / path).exists()}
+    missing = {parts[part] for part in parts.keys() - without - found}
+    assert not missing, f"{stem}: write these, or state in DOES_WITHOUT why there are none"
+    unexpected = {parts[part] for part in without & found}
+    assert not unexpected, f"{stem}: exists, but DOES_WITHOUT says there is none ({reason})"
+
+
+def included_files(text):
+    """What a C file includes between quotes, as (layer, stem)."""
+    return [tuple(path.removesuffix(".h").rpartition("/")[::2]) for path in re.findall(INCLUDE, text, re.MULTILINE)]
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=name)
+def test_c_file_lies_in_its_layer(path):
+    assert LAYER_OF.get(path.stem) == path.parent.name, "give it a place in LAYERS, and the folder of that layer"
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=name)
+def test_c_file_includes_only_what_stands_before_it(path):
+    layers, stem = list(LAYERS), path.stem
+    for layer, included in included_files(path.read_text()):
+        assert LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h: name its layer"
+        assert layers.index(layer) <= layers.index(LAYER_OF[stem]), f"{name(path)} looks down at layer {layer}"
+        assert STEMS.index(included) <= STEMS.index(stem), f"{name(path)} looks down at {included}"
+
+
+@pytest.mark.parametrize("path", C_FILES, ids=name)
+def test_c_file_knows_nothing_of_python(path):
+    assert not re.search(r"#\s*include\s*[<\"]Python\.h|\bPy[A-Z_]\w*\s*\(|\bPyObject\b", path.read_text())
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=name)
+def test_binding_imports_only_what_stands_before_it(path):
+    assert path.stem in STEMS, "give it a row in LAYERS"
+    before = STEMS[: STEMS.index(path.stem) + 1]
+    for module in cimported_modules(path.read_text()):
+        if module.startswith("_core."):
+            assert module.removeprefix("_core.") in before, f"{name(path)} looks down"
+        else:
+            assert module in MODULES[: MODULES.index("_core")], f"{name(path)} looks down"
+
+
+@pytest.mark.parametrize("path", PYTHON_FILES, ids=name)
+def test_module_imports_only_what_stands_before_it(path):
+    module = module_of(path)
+    assert module in MODULES, "give it a line in MODULES"
+    before = MODULES[: MODULES.index(module)]
+    later = {other for other in imported_modules(ast.parse(path.read_text()), name(path)) if other not in before}
+    assert not later, f"{name(path)} looks down"
+
+
+@pytest.mark.parametrize("path", source_files("flinkbuf/_core", ".pyi"), ids=name)
+def test_stub_belongs_to_a_binding(path):
+    assert path.with_suffix(".pyx").exists()
+
+
+def test_lists_name_only_what_exists():
+    written = {path.stem for path in C_FILES + CORE_FILES}
+    assert not set(STEMS) - written
+    assert not set(MODULES) - {"_core"} - {module_of(path) for path in PYTHON_FILES}
+
+
+def test_folders_hold_nothing_else():
+    assert {path.name for path in (ROOT / "csrc").iterdir()} == set(LAYERS)
+    assert {path.suffix for path in (ROOT / "csrc").glob("*/*")} <= {".h", ".c"}
+    assert [path.name for path in (ROOT / "flinkbuf" / "_core").glob("*.py")] == ["__init__.py"]
+
+
+def test_a_file_that_looks_down_would_be_found():
+    imports = (
+        "import flinkbuf.records.record_reader\nfrom flinkbuf import cli\nfrom flinkbuf._core.buffer import Buffer\n"
+    )
+    imports += "from flinkbuf import Row\nfrom flinkbuf.spark.exchange.exchange import exchange\n"
+    found = list(imported_modules(ast.parse(imports), "x"))
+    assert found == ["records.record_reader", "cli", "_core", "", "spark.exchange.exchange"]
+    cimports = "from flinkbuf._core.buffer cimport (\n  x)\ncimport flinkbuf._core.wakeup as w\n"
+    cimports += "    from flinkbuf.types.values import Row\n"
+    assert cimported_modules(cimports) == ["_core.buffer", "_core.wakeup", "types.values"]
+    includes = '#include <stdio.h>\n# include "memory/buffer.h"\n#include "frame.h"\n'
+    assert included_files(includes) == [("memory", "buffer"), ("", "frame")]
