@@ -1,119 +1,67 @@
 """Apache Flink's data plane for people who write Python on Spark.
 
 Typed records ↔ buffers (`write_buffers`, `read_buffers`), pooled memory and result partitions inside one process
-(`NetworkBufferPool`, `ResultPartition`, `RecordWriter`, `InputGate`, `RecordReader`), and a Spark repartition that moves
-buffers instead of pickled records (`exchange`), and asynchronous calls for many records at a time (`async_map`). Importing this module starts nothing and imports neither pyspark nor pyarrow.
+(`NetworkBufferPool`, `ResultPartition`, `RecordWriter`, `InputGate`, `RecordReader`), a Spark repartition that moves
+buffers instead of pickled records (`exchange`), and asynchronous calls for many records at a time (`async_map`).
+
+Importing this module starts nothing and imports nothing else: a public name brings its module when it is first used.
 """
 
-from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
-from flinkbuf._core.memory_segment import MemorySegment
-from flinkbuf._version import __version__
-from flinkbuf.async_io.function import CallContext, ResultFuture
-from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
-from flinkbuf.async_io.stats import AsyncStats
-from flinkbuf.config import NetworkConfig, TlsConfig
-from flinkbuf.errors import (
-    AsyncCallError,
-    AsyncTimeoutError,
-    CancelTaskError,
-    CorruptDataError,
-    FlinkbufError,
-    InsufficientBuffersError,
-    PartitionNotFoundError,
-    PeerFailedError,
-    RemoteTransportError,
-)
-from flinkbuf.network.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
-from flinkbuf.network.compression import BufferCompressor, BufferDecompressor
-from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel
-from flinkbuf.network.input_gate import InputGate, UnionInputGate
-from flinkbuf.network.metrics import NetworkMetrics
-from flinkbuf.network.partition import ResultPartition, ResultPartitionID
-from flinkbuf.records.partitioner import by_key
-from flinkbuf.records.record_buffers import read_buffers, write_buffers
-from flinkbuf.records.record_reader import RecordReader
-from flinkbuf.records.record_writer import RecordWriter
-from flinkbuf.spark.async_map.async_map import async_map
-from flinkbuf.spark.exchange.exchange import exchange
-from flinkbuf.spark.exchange.pipelined import exchange_summaries
-from flinkbuf.spark.exchange.summary import ExchangeSummary
-from flinkbuf.types.types import TypeInformation, Types, as_type
-from flinkbuf.types.values import (
-    Instant,
-    InternalWatermark,
-    JavaDate,
-    LatencyMarker,
-    Left,
-    LocalDate,
-    LocalDateTime,
-    LocalTime,
-    RecordAttributes,
-    Right,
-    Row,
-    RowKind,
-    SqlDate,
-    SqlTime,
-    SqlTimestamp,
-    StreamRecord,
-    Watermark,
-    WatermarkStatus,
-)
+from importlib import import_module
 
-__all__ = [
-    "Buffer",
-    "BufferBuilder",
-    "BufferCompressor",
-    "BufferConsumer",
-    "BufferDecompressor",
-    "CancelTaskError",
-    "CorruptDataError",
-    "DataType",
-    "ExchangeSummary",
-    "FlinkbufError",
-    "InputGate",
-    "Instant",
-    "InsufficientBuffersError",
-    "InternalWatermark",
-    "JavaDate",
-    "LatencyMarker",
-    "Left",
-    "LocalBufferPool",
-    "LocalChannel",
-    "LocalDate",
-    "LocalDateTime",
-    "LocalTime",
-    "MemorySegment",
-    "NetworkBufferPool",
-    "NetworkConfig",
-    "NetworkEnvironment",
-    "NetworkMetrics",
-    "PartitionNotFoundError",
-    "PeerFailedError",
-    "RecordAttributes",
-    "RecordReader",
-    "RecordWriter",
-    "RemoteChannel",
-    "RemoteTransportError",
-    "ResultPartition",
-    "ResultPartitionID",
-    "Right",
-    "Row",
-    "RowKind",
-    "SqlDate",
-    "SqlTime",
-    "SqlTimestamp",
-    "StreamRecord",
-    "TlsConfig",
-    "TypeInformation",
-    "Types",
-    "UnionInputGate",
-    "Watermark",
-    "WatermarkStatus",
-    "__version__",
-    "as_type",
-    "by_key",
-    "exchange",
-    "exchange_summaries",
-    "read_buffers",
-    "write_buffers",
-]
+from flinkbuf._version import __version__
+
+# Where each public name lives. `__init__.pyi` says the same to type checkers; a test compares the two.
+_NAMES = {
+    "flinkbuf._core.local_buffer_pool": "LocalBufferPool NetworkBufferPool",
+    "flinkbuf._core.memory_segment": "MemorySegment",
+    "flinkbuf.async_io.function": "CallContext ResultFuture",
+    "flinkbuf.async_io.retry": "ExponentialRetry FixedDelayRetry",
+    "flinkbuf.async_io.stats": "AsyncStats",
+    "flinkbuf.config": "NetworkConfig TlsConfig",
+    "flinkbuf.errors": (
+        "AsyncCallError AsyncTimeoutError CancelTaskError CorruptDataError FlinkbufError InsufficientBuffersError "
+        "PartitionNotFoundError PeerFailedError RemoteTransportError"
+    ),
+    "flinkbuf.network.buffer": "Buffer BufferBuilder BufferConsumer DataType",
+    "flinkbuf.network.compression": "BufferCompressor BufferDecompressor",
+    "flinkbuf.network.environment": "LocalChannel NetworkEnvironment RemoteChannel",
+    "flinkbuf.network.events": (
+        "AlignmentType CancelCheckpointMarker CheckpointBarrier EndOfData EndOfInputChannelState "
+        "EndOfOutputChannelState EndOfPartition EndOfSegment EndOfSuperstep Event EventAnnouncement EventRegistry "
+        "RecoveryMetadata SnapshotType StopMode SubtaskConnectionDescriptor UserEvent WatermarkEvent"
+    ),
+    "flinkbuf.network.input_gate": "InputGate UnionInputGate",
+    "flinkbuf.network.metrics": "NetworkMetrics",
+    "flinkbuf.network.partition": "ResultPartition ResultPartitionID",
+    "flinkbuf.records.partitioner": "by_key",
+    "flinkbuf.records.record_buffers": "read_buffers write_buffers",
+    "flinkbuf.records.record_reader": "RecordReader",
+    "flinkbuf.records.record_writer": "RecordWriter",
+    "flinkbuf.spark.async_map.async_map": "async_map",
+    "flinkbuf.spark.exchange.exchange": "exchange",
+    "flinkbuf.spark.exchange.pipelined": "exchange_summaries",
+    "flinkbuf.spark.exchange.summary": "ExchangeSummary",
+    "flinkbuf.types.types": "TypeInformation Types as_type",
+    "flinkbuf.types.values": (
+        "Instant InternalWatermark JavaDate LatencyMarker Left LocalDate LocalDateTime LocalTime RecordAttributes "
+        "Right Row RowKind SqlDate SqlTime SqlTimestamp StreamRecord Watermark WatermarkStatus"
+    ),
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = sorted(["__version__", *_MODULE_OF])
+
+
+def __getattr__(name: str) -> object:  # __init__.pyi has the types
+    """Bring a public name at its first use (PEP 562); from then on it is an attribute like any other."""
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    """What is there, and what would come."""
+    return sorted({*globals(), *__all__})

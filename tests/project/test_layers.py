@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import flinkbuf
+
 ROOT = Path(__file__).parents[2]
 
 # The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the stem.
@@ -158,7 +160,7 @@ PACKAGE = [
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("spark", [""]),
-    ("", [""]),  # flinkbuf/__init__.py, the public names
+    ("", [""]),  # flinkbuf/__init__.py, the public names; its table says from which modules they come
     ("demo", ["analysis", "report", "flights", ""]),
     ("", ["cli", "__main__"]),
 ]
@@ -268,6 +270,13 @@ def test_module_imports_only_what_stands_before_it(path):
 @pytest.mark.parametrize("path", source_files("flinkbuf/_core", ".pyi"), ids=name)
 def test_stub_belongs_to_a_binding(path):
     assert path.with_suffix(".pyx").exists()
+
+
+def test_every_public_name_comes_from_what_stands_before_them():
+    before = MODULES[: MODULES.index("")]
+    homes = {module.removeprefix("flinkbuf.") for module in flinkbuf._MODULE_OF.values()}
+    later = {home for home in homes if home not in before and not home.startswith("_core.")}
+    assert homes and not later, "flinkbuf/__init__.py looks down"
 
 
 def test_lists_name_only_what_exists():

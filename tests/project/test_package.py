@@ -1,27 +1,127 @@
 """What `import flinkbuf` gives, and what it leaves alone."""
 
+import ast
+import importlib
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
 
 import flinkbuf as fb
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs" / "reference"
+
+# What importing it must not bring: libraries that are large, and whatever could start a thread or an event loop.
+LARGE = ["numpy", "pyspark", "pyarrow", "pandas", "matplotlib", "rich", "asyncio", "ssl", "logging", "dataclasses"]
 
 
 def in_a_new_interpreter(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_every_public_name_is_there():
-    assert sorted(fb.__all__) == sorted(set(fb.__all__))
-    assert all(getattr(fb, name) is not None for name in fb.__all__)
+def cpu_seconds(code):
+    """What a new interpreter takes for `code`, of the processor; the least of several runs."""
+    script = f"import time\nbefore = time.process_time()\n{code}\nprint(time.process_time() - before)"
+    return min(float(in_a_new_interpreter(script)) for _ in range(5))
+
+
+def names_in_the_stub():
+    """The public names as type checkers see them: those that are imported, by module, and `__all__`."""
+    tree = ast.parse((ROOT / "flinkbuf" / "__init__.pyi").read_text())
+    imported = {
+        alias.asname or alias.name: node.module
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    listed = next(node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
+    return imported, ast.literal_eval(listed)
+
+
+def public_names_of(module):
+    """What a module lists in `__all__`; without one, the classes and functions that it defines for others."""
+    loaded = importlib.import_module(module)
+    if hasattr(loaded, "__all__"):
+        return set(loaded.__all__)
+    tree = ast.parse(Path(loaded.__file__).read_text())
+    defined = [node.name for node in tree.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))]
+    return {name for name in defined if not name.startswith("_")}
+
+
+def test_every_public_name_is_there_and_is_the_one_of_its_module():
+    assert fb.__all__ == sorted(set(fb.__all__))
+    for name in fb.__all__:
+        home = fb._MODULE_OF.get(name, "flinkbuf._version")
+        assert getattr(fb, name) is getattr(importlib.import_module(home), name) is not None
+
+
+def test_type_checkers_see_the_same_names_from_the_same_modules():
+    imported, listed = names_in_the_stub()
+    assert imported == {**fb._MODULE_OF, "__version__": "flinkbuf._version"}
+    assert listed == fb.__all__
+
+
+def test_a_star_import_gives_all_names():
+    given = {}
+    exec("from flinkbuf import *", given)
+    assert set(fb.__all__) <= given.keys()
+    assert set(fb.__all__) <= set(dir(fb))
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'flinkbuf' has no attribute 'exchnage'"):
+        fb.exchnage
+    with pytest.raises(ImportError, match="exchnage"):
+        exec("from flinkbuf import exchnage")
+
+
+# Of these modules users get every class or function, or the test says which they do not need by name.
+WHOLE_MODULES = {
+    "flinkbuf.errors": set(),
+    "flinkbuf.network.events": {"event_from_bytes"},  # a reader does it: RecordReader(..., events=True)
+    "flinkbuf.async_io.retry": {"RetryOptions", "PyFlinkRetry", "as_retry"},  # what the public ones are made of
+    "flinkbuf.types.values": {"row_class", "row_classes"},  # `Row` makes its classes itself
+    "flinkbuf.network.buffer": set(),
+}
+
+
+@pytest.mark.parametrize("module", WHOLE_MODULES)
+def test_what_such_a_module_defines_for_users_is_public(module):
+    public = {name for name, home in fb._MODULE_OF.items() if home == module}
+    assert public_names_of(module) - WHOLE_MODULES[module] <= public
+
+
+def names_of_the_reference(folder):
+    """What pages of the reference show from the docstrings: their lines ``::: flinkbuf.NAME``."""
+    pages = "\n".join(page.read_text() for page in sorted(folder.rglob("*.md")))
+    return set(re.findall(r"^::: flinkbuf\.(\w+)\s*$", pages, re.MULTILINE))
+
+
+def test_the_reference_shows_each_public_name(tmp_path):
+    (tmp_path / "page.md").write_text("# Page\n\n::: flinkbuf.exchange\n    options:\n::: flinkbuf.Row\n")
+    assert names_of_the_reference(tmp_path) == {"exchange", "Row"}
+    if not REFERENCE.exists():
+        pytest.skip("there is no reference: docs/reference is not in this tree")
+    assert names_of_the_reference(REFERENCE) == set(fb.__all__) - {"__version__"}
 
 
 def test_importing_it_imports_no_large_library_and_starts_nothing():
-    large = ["numpy", "pyspark", "pyarrow", "pandas", "matplotlib", "rich"]
     found = in_a_new_interpreter(
-        "import sys, threading, flinkbuf; "
-        f"print([name for name in {large} if name in sys.modules], threading.active_count())"
+        "import sys, threading; before = set(sys.modules); import flinkbuf; "
+        f"print([name for name in {LARGE} if name in set(sys.modules) - before], threading.active_count())"
     )
     assert found == "[] 1"
+
+
+def test_importing_it_is_quick():
+    assert cpu_seconds("import flinkbuf") < 0.05
+
+
+def test_the_clock_of_that_test_counts_what_an_import_takes():
+    assert cpu_seconds("for _ in range(3_000_000): pass") > cpu_seconds("import flinkbuf") > 0
 
 
 def test_records_need_no_numpy():

@@ -1,0 +1,160 @@
+"""The public names of flinkbuf, as type checkers read them; `__init__.py` brings each at its first use."""
+
+from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
+from flinkbuf._core.memory_segment import MemorySegment
+from flinkbuf._version import __version__
+from flinkbuf.async_io.function import CallContext, ResultFuture
+from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
+from flinkbuf.async_io.stats import AsyncStats
+from flinkbuf.config import NetworkConfig, TlsConfig
+from flinkbuf.errors import (
+    AsyncCallError,
+    AsyncTimeoutError,
+    CancelTaskError,
+    CorruptDataError,
+    FlinkbufError,
+    InsufficientBuffersError,
+    PartitionNotFoundError,
+    PeerFailedError,
+    RemoteTransportError,
+)
+from flinkbuf.network.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
+from flinkbuf.network.compression import BufferCompressor, BufferDecompressor
+from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel
+from flinkbuf.network.events import (
+    AlignmentType,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfData,
+    EndOfInputChannelState,
+    EndOfOutputChannelState,
+    EndOfPartition,
+    EndOfSegment,
+    EndOfSuperstep,
+    Event,
+    EventAnnouncement,
+    EventRegistry,
+    RecoveryMetadata,
+    SnapshotType,
+    StopMode,
+    SubtaskConnectionDescriptor,
+    UserEvent,
+    WatermarkEvent,
+)
+from flinkbuf.network.input_gate import InputGate, UnionInputGate
+from flinkbuf.network.metrics import NetworkMetrics
+from flinkbuf.network.partition import ResultPartition, ResultPartitionID
+from flinkbuf.records.partitioner import by_key
+from flinkbuf.records.record_buffers import read_buffers, write_buffers
+from flinkbuf.records.record_reader import RecordReader
+from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.spark.async_map.async_map import async_map
+from flinkbuf.spark.exchange.exchange import exchange
+from flinkbuf.spark.exchange.pipelined import exchange_summaries
+from flinkbuf.spark.exchange.summary import ExchangeSummary
+from flinkbuf.types.types import TypeInformation, Types, as_type
+from flinkbuf.types.values import (
+    Instant,
+    InternalWatermark,
+    JavaDate,
+    LatencyMarker,
+    Left,
+    LocalDate,
+    LocalDateTime,
+    LocalTime,
+    RecordAttributes,
+    Right,
+    Row,
+    RowKind,
+    SqlDate,
+    SqlTime,
+    SqlTimestamp,
+    StreamRecord,
+    Watermark,
+    WatermarkStatus,
+)
+
+__all__ = [
+    "AlignmentType",
+    "AsyncCallError",
+    "AsyncStats",
+    "AsyncTimeoutError",
+    "Buffer",
+    "BufferBuilder",
+    "BufferCompressor",
+    "BufferConsumer",
+    "BufferDecompressor",
+    "CallContext",
+    "CancelCheckpointMarker",
+    "CancelTaskError",
+    "CheckpointBarrier",
+    "CorruptDataError",
+    "DataType",
+    "EndOfData",
+    "EndOfInputChannelState",
+    "EndOfOutputChannelState",
+    "EndOfPartition",
+    "EndOfSegment",
+    "EndOfSuperstep",
+    "Event",
+    "EventAnnouncement",
+    "EventRegistry",
+    "ExchangeSummary",
+    "ExponentialRetry",
+    "FixedDelayRetry",
+    "FlinkbufError",
+    "InputGate",
+    "Instant",
+    "InsufficientBuffersError",
+    "InternalWatermark",
+    "JavaDate",
+    "LatencyMarker",
+    "Left",
+    "LocalBufferPool",
+    "LocalChannel",
+    "LocalDate",
+    "LocalDateTime",
+    "LocalTime",
+    "MemorySegment",
+    "NetworkBufferPool",
+    "NetworkConfig",
+    "NetworkEnvironment",
+    "NetworkMetrics",
+    "PartitionNotFoundError",
+    "PeerFailedError",
+    "RecordAttributes",
+    "RecordReader",
+    "RecordWriter",
+    "RecoveryMetadata",
+    "RemoteChannel",
+    "RemoteTransportError",
+    "ResultFuture",
+    "ResultPartition",
+    "ResultPartitionID",
+    "Right",
+    "Row",
+    "RowKind",
+    "SnapshotType",
+    "SqlDate",
+    "SqlTime",
+    "SqlTimestamp",
+    "StopMode",
+    "StreamRecord",
+    "SubtaskConnectionDescriptor",
+    "TlsConfig",
+    "TypeInformation",
+    "Types",
+    "UnionInputGate",
+    "UserEvent",
+    "Watermark",
+    "WatermarkEvent",
+    "WatermarkStatus",
+    "__version__",
+    "as_type",
+    "async_map",
+    "by_key",
+    "exchange",
+    "exchange_summaries",
+    "read_buffers",
+    "write_buffers",
+]
