@@ -15,9 +15,9 @@ from flinkbuf._version import __version__
 _NAMES = {
     "flinkbuf._core.local_buffer_pool": "LocalBufferPool NetworkBufferPool",
     "flinkbuf._core.memory_segment": "MemorySegment",
-    "flinkbuf.async_io.function": "CallContext ResultFuture",
+    "flinkbuf.async_io.function": "CallContext CompletedTwiceError ResultFuture",
     "flinkbuf.async_io.retry": "ExponentialRetry FixedDelayRetry",
-    "flinkbuf.async_io.stats": "AsyncStats",
+    "flinkbuf.async_io.stats": "AsyncStats SkippedRecord",
     "flinkbuf.config": "NetworkConfig TlsConfig",
     "flinkbuf.errors": (
         "AsyncCallError AsyncTimeoutError CancelTaskError CorruptDataError FlinkbufError InsufficientBuffersError "

@@ -3,9 +3,9 @@
 from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf._core.memory_segment import MemorySegment
 from flinkbuf._version import __version__
-from flinkbuf.async_io.function import CallContext, ResultFuture
+from flinkbuf.async_io.function import CallContext, CompletedTwiceError, ResultFuture
 from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
-from flinkbuf.async_io.stats import AsyncStats
+from flinkbuf.async_io.stats import AsyncStats, SkippedRecord
 from flinkbuf.config import NetworkConfig, TlsConfig
 from flinkbuf.errors import (
     AsyncCallError,
@@ -88,6 +88,7 @@ __all__ = [
     "CancelCheckpointMarker",
     "CancelTaskError",
     "CheckpointBarrier",
+    "CompletedTwiceError",
     "CorruptDataError",
     "DataType",
     "EndOfData",
@@ -134,6 +135,7 @@ __all__ = [
     "Right",
     "Row",
     "RowKind",
+    "SkippedRecord",
     "SnapshotType",
     "SqlDate",
     "SqlTime",

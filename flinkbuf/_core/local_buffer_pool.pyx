@@ -12,16 +12,10 @@ from flinkbuf._core.buffer_builder cimport BufferBuilder
 from flinkbuf._core.errors cimport (
     FB_EARGUMENT, FB_EBUFFERS, FB_EDESTROYED, FB_ENOMEM, FB_ESTATE, FB_ETIMEOUT, FB_OK, fail,
 )
+from flinkbuf.log import logger
 
 cdef enum:
     WAIT_SLICE_MS = 100  # how long a wait may go without a look at signals
-
-
-
-cdef logger():
-    import logging  # costs more than this module: not before there is something to say
-
-    return logging.getLogger("flinkbuf")
 
 
 cdef uint32_t limit_of(value) except? 0xFFFFFFFF:
@@ -155,11 +149,11 @@ cdef class NetworkBufferPool:
         """Say once per value that pools may ask for more than there is, and once that this is over."""
         percent = fb_network_buffer_pool_usage_percent(self.c)
         if percent >= 100 and percent != self.warned_percent:
-            logger().warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for buffers. "
+            logger.warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for buffers. "
                              "More segments would help.", percent, self.total_segment_count)
             self.warned_percent = percent
         elif percent < 100 and self.warned_percent is not None:
-            logger().info("The buffer pools ask for %d%% of the network segments: back to normal.", percent)
+            logger.info("The buffer pools ask for %d%% of the network segments: back to normal.", percent)
             self.warned_percent = None
 
     def destroy_all_buffer_pools(self):

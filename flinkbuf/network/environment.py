@@ -9,6 +9,7 @@ as credit allows.
 from __future__ import annotations
 
 import os
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +27,7 @@ from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CancelTaskError, RemoteTransportError
+from flinkbuf.log import logger
 from flinkbuf.metrics import Gauge, Meter, MetricGroup
 from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.network.input_gate import InputGate
@@ -540,9 +542,7 @@ class NetworkEnvironment:
             if progress != seen:
                 seen, since = progress, time.monotonic()
             elif time.monotonic() - since > CONSUMER_PATIENCE_MS / 1000:
-                import logging  # not before there is something to say
-
-                logging.getLogger(__name__).warning(
+                logger.warning(
                     "%d subpartitions at %s:%d were finished, but nobody has read them for %d s: they are dropped",
                     unread,
                     *self.address,
@@ -667,6 +667,4 @@ def _count(end: PartitionServer | PartitionClient, name: str) -> int:
 
 
 def _advertised(host: str) -> str:
-    import socket
-
     return socket.gethostname() if host in ("0.0.0.0", "::", "") else host
