@@ -26,14 +26,9 @@ from flinkbuf.async_io.session import Session
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.async_io.timer import Timeouts, Timers
 from flinkbuf.errors import AsyncTimeoutError
+from flinkbuf.log import logger
 
 _EARLY_SECONDS = 0.02  # the records of a chunk are called for if the input keeps the task so long before the rest
-
-
-def _logger() -> Any:
-    import logging  # not before there is something to say: it would double the time of importing flinkbuf
-
-    return logging.getLogger("flinkbuf")
 
 
 class AsyncCalls:
@@ -142,14 +137,14 @@ class AsyncCalls:
         calls, threads = await self._attempts.close(list(self._running), timeout)
         self._running.clear()
         if calls:
-            _logger().warning(
+            logger.warning(
                 "async: %d calls of %s did not end within %g s of being cancelled and were dropped",
                 calls,
                 name,
                 timeout,
             )
         if threads:
-            _logger().warning("async: %d threads still run %s; a thread cannot be cancelled", threads, name)
+            logger.warning("async: %d threads still run %s; a thread cannot be cancelled", threads, name)
         await self._session.close(self._outbox.failure, timeout)
 
     def fail(self, error: BaseException) -> None:
@@ -162,7 +157,7 @@ class AsyncCalls:
             self.timers.at(monotonic() + self._options.log_interval, self._log_progress)
 
     def _log_progress(self) -> None:
-        _logger().info("async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue))
+        logger.info("async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue))
         self._log_later()
 
     def _deadline_passed(self) -> None:

@@ -21,16 +21,11 @@ from flinkbuf.async_io.loop import LoopThread, LoopTimeoutError
 from flinkbuf.async_io.queue import StreamRecord, StreamWatermark
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.errors import AsyncTimeoutError
+from flinkbuf.log import logger
 
 _PULL_SECONDS = 0.0002  # records are taken from the input for so long before their calls are started
 _REFILL_SECONDS = 0.001  # and again when the consumer has kept the task for so long
 _DEADLINE_SECONDS = 1.0  # the loop has so long to tell by itself that the deadline has passed
-
-
-def _logger() -> Any:
-    import logging  # not before there is something to say: it would double the time of importing flinkbuf
-
-    return logging.getLogger("flinkbuf")
 
 
 class AsyncOperator:
@@ -152,12 +147,12 @@ class AsyncOperator:
         try:
             thread.run(self._calls.close(), 2 * timeout + 0.5)
         except LoopTimeoutError as error:
-            _logger().warning("async: closing %s was given up: %s", name, error)
+            logger.warning("async: closing %s was given up: %s", name, error)
         finally:
             if not thread.close(timeout):
-                _logger().warning("async: the event loop of %s is blocked at %s and was left", name, thread.where())
+                logger.warning("async: the event loop of %s is blocked at %s and was left", name, thread.where())
             if thread.left_count:
-                _logger().warning("async: %d tasks of %s did not end when they were cancelled", thread.left_count, name)
+                logger.warning("async: %d tasks of %s did not end when they were cancelled", thread.left_count, name)
             self.stats.seconds = time.monotonic() - self._started
 
     def _close_after(self, error: BaseException | None) -> None:
@@ -169,7 +164,7 @@ class AsyncOperator:
         try:
             self.close()
         except Exception:
-            _logger().exception("async: closing the session failed as well")
+            logger.exception("async: closing the session failed as well")
 
     # ---------------------------------------------------------------- over an iterable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -9,15 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.async_io.function import CallContext
 from flinkbuf.async_io.stats import AsyncStats, SkippedRecord, shortened
+from flinkbuf.log import logger
 
 if TYPE_CHECKING:
     from flinkbuf.async_io.operator import AsyncOperator
-
-
-def _logger() -> Any:
-    import logging  # not before there is something to say: it would double the time of importing flinkbuf
-
-    return logging.getLogger("flinkbuf")
 
 
 @dataclass(frozen=True)
@@ -57,7 +53,7 @@ class Report:
         try:
             yield from results
         except Exception:
-            _logger().info("async_map: the task fails after %s", operator.stats)
+            logger.info("async_map: the task fails after %s", operator.stats)
             raise
         finally:
             results.close()  # type: ignore[attr-defined]
@@ -76,11 +72,8 @@ def _make_picklable(skipped: SkippedRecord) -> None:
 
 def _log_to_stderr() -> None:
     """Let lines of the logger reach the executor's log: nothing sets up logging in the workers of Spark."""
-    import logging
-
     from pyspark import TaskContext
 
-    logger = _logger()
     if TaskContext.get() is None:
         return
     if not logger.hasHandlers():
@@ -107,7 +100,7 @@ class StatsParam:
     def addInPlace(self, value: AsyncStats, other: AsyncStats) -> AsyncStats:
         """Add `other` to `value`."""
         if self.is_driver:
-            _logger().info("async_map: a task ended after %.1f s: %s", other.seconds, other)
+            logger.info("async_map: a task ended after %.1f s: %s", other.seconds, other)
         return value.merge(other)
 
 

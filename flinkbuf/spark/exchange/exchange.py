@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import NetworkConfig
+from flinkbuf.log import logger
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner, as_partitioner, by_key
 from flinkbuf.spark.exchange.barrier_stage import check_barrier_stage
 from flinkbuf.spark.exchange.blocking import ReadTask, WriteTask, as_written, same_index
@@ -282,9 +283,7 @@ def _infer_types(
         key_type = infer_type([partitioner.key(record) for record in records])
         partitioner = replace(partitioner, key_type=key_type)
         found["key_type"] = f"by_key(..., key_type={as_written(key_type)})"
-    import logging  # costs more than the rest of this module: not before there is something to say
-
-    logging.getLogger("flinkbuf").warning(
+    logger.warning(
         "exchange: a sample of %d records says %s; declare it to skip the sampling and to be sure",
         len(records),
         " and ".join(found.values()),

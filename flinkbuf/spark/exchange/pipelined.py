@@ -28,6 +28,7 @@ from flinkbuf.errors import (
     PeerFailedError,
     RemoteTransportError,
 )
+from flinkbuf.log import logger
 from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
 from flinkbuf.network.partition import ResultPartitionID, buffer_limits
 from flinkbuf.records.partitioner import NamedPartitioner
@@ -70,9 +71,7 @@ def _expect_tasks(context: SparkContext, write: WriteTask, secret: bytes) -> tup
     try:
         rendezvous = rendezvous_of(context)
     except OSError as error:
-        import logging
-
-        logging.getLogger("flinkbuf").warning(
+        logger.warning(
             "exchange %s: the driver cannot listen for its tasks, which find each other by Spark's allGather instead: %s",
             name_of(write),
             error,
@@ -218,9 +217,7 @@ class PipelinedTask:
         try:
             return Membership.join(self.driver, name_of(self.write), self.secret)
         except OSError as error:
-            import logging
-
-            logging.getLogger("flinkbuf").warning(
+            logger.warning(
                 "exchange %s: the driver cannot be reached at %s:%d: %s", name_of(self.write), *self.driver, error
             )
             return None

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import socket
 import threading
 import weakref
@@ -19,6 +18,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf.log import logger
 from flinkbuf.network.environment import parse_ports
 from flinkbuf.spark.exchange.membership import (
     GREETING_LIMIT,
@@ -47,8 +47,6 @@ SUMMARIES_KEPT = 100
 LOOK_S = 1.0  # how often the thread looks whether its context has stopped, and after runs that do not get going
 ATTEMPT_LOOK_S = 0.05
 ATTEMPT_LOOKS = 10  # so often Spark is asked which attempt a task is of, before its number has to tell
-
-logger = logging.getLogger("flinkbuf")
 
 
 class Rendezvous:
