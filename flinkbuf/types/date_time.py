@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import datetime
 import re
+from dataclasses import dataclass
 from typing import Any
-
-from flinkbuf.immutable import Ordered
 
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 _DAY_MILLIS = 86_400_000
@@ -80,7 +79,8 @@ def _civil_from_days(days: int) -> tuple[int, int, int]:
     return date.year + cycles * 400, date.month, date.day
 
 
-class LocalDate(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class LocalDate:
     """A date without a time zone, in any year Java knows. ``java.time.LocalDate``.
 
     Parameters
@@ -96,13 +96,11 @@ class LocalDate(Ordered):
     (datetime.date(2024, 2, 29), '-0044-03-15', 12024)
     """
 
-    __slots__ = ("year", "month", "day")
     year: int
     month: int
     day: int
 
-    def __init__(self, year: int, month: int, day: int) -> None:
-        self._set(year, month, day)
+    def __post_init__(self) -> None:
         check_range("year", self.year, -999_999_999, 999_999_999)
         check_range("month", self.month, 1, 12)
         leap = self.year % 4 == 0 and (self.year % 100 != 0 or self.year % 400 == 0)
@@ -131,7 +129,8 @@ class LocalDate(Ordered):
         return _date_text(self.year, self.month, self.day)
 
 
-class LocalTime(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class LocalTime:
     """A time of day without a time zone, to the nanosecond. ``java.time.LocalTime``.
 
     Parameters
@@ -147,14 +146,12 @@ class LocalTime(Ordered):
     ('23:59:59.000001', datetime.time(12, 30), 500000000)
     """
 
-    __slots__ = ("hour", "minute", "second", "nano")
     hour: int
     minute: int
-    second: int
-    nano: int
+    second: int = 0
+    nano: int = 0
 
-    def __init__(self, hour: int, minute: int, second: int = 0, nano: int = 0) -> None:
-        self._set(hour, minute, second, nano)
+    def __post_init__(self) -> None:
         check_range("hour", self.hour, 0, 23)
         check_range("minute", self.minute, 0, 59)
         check_range("second", self.second, 0, 59)
@@ -181,7 +178,8 @@ class LocalTime(Ordered):
         return f"{self.hour:02d}:{self.minute:02d}{seconds}"
 
 
-class LocalDateTime(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class LocalDateTime:
     """A date and time of day without a time zone. ``java.time.LocalDateTime``.
 
     Parameters
@@ -201,20 +199,16 @@ class LocalDateTime(Ordered):
     ValueError: 1999-12-31T23:59:59.999999999 has nanoseconds that Python's datetime cannot hold
     """
 
-    __slots__ = ("year", "month", "day", "hour", "minute", "second", "nano")
     year: int
     month: int
     day: int
-    hour: int
-    minute: int
-    second: int
-    nano: int
+    hour: int = 0
+    minute: int = 0
+    second: int = 0
+    nano: int = 0
 
-    def __init__(
-        self, year: int, month: int, day: int, hour: int = 0, minute: int = 0, second: int = 0, nano: int = 0
-    ) -> None:
-        self._set(year, month, day, hour, minute, second, nano)
-        LocalDate(year, month, day), LocalTime(hour, minute, second, nano)  # both check their parts
+    def __post_init__(self) -> None:
+        _ = self.date, self.time  # both check their parts
 
     @property
     def date(self) -> LocalDate:
@@ -249,7 +243,8 @@ class LocalDateTime(Ordered):
         return f"{self.date}T{self.time}"
 
 
-class Instant(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class Instant:
     """A point on the time line, to the nanosecond. ``java.time.Instant``.
 
     Parameters
@@ -267,12 +262,10 @@ class Instant(Ordered):
     datetime.datetime(1969, 12, 31, 23, 59, 59, 500000, tzinfo=datetime.timezone.utc)
     """
 
-    __slots__ = ("epoch_second", "nano")
     epoch_second: int
-    nano: int
+    nano: int = 0
 
-    def __init__(self, epoch_second: int, nano: int = 0) -> None:
-        self._set(epoch_second, nano)
+    def __post_init__(self) -> None:
         check_range("epoch_second", self.epoch_second, -31_557_014_167_219_200, 31_556_889_864_403_199)
         check_range("nano", self.nano, 0, 999_999_999)
 
@@ -313,14 +306,13 @@ class Instant(Ordered):
         return f"{date}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}{_fraction(self.nano)}Z"
 
 
-class _Millis(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class _Millis:
     """Milliseconds since 1970-01-01T00:00:00Z, any 64-bit number."""
 
-    __slots__ = ("millis",)
     millis: int
 
-    def __init__(self, millis: int) -> None:
-        self._set(millis)
+    def __post_init__(self) -> None:
         check_range("millis", self.millis, LONG_MIN, LONG_MAX)
 
 
@@ -419,7 +411,8 @@ class SqlTime(_Millis):
         return datetime.time(second // 3600, second // 60 % 60, second % 60, milli * 1000)
 
 
-class SqlTimestamp(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class SqlTimestamp:
     """A ``java.sql.Timestamp`` that is no Python datetime: with nanoseconds, or outside the years 1 … 9999.
 
     Parameters
@@ -436,12 +429,10 @@ class SqlTimestamp(Ordered):
     datetime.datetime(2023, 11, 14, 22, 13, 20, 123456)
     """
 
-    __slots__ = ("millis", "nanos")
     millis: int
     nanos: int
 
-    def __init__(self, millis: int, nanos: int) -> None:
-        self._set(millis, nanos)
+    def __post_init__(self) -> None:
         check_range("millis", self.millis, LONG_MIN, LONG_MAX)
         check_range("nanos", self.nanos, 0, 999_999_999)
         if self.millis % 1000 != self.nanos // 1_000_000:

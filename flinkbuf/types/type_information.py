@@ -6,10 +6,10 @@ Users make them through `flinkbuf.Types` or `flinkbuf.as_type`; the classes are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flinkbuf.immutable import Immutable
 from flinkbuf.types.values import (
     Instant,
     InternalWatermark,
@@ -76,7 +76,7 @@ _DTYPES = {"BYTE": "int8", "SHORT": "int16", "INT": "int32", "LONG": "int64", "F
 _STREAM_ELEMENTS = (StreamRecord, Watermark, InternalWatermark, LatencyMarker, WatermarkStatus, RecordAttributes)
 
 
-class TypeInformation(Immutable):
+class TypeInformation:
     """The description of one type. Flink's ``TypeInformation``; its codec is Flink's ``TypeSerializer``.
 
     Two are equal if they describe the same type; they can be keys of a dict, and are pickled without their codec.
@@ -150,14 +150,13 @@ class TypeInformation(Immutable):
         return self.codec.deserialize(data)
 
 
+@dataclass(frozen=True, slots=True)
 class BasicTypeInfo(TypeInformation):
     """A type without parts, by its name in `Types`."""
 
-    __slots__ = ("name",)
     name: str
 
-    def __init__(self, name: str) -> None:
-        self._set(name)
+    def __post_init__(self) -> None:
         if self.name not in _BASIC:
             raise ValueError(f"no type is named {self.name!r}")
 
@@ -190,15 +189,14 @@ def basic_type(name: str) -> BasicTypeInfo:
     return _basic_types[name]
 
 
+@dataclass(frozen=True, slots=True)
 class PrimitiveArrayTypeInfo(TypeInformation):
     """An array of Java primitives, such as ``int[]``. Flink's ``PrimitiveArrayTypeInfo``."""
 
-    __slots__ = ("element_type", "numpy")
     element_type: TypeInformation
-    numpy: bool
+    numpy: bool = False
 
-    def __init__(self, element_type: TypeInformation, numpy: bool = False) -> None:
-        self._set(element_type, numpy)
+    def __post_init__(self) -> None:
         name = getattr(self.element_type, "name", None)
         if name not in _PRIMITIVES:
             raise TypeError(f"a primitive array holds one of {', '.join(_PRIMITIVES)}, not {self.element_type!r}")
@@ -218,15 +216,12 @@ class PrimitiveArrayTypeInfo(TypeInformation):
         return f"Types.PRIMITIVE_ARRAY({self.element_type!r}{', numpy=True' if self.numpy else ''})"
 
 
+@dataclass(frozen=True, slots=True)
 class _ElementsTypeInfo(TypeInformation):
     """Any number of values of one type; the subclasses differ in container and bytes."""
 
-    __slots__ = ("element_type",)
     element_type: TypeInformation
     _kind: ClassVar[str]
-
-    def __init__(self, element_type: TypeInformation) -> None:
-        self._set(element_type)
 
     @property
     def kind(self) -> str:
@@ -261,13 +256,11 @@ class ObjectArrayTypeInfo(_ElementsTypeInfo):
     _kind = "OBJECT_ARRAY"
 
 
+@dataclass(frozen=True, slots=True)
 class BasicArrayTypeInfo(_ElementsTypeInfo):
     """An array of Java's boxed primitives or of strings. Flink's ``BasicArrayTypeInfo``."""
 
-    __slots__ = ()
-
-    def __init__(self, element_type: TypeInformation) -> None:
-        self._set(element_type)
+    def __post_init__(self) -> None:
         if getattr(self.element_type, "name", None) not in (*_PRIMITIVES, "STRING"):
             allowed = ", ".join((*_PRIMITIVES, "STRING"))
             raise TypeError(f"a basic array holds one of {allowed}, not {self.element_type!r}; use OBJECT_ARRAY")
@@ -285,15 +278,12 @@ class BasicArrayTypeInfo(_ElementsTypeInfo):
         return f"Types.BASIC_ARRAY({self.element_type!r})"
 
 
+@dataclass(frozen=True, slots=True)
 class MapTypeInfo(TypeInformation):
     """A map; its values may be None, its keys only if their type says so. Flink's ``MapTypeInfo``."""
 
-    __slots__ = ("key_type", "value_type")
     key_type: TypeInformation
     value_type: TypeInformation
-
-    def __init__(self, key_type: TypeInformation, value_type: TypeInformation) -> None:
-        self._set(key_type, value_type)
 
     @property
     def kind(self) -> str:
@@ -307,14 +297,13 @@ class MapTypeInfo(TypeInformation):
         return f"Types.MAP({self.key_type!r}, {self.value_type!r})"
 
 
+@dataclass(frozen=True, slots=True)
 class TupleTypeInfo(TypeInformation):
     """A tuple of fields with types of their own. Flink's ``TupleTypeInfo``."""
 
-    __slots__ = ("field_types",)
     field_types: tuple[TypeInformation, ...]
 
-    def __init__(self, field_types: tuple[TypeInformation, ...]) -> None:
-        self._set(field_types)
+    def __post_init__(self) -> None:
         if not self.field_types:
             raise ValueError("a TUPLE has at least one field; a ROW may have none")
 
@@ -340,15 +329,14 @@ class TupleTypeInfo(TypeInformation):
         return f"Types.TUPLE([{', '.join(map(repr, self.field_types))}])"
 
 
+@dataclass(frozen=True, slots=True)
 class RowTypeInfo(TypeInformation):
     """A row: fields that may be None, and a kind of change. Flink's ``RowTypeInfo``."""
 
-    __slots__ = ("field_types", "names")
     field_types: tuple[TypeInformation, ...]
-    names: tuple[str, ...] | None
+    names: tuple[str, ...] | None = None
 
-    def __init__(self, field_types: tuple[TypeInformation, ...], names: tuple[str, ...] | None = None) -> None:
-        self._set(field_types, names)
+    def __post_init__(self) -> None:
         if self.names is None:
             return
         if len(self.names) != len(self.field_types):
@@ -381,14 +369,13 @@ class RowTypeInfo(TypeInformation):
         return f"Types.ROW({types})" if self.names is None else f"Types.ROW_NAMED({list(self.names)!r}, {types})"
 
 
+@dataclass(frozen=True, slots=True)
 class EnumTypeInfo(TypeInformation):
     """One of some values, encoded as its position. Flink's ``EnumTypeInfo``."""
 
-    __slots__ = ("symbols",)
     symbols: type[Enum] | tuple[Any, ...]
 
-    def __init__(self, symbols: type[Enum] | tuple[Any, ...]) -> None:
-        self._set(symbols)
+    def __post_init__(self) -> None:
         if isinstance(self.symbols, type) and issubclass(self.symbols, Flag):
             raise TypeError(f"{self.symbols.__name__} is a Flag, whose values combine; declare an INT or LONG instead")
         values = self.values
@@ -418,15 +405,12 @@ class EnumTypeInfo(TypeInformation):
         return f"Types.ENUM({symbols})"
 
 
+@dataclass(frozen=True, slots=True)
 class EitherTypeInfo(TypeInformation):
     """A `Left` of one type or a `Right` of another. Flink's ``EitherTypeInfo``."""
 
-    __slots__ = ("left_type", "right_type")
     left_type: TypeInformation
     right_type: TypeInformation
-
-    def __init__(self, left_type: TypeInformation, right_type: TypeInformation) -> None:
-        self._set(left_type, right_type)
 
     @property
     def kind(self) -> str:
@@ -443,15 +427,12 @@ class EitherTypeInfo(TypeInformation):
         return f"Types.EITHER({self.left_type!r}, {self.right_type!r})"
 
 
+@dataclass(frozen=True, slots=True)
 class NullableTypeInfo(TypeInformation):
     """Another type, and None. Flink's ``NullableSerializer``."""
 
-    __slots__ = ("value_type", "padded")
     value_type: TypeInformation
-    padded: bool
-
-    def __init__(self, value_type: TypeInformation, padded: bool = False) -> None:
-        self._set(value_type, padded)
+    padded: bool = False
 
     @property
     def kind(self) -> str:
@@ -481,14 +462,11 @@ class NullableTypeInfo(TypeInformation):
         return f"Types.NULLABLE({self.value_type!r}{', padded=True' if self.padded else ''})"
 
 
+@dataclass(frozen=True, slots=True)
 class StreamElementTypeInfo(TypeInformation):
     """A record with its event time, or another element of a stream. Flink's ``StreamElementSerializer``."""
 
-    __slots__ = ("value_type",)
     value_type: TypeInformation
-
-    def __init__(self, value_type: TypeInformation) -> None:
-        self._set(value_type)
 
     @property
     def kind(self) -> str:

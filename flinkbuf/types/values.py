@@ -6,9 +6,9 @@ Java's hold. Here are the two sides of an `EITHER` and the elements of a stream.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from flinkbuf.immutable import Immutable, Ordered
 from flinkbuf.types.date_time import (
     LONG_MAX,
     LONG_MIN,
@@ -50,7 +50,8 @@ __all__ = [
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 
 
-class Left(Immutable):
+@dataclass(frozen=True, slots=True)
+class Left:
     """The first alternative of ``Types.EITHER``. Flink's ``Either.Left``.
 
     Examples
@@ -59,24 +60,18 @@ class Left(Immutable):
     (Left(value=5), False)
     """
 
-    __slots__ = ("value",)
     value: Any
 
-    def __init__(self, value: Any) -> None:
-        self._set(value)
 
-
-class Right(Immutable):
+@dataclass(frozen=True, slots=True)
+class Right:
     """The second alternative of ``Types.EITHER``. Flink's ``Either.Right``."""
 
-    __slots__ = ("value",)
     value: Any
 
-    def __init__(self, value: Any) -> None:
-        self._set(value)
 
-
-class StreamRecord(Immutable):
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
     """A record on its way between operators, with its event time if it has one. Flink's ``StreamRecord``.
 
     Parameters
@@ -92,17 +87,16 @@ class StreamRecord(Immutable):
     (StreamRecord(value='x', timestamp=None), 5)
     """
 
-    __slots__ = ("value", "timestamp")
     value: Any
-    timestamp: int | None
+    timestamp: int | None = None
 
-    def __init__(self, value: Any, timestamp: int | None = None) -> None:
-        self._set(value, timestamp)
+    def __post_init__(self) -> None:
         if self.timestamp is not None:
             check_range("timestamp", self.timestamp, LONG_MIN, LONG_MAX)
 
 
-class Watermark(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class Watermark:
     """No record with an event time up to this one will follow. Flink's ``Watermark``.
 
     Parameters
@@ -111,15 +105,14 @@ class Watermark(Ordered):
         Milliseconds since 1970-01-01T00:00:00Z; ``2**63 - 1`` is the end of all event time.
     """
 
-    __slots__ = ("timestamp",)
     timestamp: int
 
-    def __init__(self, timestamp: int) -> None:
-        self._set(timestamp)
+    def __post_init__(self) -> None:
         check_range("timestamp", self.timestamp, LONG_MIN, LONG_MAX)
 
 
-class InternalWatermark(Ordered):
+@dataclass(frozen=True, slots=True, order=True)
+class InternalWatermark:
     """A watermark that says which subpartition it came from. Flink's ``InternalWatermark``.
 
     Parameters
@@ -130,17 +123,16 @@ class InternalWatermark(Ordered):
         A 32-bit number.
     """
 
-    __slots__ = ("timestamp", "subpartition_index")
     timestamp: int
     subpartition_index: int
 
-    def __init__(self, timestamp: int, subpartition_index: int) -> None:
-        self._set(timestamp, subpartition_index)
+    def __post_init__(self) -> None:
         check_range("timestamp", self.timestamp, LONG_MIN, LONG_MAX)
         check_range("subpartition_index", self.subpartition_index, INT_MIN, INT_MAX)
 
 
-class LatencyMarker(Immutable):
+@dataclass(frozen=True, slots=True)
+class LatencyMarker:
     """A time stamp sent along with the records to see how long they take. Flink's ``LatencyMarker``.
 
     Parameters
@@ -153,20 +145,19 @@ class LatencyMarker(Immutable):
         Its subtask, a 32-bit number.
     """
 
-    __slots__ = ("marked_time", "operator_id", "subtask_index")
     marked_time: int
     operator_id: bytes
     subtask_index: int
 
-    def __init__(self, marked_time: int, operator_id: bytes, subtask_index: int) -> None:
-        self._set(marked_time, operator_id, subtask_index)
+    def __post_init__(self) -> None:
         check_range("marked_time", self.marked_time, LONG_MIN, LONG_MAX)
         check_range("subtask_index", self.subtask_index, INT_MIN, INT_MAX)
         if not isinstance(self.operator_id, bytes) or len(self.operator_id) != 16:
             raise ValueError(f"operator_id must be 16 bytes, got {self.operator_id!r}")
 
 
-class WatermarkStatus(Immutable):
+@dataclass(frozen=True, slots=True)
+class WatermarkStatus:
     """Whether watermarks of a channel count at present. Flink's ``WatermarkStatus``.
 
     Parameters
@@ -180,13 +171,11 @@ class WatermarkStatus(Immutable):
     (WatermarkStatus(status=-1), False)
     """
 
-    __slots__ = ("status",)
     status: int
     IDLE: ClassVar[WatermarkStatus]
     ACTIVE: ClassVar[WatermarkStatus]
 
-    def __init__(self, status: int) -> None:
-        self._set(status)
+    def __post_init__(self) -> None:
         check_range("status", self.status, -1, 0)
 
     @property
@@ -199,7 +188,8 @@ WatermarkStatus.IDLE = WatermarkStatus(-1)
 WatermarkStatus.ACTIVE = WatermarkStatus(0)
 
 
-class RecordAttributes(Immutable):
+@dataclass(frozen=True, slots=True)
+class RecordAttributes:
     """Attributes of the records that follow. Flink's ``RecordAttributes``.
 
     Parameters
@@ -208,10 +198,8 @@ class RecordAttributes(Immutable):
         True while the source catches up with old data, so that latency does not matter.
     """
 
-    __slots__ = ("is_backlog",)
     is_backlog: bool
 
-    def __init__(self, is_backlog: bool) -> None:
-        self._set(is_backlog)
+    def __post_init__(self) -> None:
         if not isinstance(self.is_backlog, bool):
             raise TypeError(f"is_backlog must be a bool, got {self.is_backlog!r}")

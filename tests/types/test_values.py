@@ -491,6 +491,29 @@ def test_values_are_immutable_hashable_and_pickle(value):
         setattr(value, value.__match_args__[0], 1)
 
 
+@pytest.mark.parametrize("value", VALUES, ids=repr)
+def test_a_value_matches_by_position_and_is_small(value):
+    parts = tuple(getattr(value, name) for name in value.__match_args__)
+    assert type(value)(*parts) == value and not hasattr(value, "__dict__")
+    match value:
+        case LocalDate(year, month, day):
+            assert parts == (year, month, day)
+        case SqlTimestamp(millis, nanos):
+            assert parts == (millis, nanos)
+
+
+def test_dates_times_and_watermarks_come_in_the_order_of_their_parts():
+    for cls, parts in [(LocalDate, [(1, 2, 3), (1, 3, 1), (2, 1, 1)]), (Instant, [(0, 5), (1, 0), (1, 2)])]:
+        values = [cls(*each) for each in parts]
+        assert sorted(reversed(values)) == values and values[0] < values[1] <= values[1] and values[2] > values[0]
+    assert Watermark(1) < Watermark(2) and SqlDate(1) < SqlDate(2) and JavaDate(2) >= JavaDate(2)
+    for one, other in [(SqlDate(1), JavaDate(2)), (Watermark(1), 2)]:
+        with pytest.raises(TypeError, match="not supported"):
+            one < other
+    with pytest.raises(TypeError, match="not supported"):
+        StreamRecord(1) < StreamRecord(2)
+
+
 def test_values_of_different_classes_are_never_equal():
     assert len(set(VALUES)) == len(VALUES)
     assert all(a != b for i, a in enumerate(VALUES) for b in VALUES[:i])
