@@ -1,9 +1,10 @@
-"""Every knob of the network stack under its Flink name, with Flink's defaults."""
+"""Every knob of the network stack that is read, under its Flink name and with Flink's defaults."""
 
 import dataclasses
 import difflib
 import os
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -229,7 +230,7 @@ class TlsConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkConfig:
-    """Every knob of the network stack, with Flink's defaults.
+    """Every knob of the network stack that flinkbuf reads, with Flink's defaults.
 
     Each field has the name of its Flink option in Python's case, with the unit where there is one; the option's
     key stands beside it. Sizes are bytes, times milliseconds or, where Flink's own option says so, seconds. None
@@ -271,9 +272,6 @@ class NetworkConfig:
     # Memory: how large a buffer is, and how much of it all there is.
     segment_size: int = _knob(32 * 1024, "taskmanager.memory.segment-size", _SIZE, low=4096, high=2**30)
     min_segment_size: int = _knob(256, "taskmanager.memory.min-segment-size", _SIZE, low=1, high=2**30)
-    network_memory_fraction: float = _knob(
-        0.1, "taskmanager.memory.network.fraction", _FLOAT, high=1, aliases=("taskmanager.network.memory.fraction",)
-    )
     network_memory_min: int = _knob(
         64 * 1024**2,
         "taskmanager.memory.network.min",
@@ -283,9 +281,6 @@ class NetworkConfig:
     )
     network_memory_max: int | None = _knob(
         None, "taskmanager.memory.network.max", _SIZE, high=_LONG_MAX, aliases=("taskmanager.network.memory.max",)
-    )
-    batch_shuffle_read_size: int = _knob(
-        64 * 1024**2, "taskmanager.memory.framework.off-heap.batch-shuffle.size", _SIZE, high=_LONG_MAX
     )
 
     # Buffers: who may hold how many.
@@ -318,27 +313,11 @@ class NetworkConfig:
         25, "taskmanager.network.memory.buffer-debloat.threshold-percentages", _INT, high=100
     )
 
-    # Compression and batch shuffles.
-    batch_shuffle_compression_enabled: bool = _knob(
-        True,
-        "taskmanager.network.batch-shuffle.compression.enabled",
-        _FLAG,
-        aliases=("taskmanager.network.blocking-shuffle.compression.enabled",),
-    )
+    # Compression, and how much a blocking exchange collects before it writes.
     compression_codec: str = _knob(
         "LZ4", "taskmanager.network.compression.codec", _WORD, words=("NONE", "LZ4", "LZO", "ZSTD")
     )
     sort_shuffle_min_buffers: int = _knob(512, "taskmanager.network.sort-shuffle.min-buffers", _INT, low=1)
-    sort_shuffle_min_parallelism: int = _knob(1, "taskmanager.network.sort-shuffle.min-parallelism", _INT, low=1)
-    blocking_shuffle_type: str = _knob(
-        "file", "taskmanager.network.blocking-shuffle.type", _WORD, words=("file", "mmap", "auto")
-    )
-
-    # Channel selection.
-    adaptive_partitioner_enabled: bool = _knob(False, "taskmanager.network.adaptive-partitioner.enabled", _FLAG)
-    adaptive_partitioner_max_traverse_size: int = _knob(
-        4, "taskmanager.network.adaptive-partitioner.max-traverse-size", _INT, low=2
-    )
 
     # Connections.
     data_port: str = _knob("0", "taskmanager.data.port", _WORD)
@@ -352,19 +331,12 @@ class NetworkConfig:
     request_backoff_max_ms: int = _knob(10_000, "taskmanager.network.request-backoff.max", _INT)
     partition_request_timeout_ms: int = _knob(10_000, "taskmanager.network.partition-request-timeout", _DURATION)
     retries: int = _knob(0, "taskmanager.network.retries", _INT)
-    detailed_metrics: bool = _knob(False, "taskmanager.network.detailed-metrics", _FLAG)
-    netty_num_arenas: int = _knob(-1, "taskmanager.network.netty.num-arenas", _INT, low=-1)
-    netty_server_num_threads: int = _knob(-1, "taskmanager.network.netty.server.numThreads", _INT, low=-1)
-    netty_client_num_threads: int = _knob(-1, "taskmanager.network.netty.client.numThreads", _INT, low=-1)
-    netty_server_backlog: int = _knob(0, "taskmanager.network.netty.server.backlog", _INT)
-    netty_send_receive_buffer_size: int = _knob(0, "taskmanager.network.netty.sendReceiveBufferSize", _INT)
     netty_client_connect_timeout_s: int = _knob(120, "taskmanager.network.netty.client.connectTimeoutSec", _INT)
     netty_client_tcp_keep_idle_s: int | None = _knob(None, "taskmanager.network.netty.client.tcp.keepIdleSec", _INT)
     netty_client_tcp_keep_interval_s: int | None = _knob(
         None, "taskmanager.network.netty.client.tcp.keepIntervalSec", _INT
     )
     netty_client_tcp_keep_count: int | None = _knob(None, "taskmanager.network.netty.client.tcp.keepCount", _INT)
-    netty_transport: str = _knob("auto", "taskmanager.network.netty.transport", _WORD, words=("auto", "nio", "epoll"))
 
     dead_peer_timeout_ms: int = 10_000
 
@@ -437,6 +409,12 @@ class NetworkConfig:
             Values as text (``"32kb"``, ``"100 ms"``, ``"true"``) or already numbers and bools. Keys that belong
             to other parts of Flink are left alone, so a whole Flink configuration may be given.
 
+        Warns
+        -----
+        UserWarning
+            If a key of Flink's network stack that nothing here reads is set to something else than its default; the
+            message says why it has no effect.
+
         Raises
         ------
         ValueError
@@ -458,7 +436,10 @@ class NetworkConfig:
         for key, text in _flatten(options):
             name = _NAMES_BY_KEY.get(key)
             if name is None:
-                if key.startswith(_OURS):
+                if key in _UNREAD:
+                    if _UNREAD[key].is_set(key, text):
+                        warnings.warn(f"{key} = {text!r} has no effect: {_UNREAD[key].why}", UserWarning, stacklevel=2)
+                elif key.startswith(_OURS):
                     raise ValueError(f"{key} has no counterpart in flinkbuf{_nearest(key, _NAMES_BY_KEY)}")
                 continue
             if name in keys:
@@ -485,6 +466,59 @@ class NetworkConfig:
         return {knob.key: knob.kind.format(values[name]) for name, knob in _KNOBS.items() if values[name] is not None}
 
 
+@dataclass(frozen=True)
+class _Unread:
+    """An option of Flink's network stack that has no field here, since nothing would read it."""
+
+    default: object
+    kind: _Kind
+    why: str
+
+    def is_set(self, key: str, text: object) -> bool:
+        """Whether the value is another one than Flink's default."""
+        try:
+            return bool(self.kind.parse(text) != self.default)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}, got {text!r}") from None
+
+
+def _unread_options() -> dict[str, _Unread]:
+    share = _Unread(0.1, _FLOAT, "memory is not shared out here; taskmanager.memory.network.min sizes the pool")
+    spark_compresses = _Unread(True, _FLAG, "Spark compresses its shuffle itself, if spark.shuffle.compress says so")
+    one_thread = _Unread(-1, _INT, "one I/O thread serves all connections of a process")
+    in_turn = "'rebalance' takes the channels in turn, however full they are"
+    return {
+        "taskmanager.memory.network.fraction": share,
+        "taskmanager.network.memory.fraction": share,
+        "taskmanager.memory.framework.off-heap.batch-shuffle.size": _Unread(
+            64 * 1024**2, _SIZE, "Spark reads the files of its shuffle itself"
+        ),
+        "taskmanager.network.batch-shuffle.compression.enabled": spark_compresses,
+        "taskmanager.network.blocking-shuffle.compression.enabled": spark_compresses,
+        "taskmanager.network.sort-shuffle.min-parallelism": _Unread(
+            1, _INT, "a blocking exchange sorts by channel at any parallelism"
+        ),
+        "taskmanager.network.blocking-shuffle.type": _Unread(
+            "file", _WORD, "a blocking exchange goes through Spark's shuffle, which keeps its files in its own way"
+        ),
+        "taskmanager.network.adaptive-partitioner.enabled": _Unread(False, _FLAG, in_turn),
+        "taskmanager.network.adaptive-partitioner.max-traverse-size": _Unread(4, _INT, in_turn),
+        "taskmanager.network.detailed-metrics": _Unread(
+            False, _FLAG, "NetworkEnvironment.metrics() tells of each channel in any case"
+        ),
+        "taskmanager.network.netty.num-arenas": _Unread(-1, _INT, "buffers come from one pool, which has no arenas"),
+        "taskmanager.network.netty.server.numThreads": one_thread,
+        "taskmanager.network.netty.client.numThreads": one_thread,
+        "taskmanager.network.netty.server.backlog": _Unread(0, _INT, "128 connections may wait to be accepted"),
+        "taskmanager.network.netty.sendReceiveBufferSize": _Unread(
+            0, _SIZE, "the operating system sizes the buffers of its sockets by itself"
+        ),
+        "taskmanager.network.netty.transport": _Unread(
+            "auto", _WORD, "epoll is used where there is one, poll elsewhere"
+        ),
+    }
+
+
 def _flatten(options: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for key, value in options.items():
@@ -501,3 +535,4 @@ _KNOBS: dict[str, _Knob] = {
     item.name: item.metadata["knob"] for item in dataclasses.fields(NetworkConfig) if "knob" in item.metadata
 }
 _NAMES_BY_KEY: dict[str, str] = {key: name for name, knob in _KNOBS.items() for key in (knob.key, *knob.aliases)}
+_UNREAD = _unread_options()

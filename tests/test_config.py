@@ -1,8 +1,10 @@
 """NetworkConfig: Flink's names, defaults and spellings, and errors that say what is allowed."""
 
+import ast
 import dataclasses
 import doctest
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -14,9 +16,7 @@ from flinkbuf.config import NetworkConfig, TlsConfig, parse_duration_ms, parse_s
 FLINK_DEFAULTS = {
     "taskmanager.memory.segment-size": "32 kb",
     "taskmanager.memory.min-segment-size": "256 bytes",
-    "taskmanager.memory.network.fraction": "0.1",
     "taskmanager.memory.network.min": "64 mb",
-    "taskmanager.memory.framework.off-heap.batch-shuffle.size": "64 mb",
     "taskmanager.network.memory.buffers-per-channel": "2",
     "taskmanager.network.memory.floating-buffers-per-gate": "8",
     "taskmanager.network.memory.max-buffers-per-channel": "10",
@@ -29,13 +29,8 @@ FLINK_DEFAULTS = {
     "taskmanager.network.memory.buffer-debloat.target": "1 s",
     "taskmanager.network.memory.buffer-debloat.samples": "20",
     "taskmanager.network.memory.buffer-debloat.threshold-percentages": "25",
-    "taskmanager.network.batch-shuffle.compression.enabled": "true",
     "taskmanager.network.compression.codec": "LZ4",
     "taskmanager.network.sort-shuffle.min-buffers": "512",
-    "taskmanager.network.sort-shuffle.min-parallelism": "1",
-    "taskmanager.network.blocking-shuffle.type": "file",
-    "taskmanager.network.adaptive-partitioner.enabled": "false",
-    "taskmanager.network.adaptive-partitioner.max-traverse-size": "4",
     "taskmanager.data.port": "0",
     "taskmanager.data.ssl.enabled": "true",
     "taskmanager.network.max-num-tcp-connections": "1",
@@ -44,15 +39,27 @@ FLINK_DEFAULTS = {
     "taskmanager.network.request-backoff.max": "10000",
     "taskmanager.network.partition-request-timeout": "10 s",
     "taskmanager.network.retries": "0",
-    "taskmanager.network.detailed-metrics": "false",
-    "taskmanager.network.netty.num-arenas": "-1",
-    "taskmanager.network.netty.server.numThreads": "-1",
-    "taskmanager.network.netty.client.numThreads": "-1",
-    "taskmanager.network.netty.server.backlog": "0",
-    "taskmanager.network.netty.sendReceiveBufferSize": "0",
     "taskmanager.network.netty.client.connectTimeoutSec": "120",
-    "taskmanager.network.netty.transport": "auto",
 }
+
+# What nothing in flinkbuf reads: Flink's default, and another value.
+UNREAD = {
+    "taskmanager.memory.network.fraction": ("0.1", "0.5"),
+    "taskmanager.memory.framework.off-heap.batch-shuffle.size": ("64 mb", "4 mb"),
+    "taskmanager.network.batch-shuffle.compression.enabled": ("true", "false"),
+    "taskmanager.network.sort-shuffle.min-parallelism": ("1", "2"),
+    "taskmanager.network.blocking-shuffle.type": ("file", "mmap"),
+    "taskmanager.network.adaptive-partitioner.enabled": ("false", "true"),
+    "taskmanager.network.adaptive-partitioner.max-traverse-size": ("4", "8"),
+    "taskmanager.network.detailed-metrics": ("false", "true"),
+    "taskmanager.network.netty.num-arenas": ("-1", "2"),
+    "taskmanager.network.netty.server.numThreads": ("-1", "4"),
+    "taskmanager.network.netty.client.numThreads": ("-1", "4"),
+    "taskmanager.network.netty.server.backlog": ("0", "64"),
+    "taskmanager.network.netty.sendReceiveBufferSize": ("0", "64 kb"),
+    "taskmanager.network.netty.transport": ("auto", "nio"),
+}
+PACKAGE = Path(flinkbuf.config.__file__).parent
 
 
 def test_defaults_are_flinks():
@@ -60,7 +67,51 @@ def test_defaults_are_flinks():
 
 
 def test_every_default_read_from_flinks_spelling_is_the_default():
-    assert NetworkConfig.from_flink(FLINK_DEFAULTS) == NetworkConfig()
+    unread = {key: default for key, (default, _) in UNREAD.items()}
+    assert NetworkConfig.from_flink({**FLINK_DEFAULTS, **unread}) == NetworkConfig()
+
+
+@pytest.mark.parametrize("key", UNREAD)
+def test_an_option_that_nothing_reads_warns_once_if_it_is_set(key):
+    with pytest.warns(UserWarning, match=f"^{re.escape(key)} = '.*' has no effect: ") as caught:
+        assert NetworkConfig.from_flink({key: UNREAD[key][1]}) == NetworkConfig()
+    assert len(caught) == 1 and caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("old", ["network.memory.fraction", "network.blocking-shuffle.compression.enabled"])
+def test_its_deprecated_key_warns_too(old):
+    with pytest.warns(UserWarning, match="has no effect"):
+        NetworkConfig.from_flink({f"taskmanager.{old}": "false" if old.endswith("enabled") else 0.2})
+
+
+def fields_that_are_read():
+    """Fields of a config that some module asks for: `config.x`, or a property of the class that asks for `self.x`."""
+    others = [path for path in PACKAGE.rglob("*.py*") if path.suffix in (".py", ".pyx") and path.name != "config.py"]
+    asked = {name for path in others for name in re.findall(r"config\.(\w+)", path.read_text())}
+    (cls,) = (
+        node
+        for node in ast.parse((PACKAGE / "config.py").read_text()).body
+        if isinstance(node, ast.ClassDef) and node.name == "NetworkConfig"
+    )
+    for method in cls.body:
+        if isinstance(method, ast.FunctionDef) and method.name in asked:
+            asked |= {node.attr for node in ast.walk(method) if isinstance(node, ast.Attribute)}
+    return asked
+
+
+def test_every_field_is_read_somewhere():
+    fields = {item.name for item in dataclasses.fields(NetworkConfig)}
+    assert fields - fields_that_are_read() == set(), "nothing reads these: name them in _unread_options()"
+    assert not UNREAD.keys() & {
+        item.metadata["knob"].key for item in dataclasses.fields(NetworkConfig) if item.metadata
+    }
+
+
+def test_a_knob_that_nothing_reads_is_no_field():
+    with pytest.raises(TypeError, match="detailed_metrics"):
+        NetworkConfig(detailed_metrics=True)
+    with pytest.raises(TypeError, match="no knob 'netty_transport'"):
+        NetworkConfig().replace(netty_transport="nio")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +121,6 @@ def test_every_default_read_from_flinks_spelling_is_the_default():
         ("taskmanager.memory.segment-size", 8192, "segment_size", 8192),
         ("taskmanager.memory.network.max", "1 gb", "network_memory_max", 1 << 30),
         ("taskmanager.memory.network.max", f"{2**63 - 1} bytes", "network_memory_max", None),
-        ("taskmanager.memory.network.fraction", 1, "network_memory_fraction", 1.0),
         ("taskmanager.network.memory.buffers-per-channel", "0", "buffers_per_channel", 0),
         (
             "taskmanager.network.memory.exclusive-buffers-request-timeout-ms",
@@ -80,12 +130,10 @@ def test_every_default_read_from_flinks_spelling_is_the_default():
         ),
         ("taskmanager.network.memory.min", "1 mb", "network_memory_min", 1 << 20),
         ("taskmanager.network.memory.max", "1 gb", "network_memory_max", 1 << 30),
-        ("taskmanager.network.memory.fraction", "0.5", "network_memory_fraction", 0.5),
         ("taskmanager.network.compression.codec", "NONE", "compression_codec", "NONE"),
         ("execution.buffer-timeout", "5 ms", "buffer_timeout_ms", 5),
         ("execution.buffer-timeout.interval", "1 min", "buffer_timeout_ms", 60_000),
-        ("taskmanager.network.batch-shuffle.compression.enabled", "false", "batch_shuffle_compression_enabled", False),
-        ("taskmanager.network.detailed-metrics", True, "detailed_metrics", True),
+        ("taskmanager.data.ssl.enabled", "false", "data_ssl_enabled", False),
         ("taskmanager.data.port", "50100-50200", "data_port", "50100-50200"),
     ],
 )
@@ -98,7 +146,6 @@ def test_what_to_flink_writes_from_flink_reads_back():
         segment_size=4096,
         network_memory_max=3 * 1024**4,
         read_buffer_required_per_gate_max=7,
-        network_memory_fraction=0.25,
         buffer_timeout_enabled=False,
         buffer_timeout_ms=1500,
         netty_client_tcp_keep_idle_s=30,
@@ -108,8 +155,7 @@ def test_what_to_flink_writes_from_flink_reads_back():
 
 
 def test_from_flink_reads_deprecated_keys_too():
-    deprecated = "taskmanager.network.blocking-shuffle.compression.enabled"
-    assert NetworkConfig.from_flink({deprecated: "false"}).batch_shuffle_compression_enabled is False
+    assert NetworkConfig.from_flink({"taskmanager.network.memory.max": "1 gb"}).network_memory_max == 1 << 30
 
 
 def test_from_flink_reads_the_nested_form_of_config_yaml():
@@ -161,14 +207,10 @@ def test_text_that_cannot_be_read_is_an_error_naming_knob_key_and_text(key, text
         ("buffers_per_channel", 2.0, "an int"),
         ("buffers_per_channel", 2**31, "to 2147483647"),
         ("max_buffers_per_channel", 0, "from 1"),
-        ("network_memory_fraction", 1.5, "from 0 to 1"),
-        ("network_memory_fraction", float("nan"), "from 0 to 1"),
         ("buffer_timeout_ms", -1, "from 0"),
         ("buffer_debloat_threshold_percentages", 101, "to 100"),
-        ("adaptive_partitioner_max_traverse_size", 1, "from 2"),
         ("compression_codec", "GZIP", "one of NONE, LZ4, LZO, ZSTD, got"),
-        ("blocking_shuffle_type", "disk", "one of file, mmap, auto"),
-        ("detailed_metrics", 1, "True or False"),
+        ("data_ssl_enabled", 1, "True or False"),
         ("read_buffer_required_per_gate_max", 0, "from 1 to 2147483647 or None"),
         ("sort_shuffle_min_buffers", None, "an int from 1"),
         ("data_port", 50100, "text"),

@@ -127,8 +127,8 @@ def test_reader_that_stops_early_disturbs_nobody(open_ours, open_flink, codec):
 def test_partition_that_is_released_while_it_is_read(open_ours, open_flink):
     """A reader of a blocking partition is told, once it has what Flink had read ahead; one of a pipelined partition
     learns it from its job manager alone."""
-    knobs = config("NONE", batch_shuffle_read_size=4 * MEBIBYTE)
-    ours, flink = open_ours(knobs), open_flink(knobs)
+    options = {"taskmanager.memory.framework.off-heap.batch-shuffle.size": "4 mb"}
+    ours, flink = open_ours(config("NONE")), open_flink(config("NONE"), options)
     partition_id = serve(flink, "bytes", [records(9000, 3000), *END], 1)
     with ours.create_gate(remote_channels(flink.address, partition_id, 1)) as gate:
         reader = fb.RecordReader(gate, TYPES["bytes"])
