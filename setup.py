@@ -17,7 +17,7 @@ flags += ["-O1", "-DFB_DEBUG=1"] if build == "debug" or sanitize else ["-O3", "-
 flags += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
 link = ["-pthread"] + ([f"-fsanitize={sanitize}"] if sanitize else [])
 warnings = ["-Wall", "-Wextra", "-Wconversion"] + (["-Werror"] if build == "werror" else [])
-headers = sorted(glob("csrc/*/*.h"))
+headers = sorted(glob("csrc/*/*.h") + glob("flinkbuf/_core/*.h"))
 core = {
     "sources": sorted(glob("csrc/*/*.c")),
     "cflags": flags + warnings,
@@ -33,7 +33,7 @@ setup(
             Extension(
                 f"flinkbuf._core.{Path(pyx).stem}",
                 [pyx],
-                include_dirs=["csrc"],
+                include_dirs=["csrc", "flinkbuf"],
                 depends=headers,
                 extra_compile_args=flags,
                 extra_link_args=link,

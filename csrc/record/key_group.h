@@ -8,7 +8,7 @@
 #ifndef FB_KEY_GROUP_H
 #define FB_KEY_GROUP_H
 
-#include "record/type_codec.h"
+#include "record/type.h"
 
 #define FB_MAX_PARALLELISM             32768u /* Flink: UPPER_BOUND_MAX_PARALLELISM */
 #define FB_DEFAULT_MIN_MAX_PARALLELISM 128u   /* Flink: DEFAULT_LOWER_BOUND_MAX_PARALLELISM */
@@ -105,7 +105,7 @@ int fb_key_hash_check(const struct fb_type* type);
 /* Hashes the encoded value at input->pos and moves past it; `*hash` is what Java's hashCode() gives for
  * the object that Flink's serializer makes of those bytes. A null inside a tuple, row, list, set or map
  * hashes to 0. FB_EARGUMENT: fb_key_hash_check refuses the type. FB_ESTATE: the value itself is null, and
- * a key may not be. FB_ETRUNCATED, FB_ECORRUPT, FB_ETOO_LARGE: as fb_type_codec_skip. After an error
+ * a key may not be. FB_ETRUNCATED, FB_ECORRUPT, FB_ETOO_LARGE: as fb_type_skip. After an error
  * `*hash` is not written.
  *
  * A set or map that holds an element twice, which no Java set does, counts it twice. */

@@ -1,7 +1,8 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
 
 from flinkbuf._core.data_view cimport fb_input, fb_output
-from flinkbuf._core.type_codec cimport TypeCodec, fb_type, fb_type_kind
+from flinkbuf._core.type cimport fb_type, fb_type_kind
+from flinkbuf._core.type_codec cimport TypeCodec
 
 cdef extern from "record/key_group.h" nogil:
     enum:

@@ -24,7 +24,8 @@ from flinkbuf._core.record_deserializer cimport (
     fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
     fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
-from flinkbuf._core.type_codec cimport FB_IDENTITY, TypeCodec
+from flinkbuf._core.python_object cimport FB_IDENTITY
+from flinkbuf._core.type_codec cimport TypeCodec
 
 from flinkbuf.errors import CorruptDataError
 

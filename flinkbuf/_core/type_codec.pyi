@@ -1,23 +1,9 @@
 from collections.abc import Sequence
-from typing import Any, ClassVar, SupportsIndex, overload
+from typing import Any
 
-class NamedFields(tuple[Any, ...]):
-    _names: ClassVar[tuple[str, ...] | None]
-    @overload
-    def __getitem__(self, key: SupportsIndex, /) -> Any: ...
-    @overload
-    def __getitem__(self, key: slice, /) -> tuple[Any, ...]: ...
-    @overload
-    def __getitem__(self, key: str, /) -> Any: ...
+from flinkbuf._core.codec import Codec
 
-class TypeCodec:
-    kind: str
-    children: tuple[TypeCodec, ...]
-    names: tuple[str, ...] | None
-    symbols: tuple[Any, ...] | None
-    classes: tuple[type, ...]
-    numpy: bool
-    field_path_name: str | None
+class TypeCodec(Codec):
     def __init__(
         self,
         kind: str,

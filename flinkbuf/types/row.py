@@ -9,7 +9,7 @@ from enum import IntEnum
 from keyword import iskeyword
 from typing import Any, ClassVar
 
-from flinkbuf._core.type_codec import NamedFields
+from flinkbuf._core.row_codec import NamedFields
 
 
 class RowKind(IntEnum):

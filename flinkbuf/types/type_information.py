@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from flinkbuf._core.type_codec import TypeCodec
 
-# Name in Types: (kind in csrc/record/type_codec.h, bytes of every value or None where they vary, is None a value?, the
+# Name in Types: (kind in csrc/record/type.h, bytes of every value or None where they vary, is None a value?, the
 # classes for what Python's own values cannot hold).
 _BASIC: dict[str, tuple[str, int | None, bool, tuple[type, ...]]] = {
     "BOOLEAN": ("BOOLEAN", 1, False, ()),
@@ -94,7 +94,7 @@ class TypeInformation:
 
     @property
     def kind(self) -> str:
-        """Which codec encodes it: a name of ``FB_TYPE_KINDS`` in ``csrc/record/type_codec.h``."""
+        """Which codec encodes it: a name of ``FB_TYPE_KINDS`` in ``csrc/record/type.h``."""
         raise TypeError(f"{type(self).__name__} describes no type by itself")
 
     @property

@@ -19,6 +19,19 @@ LAYERS = {
     "ground": ["errors", "byte_order", "data_view", "wakeup", "sha256"],
     "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "local_buffer_pool"],
     "record": [
+        "calendar",
+        "text",
+        "type",
+        "number",
+        "python_object",
+        "codec",
+        "number_codec",
+        "text_codec",
+        "time_codec",
+        "inline_codec",
+        "container_codec",
+        "row_codec",
+        "variant_codec",
         "type_codec",
         "key_group",
         "channel_selector",
@@ -47,7 +60,8 @@ LOOPS = ["record_buffers", "record_writer", "record_reader", "record_exchange", 
 LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
 STEMS = [*LAYER_OF, *LOOPS]
 
-# What a whole column has.
+# What a whole column has. A binding that counts references itself may have C of its own beside it, which includes
+# Python.h: flinkbuf/_core/<stem>.h.
 PARTS = {
     "h": "csrc/{layer}/{stem}.h",
     "c": "csrc/{layer}/{stem}.c",
@@ -62,10 +76,26 @@ PARTS = {
 # What a column does without, and why. A part named here must not exist: the statement stays true.
 C_ONLY = {"pxd", "pyx", "pyi", "test.py", "bench"}
 LOOP_OVER_OBJECTS = {"h", "c", "test.c"}
+PXD_ONLY = set(PARTS) - {"pxd"}
+PAIRS_OF_KINDS = LOOP_OVER_OBJECTS | {"pyi", "test.py", "bench"}
 DOES_WITHOUT = {
     "errors": ({"bench"}, "a list of codes"),
-    "byte_order": (C_ONLY | {"c"}, "inline functions for C"),
+    "byte_order": (C_ONLY - {"pxd"} | {"c"}, "inline functions for C and for bindings"),
     "data_view": (C_ONLY - {"pxd"}, "cursors for C and for bindings, which read them in bench_type_codec.py"),
+    "calendar": (C_ONLY - {"pxd"}, "arithmetic of time_codec"),
+    "text": (C_ONLY - {"pxd"}, "the bytes of text_codec"),
+    "number": (C_ONLY - {"pxd"}, "the bytes of number_codec and container_codec"),
+    "type": (C_ONLY - {"pxd"}, "what type_codec describes"),
+    "python_object": (PXD_ONLY, "declarations of Python's C API"),
+    "inline_codec": (PXD_ONLY, "the fast path of every loop over values"),
+    "codec": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what all kinds stand on; met through type_codec"),
+    "number_codec": (PAIRS_OF_KINDS, "pairs in the table of type_codec, which binds and tests them"),
+    "text_codec": (PAIRS_OF_KINDS, "pairs in the table of type_codec, which binds and tests them"),
+    "time_codec": (PAIRS_OF_KINDS, "pairs in the table of type_codec, which binds and tests them"),
+    "container_codec": (PAIRS_OF_KINDS, "pairs in the table of type_codec, which binds and tests them"),
+    "row_codec": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "pairs in the table of type_codec, which tests them"),
+    "variant_codec": (PAIRS_OF_KINDS, "pairs in the table of type_codec, which binds and tests them"),
+    "type_codec": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a walk in Cython"),
     "network_buffer_pool": (C_ONLY | {"test.c"}, "the global half of local_buffer_pool; bound and tested with it"),
     "sha256": ({"bench"}, "a few hundred bytes for each connection"),
     "wakeup": (C_ONLY - {"pxd"}, "a bell between C threads; users only meet those who ring it"),
@@ -179,6 +209,7 @@ def name(path):
 
 
 CORE_FILES = source_files("flinkbuf/_core", ".pxd", ".pyx")
+CORE_HEADERS = source_files("flinkbuf/_core", ".h")
 C_FILES = sorted(path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".c"))
 PYTHON_FILES = sorted(path for path in (ROOT / "flinkbuf").rglob("*.py") if path.parent.name != "_core")
 
@@ -240,6 +271,20 @@ def test_c_file_includes_only_what_stands_before_it(path):
         assert LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h: name its layer"
         assert layers.index(layer) <= layers.index(LAYER_OF[stem]), f"{name(path)} looks down at layer {layer}"
         assert STEMS.index(included) <= STEMS.index(stem), f"{name(path)} looks down at {included}"
+
+
+@pytest.mark.parametrize("path", CORE_HEADERS, ids=name)
+def test_header_of_a_binding_includes_only_what_stands_before_it(path):
+    assert path.with_suffix(".pxd").exists(), "it belongs to a binding"
+    for layer, included in included_files(path.read_text()):
+        assert layer == "_core" or LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h"
+        assert STEMS.index(included) < STEMS.index(path.stem), f"{name(path)} looks down at {included}"
+
+
+@pytest.mark.parametrize("path", CORE_FILES, ids=name)
+def test_binding_holds_no_c_but_in_headers(path):
+    # What stands in a string is formatted, compiled with warnings and read by nobody.
+    assert not re.search(r'cdef extern from \*:\s*"""', path.read_text())
 
 
 @pytest.mark.parametrize("path", C_FILES, ids=name)

@@ -1,4 +1,4 @@
-#include "record/type_codec.h"
+#include "record/type.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@ static struct fb_type make(enum fb_type_kind kind, uint32_t count, const struct 
   struct fb_type type = {kind, count, children, 0, 0, 0};
 
   if (kind == FB_TYPE_ENUM) type.symbol_count = 3;
-  fb_type_codec_measure(&type);
+  fb_type_measure(&type);
   return type;
 }
 
@@ -21,7 +21,7 @@ static int skip(const struct fb_type* type, const void* bytes, size_t size, size
 
   CHECK(copy != NULL);
   memcpy(copy, bytes, size);
-  code = fb_type_codec_skip(type, &input);
+  code = fb_type_skip(type, &input);
   *used = (size_t)(input.pos - copy);
   free(copy);
   return code;
@@ -160,7 +160,7 @@ static void wrappers_and_containers_take_what_is_inside(void) {
   struct fb_type flags = make(FB_TYPE_PRIMITIVE_ARRAY, 1, (const struct fb_type*[]){&flag});
 
   padded = (struct fb_type){FB_TYPE_NULLABLE, 1, pair, 0, 4, 0};
-  fb_type_codec_measure(&padded);
+  fb_type_measure(&padded);
   CHECK(padded.min_size == 5 && either.min_size == 2 && element.min_size == 1);
   VALUE(padded, "\1\0\0\0\0");
   CORRUPT(padded, "\1\0\1\0\0", 2);
@@ -177,84 +177,6 @@ static void wrappers_and_containers_take_what_is_inside(void) {
   CORRUPT(element, "\7\0\0\0\1", 0);
 }
 
-static void text_survives_decoding_and_encoding(void) {
-  static const uint32_t points[] = {0, 0x7f, 0x80, 0x3fff, 0x4000, 0xdc00, 0xd800, 0xffff, 0x10000, 0x10ffff, 0xd801};
-  enum { COUNT = sizeof points / sizeof *points };
-  uint32_t decoded[COUNT];
-  uint8_t bytes[6 * COUNT];
-  struct fb_text plan, text;
-  struct fb_input input;
-
-  CHECK(fb_type_codec_plan_text(points, COUNT, 4, &plan));
-  CHECK(fb_type_codec_encode_text(points, COUNT, 4, bytes) == bytes + plan.size);
-  input = (struct fb_input){bytes, bytes, bytes + plan.size, -1, -1};
-  CHECK(fb_type_codec_measure_text(&input, plan.units, &text) == FB_OK);
-  CHECK(input.pos == input.end);
-  CHECK(text.length == COUNT && text.max_point == 0x10ffff && text.size == plan.size);
-  fb_type_codec_decode_text(bytes, &text, 4, decoded);
-  CHECK(memcmp(decoded, points, sizeof points) == 0);
-}
-
-static void surrogates_that_would_join_are_told_from_lone_ones(void) {
-  static const uint32_t joining[] = {0x10000, 0xd800, 0xdbff, 0xdfff};
-  static const uint16_t narrow[] = {'x', 0xd83d, 0xde00, 'y'}, lone[] = {0xdc00, 0xd800, 'x', 0xdfff};
-  static const uint32_t beyond[] = {0x1d800, 0x1dc00, 0x10d800, 0xdc00, 0xd800, 0x1dc00};
-  static const uint8_t latin[] = {0xd8, 0xdc};
-  struct fb_text plan;
-
-  CHECK(!fb_type_codec_plan_text(joining, 4, 4, &plan));
-  CHECK(fb_type_codec_plan_text(joining, 3, 4, &plan) && fb_type_codec_plan_text(beyond, 6, 4, &plan));
-  CHECK(!fb_type_codec_plan_text(narrow, 4, 2, &plan));
-  CHECK(fb_type_codec_plan_text(narrow, 2, 2, &plan) && fb_type_codec_plan_text(lone, 4, 2, &plan));
-  CHECK(fb_type_codec_plan_text(latin, 2, 1, &plan) && fb_type_codec_plan_text(NULL, 0, 1, &plan));
-}
-
-static void ascii_is_told_from_the_rest_at_every_length(void) {
-  uint8_t bytes[40];
-
-  for (size_t size = 0; size <= sizeof bytes; size++) {
-    memset(bytes, 'a', sizeof bytes);
-    CHECK(fb_type_codec_is_ascii(bytes, size));
-    for (size_t at = 0; at < sizeof bytes; at++) {
-      bytes[at] = 0x80;
-      CHECK(fb_type_codec_is_ascii(bytes, size) == (at >= size));
-      bytes[at] = 'a';
-    }
-  }
-}
-
-static void arrays_of_numbers_are_stored_big_endian(void) {
-  const uint64_t longs[] = {1, UINT64_MAX};
-  const uint64_t doubles[] = {0x8000000000000000u, 0xfff8000000000001u, 0x7ff0000000000000u};
-  const uint32_t floats[] = {0xffc00001u, 0xff800000u};
-  uint64_t back[2];
-  uint8_t bytes[24];
-
-  fb_type_codec_store_array(FB_TYPE_LONG, longs, 2, bytes);
-  CHECK(memcmp(bytes, "\0\0\0\0\0\0\0\1\xff\xff\xff\xff\xff\xff\xff\xff", 16) == 0);
-  fb_type_codec_load_array(FB_TYPE_LONG, bytes, 2, back);
-  CHECK(memcmp(back, longs, 16) == 0);
-  fb_type_codec_store_array(FB_TYPE_DOUBLE, doubles, 3, bytes);
-  CHECK(memcmp(bytes, "\x80\0\0\0\0\0\0\0\x7f\xf8\0\0\0\0\0\0\x7f\xf0\0\0\0\0\0\0", 24) == 0);
-  fb_type_codec_store_array(FB_TYPE_FLOAT, floats, 2, bytes);
-  CHECK(memcmp(bytes, "\x7f\xc0\0\0\xff\x80\0\0", 8) == 0);
-}
-
-static void arrays_of_numbers_may_lie_at_any_address(void) {
-  static const enum fb_type_kind kinds[] = {FB_TYPE_SHORT, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_DOUBLE, FB_TYPE_LONG};
-  _Alignas(8) uint8_t numbers[32], back[32];
-  uint8_t bytes[16];
-
-  for (size_t i = 0; i < sizeof numbers; i++) numbers[i] = (uint8_t)i;
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-    size_t count = i == 0 ? 8 : i < 3 ? 4 : 2;
-    fb_type_codec_store_array(kinds[i], numbers + 1, count, bytes);
-    fb_type_codec_load_array(kinds[i], bytes, count, back + 3);
-    CHECK(memcmp(back + 3, numbers + 1, 16) == 0);
-  }
-  fb_type_codec_store_array(FB_TYPE_BYTE, NULL, 0, bytes);
-}
-
 int main(void) {
   scalars_of_a_fixed_size_take_that_size();
   text_is_measured_unit_by_unit();
@@ -263,10 +185,5 @@ int main(void) {
   dates_and_times_must_exist();
   rows_have_a_mask_and_the_fields_that_are_not_null();
   wrappers_and_containers_take_what_is_inside();
-  text_survives_decoding_and_encoding();
-  ascii_is_told_from_the_rest_at_every_length();
-  arrays_of_numbers_are_stored_big_endian();
-  arrays_of_numbers_may_lie_at_any_address();
-  surrogates_that_would_join_are_told_from_lone_ones();
   return 0;
 }

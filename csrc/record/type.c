@@ -1,4 +1,7 @@
-#include "record/type_codec.h"
+#include "record/type.h"
+
+#include "ground/byte_order.h"
+#include "record/text.h"
 
 /* java.time's bounds: Instant.MIN and MAX in seconds, Year.MIN_VALUE and MAX_VALUE. */
 #define MIN_EPOCH_SECOND (-31557014167219200LL)
@@ -13,6 +16,8 @@ static const uint8_t fixed_sizes[FB_TYPE_KIND_COUNT] = {
 #undef X
 };
 
+uint32_t fb_type_fixed_size(enum fb_type_kind kind) { return fixed_sizes[kind]; }
+
 static uint32_t add_saturated(uint32_t a, uint32_t b) { return a > UINT32_MAX - b ? UINT32_MAX : a + b; }
 
 static uint32_t children_min_size(const struct fb_type* self) {
@@ -24,7 +29,7 @@ static uint32_t children_min_size(const struct fb_type* self) {
 
 static uint32_t mask_size(const struct fb_type* row) { return (row->child_count + 2 + 7) / 8; }
 
-void fb_type_codec_measure(struct fb_type* self) {
+void fb_type_measure(struct fb_type* self) {
   uint32_t left, right;
 
   switch (self->kind) {
@@ -44,203 +49,6 @@ void fb_type_codec_measure(struct fb_type* self) {
       break;
     case FB_TYPE_STREAM_ELEMENT: self->min_size = 1; break;
     default: self->min_size = fixed_sizes[self->kind] > 0 ? fixed_sizes[self->kind] : 4; /* a length */
-  }
-}
-
-/* --- text ------------------------------------------------------------------------------------------- */
-
-int fb_type_codec_read_varint(struct fb_input* input, uint32_t* value) {
-  const uint8_t* pos = input->pos;
-  uint32_t bits = 0;
-
-  for (unsigned shift = 0;; shift += 7, pos++) {
-    if (pos == input->end) return input->pos = pos, FB_ETRUNCATED;
-    /* A fifth byte holds bits 28 to 30; a last byte of zero would have been left out. */
-    if ((shift == 28 && *pos > 0x07) || (shift > 0 && *pos == 0)) return input->pos = pos, FB_ECORRUPT;
-    bits |= (uint32_t)(*pos & 0x7f) << shift;
-    if (*pos < 0x80) break;
-  }
-  input->pos = pos + 1;
-  *value = bits;
-  return FB_OK;
-}
-
-/* Reads one UTF-16 unit of 1 to 3 bytes. */
-static inline int read_unit(const uint8_t** from, const uint8_t* end, uint32_t* unit) {
-  const uint8_t* pos = *from;
-
-  if (pos == end) return FB_ETRUNCATED;
-  *unit = *pos & 0x7fu;
-  if (*pos++ >= 0x80) {
-    if (pos == end) return FB_ETRUNCATED;
-    if (*pos == 0) return FB_ECORRUPT;
-    *unit |= (uint32_t)(*pos & 0x7f) << 7;
-    if (*pos++ >= 0x80) {
-      if (pos == end) return FB_ETRUNCATED;
-      if (*pos == 0 || *pos > 0x03) return FB_ECORRUPT; /* 16 bits in all */
-      *unit |= (uint32_t)*pos++ << 14;
-    }
-  }
-  *from = pos;
-  return FB_OK;
-}
-
-static inline bool is_high_surrogate(uint32_t point) { return point >> 10 == 0xd800u >> 10; }
-static inline bool is_low_surrogate(uint32_t point) { return point >> 10 == 0xdc00u >> 10; }
-static inline uint32_t join_surrogates(uint32_t high, uint32_t low) {
-  return 0x10000u + ((high & 0x3ffu) << 10) + (low & 0x3ffu);
-}
-
-int fb_type_codec_measure_text(struct fb_input* input, uint32_t units, struct fb_text* text) {
-  const uint8_t *pos = input->pos, *end = input->end;
-  uint32_t previous = 0, unit = 0, points = 0, max_point = 0;
-
-  for (uint32_t i = 0; i < units; i++) {
-    int code = read_unit(&pos, end, &unit);
-    if (code != FB_OK) return input->pos = pos, code;
-    if (is_low_surrogate(unit) && is_high_surrogate(previous)) {
-      uint32_t point = join_surrogates(previous, unit);
-      if (point > max_point) max_point = point;
-      unit = 0; /* a low one after this stands alone */
-    } else {
-      points++;
-      if (unit > max_point) max_point = unit;
-    }
-    previous = unit;
-  }
-  *text = (struct fb_text){(size_t)(pos - input->pos), units, points, max_point};
-  input->pos = pos;
-  return FB_OK;
-}
-
-static inline void store_point(void* points, size_t index, int width, uint32_t point) {
-  if (width == 1) ((uint8_t*)points)[index] = (uint8_t)point;
-  else if (width == 2) ((uint16_t*)points)[index] = (uint16_t)point;
-  else ((uint32_t*)points)[index] = point;
-}
-
-static inline uint32_t load_point(const void* points, size_t index, int width) {
-  if (width == 1) return ((const uint8_t*)points)[index];
-  if (width == 2) return ((const uint16_t*)points)[index];
-  return ((const uint32_t*)points)[index];
-}
-
-void fb_type_codec_decode_text(const uint8_t* from, const struct fb_text* text, int width, void* points) {
-  const uint8_t* end = from + text->size;
-  size_t index = 0;
-  uint32_t unit = 0, previous = 0;
-
-  while (from < end && read_unit(&from, end, &unit) == FB_OK) {
-    if (is_low_surrogate(unit) && is_high_surrogate(previous)) {
-      store_point(points, index - 1, width, join_surrogates(previous, unit));
-      unit = 0;
-    } else {
-      store_point(points, index++, width, unit);
-    }
-    previous = unit;
-  }
-}
-
-static bool has_surrogate_pair(const void* points, size_t length, int width) {
-  for (size_t i = 1; i < length; i++)
-    if (is_low_surrogate(load_point(points, i, width)) && is_high_surrogate(load_point(points, i - 1, width)))
-      return true;
-  return false;
-}
-
-/* A loop for each width, in which nothing depends on the last character: the compiler takes many at once. */
-static inline bool plan_text(const void* points, size_t length, int width, struct fb_text* text) {
-  uint32_t above_7_bits = 0, above_14_bits = 0, pairs = 0, low_surrogates = 0;
-
-  for (size_t i = 0; i < length; i++) {
-    uint32_t point = load_point(points, i, width);
-    /* Both halves of a surrogate pair are above 0x3fff. */
-    above_7_bits += point >= 0x80;
-    above_14_bits += point >= 0x4000;
-    pairs += point > 0xffff;
-    low_surrogates |= is_low_surrogate(point);
-  }
-  text->size = length + above_7_bits + above_14_bits + 3 * (size_t)pairs;
-  text->units = (uint32_t)length + pairs;
-  text->length = (uint32_t)length;
-  return low_surrogates == 0 || !has_surrogate_pair(points, length, width);
-}
-
-bool fb_type_codec_plan_text(const void* points, size_t length, int width, struct fb_text* text) {
-  if (width == 1) return plan_text(points, length, 1, text);
-  return width == 2 ? plan_text(points, length, 2, text) : plan_text(points, length, 4, text);
-}
-
-uint8_t* fb_type_codec_encode_text(const void* points, size_t length, int width, uint8_t* to) {
-  for (size_t i = 0; i < length; i++) {
-    uint32_t point = load_point(points, i, width);
-    if (point > 0xffff) {
-      point -= 0x10000u;
-      to = fb_type_codec_write_varint(0xd800u | point >> 10, to);
-      point = 0xdc00u | (point & 0x3ffu);
-    }
-    to = fb_type_codec_write_varint(point, to);
-  }
-  return to;
-}
-
-/* --- arrays of numbers ------------------------------------------------------------------------------ */
-
-/* Java's floatToIntBits and doubleToLongBits: one NaN stands for all. */
-static inline uint32_t float_bits(uint32_t bits) { return (bits & INT32_MAX) > 0x7f800000u ? 0x7fc00000u : bits; }
-static inline uint64_t double_bits(uint64_t bits) {
-  return (bits & INT64_MAX) > 0x7ff0000000000000u ? 0x7ff8000000000000u : bits;
-}
-
-/* Element `i` of numbers that may lie at any address: a view of somebody's bytes need not be aligned. */
-static inline uint16_t load_16(const void* from, size_t i) {
-  uint16_t value;
-  memcpy(&value, (const uint8_t*)from + 2 * i, 2);
-  return value;
-}
-
-static inline uint32_t load_32(const void* from, size_t i) {
-  uint32_t value;
-  memcpy(&value, (const uint8_t*)from + 4 * i, 4);
-  return value;
-}
-
-static inline uint64_t load_64(const void* from, size_t i) {
-  uint64_t value;
-  memcpy(&value, (const uint8_t*)from + 8 * i, 8);
-  return value;
-}
-
-void fb_type_codec_store_array(enum fb_type_kind kind, const void* from, size_t count, uint8_t* to) {
-  size_t width = fixed_sizes[kind];
-
-  if (width == 1) {
-    if (count > 0) memcpy(to, from, count);
-  } else if (width == 2) {
-    for (size_t i = 0; i < count; i++) fb_store_be16(to + 2 * i, load_16(from, i));
-  } else if (kind == FB_TYPE_FLOAT) {
-    for (size_t i = 0; i < count; i++) fb_store_be32(to + 4 * i, float_bits(load_32(from, i)));
-  } else if (width == 4) {
-    for (size_t i = 0; i < count; i++) fb_store_be32(to + 4 * i, load_32(from, i));
-  } else if (kind == FB_TYPE_DOUBLE) {
-    for (size_t i = 0; i < count; i++) fb_store_be64(to + 8 * i, double_bits(load_64(from, i)));
-  } else {
-    for (size_t i = 0; i < count; i++) fb_store_be64(to + 8 * i, load_64(from, i));
-  }
-}
-
-void fb_type_codec_load_array(enum fb_type_kind kind, const uint8_t* from, size_t count, void* to) {
-  size_t width = fixed_sizes[kind];
-  uint8_t* out = to;
-
-  if (width == 1) {
-    if (count > 0) memcpy(out, from, count);
-  } else if (width == 2) {
-    for (size_t i = 0; i < count; i++) memcpy(out + 2 * i, &(uint16_t){fb_load_be16(from + 2 * i)}, 2);
-  } else if (width == 4) {
-    for (size_t i = 0; i < count; i++) memcpy(out + 4 * i, &(uint32_t){fb_load_be32(from + 4 * i)}, 4);
-  } else {
-    for (size_t i = 0; i < count; i++) memcpy(out + 8 * i, &(uint64_t){fb_load_be64(from + 8 * i)}, 8);
   }
 }
 
@@ -272,8 +80,7 @@ static int skip_count(struct fb_input* input, uint32_t min_size, uint32_t* count
   if (fb_input_left(input) < 4) return FB_ETRUNCATED;
   *count = fb_load_be32(input->pos);
   if (*count > INT32_MAX) return FB_ECORRUPT;
-  if (!fb_type_codec_fits(*count, min_size, fb_input_left(input) - 4))
-    return min_size == 0 ? FB_ETOO_LARGE : FB_ETRUNCATED;
+  if (!fb_type_fits(*count, min_size, fb_input_left(input) - 4)) return min_size == 0 ? FB_ETOO_LARGE : FB_ETRUNCATED;
   input->pos += 4;
   return FB_OK;
 }
@@ -284,12 +91,12 @@ static int skip_string(struct fb_input* input, bool has_null) {
   const uint8_t* start = input->pos;
   struct fb_text text;
   uint32_t units;
-  int code = fb_type_codec_read_varint(input, &units);
+  int code = fb_text_read_varint(input, &units);
 
   if (code != FB_OK) return code;
   if (has_null && units-- == 0) return FB_OK; /* null; else one more than the units */
   if (units > fb_input_left(input)) return input->pos = start, FB_ETRUNCATED;
-  return fb_type_codec_measure_text(input, units, &text);
+  return fb_text_measure(input, units, &text);
 }
 
 /* The two's complement of a BigInteger is never empty and never longer than it needs to be. */
@@ -403,7 +210,7 @@ static int skip_list(const struct fb_type* self, struct fb_input* input) {
   uint32_t count;
   int code = skip_count(input, self->children[0]->min_size, &count);
 
-  for (; code == FB_OK && count > 0; count--) code = fb_type_codec_skip(self->children[0], input);
+  for (; code == FB_OK && count > 0; count--) code = fb_type_skip(self->children[0], input);
   return code;
 }
 
@@ -415,7 +222,7 @@ static int skip_flagged(const struct fb_type* self, struct fb_input* input, bool
 
   for (; code == FB_OK && count > 0; count--) {
     code = skip_flag(input, &flag);
-    if (code == FB_OK && flag != flag_of_null) code = fb_type_codec_skip(self->children[0], input);
+    if (code == FB_OK && flag != flag_of_null) code = fb_type_skip(self->children[0], input);
   }
   return code;
 }
@@ -426,9 +233,9 @@ static int skip_map(const struct fb_type* self, struct fb_input* input) {
   int code = skip_count(input, add_saturated(self->children[0]->min_size, 1), &count);
 
   for (; code == FB_OK && count > 0; count--) {
-    code = fb_type_codec_skip(self->children[0], input);
+    code = fb_type_skip(self->children[0], input);
     if (code == FB_OK) code = skip_flag(input, &is_null);
-    if (code == FB_OK && !is_null) code = fb_type_codec_skip(self->children[1], input);
+    if (code == FB_OK && !is_null) code = fb_type_skip(self->children[1], input);
   }
   return code;
 }
@@ -436,7 +243,7 @@ static int skip_map(const struct fb_type* self, struct fb_input* input) {
 static int skip_tuple(const struct fb_type* self, struct fb_input* input) {
   int code = FB_OK;
 
-  for (uint32_t i = 0; code == FB_OK && i < self->child_count; i++) code = fb_type_codec_skip(self->children[i], input);
+  for (uint32_t i = 0; code == FB_OK && i < self->child_count; i++) code = fb_type_skip(self->children[i], input);
   return code;
 }
 
@@ -449,7 +256,7 @@ static int skip_row(const struct fb_type* self, struct fb_input* input) {
   if (code != FB_OK) return code;
   if (bits % 8 != 0 && (mask[size - 1] & (0xffu >> (bits % 8))) != 0) return input->pos = mask + size - 1, FB_ECORRUPT;
   for (uint32_t i = 0, bit = 2; code == FB_OK && i < self->child_count; i++, bit++)
-    if ((mask[bit / 8] & (0x80u >> (bit % 8))) == 0) code = fb_type_codec_skip(self->children[i], input);
+    if ((mask[bit / 8] & (0x80u >> (bit % 8))) == 0) code = fb_type_skip(self->children[i], input);
   return code;
 }
 
@@ -457,7 +264,7 @@ static int skip_either(const struct fb_type* self, struct fb_input* input) {
   bool is_left = false;
   int code = skip_flag(input, &is_left);
 
-  return code == FB_OK ? fb_type_codec_skip(self->children[is_left ? 0 : 1], input) : code;
+  return code == FB_OK ? fb_type_skip(self->children[is_left ? 0 : 1], input) : code;
 }
 
 static int skip_nullable(const struct fb_type* self, struct fb_input* input) {
@@ -465,7 +272,7 @@ static int skip_nullable(const struct fb_type* self, struct fb_input* input) {
   int code = skip_flag(input, &is_null);
 
   if (code != FB_OK) return code;
-  return is_null ? skip_zeros(input, self->padding) : fb_type_codec_skip(self->children[0], input);
+  return is_null ? skip_zeros(input, self->padding) : fb_type_skip(self->children[0], input);
 }
 
 static int skip_stream_element(const struct fb_type* self, struct fb_input* input) {
@@ -477,8 +284,8 @@ static int skip_stream_element(const struct fb_type* self, struct fb_input* inpu
   switch (*tag) {
     case FB_ELEMENT_RECORD_WITH_TIMESTAMP:
       code = skip_bytes(input, 8);
-      return code == FB_OK ? fb_type_codec_skip(self->children[0], input) : code;
-    case FB_ELEMENT_RECORD: return fb_type_codec_skip(self->children[0], input);
+      return code == FB_OK ? fb_type_skip(self->children[0], input) : code;
+    case FB_ELEMENT_RECORD: return fb_type_skip(self->children[0], input);
     case FB_ELEMENT_WATERMARK: return skip_bytes(input, 8);
     case FB_ELEMENT_LATENCY_MARKER: return skip_bytes(input, 28);
     case FB_ELEMENT_WATERMARK_STATUS:
@@ -498,7 +305,7 @@ static int skip_sized_bytes(struct fb_input* input) {
   return code == FB_OK ? skip_bytes(input, size) : code;
 }
 
-int fb_type_codec_skip(const struct fb_type* self, struct fb_input* input) {
+int fb_type_skip(const struct fb_type* self, struct fb_input* input) {
   bool flag;
 
   switch (self->kind) {

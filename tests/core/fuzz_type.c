@@ -7,7 +7,8 @@
 
 #include "check.h"
 #include "fuzz_replay.h"
-#include "record/type_codec.h"
+#include "record/text.h"
+#include "record/type.h"
 
 #define SCALAR_COUNT FB_TYPE_PRIMITIVE_ARRAY /* the kinds before this one have no children */
 #define MAX_TYPES    64
@@ -27,7 +28,7 @@ static const struct fb_type* add(struct types* self, enum fb_type_kind kind, uin
   *node = (struct fb_type){kind, child_count, self->children[self->count], 0, 0, 0};
   if (kind == FB_TYPE_ENUM) node->symbol_count = 4;
   if (kind == FB_TYPE_NULLABLE && children[0]->kind == FB_TYPE_INT) node->padding = 4;
-  fb_type_codec_measure(node);
+  fb_type_measure(node);
   self->count++;
   return node;
 }
@@ -65,7 +66,7 @@ static void open_types(struct types* types) {
 
 static int skip(const struct fb_type* type, const uint8_t* data, size_t size, size_t* used) {
   struct fb_input input = {data, data, data + size, -1, -1};
-  int code = fb_type_codec_skip(type, &input);
+  int code = fb_type_skip(type, &input);
 
   CHECK(code == FB_OK || code == FB_ETRUNCATED || code == FB_ECORRUPT || code == FB_ETOO_LARGE);
   CHECK(input.start == data && input.pos >= data && input.pos <= input.end);
@@ -93,17 +94,17 @@ static void check_text(const uint8_t* data, size_t size) {
   uint32_t* points;
   uint8_t* again;
 
-  CHECK(fb_type_codec_read_varint(&input, &units) == FB_OK);
+  CHECK(fb_text_read_varint(&input, &units) == FB_OK);
   if (units-- == 0) return;
   data = input.pos;
-  CHECK(fb_type_codec_measure_text(&input, units, &text) == FB_OK);
+  CHECK(fb_text_measure(&input, units, &text) == FB_OK);
   points = malloc(4 * (size_t)text.length + 1);
   again = malloc(text.size + 1);
   CHECK(points != NULL && again != NULL);
-  fb_type_codec_decode_text(data, &text, 4, points);
-  fb_type_codec_plan_text(points, text.length, 4, &plan);
+  fb_text_decode(data, &text, 4, points);
+  fb_text_plan(points, text.length, 4, &plan);
   CHECK(plan.size == text.size && plan.units == units);
-  CHECK(fb_type_codec_encode_text(points, text.length, 4, again) == again + text.size);
+  CHECK(fb_text_encode(points, text.length, 4, again) == again + text.size);
   CHECK(memcmp(again, data, text.size) == 0);
   free(points);
   free(again);
