@@ -75,11 +75,15 @@ int main(int argument_count, char** arguments) {
   check(fb_network_buffer_pool_open(1024, 32768, &global), "global pool");
   report((struct bench){"global", 1, rounds, 1, global, NULL});
   report((struct bench){"global", 1, rounds, 16, global, NULL});
-  report((struct bench){"global", 4, rounds / 4, 1, global, NULL});
+  for (int threads = 2; threads <= MAX_THREADS; threads *= 2) {
+    report((struct bench){"global", threads, rounds / 2, 1, global, NULL});
+  }
   check(fb_local_buffer_pool_open(global, &options, &local), "local pool");
   report((struct bench){"local", 1, rounds, 1, global, local});
   report((struct bench){"local", 1, rounds, 16, global, local});
-  report((struct bench){"local", 4, rounds / 4, 1, global, local});
+  for (int threads = 2; threads <= MAX_THREADS; threads *= 2) {
+    report((struct bench){"local", threads, rounds / 2, 1, global, local});
+  }
   fb_local_buffer_pool_close(local);
   fb_network_buffer_pool_close(global);
   return 0;

@@ -142,14 +142,6 @@ int64_t fb_deadline_ms(int64_t timeout_ms) {
   return timeout_ms < 0 || timeout_ms > INT64_MAX - now_ms ? FB_NO_DEADLINE : now_ms + timeout_ms;
 }
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  __asm__ volatile("yield");
-#endif
-}
-
 /* To sleep and be woken takes longer than most of what is waited for under load. It does not yield: on a busy machine
  * the core would be away for milliseconds. */
 static bool is_rung_soon(struct fb_wakeup* self, uint64_t seen) {
@@ -157,7 +149,7 @@ static bool is_rung_soon(struct fb_wakeup* self, uint64_t seen) {
 
   do {
     if (fb_wakeup_seen(self) != seen) return true;
-    for (int i = 0; i < 10; i++) relax();
+    for (int i = 0; i < 10; i++) fb_wakeup_relax();
   } while (now_ns() < until);
   return false;
 }

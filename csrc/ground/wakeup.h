@@ -35,6 +35,15 @@ static inline uint64_t fb_wakeup_seen(struct fb_wakeup* self) {
 
 void fb_wakeup_ring(struct fb_wakeup* self);
 
+/* A moment of a loop that waits without sleeping: leaves the core's other work its share. */
+static inline void fb_wakeup_relax(void) {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 /* Sleeps until the count differs from `seen` or `timeout_ms` (< 0: no limit) has passed.
  * Returns whether it was rung. */
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms);

@@ -13,8 +13,8 @@
 #ifndef FB_NETWORK_BUFFER_POOL_H
 #define FB_NETWORK_BUFFER_POOL_H
 
-#include "memory/buffer.h"
 #include "ground/wakeup.h"
+#include "memory/buffer.h"
 
 struct fb_network_buffer_pool; /* opaque */
 
@@ -34,7 +34,7 @@ void fb_network_buffer_pool_close(struct fb_network_buffer_pool* self);
 uint32_t fb_network_buffer_pool_segment_size(const struct fb_network_buffer_pool* self);
 /* Segments; 0 once destroyed. */
 uint32_t fb_network_buffer_pool_total(struct fb_network_buffer_pool* self);
-/* In the free list now; 0 once destroyed. */
+/* In the free list now; 0 once destroyed. Exact unless others request and return meanwhile. */
 uint32_t fb_network_buffer_pool_available(struct fb_network_buffer_pool* self);
 /* The sum of the members' minimums, and unpooled segments out. */
 uint32_t fb_network_buffer_pool_required(struct fb_network_buffer_pool* self);
@@ -53,7 +53,7 @@ int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self,
 void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self, struct fb_buffer** buffers,
                                              uint32_t count);
 
-/* Rings `wakeup` whenever the free list stops being empty, until removed. FB_ENOMEM. */
+/* Rings `wakeup` whenever the free list stops being empty, and at times when it was not, until removed. FB_ENOMEM. */
 int fb_network_buffer_pool_add_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
 void fb_network_buffer_pool_remove_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
 

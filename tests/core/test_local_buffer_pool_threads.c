@@ -4,8 +4,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "memory/local_buffer_pool.h"
 #include "check.h"
+#include "memory/local_buffer_pool.h"
 
 #define ROUNDS 1024
 
@@ -83,6 +83,48 @@ static void the_free_list_never_gives_a_segment_twice(void) {
   run_all(6, take_and_give, global);
   CHECK(fb_network_buffer_pool_available(global) == 7);
   fb_network_buffer_pool_close(global);
+}
+
+struct handover {
+  struct fb_network_buffer_pool* global;
+  _Atomic int holding;
+  _Atomic bool may_go;
+};
+
+/* Competes with the others, so that each comes to use a part of the free list of its own; then keeps one segment. */
+static void* compete_and_hold(void* argument) {
+  struct handover* handover = argument;
+  struct fb_buffer* held;
+
+  for (int i = 0; i < 16 * ROUNDS; i++) {
+    CHECK(fb_network_buffer_pool_request(handover->global, &held) == FB_OK && held != NULL);
+    fb_buffer_release(held);
+  }
+  CHECK(fb_network_buffer_pool_request(handover->global, &held) == FB_OK && held != NULL);
+  atomic_fetch_add(&handover->holding, 1);
+  while (!atomic_load(&handover->may_go)) sleep_ms(1);
+  sleep_ms(5);
+  fb_buffer_release(held);
+  return NULL;
+}
+
+static void what_any_thread_returned_is_in_reach_of_every_other(void) {
+  struct handover handover = {.global = open_global(6)};
+  struct fb_buffer* buffers[6];
+  pthread_t threads[6];
+
+  for (int i = 0; i < 6; i++) CHECK(pthread_create(&threads[i], NULL, compete_and_hold, &handover) == 0);
+  while (atomic_load(&handover.holding) < 6) sleep_ms(1);
+  CHECK(fb_network_buffer_pool_available(handover.global) == 0);
+  CHECK(fb_network_buffer_pool_request(handover.global, buffers) == FB_OK && buffers[0] == NULL);
+  atomic_store(&handover.may_go, true);
+  /* Most likely asleep when they come, one by one, from six threads. */
+  CHECK(fb_network_buffer_pool_request_unpooled(handover.global, 6, 20000, buffers) == FB_OK);
+  CHECK(fb_network_buffer_pool_available(handover.global) == 0);
+  for (int i = 0; i < 6; i++) pthread_join(threads[i], NULL);
+  fb_network_buffer_pool_recycle_unpooled(handover.global, buffers, 6);
+  CHECK(fb_network_buffer_pool_available(handover.global) == 6);
+  fb_network_buffer_pool_close(handover.global);
 }
 
 struct pair {
@@ -263,6 +305,7 @@ static void listeners_may_call_back_into_the_pool(void) {
 int main(void) {
   many_threads_share_one_local_pool();
   the_free_list_never_gives_a_segment_twice();
+  what_any_thread_returned_is_in_reach_of_every_other();
   hungry_pools_never_forget_a_waiter();
   destroy_wakes_blocked_requesters();
   an_unpooled_request_waits_for_what_pools_hold_in_excess();
