@@ -150,23 +150,44 @@ final class Environment {
             descriptors.add(new ShuffleDescriptorAndIndex(
                     descriptor(ResourceID.generate(), producer), descriptors.size()));
         }
-        InputGateDeploymentDescriptor deployment = new InputGateDeploymentDescriptor(
-                dataSet, type, subpartition, descriptors.toArray(new ShuffleDescriptorAndIndex[0]));
-        SingleInputGate gate = network.createInputGates(
-                owner("consumer", ExecutionAttemptID.randomId()), new RunningProducers(), List.of(deployment)).get(0);
-        gates.add(gate);
-        for (InputChannel channel : gate.inputChannels()) {
-            if (channel instanceof ChannelStateHolder holder) {
-                holder.setChannelStateWriter(new DroppedState());
+        return openGates(List.of(new InputGateDeploymentDescriptor(
+                dataSet, type, subpartition, descriptors.toArray(new ShuffleDescriptorAndIndex[0])))).get(0);
+    }
+
+    /** Opens the gates of one task, one for each subpartition of one producer. */
+    List<SingleInputGate> openGates(Producer producer, ResultPartitionType type, int subpartitions) throws Exception {
+        List<InputGateDeploymentDescriptor> deployments = new ArrayList<>();
+        ResourceID location = ResourceID.generate();
+        for (int subpartition = 0; subpartition < subpartitions; subpartition++) {
+            deployments.add(new InputGateDeploymentDescriptor(
+                    producer.partition().getPartitionId().getIntermediateDataSetID(),
+                    type,
+                    subpartition,
+                    new ShuffleDescriptorAndIndex[] {
+                        new ShuffleDescriptorAndIndex(descriptor(location, producer), 0)
+                    }));
+        }
+        return openGates(deployments);
+    }
+
+    private List<SingleInputGate> openGates(List<InputGateDeploymentDescriptor> deployments) throws Exception {
+        List<SingleInputGate> opened = network.createInputGates(
+                owner("consumer", ExecutionAttemptID.randomId()), new RunningProducers(), deployments);
+        for (SingleInputGate gate : opened) {
+            gates.add(gate);
+            for (InputChannel channel : gate.inputChannels()) {
+                if (channel instanceof ChannelStateHolder holder) {
+                    holder.setChannelStateWriter(new DroppedState());
+                }
             }
+            gate.setup();
+            gate.finishReadRecoveredState();
+            while (!gate.getStateConsumedFuture().isDone()) {
+                gate.pollNext();
+            }
+            gate.requestPartitions();
         }
-        gate.setup();
-        gate.finishReadRecoveredState();
-        while (!gate.getStateConsumedFuture().isDone()) {
-            gate.pollNext();
-        }
-        gate.requestPartitions();
-        return gate;
+        return opened;
     }
 
     void closeGate(SingleInputGate gate) throws IOException {
