@@ -1,0 +1,156 @@
+"""What do records of a DataFrame cost that Python looks at one by one, beside what most people write for it?
+
+Rows (bigint, string, double) of a cached DataFrame are brought together by key in local[2], 8 partitions, and a Python
+function sees each of them. By hand that is `df.repartition(8, key).mapInArrow(function)`. Beside it: `exchange` of its
+rows, which takes the way over `df.rdd`, and `async_map` over the repartitioned DataFrame, whose function is a coroutine
+that never waits: what the operator itself costs. In the second work each call waits 5 ms, 100 at a time in each task;
+by hand that is a `Semaphore` and `gather` over each Arrow batch. No counterpart in flink-benchmarks.
+"""
+
+import asyncio
+import functools
+
+import pytest
+from bench_spark_exchange import source
+from measure import SMOKE, measure, scaled
+
+import flinkbuf as fb
+
+ROW_COUNT = scaled(500_000)
+WAIT_COUNT = scaled(40_000)
+PARTITIONS = 8
+CALLS_AT_ONCE = 100
+WAIT_S = 0.005
+
+
+def score(key, name, value):
+    """Do a little work on one record, as a user's function would."""
+    return value * len(name) if key % 3 else -value
+
+
+def score_batches(batches):
+    """Score every row of the Arrow batches by hand: columns to Python lists, a loop, a column back."""
+    import pyarrow as pa
+
+    for batch in batches:
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        yield pa.record_batch([pa.array([score(*row) for row in rows], pa.float64())], ["score"])
+
+
+def wait_batches(batches):
+    """Make a call for every row by hand: a semaphore, and gather over each Arrow batch."""
+    import pyarrow as pa
+
+    async def call(semaphore, value):
+        async with semaphore:
+            await asyncio.sleep(WAIT_S)
+            return value + 1.0
+
+    async def call_all(values):
+        semaphore = asyncio.Semaphore(CALLS_AT_ONCE)
+        return await asyncio.gather(*(call(semaphore, value) for value in values))
+
+    for batch in batches:
+        found = asyncio.run(call_all(batch.column("value").to_pylist()))
+        yield pa.record_batch([pa.array(found, pa.float64())], ["found"])
+
+
+def score_records(records):
+    yield sum(score(*record) for record in records)
+
+
+async def score_row(row):
+    return score(*row)
+
+
+async def wait_row(row):
+    await asyncio.sleep(WAIT_S)
+    return row.value + 1.0
+
+
+def by_map_in_arrow(rows):
+    return total(rows.repartition(PARTITIONS, "key").mapInArrow(score_batches, "score double"), "score")
+
+
+def by_exchange(rows):
+    moved = fb.exchange(rows.rdd, "key", type=rows.schema, num_partitions=PARTITIONS)
+    return sum(moved.mapPartitions(score_records).collect())
+
+
+def by_rdd(rows):
+    return sum(rows.repartition(PARTITIONS, "key").rdd.mapPartitions(score_records).collect())
+
+
+def by_async_map(rows):
+    return total(fb.async_map(rows.repartition(PARTITIONS, "key"), score_row, schema="score double"), "score")
+
+
+def total(frame, column):
+    return frame.agg({column: "sum"}).first()[0]
+
+
+CASES = {
+    "frame_records.map_in_arrow": (by_map_in_arrow, ROW_COUNT),
+    "frame_records.flinkbuf_exchange": (by_exchange, ROW_COUNT),
+    "frame_records.repartition_rdd": (by_rdd, ROW_COUNT),
+    "frame_records.flinkbuf_async_map": (by_async_map, ROW_COUNT),
+    "frame_wait.map_in_arrow_gather": (
+        lambda rows: total(rows.mapInArrow(wait_batches, "found double"), "found"),
+        WAIT_COUNT,
+    ),
+    "frame_wait.flinkbuf_async_map": (
+        lambda rows: total(
+            fb.async_map(rows, wait_row, schema="found double", capacity=2 * CALLS_AT_ONCE, concurrency=CALLS_AT_ONCE),
+            "found",
+        ),
+        WAIT_COUNT,
+    ),
+}
+
+
+@functools.cache
+def session():
+    """One Spark context serves all benchmarks of a process."""
+    from pyspark.sql import SparkSession
+
+    spark = SparkSession(source().context)
+    spark.conf.set("spark.sql.adaptive.enabled", "false")  # it would join small partitions: the work is one over 8
+    return spark
+
+
+@functools.cache
+def rows_of(count):
+    """Make the rows in the JVM, in 2 partitions, and keep them there: the question is the way to Python."""
+    columns = ("id AS key", "format_string('%012d', id % 1000) AS name", "id / 4D AS value")
+    rows = session().range(0, count, 1, 2).selectExpr(*columns).cache()
+    assert rows.count() == count
+    return rows
+
+
+def expected_of(name):
+    """Say what comes out, so that nobody is fast by leaving something out."""
+    if name.startswith("frame_wait"):
+        return sum(number / 4 + 1.0 for number in range(WAIT_COUNT))
+    return sum(score(number, "0" * 12, number / 4) for number in range(ROW_COUNT))
+
+
+def measure_case(name, benchmark=None):
+    work, count = CASES[name]
+    rows, expected = rows_of(count), expected_of(name)
+
+    def run():
+        found = work(rows)
+        assert found == pytest.approx(expected, rel=1e-9), f"{name} came to {found}, not {expected}"
+
+    measure(name, run, count, "records", benchmark=benchmark, repeats=1 if SMOKE else 3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(benchmark, name):
+    measure_case(name, benchmark)
+
+
+if __name__ == "__main__":
+    for name in CASES:
+        measure_case(name)
+    session().stop()
