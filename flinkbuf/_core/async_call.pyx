@@ -321,6 +321,6 @@ def as_results(value):
     if value is None:
         raise TypeError("the function gave None where an iterable of results is due; give () for no result")
     if isinstance(value, (str, bytes, dict)):
-        raise TypeError(f"the function gave a {type(value).__name__} where an iterable of results is due; give [result] for "
-                        "one result")
+        raise TypeError(f"the function gave a {type(value).__name__} where an iterable of results is due; give "
+                        "[result] for one result")
     return list(value)

@@ -77,7 +77,8 @@ cdef class Buffer:
     def __repr__(self):
         if self.is_released:
             return "<Buffer released>"
-        return f"<Buffer {self.c.size} bytes, data type {self.c.data_type}{', compressed' if self.c.is_compressed else ''}>"
+        compressed = ", compressed" if self.c.is_compressed else ""
+        return f"<Buffer {self.c.size} bytes, data type {self.c.data_type}{compressed}>"
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         self.check_held()

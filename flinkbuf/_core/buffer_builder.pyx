@@ -3,7 +3,7 @@
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 
 from flinkbuf._core.buffer cimport FB_NONE, FB_DATA_TYPE_COUNT, Buffer, fb_buffer_release
-from flinkbuf._core.errors cimport FB_EREFERENCES, FB_ESTATE, check, fail
+from flinkbuf._core.errors cimport FB_EREFERENCES, FB_ESTATE, fail
 
 
 cdef class BufferBuilder:

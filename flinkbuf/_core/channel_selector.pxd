@@ -42,7 +42,7 @@ cdef class KeyField:
     cdef Py_ssize_t index       # in a tuple or list; -1: the key is not a field of one
     cdef readonly str name      # in a dict or object, or a tuple that has names; None where the field has none
     cdef bint is_positional     # tuples with names go by position too
-    cdef PyTypeObject* row_type # the subclass of tuple seen last whose names agree with `index`; held by row_class
+    cdef PyTypeObject* row_type  # the subclass of tuple seen last whose names agree with `index`; held by row_class
     cdef object row_class
     cdef object function        # of the record; None: the field, or the record itself
     cdef str label              # for messages

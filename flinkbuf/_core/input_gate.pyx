@@ -14,7 +14,9 @@ from libc.string cimport memcpy, memset
 
 from flinkbuf._core.buffer cimport Buffer, fb_slice_release, fb_slice_retain
 from flinkbuf._core.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
-from flinkbuf._core.errors cimport FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail
+from flinkbuf._core.errors cimport (
+    FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
+)
 from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition
 from flinkbuf._core.tcp cimport fb_address, fb_address_resolve

@@ -8,7 +8,7 @@ from cpython.long cimport PyLong_CheckExact
 from cpython.unicode cimport PyUnicode_CheckExact
 
 from flinkbuf._core.data_view cimport fb_output_close, fb_output_prune, fb_output_start_scratch
-from flinkbuf._core.errors cimport FB_EARGUMENT, FB_ESTATE, check, fail
+from flinkbuf._core.errors cimport FB_ESTATE, check, fail
 from flinkbuf._core.type cimport (
     FB_TYPE_BOOLEAN, FB_TYPE_BYTE, FB_TYPE_DOUBLE, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_LONG, FB_TYPE_NULLABLE,
     FB_TYPE_SHORT, FB_TYPE_STRING,

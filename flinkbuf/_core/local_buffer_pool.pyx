@@ -10,7 +10,7 @@ from libc.string cimport memset
 from flinkbuf._core.buffer cimport FB_NO_CHANNEL, fb_buffer
 from flinkbuf._core.buffer_builder cimport BufferBuilder
 from flinkbuf._core.errors cimport (
-    FB_EARGUMENT, FB_EBUFFERS, FB_EDESTROYED, FB_ENOMEM, FB_ESTATE, FB_ETIMEOUT, FB_OK, fail,
+    FB_EARGUMENT, FB_EBUFFERS, FB_ENOMEM, FB_ETIMEOUT, fail,
 )
 from flinkbuf.log import logger
 
@@ -149,8 +149,8 @@ cdef class NetworkBufferPool:
         """Say once per value that pools may ask for more than there is, and once that this is over."""
         percent = fb_network_buffer_pool_usage_percent(self.c)
         if percent >= 100 and percent != self.warned_percent:
-            logger.warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for buffers. "
-                             "More segments would help.", percent, self.total_segment_count)
+            logger.warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for "
+                             "buffers. More segments would help.", percent, self.total_segment_count)
             self.warned_percent = percent
         elif percent < 100 and self.warned_percent is not None:
             logger.info("The buffer pools ask for %d%% of the network segments: back to normal.", percent)

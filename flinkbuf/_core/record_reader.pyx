@@ -208,8 +208,8 @@ cdef class RecordReader:
                     raise TypeError("a column cannot hold the event that comes next; take it with next(reader)")
                 break
             if size != width:
-                raise CorruptDataError(f"channel {self.current_channel}, record {self.current.record_count - 1}: {size} "
-                                       f"bytes long where {width} were expected")
+                raise CorruptDataError(f"channel {self.current_channel}, record {self.current.record_count - 1}: "
+                                       f"{size} bytes long where {width} were expected")
             # At most once a buffer: the record at an edge.
             self.put_edge(values[done[0]:], record, size)
             done[0] += 1
@@ -240,8 +240,9 @@ cdef class RecordReader:
         value = self.codec.decode(&self.input)
         if self.input.pos != self.input.end:
             raise CorruptDataError(
-                f"channel {self.current_channel}, record {self.input.record_number}: {size} bytes long, but the declared "
-                f"type used only {self.input.pos - self.input.start} of them; was it written with another type?")
+                f"channel {self.current_channel}, record {self.input.record_number}: {size} bytes long, but the "
+                f"declared type used only {self.input.pos - self.input.start} of them; was it written with another "
+                "type?")
         return value
 
     cdef int next_record(self, const uint8_t** record, size_t* size, bint waits=True) except -1:

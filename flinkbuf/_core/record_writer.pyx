@@ -182,8 +182,8 @@ cdef class RecordWriter:
         if self._is_closed:
             raise RuntimeError("the record writer is closed: no record can follow its end-of-data event")
         if self.fork_count != forks:
-            raise RuntimeError("the record writer was opened before this process was forked: its flusher's thread is not "
-                               "here; open a partition and a writer in the child")
+            raise RuntimeError("the record writer was opened before this process was forked: its flusher's thread is "
+                               "not here; open a partition and a writer in the child")
         return 0
 
     cdef int begin_use(self) except -1:
@@ -262,7 +262,7 @@ cdef class RecordWriter:
         return fb_local_buffer_pool_is_available(self.c.pool) or fb_result_partition_is_released(self.c)
 
     cdef int start(self, object record, int64_t channel) except -1:
-        """One record as far as there is room. FB_RECORD; FB_NEEDS_BUFFER: call go_on() if there is a rest, else this."""
+        """One record as far as there is room. FB_RECORD; FB_NEEDS_BUFFER: go_on() for a rest, else this again."""
         self.rest_size = 0
         if fb_result_partition_verdict(self.c) < 0:  # a buffer may take long to fill: who writes is told at once
             return self.partition.fail_stopped()

@@ -17,7 +17,7 @@ from flinkbuf._core.errors cimport (
     FB_EARGUMENT, FB_EFINISHED, FB_ELOST, FB_ERELEASED, FB_NEEDS_BUFFER, check, fail,
 )
 from flinkbuf._core.subpartition cimport (
-    AvailabilityListener, SubpartitionView, attach_view, fb_subpartition_get_usage, fb_subpartition_queued_buffers,
+    AvailabilityListener, attach_view, fb_subpartition_get_usage, fb_subpartition_queued_buffers,
     fb_subpartition_total_bytes, fb_subpartition_usage,
 )
 
@@ -132,8 +132,8 @@ cdef class ResultPartition:
     cdef int check_unclaimed(self) except -1:
         if self.is_claimed:
             raise RuntimeError(
-                "the partition is being written to: in another thread, by a writer that is reading this iterable, or by "
-                "one whose value's own conversion code this is; only one thread writes, one call at a time")
+                "the partition is being written to: in another thread, by a writer that is reading this iterable, or "
+                "by one whose value's own conversion code this is; only one thread writes, one call at a time")
         return 0
 
     cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1:

@@ -5,7 +5,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
 from flinkbuf._core.buffer cimport fb_slice_release
-from flinkbuf._core.errors cimport FB_ESTATE, check, fail
+from flinkbuf._core.errors cimport FB_ESTATE, fail
 from flinkbuf._core.input_gate cimport InputGate, RecordCounts
 
 
