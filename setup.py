@@ -17,9 +17,9 @@ flags += ["-O1", "-DFB_DEBUG=1"] if build == "debug" or sanitize else ["-O3", "-
 flags += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else []
 link = ["-pthread"] + ([f"-fsanitize={sanitize}"] if sanitize else [])
 warnings = ["-Wall", "-Wextra", "-Wconversion"] + (["-Werror"] if build == "werror" else [])
-headers = sorted(glob("csrc/*/*.h") + glob("flinkbuf/_core/*.h"))
+headers, sources = sorted(glob("csrc/*/*.h") + glob("flinkbuf/_core/*.h")), sorted(glob("csrc/*/*.c"))
 core = {
-    "sources": sorted(glob("csrc/*/*.c")),
+    "sources": sources,
     "cflags": flags + warnings,
     "include_dirs": ["csrc"],
     "obj_deps": {"": headers},
@@ -34,7 +34,7 @@ setup(
                 f"flinkbuf._core.{Path(pyx).stem}",
                 [pyx],
                 include_dirs=["csrc", "flinkbuf"],
-                depends=headers,
+                depends=headers + sources,  # a change in one of these links every extension again
                 extra_compile_args=flags,
                 extra_link_args=link,
             )

@@ -44,10 +44,11 @@ static void finish_builders(struct fb_result_partition* self) {
   finish_unicast_builders(self);
 }
 
-/* Nobody will read what is written to `target`. */
+/* Nobody will read what is written to `target`: all of its subpartitions take nothing more, not even their end. Only
+ * therefore may something be dropped without a word. */
 static bool is_gone(struct fb_result_partition* self, uint32_t target) {
-  if (fb_result_partition_is_released(self)) return true;
-  return !is_broadcast(self, target) && fb_subpartition_is_released(&self->subpartitions[target]);
+  if (is_broadcast(self, target)) return fb_result_partition_is_released(self);
+  return fb_subpartition_is_released(&self->subpartitions[target]);
 }
 
 /* What a producer is told that writes for nobody: nothing, if those readers took leave. */
@@ -313,15 +314,24 @@ void fb_result_partition_flush_all(struct fb_result_partition* self) {
 }
 
 int fb_result_partition_finish(struct fb_result_partition* self) {
+  struct fb_buffer_consumer end;
+  int code;
+
   if (self->is_finished) return FB_EFINISHED;
   if (self->continued != FB_NO_CHANNEL) return FB_ESTATE;
   if (fb_result_partition_verdict(self) < 0) return fb_result_partition_verdict(self);
+  /* All memory first: no channel may end and then be written to, because another one could not end. */
+  code = reserve(self, self->subpartition_count);
+  if (code == FB_OK) code = fb_subpartition_new_end(&end);
+  if (code < 0) return code;
+
   finish_builders(self);
   for (uint32_t i = 0; i < self->subpartition_count; i++) {
-    int code = fb_subpartition_finish(&self->subpartitions[i]);
-    /* One that is gone needs no end; one that has it already got it before memory ran out. */
-    if (code < 0 && code != FB_ERELEASED && code != FB_EFINISHED) return code;
+    struct fb_buffer_consumer copy;
+    fb_buffer_consumer_copy(&end, &copy);
+    fb_subpartition_add_end(&self->subpartitions[i], &copy); /* one that is gone needs none */
   }
+  fb_buffer_consumer_close(&end);
   self->is_finished = true;
   return FB_OK;
 }
@@ -429,9 +439,12 @@ void fb_result_partition_close(struct fb_result_partition* self) {
 }
 
 void fb_result_partition_release(struct fb_result_partition* self) {
-  /* Release, partner of fb_result_partition_is_released(); acquire: a second caller sees the first. */
-  if (atomic_exchange_explicit(&self->is_released, true, memory_order_acq_rel)) return;
+  if (fb_result_partition_is_released(self)) return;
+  /* The parts before the whole: a producer that drops a record because the partition is released must find no
+   * subpartition that still takes the end of its channel. A second caller goes the same way and returns no sooner. */
   for (uint32_t i = 0; i < self->subpartition_count; i++) fb_subpartition_release(&self->subpartitions[i]);
+  /* Release, partner of fb_result_partition_is_released(). */
+  atomic_store_explicit(&self->is_released, true, memory_order_release);
   fb_wakeup_ring(&self->pool_wakeup);
 }
 

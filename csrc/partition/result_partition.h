@@ -11,8 +11,8 @@
 #ifndef FB_RESULT_PARTITION_H
 #define FB_RESULT_PARTITION_H
 
-#include "memory/local_buffer_pool.h"
 #include "ground/data_view.h"
+#include "memory/local_buffer_pool.h"
 #include "partition/subpartition.h"
 
 enum fb_result_partition_type {
@@ -114,8 +114,7 @@ int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t su
                                    size_t size, enum fb_data_type type);
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_flush_all(struct fb_result_partition* self);
-/* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. After FB_ENOMEM it
- * may be called again. */
+/* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. FB_ENOMEM adds it nowhere. */
 int fb_result_partition_finish(struct fb_result_partition* self);
 /* Sleeps until the pool may have room. Returns whether it has, or the partition was released. */
 bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms);
@@ -140,7 +139,8 @@ static inline bool fb_result_partition_is_acknowledged(struct fb_result_partitio
   return atomic_load_explicit(&self->unacknowledged_count, memory_order_acquire) == 0;
 }
 
-/* Drops everything queued and to come; views say so. Wakes a waiting producer. Idempotent. */
+/* Drops everything queued and to come; views say so. Wakes a waiting producer. When it returns, all subpartitions are
+ * released. Idempotent. */
 void fb_result_partition_release(struct fb_result_partition* self);
 /* The same for a reason (copied), which readers can show; the first one stays. */
 void fb_result_partition_fail(struct fb_result_partition* self, const char* cause);
@@ -162,7 +162,8 @@ static inline bool fb_result_partition_is_reader_lost(struct fb_result_partition
 const char* fb_result_partition_failure(struct fb_result_partition* self);
 
 static inline bool fb_result_partition_is_released(struct fb_result_partition* self) {
-  /* Acquire, partner of the store in fb_result_partition_release(): who sees it also sees the failure. */
+  /* Acquire, partner of the store in fb_result_partition_release(): who sees it sees every subpartition released, too,
+   * and the failure. */
   return atomic_load_explicit(&self->is_released, memory_order_acquire);
 }
 

@@ -208,16 +208,24 @@ int fb_subpartition_reserve(struct fb_subpartition* self) {
   return code;
 }
 
-int fb_subpartition_finish(struct fb_subpartition* self) {
-  struct fb_buffer_consumer consumer;
+int fb_subpartition_new_end(struct fb_buffer_consumer* end) {
   struct fb_slice event;
-  int32_t desired_size;
-  int code;
+  int code = fb_event_buffer_new(END_OF_PARTITION_EVENT, sizeof(END_OF_PARTITION_EVENT), FB_END_OF_PARTITION, &event);
 
-  code = fb_event_buffer_new(END_OF_PARTITION_EVENT, sizeof(END_OF_PARTITION_EVENT), FB_END_OF_PARTITION, &event);
-  if (code < 0) return code;
-  fb_buffer_consumer_open(&consumer, &event);
-  return add(self, &consumer, 0, true, &desired_size);
+  if (code == FB_OK) fb_buffer_consumer_open(end, &event);
+  return code;
+}
+
+int fb_subpartition_add_end(struct fb_subpartition* self, struct fb_buffer_consumer* end) {
+  int32_t desired_size;
+  return add(self, end, 0, true, &desired_size);
+}
+
+int fb_subpartition_finish(struct fb_subpartition* self) {
+  struct fb_buffer_consumer end;
+  int code = fb_subpartition_new_end(&end);
+
+  return code < 0 ? code : fb_subpartition_add_end(self, &end);
 }
 
 void fb_subpartition_flush(struct fb_subpartition* self) {

@@ -89,6 +89,10 @@ int fb_subpartition_add(struct fb_subpartition* self, struct fb_buffer_consumer*
 int fb_subpartition_reserve(struct fb_subpartition* self);
 /* Adds EndOfPartition. FB_EFINISHED, FB_ERELEASED, FB_ENOMEM. */
 int fb_subpartition_finish(struct fb_subpartition* self);
+/* The same in two steps, of which the second needs no memory after reserve(): makes the event, of which each
+ * subpartition can be given a copy; adds one, which is taken over on every path. */
+int fb_subpartition_new_end(struct fb_buffer_consumer* end);
+int fb_subpartition_add_end(struct fb_subpartition* self, struct fb_buffer_consumer* end);
 void fb_subpartition_flush(struct fb_subpartition* self);
 /* Drops everything queued and to come, and tells the reader, whose next poll() says so. Idempotent. */
 void fb_subpartition_release(struct fb_subpartition* self);

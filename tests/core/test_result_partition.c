@@ -487,6 +487,87 @@ static void closing_from_two_threads_counts_once(void) {
   }
 }
 
+/* ---- between the parts of a release --------------------------------------------------------------- */
+
+static void write_record(struct fixture* self) { emit(self, 1, "after"); }
+static void write_long_record(struct fixture* self) { emit(self, 1, "after, over more than one segment"); }
+static void write_to_all(struct fixture* self) { broadcast(self, "after"); }
+static void write_event(struct fixture* self) {
+  fb_result_partition_emit_event(self->partition, 1, (const uint8_t*)"after", 5, FB_EVENT_BUFFER);
+}
+static void write_event_to_all(struct fixture* self) {
+  fb_result_partition_broadcast_event(self->partition, (const uint8_t*)"after", 5, FB_EVENT_BUFFER);
+}
+static void write_in_place(struct fixture* self) {
+  struct fb_buffer_builder* builder = &self->partition->unicast[1];
+
+  if (fb_result_partition_open_unicast(self->partition, 1) != FB_OK || builder->buffer == NULL) return;
+  fb_buffer_builder_append(builder, (const uint8_t*)"after", 5);
+  fb_buffer_builder_commit(builder);
+}
+
+static void release(struct fb_result_partition* self) { fb_result_partition_release(self); }
+static void fail(struct fb_result_partition* self) { fb_result_partition_fail(self, "it failed"); }
+static void lose_reader(struct fb_result_partition* self) {
+  fb_result_partition_lose_reader(self, "its cable was cut");
+}
+static void abort_it(struct fb_result_partition* self) { fb_result_partition_abort(self, "it is closed"); }
+
+static void (*const WAYS_TO_WRITE[])(struct fixture*) = {write_record, write_long_record,  write_to_all,
+                                                         write_event,  write_event_to_all, write_in_place};
+static void (*const WAYS_TO_GO[])(struct fb_result_partition*) = {release, fail, lose_reader, abort_it};
+#define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
+
+/* A release reaches one subpartition after the other, and tells the reader of the first before it comes to the second:
+ * what this listener does happens between the two, every time. */
+struct interloper {
+  struct fixture f;
+  void (*write)(struct fixture* self);
+  uint32_t calls;
+};
+
+/* The producer writes and ends; the reader of subpartition 1 takes all that it is given. */
+static void write_finish_and_read(void* context, uint32_t index) {
+  struct interloper* self = context;
+  struct fb_polled_buffer polled;
+  bool has_ended = false;
+  size_t size = 0;
+
+  CHECK(index == 0 && self->calls++ == 0);
+  self->write(&self->f);
+  fb_result_partition_finish(self->f.partition);
+  while (fb_subpartition_poll(&self->f.partition->subpartitions[1], &polled) == 1) {
+    CHECK(!has_ended);
+    has_ended = polled.slice.data_type == FB_END_OF_PARTITION;
+    size += has_ended ? 0 : polled.slice.size;
+    fb_slice_release(&polled.slice);
+  }
+  CHECK(!has_ended || size >= strlen("before") + strlen("after"));
+}
+
+static void play_release(enum fb_result_partition_type type, void (*write)(struct fixture*),
+                         void (*go)(struct fb_result_partition*)) {
+  struct interloper self = {.write = write};
+  struct fb_availability_listener listener = {write_finish_and_read, no_priority, &self};
+
+  if (type == FB_PIPELINED_APPROXIMATE && go == lose_reader) return; /* there it means nothing */
+  open_fixture(&self.f, type, 2, FB_UNBOUNDED);
+  CHECK(fb_subpartition_create_view(&self.f.partition->subpartitions[0], &listener) == FB_OK);
+  CHECK(fb_subpartition_create_view(&self.f.partition->subpartitions[1], &DEAF) == FB_OK);
+  CHECK(emit(&self.f, 1, "before") == FB_OK);
+  go(self.f.partition);
+  CHECK(self.calls == 1 && fb_result_partition_is_released(self.f.partition));
+  close_fixture(&self.f);
+}
+
+/* A reader that is given the end of its channel was given all that was written before it, whenever the partition goes. */
+static void no_end_follows_what_a_release_dropped(void) {
+  for (int type = FB_PIPELINED; type <= FB_PIPELINED_APPROXIMATE; type++)
+    for (size_t i = 0; i < LENGTH(WAYS_TO_WRITE); i++)
+      for (size_t j = 0; j < LENGTH(WAYS_TO_GO); j++)
+        play_release((enum fb_result_partition_type)type, WAYS_TO_WRITE[i], WAYS_TO_GO[j]);
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 #define READERS 2
@@ -743,6 +824,7 @@ int main(void) {
   a_partition_closed_before_its_end_fails();
   data_of_a_reader_that_left_is_dropped_and_holds_nobody_up();
   release_drops_all_and_later_data_costs_no_memory();
+  no_end_follows_what_a_release_dropped();
   the_producer_learns_when_all_readers_have_processed_everything();
   nobody_waits_for_a_reader_that_left_without_a_word();
   a_waiting_producer_is_woken_by_the_last_reader();

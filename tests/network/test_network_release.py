@@ -6,6 +6,7 @@ round and seed.
 
 import os
 import random
+import sys
 import time
 
 import pytest
@@ -13,6 +14,7 @@ from fault_job import TYPE, Pair, Task, nothing_left, records_of
 from fault_proxy import wait_until
 
 import flinkbuf as fb
+from flinkbuf.network.buffer import DataType
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads and files are counted in /proc")
 
@@ -131,3 +133,64 @@ def close_rest(pair):
             free = side.pool
             assert wait_until(lambda free=free: free.available_segment_count == pair.num_segments), "segments are away"
             side.close()
+
+
+# ---- a release that takes its time ----------------------------------------------------------------------------
+
+WIDTH = 64  # subpartitions, the last of which is read
+EVENTS = 2000  # in each, so that a release takes its time on the way to the last one
+COUNT = 1000  # records, all to that one, eight in a buffer
+EVERYTHING = list(range(COUNT))
+
+
+def slow_partition(pool):
+    partition = fb.ResultPartition(pool, WIDTH)
+    for _ in range(EVENTS):
+        partition.broadcast_event_bytes(b"nobody reads it", DataType.EVENT_BUFFER)
+    return partition
+
+
+def write_to_the_last(partition):
+    with partition, fb.RecordWriter(partition, fb.Types.INT(), "rebalance") as writer:
+        for record in EVERYTHING:
+            writer.emit_to(record, WIDTH - 1)
+
+
+def read_the_last(partition):
+    with fb.InputGate([(partition, WIDTH - 1)]) as gate, fb.RecordReader(gate, fb.Types.INT()) as reader:
+        return list(reader)
+
+
+@pytest.fixture
+def short_turns():
+    """Threads of Python take turns often, so that many moments are tried."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.parametrize("way", ["release", "fail", "abort"])
+def test_a_channel_that_ends_well_has_lost_nothing_whenever_its_partition_goes(way, short_turns):
+    rng, usual_s = random.Random(f"{SEED} {way}"), 0.001
+    ways = {
+        "release": lambda partition: partition.release(),
+        "fail": lambda partition: partition.fail("enough"),
+        "abort": lambda partition: partition.abort("enough"),
+    }
+    with fb.NetworkBufferPool(WIDTH + 32, segment_size=64) as pool:
+        for number in range(ROUNDS // 10):
+            partition = slow_partition(pool)
+            reader, writer = Task(read_the_last, partition), Task(write_to_the_last, partition)
+            reader.start(), writer.start()
+            moment_s = usual_s * (0.2 + 0.8 * rng.random())
+            time.sleep(moment_s)
+            ways[way](partition)
+            reader.end(), writer.end()
+            assert reader.error is None or isinstance(reader.error, fb.CancelTaskError), repr(reader.error)
+            assert reader.error is not None or reader.result == EVERYTHING, (
+                f"round {number}, seed {SEED}, {way} after {moment_s:.4f} s: {len(reader.result)} of {COUNT} records, "
+                "and then a clean end"
+            )
+            usual_s = 0.9 * usual_s + 0.1 * writer.seconds
+        assert wait_until(lambda: pool.available_segment_count == WIDTH + 32), "segments are away"
