@@ -214,10 +214,14 @@ def test_a_blocking_thread_is_left_and_told(caplog):
 
 
 def test_results_that_nobody_reads_any_more_are_closed_wherever_the_garbage_collector_finds_them(event_loop):
-    is_garbage, closed = threading.Event(), []
+    is_started, is_garbage, closed = threading.Event(), threading.Event(), []
 
     async def collects(record, session):
+        if record == 0:  # its result is not taken before the second call is under way
+            while not is_started.is_set():
+                await asyncio.sleep(0.001)
         if record == 1:
+            is_started.set()
             while not is_garbage.is_set():
                 await asyncio.sleep(0.001)
             gc.collect()
