@@ -21,7 +21,7 @@ from flinkbuf.async_io.attempt import Attempts
 from flinkbuf.async_io.function import AsyncOptions, CallContext, Function
 from flinkbuf.async_io.handover import Departures, Inbox, Outbox
 from flinkbuf.async_io.outcome import Outcomes
-from flinkbuf.async_io.queue import Entry, OrderedQueue, StreamRecord, StreamWatermark, UnorderedQueue, WatermarkEntry
+from flinkbuf.async_io.queue import Entry, OrderedQueue, RecordElement, WatermarkElement, UnorderedQueue, WatermarkEntry
 from flinkbuf.async_io.session import Session
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.async_io.timer import Timeouts, Timers
@@ -218,7 +218,7 @@ class AsyncCalls:
             for work in list(self._delayed):
                 self._retry_now(work)
 
-    async def snapshot(self) -> list[StreamRecord | StreamWatermark]:
+    async def snapshot(self) -> list[RecordElement | WatermarkElement]:
         """Return all elements that the task has not taken, in the order of the queue."""
         return [entry.element for entry in (*self._outbox.contents(), *self._queue)]
 

@@ -18,7 +18,7 @@ from flinkbuf.async_io.calls import AsyncCalls
 from flinkbuf.async_io.function import AsyncOptions, CallContext, as_function
 from flinkbuf.async_io.handover import Outbox
 from flinkbuf.async_io.loop import LoopThread, LoopTimeoutError
-from flinkbuf.async_io.queue import StreamRecord, StreamWatermark
+from flinkbuf.async_io.queue import RecordElement, WatermarkElement
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.errors import AsyncTimeoutError
 from flinkbuf.log import logger
@@ -44,7 +44,7 @@ class AsyncOperator:
     value_of : callable, optional
         What of a record the user's functions get, if not all of it.
     output : callable, optional
-        Takes each `StreamRecord` and `StreamWatermark` that leaves; for `process_element` and its like.
+        Takes each `RecordElement` and `WatermarkElement` that leaves; for `process_element` and its like.
     on_ready : callable, optional
         Called on the loop's thread when there is something for `emit_ready` and nobody waits for it: rings the bell of
         a stream task's mailbox.
@@ -267,7 +267,7 @@ class AsyncOperator:
     def process_watermark(self, watermark: Any) -> None:
         """Let a watermark pass behind the records before it; it takes a place in the queue."""
         if not self._held:
-            self._emit(StreamWatermark(watermark))
+            self._emit(WatermarkElement(watermark))
             return
         self._make_room()
         self._held += 1
@@ -282,11 +282,11 @@ class AsyncOperator:
         entries, count = self._take(timeout if self._held else 0.0)
         for entry in entries:
             if entry.is_watermark:
-                self._emit(StreamWatermark(entry.watermark))
+                self._emit(WatermarkElement(entry.watermark))
                 continue
             self.stats.results += len(entry.results)
             for result in entry.results:
-                self._emit(StreamRecord(result, entry.timestamp))
+                self._emit(RecordElement(result, entry.timestamp))
         self._held -= count
         return count
 
@@ -302,19 +302,19 @@ class AsyncOperator:
         while self._held:
             self.poll(None)
 
-    def snapshot_state(self) -> list[StreamRecord | StreamWatermark]:
+    def snapshot_state(self) -> list[RecordElement | WatermarkElement]:
         """Return all elements that have not left, in the order of the queue, finished calls included.
 
         Their results are not kept: what has not been handed on is called for again after `restore_state`.
         """
         assert self._thread is not None, "the operator is not open"
-        elements: list[StreamRecord | StreamWatermark] = self._thread.run(self._calls.snapshot())
+        elements: list[RecordElement | WatermarkElement] = self._thread.run(self._calls.snapshot())
         return elements
 
-    def restore_state(self, elements: Iterable[StreamRecord | StreamWatermark]) -> None:
+    def restore_state(self, elements: Iterable[RecordElement | WatermarkElement]) -> None:
         """Submit the elements of a snapshot again, in their order, before any new record."""
         for element in elements:
-            if isinstance(element, StreamWatermark):
+            if isinstance(element, WatermarkElement):
                 self.process_watermark(element.watermark)
             else:
                 self.process_element(element.value, element.timestamp)
@@ -328,6 +328,6 @@ class AsyncOperator:
         while self._held >= self._options.capacity:
             self.poll(None)
 
-    def _emit(self, element: StreamRecord | StreamWatermark) -> None:
+    def _emit(self, element: RecordElement | WatermarkElement) -> None:
         assert self._output is not None, "give output= to use the operator element by element"
         self._output(element)

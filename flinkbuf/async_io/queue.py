@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 
-class StreamRecord(NamedTuple):
-    """A record and its timestamp in event time (ms), None where it has none; Flink's StreamRecord."""
+class RecordElement(NamedTuple):
+    """What enters or leaves for one record, and its event time (ms), None where it has none; Flink's StreamRecord."""
 
     value: Any
     timestamp: int | None = None
 
 
-class StreamWatermark(NamedTuple):
+class WatermarkElement(NamedTuple):
     """A watermark as the queues carry it: whatever object its stream uses."""
 
     watermark: Any
@@ -42,9 +42,9 @@ class Entry:
         return (self,)
 
     @property
-    def element(self) -> StreamRecord:
+    def element(self) -> RecordElement:
         """What belongs into a snapshot."""
-        return StreamRecord(self.record, self.timestamp)
+        return RecordElement(self.record, self.timestamp)
 
 
 class WatermarkEntry:
@@ -59,9 +59,9 @@ class WatermarkEntry:
         self.watermark = watermark
 
     @property
-    def element(self) -> StreamWatermark:
+    def element(self) -> WatermarkElement:
         """What belongs into a snapshot."""
-        return StreamWatermark(self.watermark)
+        return WatermarkElement(self.watermark)
 
 
 class OrderedQueue:

@@ -29,7 +29,7 @@ from flinkbuf import (
 )
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.operator import AsyncOperator
-from flinkbuf.async_io.queue import StreamRecord, StreamWatermark
+from flinkbuf.async_io.queue import RecordElement, WatermarkElement
 from flinkbuf.async_io.retry import as_retry
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -789,15 +789,15 @@ def test_unordered_results_do_not_pass_watermarks():
     for record in (4, 3, 2):
         gated.finish(record)
     each.emit_ready()
-    assert out == [StreamRecord(2, 20)]
+    assert out == [RecordElement(2, 20)]
     gated.finish(1)
     each.end_input()
     assert out[1:] == [
-        StreamRecord(1, 10),
-        StreamWatermark("w1"),
-        StreamRecord(3, 30),
-        StreamWatermark("w2"),
-        StreamRecord(4, 40),
+        RecordElement(1, 10),
+        WatermarkElement("w1"),
+        RecordElement(3, 30),
+        WatermarkElement("w2"),
+        RecordElement(4, 40),
     ]
     each.close()
 
@@ -806,7 +806,7 @@ def test_a_watermark_that_waits_for_nobody_leaves_at_once():
     each, out = opened(at_once)
     each.process_watermark(5)
     each.process_watermark(6)
-    assert out == [StreamWatermark(5), StreamWatermark(6)]
+    assert out == [WatermarkElement(5), WatermarkElement(6)]
     each.close()
 
 
@@ -819,7 +819,7 @@ def test_watermarks_take_places_in_the_queue():
     assert each.in_flight_count == 3
     threading.Timer(0.02, lambda: gated.finish(1)).start()
     each.process_element(2)  # waits until there is room
-    assert out == [StreamRecord(1), StreamWatermark("w"), StreamWatermark("w")]
+    assert out == [RecordElement(1), WatermarkElement("w"), WatermarkElement("w")]
     gated.finish(2)
     each.end_input()
     each.close()
@@ -835,7 +835,7 @@ def test_a_snapshot_holds_finished_calls_that_have_not_left_and_is_called_for_ag
     each.process_element(3, 3)
     gated.finish(3)
     snapshot = each.snapshot_state()
-    assert snapshot == [StreamRecord(1, 1), StreamRecord(2, 2), StreamWatermark("w"), StreamRecord(3, 3)]
+    assert snapshot == [RecordElement(1, 1), RecordElement(2, 2), WatermarkElement("w"), RecordElement(3, 3)]
     each.close()
     assert out == []
     again, out = opened(at_once, ordered=ordered, capacity=2)
@@ -858,7 +858,7 @@ def test_the_end_of_the_input_waits_for_all_and_tries_once_more_what_waits_for_i
     wait_until(lambda: calls == [1])
     started = time.perf_counter()
     each.end_input()
-    assert out == [StreamRecord("given up")] and calls == [1, 1]
+    assert out == [RecordElement("given up")] and calls == [1, 1]
     assert time.perf_counter() - started < 5
     each.close()
 
@@ -909,10 +909,10 @@ def follow_the_model(each, out, gated, kinds, capacity, randomness):
         if kind == "record":
             each.process_element(number)
             waiting.append(number)
-            elements.append(StreamRecord(number))
+            elements.append(RecordElement(number))
         else:
             each.process_watermark(number)
-            elements.append(StreamWatermark(number))
+            elements.append(WatermarkElement(number))
         assert each.in_flight_count <= capacity
         # Nothing is lost or doubled, at any time: what left and what is in the snapshot are all elements.
         assert sorted(out + each.snapshot_state(), key=lambda element: element[0]) == elements
@@ -926,7 +926,7 @@ def epochs(elements):
     """Sets of records between watermarks, and the watermarks."""
     found = [set()]
     for element in elements:
-        if isinstance(element, StreamWatermark):
+        if isinstance(element, WatermarkElement):
             found += [element, set()]
         else:
             found[-1].add(element)
