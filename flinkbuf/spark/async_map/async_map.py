@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 from flinkbuf.async_io.function import AsyncOptions, as_function
 from flinkbuf.async_io.stats import AsyncStats
@@ -15,8 +15,56 @@ from flinkbuf.spark.async_map.report import Report, call_context
 if TYPE_CHECKING:
     from pyspark import RDD
     from pyspark.sql import DataFrame
+    from typing_extensions import Unpack
+
+    from flinkbuf.async_io.retry import RetryOptions
+
+    class CallOptions(TypedDict, total=False):
+        """What the type of the results does not depend on."""
+
+        capacity: int
+        concurrency: int | None
+        timeout: float | None
+        ordered: bool
+        retry: RetryOptions | Any
+        key: str | int | Callable[[Any], Any] | None
+        rate_limit: float | None
+        rate_limit_scope: Literal["task", "job"]
+        deadline: float | None
+        threads: int | None
+        close_timeout: float
+        event_loop: Literal["auto", "asyncio", "uvloop"]
+        log_interval: float
+        stats: AsyncStats | None
+
+    class AllOptions(CallOptions, total=False):
+        """Every option but the columns of a DataFrame."""
+
+        open: Callable[..., Any] | None
+        close: Callable[[Any], Any] | None
+        flat: bool
+        batch_size: int | None
+        batch_timeout: float
+        on_error: Literal["raise", "skip"] | Callable[[Any, BaseException], Any]
+        on_timeout: Callable[[Any], Any] | None
 
 
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@overload
+def async_map(
+    data: RDD[T],
+    func: Callable[[T], Coroutine[Any, Any, R]],
+    *,
+    on_error: Literal["raise", "skip"] = ...,
+    **options: Unpack[CallOptions],
+) -> RDD[R]: ...
+@overload
+def async_map(data: RDD[Any], func: Any, **options: Unpack[AllOptions]) -> RDD[Any]: ...
+@overload
+def async_map(data: DataFrame, func: Any, *, schema: Any, **options: Unpack[AllOptions]) -> DataFrame: ...
 def async_map(
     data: RDD[Any] | DataFrame,
     func: Any,

@@ -9,10 +9,10 @@ Pipelined mode: the tasks of one barrier stage send buffers to each other over T
 
 import operator
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.log import logger
@@ -33,20 +33,21 @@ from flinkbuf.types.types import (
 if TYPE_CHECKING:
     from pyspark import RDD
 
+T = TypeVar("T")
 MODES = ("blocking", "pipelined")
 SAMPLE_SIZE = 200  # records looked at in each of up to three Spark partitions when the type is left out
 
 
 def exchange(
-    data: "RDD[Any]",
-    key: Any = None,
+    data: "RDD[T]",
+    key: str | int | Callable[[T], Any] | tuple[Any, ...] | None = None,
     *,
     type: Any = None,
-    partitioner: Any = None,
+    partitioner: str | Partitioner | Callable[[T, int], int] | None = None,
     num_partitions: int | None = None,
-    mode: str = "blocking",
-    config: Any = None,
-) -> "RDD[Any]":
+    mode: Literal["blocking", "pipelined"] = "blocking",
+    config: NetworkConfig | None = None,
+) -> "RDD[T]":
     """Move every record of an RDD to the Spark partition that its key or a partitioner chooses.
 
     Does what ``rdd.partitionBy`` and ``rdd.repartition`` do, and moves 32 KiB buffers instead of pickled records:
