@@ -354,7 +354,7 @@ class NetworkEnvironment:
             )
 
     def create_partition(
-        self, partition_id: ResultPartitionID | bytes | str, num_subpartitions: int, type: str = "PIPELINED_BOUNDED"
+        self, partition_id: ResultPartitionID | bytes | str, subpartition_count: int, type: str = "PIPELINED_BOUNDED"
     ) -> ResultPartition:
         """Create a result partition that others can ask for from now on.
 
@@ -362,7 +362,7 @@ class NetworkEnvironment:
         ----------
         partition_id : ResultPartitionID, bytes or str
             Its name; each is used once.
-        num_subpartitions : int
+        subpartition_count : int
             Readers.
         type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
 
@@ -375,7 +375,7 @@ class NetworkEnvironment:
         Raises
         ------
         InsufficientBuffersError
-            The pool cannot guarantee ``num_subpartitions + 1`` buffers.
+            The pool cannot guarantee ``subpartition_count + 1`` buffers.
         RuntimeError
             The name is taken.
         """
@@ -385,7 +385,7 @@ class NetworkEnvironment:
         self._forget_consumed()
         partition = ResultPartition(
             self.pool,
-            num_subpartitions,
+            subpartition_count,
             type,
             buffers_per_channel=config.buffers_per_channel,
             floating_buffers=config.floating_buffers_per_gate,

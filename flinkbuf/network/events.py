@@ -143,9 +143,9 @@ class Event:
             raise TypeError(f"the bytes hold {type(event).__name__}, not {cls.__name__}")
         return event
 
-    def data_type(self, has_priority: bool = False) -> int:
+    def data_type(self, is_priority: bool = False) -> int:
         """The number of the `DataType` its buffer gets; one with priority overtakes what is queued."""
-        return _PRIORITIZED_EVENT_BUFFER if has_priority else self._own_data_type()
+        return _PRIORITIZED_EVENT_BUFFER if is_priority else self._own_data_type()
 
     def _own_data_type(self) -> int:
         return _EVENT_BUFFER

@@ -15,7 +15,7 @@ PARTITION_TYPES = ("PIPELINED", "PIPELINED_BOUNDED", "PIPELINED_APPROXIMATE")  #
 
 
 def buffer_limits(
-    type: str, num_subpartitions: int, buffers_per_channel: int, floating_buffers: int
+    type: str, subpartition_count: int, buffers_per_channel: int, floating_buffers: int
 ) -> tuple[int, int | None]:
     """How many buffers a partition's pool has at least and at most (None: no limit).
 
@@ -29,10 +29,10 @@ def buffer_limits(
     >>> buffer_limits("PIPELINED", 100, buffers_per_channel=2, floating_buffers=8)
     (101, None)
     """
-    minimum = num_subpartitions + 1
+    minimum = subpartition_count + 1
     if type == "PIPELINED":
         return minimum, None
-    return minimum, max(minimum, num_subpartitions * max(1, buffers_per_channel) + floating_buffers)
+    return minimum, max(minimum, subpartition_count * max(1, buffers_per_channel) + floating_buffers)
 
 
 class ResultPartitionID(bytes):
@@ -122,7 +122,7 @@ class ResultPartition(_ResultPartition):
     ----------
     pool : NetworkBufferPool
         Where its local pool borrows its buffers.
-    num_subpartitions : int
+    subpartition_count : int
         Readers.
     type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
         BOUNDED limits the buffers in flight; APPROXIMATE lets a reader that was lost be replaced: the new one goes
@@ -141,7 +141,7 @@ class ResultPartition(_ResultPartition):
     Raises
     ------
     InsufficientBuffersError
-        The network pool cannot guarantee ``num_subpartitions + 1`` buffers.
+        The network pool cannot guarantee ``subpartition_count + 1`` buffers.
 
     Notes
     -----
@@ -172,7 +172,7 @@ class ResultPartition(_ResultPartition):
     def __new__(
         cls,
         pool: NetworkBufferPool,
-        num_subpartitions: int,
+        subpartition_count: int,
         type: str = "PIPELINED_BOUNDED",
         *,
         buffers_per_channel: int = 2,
@@ -182,9 +182,9 @@ class ResultPartition(_ResultPartition):
     ) -> ResultPartition:
         if type not in PARTITION_TYPES:
             raise ValueError(f"type must be one of {', '.join(PARTITION_TYPES)}, got {type!r}")
-        num_subpartitions = operator.index(num_subpartitions)
-        if num_subpartitions < 1:
-            raise ValueError(f"num_subpartitions must be at least 1, got {num_subpartitions}")
+        subpartition_count = operator.index(subpartition_count)
+        if subpartition_count < 1:
+            raise ValueError(f"subpartition_count must be at least 1, got {subpartition_count}")
         for name, value in (
             ("buffers_per_channel", buffers_per_channel),
             ("floating_buffers", floating_buffers),
@@ -192,15 +192,15 @@ class ResultPartition(_ResultPartition):
         ):
             if value < 0:
                 raise ValueError(f"{name} must not be negative, got {value}")
-        minimum, maximum = buffer_limits(type, num_subpartitions, buffers_per_channel, floating_buffers)
+        minimum, maximum = buffer_limits(type, subpartition_count, buffers_per_channel, floating_buffers)
         local_pool = pool.create_buffer_pool(
             minimum,
             maximum,
-            channel_count=num_subpartitions,
+            channel_count=subpartition_count,
             max_buffers_per_channel=max_buffers_per_channel,
             max_overdraft_buffers=0 if type == "PIPELINED_APPROXIMATE" else max_overdraft,
         )
-        self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), num_subpartitions)
+        self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), subpartition_count)
         self._type = type
         return self
 
@@ -222,22 +222,22 @@ class ResultPartition(_ResultPartition):
     def __repr__(self) -> str:
         states = [name for name in ("finished", "closed", "released") if getattr(self, f"is_{name}")]
         state = f" {', '.join(states)}" if states else ""
-        return f"<ResultPartition {self._type}, {self.num_subpartitions} subpartitions{state}>"
+        return f"<ResultPartition {self._type}, {self.subpartition_count} subpartitions{state}>"
 
-    def broadcast_event(self, event: Event, priority: bool = False) -> None:
+    def broadcast_event(self, event: Event, is_priority: bool = False) -> None:
         """Add an event to every subpartition; all open buffers end here.
 
         Parameters
         ----------
         event : Event
-        priority : bool, default False
+        is_priority : bool, default False
             Whether it overtakes what is queued.
         """
-        self.broadcast_event_bytes(event.to_buffer_bytes(), event.data_type(priority))
+        self.broadcast_event_bytes(event.to_buffer_bytes(), event.data_type(is_priority))
 
-    def emit_event(self, event: Event, subpartition: int, priority: bool = False) -> None:
+    def emit_event(self, event: Event, subpartition: int, is_priority: bool = False) -> None:
         """Add an event to one subpartition; only its open buffer ends."""
-        self.emit_event_bytes(event.to_buffer_bytes(), event.data_type(priority), subpartition)
+        self.emit_event_bytes(event.to_buffer_bytes(), event.data_type(is_priority), subpartition)
 
     def start_flushing(self, timeout_ms: int) -> None:
         """Make what is written readable within `timeout_ms` milliseconds, until `stop_flushing` or `close`.
@@ -254,11 +254,6 @@ class ResultPartition(_ResultPartition):
     def stop_flushing(self) -> None:
         """Flush by time no more. Idempotent."""
         remove_partition(self)
-
-    @property
-    def num_subpartitions(self) -> int:
-        """Readers that the partition is written for."""
-        return self.subpartition_count
 
     @property
     def partition_type(self) -> str:

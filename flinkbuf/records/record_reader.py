@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.record_reader import RecordReader as _RecordReader
-from flinkbuf.network.events import event_from_bytes
+from flinkbuf.network.events import Event, EventRegistry, event_from_bytes
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
 from flinkbuf.types.types import TypeInformation, as_type, column_dtype
 
@@ -22,8 +23,9 @@ class RecordReader(_RecordReader):
         Where the buffers come from. It stays the caller's.
     type : TypeInformation, str, pyspark StructType or pyarrow schema
         The records' type, as the writer's.
-    events : bool, default False
-        Give events too, in their place among the records. Without it barriers are passed over, and producers are told
+    events : bool or EventRegistry, default False
+        Give events too, in their place among the records; an `EventRegistry` says which classes of the user's are
+        among them. Without it barriers are passed over, and producers are told
         at EndOfData that their records were processed; with it that is the caller's to do
         (``gate.acknowledge_all_records_processed``).
 
@@ -48,9 +50,15 @@ class RecordReader(_RecordReader):
 
     type: TypeInformation
 
-    def __new__(cls, gate: InputGate | UnionInputGate, type: Any, *, events: bool = False) -> RecordReader:
+    def __new__(
+        cls, gate: InputGate | UnionInputGate, type: Any, *, events: bool | EventRegistry = False
+    ) -> RecordReader:
+        if not isinstance(events, (bool, EventRegistry)):
+            raise TypeError(f"events must be True, False or an EventRegistry, got {events!r:.80}")
+        registry = events if isinstance(events, EventRegistry) else None
+        gives_events = events is not False
         record_type = as_type(type)
-        self = super().__new__(cls, gate, record_type.codec, _event_of if events else None)
+        self = super().__new__(cls, gate, record_type.codec, partial(_event_of, registry) if gives_events else None)
         self.type = record_type
         return self
 
@@ -76,5 +84,5 @@ class RecordReader(_RecordReader):
         self.close()
 
 
-def _event_of(channel_index: int, data: bytes, data_type: int) -> Any:
-    return event_from_bytes(data)
+def _event_of(registry: EventRegistry | None, channel_index: int, data: bytes, data_type: int) -> Event:
+    return event_from_bytes(data, registry)

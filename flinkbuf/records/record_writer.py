@@ -88,7 +88,7 @@ class RecordWriter(_RecordWriter):
             raise ValueError(f"buffer_timeout_ms must be -1 (no timeout), 0 or more, got {buffer_timeout_ms}")
         record_type = as_type(type)
         selector = as_partitioner(partitioner).selector(
-            record_type, partition.num_subpartitions, subtask_index=subtask_index, seed=seed
+            record_type, partition.subpartition_count, subtask_index=subtask_index, seed=seed
         )
         self = super().__new__(cls, partition, record_type.codec, selector, buffer_timeout_ms)
         self.type = record_type

@@ -64,6 +64,38 @@ def test_a_reader_that_wants_no_events_is_not_stopped_by_a_barrier(pool):
             assert list(fb.RecordReader(gate, fb.Types.INT())) == [1, 2]
 
 
+class Hello(fb.UserEvent):
+    class_name = "org.example.Hello"
+
+    def __init__(self, text):
+        self.text = text
+
+    def payload(self):
+        return self.text.encode()
+
+    @classmethod
+    def from_payload(cls, data):
+        return cls(data.decode())
+
+
+def test_events_of_the_users_classes_need_a_registry_that_names_them(pool):
+    def written():
+        with fb.ResultPartition(pool, 1) as partition:
+            with fb.RecordWriter(partition, fb.Types.INT()) as writer:
+                writer.write_event(Hello("world"))
+        return fb.InputGate([(partition, 0)])
+
+    with written() as gate:
+        hello, *ends = fb.RecordReader(gate, fb.Types.INT(), events=fb.EventRegistry(Hello))
+        assert hello.text == "world" and ends == [fb.EndOfData(), fb.EndOfPartition()]
+    with written() as gate, pytest.raises(fb.CorruptDataError, match="give an EventRegistry"):
+        list(fb.RecordReader(gate, fb.Types.INT(), events=True))
+    with written() as gate:
+        assert list(fb.RecordReader(gate, fb.Types.INT())) == []
+    with pytest.raises(TypeError, match="events must be True, False or an EventRegistry"):
+        fb.RecordReader(gate, fb.Types.INT(), events=Hello)
+
+
 def test_records_of_many_channels_are_joined_each_on_its_own(pool):
     """Every record spans buffers, and the channels' buffers alternate."""
     with fb.NetworkBufferPool(300, segment_size=32) as small:

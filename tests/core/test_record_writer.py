@@ -19,7 +19,7 @@ def pool():
 
 
 def read_all(partition, type, channels=None):
-    channels = range(partition.num_subpartitions) if channels is None else channels
+    channels = range(partition.subpartition_count) if channels is None else channels
     with fb.InputGate([(partition, c) for c in channels]) as gate, fb.RecordReader(gate, type) as reader:
         return list(reader)
 

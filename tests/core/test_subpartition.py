@@ -81,7 +81,7 @@ def test_priority_event_overtakes_and_needs_no_credit(partition):
     view = partition.create_view(0)
     partition.emit(bytes(20), 0)
     assert view.is_available and not view.is_available_without_credit
-    partition.broadcast_event(ev.CheckpointBarrier(1, 2, alignment=ev.AlignmentType.UNALIGNED), priority=True)
+    partition.broadcast_event(ev.CheckpointBarrier(1, 2, alignment=ev.AlignmentType.UNALIGNED), is_priority=True)
     assert view.is_available_without_credit and view.queued_buffer_count == 3
     assert [view.poll()[0].data_type for _ in range(3)] == [3, 1, 1]
 

@@ -24,7 +24,7 @@ def write(partition, records):
 
 
 def gates_on(*partitions):
-    return [fb.InputGate([(p, index) for index in range(p.num_subpartitions)]) for p in partitions]
+    return [fb.InputGate([(p, index) for index in range(p.subpartition_count)]) for p in partitions]
 
 
 def test_a_union_needs_two_different_gates(pool):

@@ -20,7 +20,7 @@ def write(partition, kind, steps, flush_ms=100):
                 if name == "broadcast":
                     writer.broadcast(value)
                 else:
-                    writer.emit_to(value, number % partition.num_subpartitions)
+                    writer.emit_to(value, number % partition.subpartition_count)
             number += step["count"] > 0
         elif name == "flush":
             writer.flush()

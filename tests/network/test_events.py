@@ -74,7 +74,7 @@ def test_event_has_flinks_bytes_both_ways(case):
     assert type(back) is type(event) and vars(back) == vars(event)
     assert vars(ev.event_from_bytes(event.to_buffer_bytes(), ev.EventRegistry(SampleTaskEvent))) == vars(event)
     assert DataType(event.data_type()).name == case["data_type"]
-    assert DataType(event.data_type(has_priority=True)).name == case.get(
+    assert DataType(event.data_type(is_priority=True)).name == case.get(
         "data_type_priority", "PRIORITIZED_EVENT_BUFFER"
     )
 

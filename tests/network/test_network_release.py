@@ -47,7 +47,7 @@ class Round:
     def produce(self):
         timeout_ms = self.rng.choice([0, 1, 5])
         with self.partition, fb.RecordWriter(self.partition, TYPE, "rebalance", buffer_timeout_ms=timeout_ms) as writer:
-            for records in zip(*RECORDS[: self.partition.num_subpartitions]):
+            for records in zip(*RECORDS[: self.partition.subpartition_count]):
                 for channel, record in enumerate(records):
                     writer.emit_to(record, channel)
 

@@ -135,7 +135,7 @@ def test_pool_has_flinks_limits(type, subpartitions, buffers_per_channel, floati
     ("arguments", "message"),
     [
         ({"type": "BLOCKING"}, "type must be one of PIPELINED.*got 'BLOCKING'"),
-        ({"num_subpartitions": 0}, "num_subpartitions must be at least 1, got 0"),
+        ({"subpartition_count": 0}, "subpartition_count must be at least 1, got 0"),
         ({"floating_buffers": -1}, "floating_buffers must not be negative, got -1"),
         ({"max_overdraft": -2}, "max_overdraft must not be negative, got -2"),
         ({"max_buffers_per_channel": 0}, "max_buffers_per_channel must be above 0, got 0"),
@@ -143,7 +143,7 @@ def test_pool_has_flinks_limits(type, subpartitions, buffers_per_channel, floati
 )
 def test_settings_that_cannot_be_are_refused(network, arguments, message):
     with pytest.raises(ValueError, match=message):
-        ResultPartition(network, **{"num_subpartitions": 2, **arguments})
+        ResultPartition(network, **{"subpartition_count": 2, **arguments})
 
 
 def test_too_few_buffers_are_an_error_that_says_how_many(network):
@@ -333,7 +333,7 @@ def test_figures_count_bytes_and_buffers(network):
         partition.finish()
         assert (partition.total_buffer_count, partition.total_written_bytes) == (4, 70 + 2 * 10)
         assert partition.queued_buffer_count == 6 and partition.total_read_bytes == 0
-        assert partition.num_subpartitions == 2 and partition.partition_type == "PIPELINED_BOUNDED"
+        assert partition.subpartition_count == 2 and partition.partition_type == "PIPELINED_BOUNDED"
         with partition.create_view(0) as view:
             assert [item["hex"] for item in available(view)][-1] == "00000000"
             assert partition.total_read_bytes == 70 + 10 + 4

@@ -1,0 +1,54 @@
+"""What type checkers make of a user's program: nothing wrong in a right one, each mistake in a wrong one."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = Path(__file__).parent / "typing"
+
+
+def mypy(program, folder):
+    """Lines of `program` that ``mypy --strict`` finds something wrong in, with what it says."""
+    (folder / "mypy.ini").write_text("[mypy]\n")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file", folder / "mypy.ini"]
+    cache = ["--cache-dir", ROOT / ".mypy_cache" / "user_programs"]
+    run = subprocess.run(
+        [*command, *cache, "--no-error-summary", program], cwd=folder, capture_output=True, text=True, timeout=300
+    )
+    assert run.returncode in (0, 1), run.stdout + run.stderr
+    found = [re.match(r"(.*?):(\d+): error: (.*)", line) for line in run.stdout.splitlines()]
+    return [(Path(match[1]).name, int(match[2]), match[3]) for match in found if match]
+
+
+def pyright(program, folder):
+    """The same of pyright in its strict mode; basedpyright is pyright with node in its wheel."""
+    pytest.importorskip("basedpyright", reason="pip install basedpyright")
+    settings = {"typeCheckingMode": "strict", "include": [str(program)], "reportUnusedExpression": False}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    run = subprocess.run([*command, "-p", folder], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert run.returncode in (0, 1), run.stdout + run.stderr
+    found = [each for each in json.loads(run.stdout)["generalDiagnostics"] if each["severity"] == "error"]
+    return [(Path(each["file"]).name, each["range"]["start"]["line"] + 1, each["message"]) for each in found]
+
+
+checkers = pytest.mark.parametrize("check", [mypy, pyright], ids=["mypy", "pyright"])
+
+
+@checkers
+def test_a_right_program_is_accepted_with_the_types_it_says(check, tmp_path):
+    assert check(PROGRAMS / "accepted.py", tmp_path) == []
+
+
+@checkers
+def test_each_mistake_of_a_wrong_program_is_found_and_nothing_else(check, tmp_path):
+    program = PROGRAMS / "refused.py"
+    wrong = {number for number, line in enumerate(program.read_text().splitlines(), start=1) if "# wrong: " in line}
+    found = check(program, tmp_path)
+    assert {number for _, number, _ in found} == wrong, found
+    assert {name for name, _, _ in found} == {"refused.py"}

@@ -1,0 +1,32 @@
+"""A program of mistakes: type checkers find one in each line that says so, and in no other."""
+
+from __future__ import annotations
+
+from pyspark import RDD
+from pyspark.sql import DataFrame
+
+import flinkbuf as fb
+
+
+async def fetch(trip: tuple[str, float]) -> bytes:
+    return trip[0].encode()
+
+
+def mistakes(trips: RDD[tuple[str, float]], frame: DataFrame, partition: fb.ResultPartition) -> None:
+    fb.exchnage(trips)  # wrong: no such name
+    fb.exchange([("JFK", 1.5)], 0)  # wrong: a list is no RDD
+    fb.exchange(frame, "origin")  # wrong: of a DataFrame, its rows
+    fb.exchange(trips, lambda trip: trip[2])  # wrong: a trip has two fields
+    fb.exchange(trips, "origin", mode="pipeline")  # wrong: "pipelined"
+    fb.exchange(trips, "origin", config={"segment_size": 4096})  # wrong: no NetworkConfig
+    moved: RDD[int] = fb.exchange(trips, "origin")  # wrong: trips are no ints
+    fb.async_map(trips, fetch).map(lambda page: page.encode())  # wrong: pages are bytes already
+    fb.async_map(trips, fetch, capazity=10)  # wrong: no such option
+    fb.async_map(trips, fetch, schema="page binary")  # wrong: a schema is for a DataFrame
+    fb.async_map(frame, fetch)  # wrong: a DataFrame needs one
+    fb.NetworkConfig(detailed_metrics=True)  # wrong: nothing reads it
+    fb.LocalDate(2024, 2)  # wrong: no day
+    fb.LocalDate(2024, 2, 29).day = 28  # wrong: it cannot be changed
+    partition.num_subpartitions  # wrong: its name is subpartition_count
+    partition.broadcast_event(fb.EndOfData(), priority=True)  # wrong: is_priority
+    print(moved)
