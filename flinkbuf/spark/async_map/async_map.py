@@ -8,6 +8,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 from flinkbuf.async_io.function import AsyncOptions, as_function
+from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.spark.async_map.frame import map_frame
 from flinkbuf.spark.async_map.report import Report, call_context
@@ -236,8 +237,6 @@ class RecordTask:
 
     def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield the results for the records of a Spark partition."""
-        from flinkbuf.async_io.operator import AsyncOperator  # brings asyncio, which the driver need not load
-
         context = call_context(self.partition_count)
         operator = AsyncOperator(self.func, self.options, context=context, stats=self.report.new_stats())
         yield from self.report.following(operator, operator.run(records))

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from flinkbuf.async_io.function import AsyncOptions
+from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import shortened
 from flinkbuf.spark.async_map.report import Report, call_context
 
@@ -93,8 +94,6 @@ class FrameTask:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield Arrow batches: the input's columns and those of the results."""
-        from flinkbuf.async_io.operator import AsyncOperator
-
         operator = AsyncOperator(
             self.func,
             self.options,

@@ -6,14 +6,12 @@ import logging
 import pickle
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from flinkbuf.async_io.function import CallContext
+from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats, SkippedRecord, shortened
 from flinkbuf.log import logger
-
-if TYPE_CHECKING:
-    from flinkbuf.async_io.operator import AsyncOperator
 
 
 @dataclass(frozen=True)
