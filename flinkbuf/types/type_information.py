@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from flinkbuf._core.type_codec import TypeCodec
 from flinkbuf.types.values import (
     Instant,
     InternalWatermark,
@@ -32,8 +33,6 @@ from flinkbuf.types.values import (
 
 if TYPE_CHECKING:
     import numpy
-
-    from flinkbuf._core.type_codec import TypeCodec
 
 # Name in Types: (kind in csrc/record/type.h, bytes of every value or None where they vary, is None a value?, the
 # classes for what Python's own values cannot hold).
@@ -119,8 +118,6 @@ class TypeInformation:
             return self._codec
         except AttributeError:
             pass
-        from flinkbuf._core.type_codec import TypeCodec
-
         children = tuple(child.codec for child in self.children)
         codec = TypeCodec(self.kind, children, **self._codec_options())
         object.__setattr__(self, "_codec", codec)
