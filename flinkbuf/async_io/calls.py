@@ -21,7 +21,7 @@ from flinkbuf.async_io.attempt import Attempts
 from flinkbuf.async_io.function import AsyncOptions, CallContext, Function
 from flinkbuf.async_io.handover import Departures, Inbox, Outbox
 from flinkbuf.async_io.outcome import Outcomes
-from flinkbuf.async_io.queue import Entry, OrderedQueue, RecordElement, WatermarkElement, UnorderedQueue, WatermarkEntry
+from flinkbuf.async_io.queue import Entry, OrderedQueue, RecordElement, UnorderedQueue, WatermarkElement, WatermarkEntry
 from flinkbuf.async_io.session import Session
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.async_io.timer import Timeouts, Timers
