@@ -71,6 +71,12 @@ def test_a_star_import_gives_all_names():
     assert set(fb.__all__) <= set(dir(fb))
 
 
+def test_every_name_can_be_had_without_the_libraries_of_the_extras():
+    extras = ["pyspark", "pyarrow", "pandas", "rich", "lz4", "zstandard", "uvloop"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({extras})); import flinkbuf; from flinkbuf import *; "
+    assert in_a_new_interpreter(code + "print(set(flinkbuf.__all__) <= set(dir()))") == "True"
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="module 'flinkbuf' has no attribute 'exchnage'"):
         fb.exchnage

@@ -1,5 +1,7 @@
 """What type checkers make of a user's program: nothing wrong in a right one, each mistake in a wrong one."""
 
+import ast
+import inspect
 import json
 import re
 import subprocess
@@ -7,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import flinkbuf as fb
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = Path(__file__).parent / "typing"
@@ -52,3 +56,17 @@ def test_each_mistake_of_a_wrong_program_is_found_and_nothing_else(check, tmp_pa
     found = check(program, tmp_path)
     assert {number for _, number, _ in found} == wrong, found
     assert {name for name, _, _ in found} == {"refused.py"}
+
+
+def test_type_checkers_know_every_option_of_async_map():
+    """The overloads take their options from two classes, which must not forget one."""
+    tree = ast.parse((ROOT / "flinkbuf" / "spark" / "async_map" / "async_map.py").read_text())
+    options = {
+        field.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and node.name in ("CallOptions", "AllOptions")
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+    }
+    taken = inspect.signature(fb.async_map).parameters.values()
+    assert options == {each.name for each in taken if each.kind is each.KEYWORD_ONLY} - {"schema"}
