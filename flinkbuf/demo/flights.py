@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import flinkbuf as fb
 from flinkbuf.demo.analysis import FIELDS, FLIGHT_TYPE, TAILNUM, AircraftYear, Outcome, analyse, data_folder
 
 if TYPE_CHECKING:
@@ -84,15 +85,11 @@ def read_flights(spark: "SparkSession", csv: Path, rows: int | None = None) -> "
 
 def move_by_exchange(flights: "RDD[tuple[Any, ...]]", parts: int) -> "RDD[tuple[Any, ...]]":
     """Bring the flights of one aircraft together: the flinkbuf way."""
-    import flinkbuf as fb
-
     return fb.exchange(flights, "tailnum", type=FLIGHT_TYPE, num_partitions=parts)
 
 
 def move_by_pipelined_exchange(flights: "RDD[tuple[Any, ...]]", parts: int) -> "RDD[tuple[Any, ...]]":
     """Do the same while the tasks run, of which there are as many as slots."""
-    import flinkbuf as fb
-
     slots = flights.context.defaultParallelism
     return fb.exchange(flights, "tailnum", type=FLIGHT_TYPE, num_partitions=slots, mode="pipelined")
 
@@ -126,18 +123,20 @@ def run(flights: "RDD[tuple[Any, ...]]", parts: int, progress: Callable[[str], N
     for turn in range(rounds):
         for name, way in WAYS.items():
             progress(f"round {turn + 1} of {rounds}: moving by {name}")
-            move[name] = min(move[name], _timed(lambda: way(flights, parts).mapPartitions(_count).collect())[0])
+            move[name] = min(move[name], _timed(way, flights, parts, _count)[0])
             progress(f"round {turn + 1} of {rounds}: the whole job by {name}")
-            seconds, years = _timed(lambda: way(flights, parts).mapPartitions(analyse).collect())
+            seconds, years = _timed(way, flights, parts, analyse)
             job[name] = min(job[name], seconds)
             found[name] = sorted(years)
     years = found["fb.exchange"]
     return Outcome(total, years, all(years == other for other in found.values()), move, job, rounds)
 
 
-def _timed(work: Callable[[], Any]) -> tuple[float, Any]:
+def _timed(
+    way: Callable[..., "RDD[Any]"], flights: "RDD[Any]", parts: int, analysis: Callable[[Iterable[Any]], Iterator[Any]]
+) -> tuple[float, list[Any]]:
     start = time.perf_counter()
-    result = work()
+    result = way(flights, parts).mapPartitions(analysis).collect()
     return time.perf_counter() - start, result
 
 
