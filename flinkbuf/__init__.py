@@ -9,7 +9,7 @@ Importing this module starts nothing and imports nothing else: a public name bri
 
 from importlib import import_module
 
-from flinkbuf._version import __version__
+from flinkbuf._version import __version__ as __version__
 
 # Where each public name lives. `__init__.pyi` says the same to type checkers; a test compares the two.
 _NAMES = {

@@ -12,7 +12,7 @@ from typing import Any
 
 _SIZES = {"": 1, "b": 1, "bytes": 1}
 for _power, _names in enumerate(("k kb kibibytes", "m mb mebibytes", "g gb gibibytes", "t tb tebibytes"), start=1):
-    _SIZES.update({_name: 1024**_power for _name in _names.split()})
+    _SIZES.update(dict.fromkeys(_names.split(), 1024**_power))
 
 _NANOSECONDS = {"": 10**6}  # a bare number is milliseconds, as in Flink
 for _names, _nanoseconds in (
@@ -24,7 +24,7 @@ for _names, _nanoseconds in (
     ("h hour hours", 3600 * 10**9),
     ("d day days", 86400 * 10**9),
 ):
-    _NANOSECONDS.update({_name: _nanoseconds for _name in _names.split()})
+    _NANOSECONDS.update(dict.fromkeys(_names.split(), _nanoseconds))
 
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*([^\W\d]*)\s*")
 MIN_DEAD_PEER_TIMEOUT_MS = 2000  # systems answer some probes only after a second
@@ -351,7 +351,8 @@ class NetworkConfig:
             timeout_ms != 0 and not MIN_DEAD_PEER_TIMEOUT_MS <= timeout_ms <= _INT_MAX
         ):
             raise ValueError(
-                f"dead_peer_timeout_ms must be 0 or an int from {MIN_DEAD_PEER_TIMEOUT_MS} to {_INT_MAX}, got {timeout_ms!r}"
+                f"dead_peer_timeout_ms must be 0 or an int from {MIN_DEAD_PEER_TIMEOUT_MS} to {_INT_MAX}, "
+                f"got {timeout_ms!r}"
             )
         for name, knob in _KNOBS.items():
             value = getattr(self, name)

@@ -324,8 +324,8 @@ class NetworkEnvironment:
         ports = config.data_bind_port or config.data_port
         raise OSError(
             refused[-1].errno,
-            f"none of the {len(refused)} ports {ports} (data_port) can be listened at; each process needs one of its own: "
-            f"{refused[-1].strerror}",
+            f"none of the {len(refused)} ports {ports} (data_port) can be listened at; each process needs one of its "
+            f"own: {refused[-1].strerror}",
         )
 
     def __enter__(self) -> NetworkEnvironment:
@@ -483,8 +483,8 @@ class NetworkEnvironment:
     def _forget_consumed(self) -> None:
         """Close and forget what was written to its end and read to its end: its buffers are for others now.
 
-        One that was written to its end and lost its reader is kept, for `wait_until_consumed` to tell; its writer was told
-        of any other.
+        One that was written to its end and lost its reader is kept, for `wait_until_consumed` to tell; its writer was
+        told of any other.
         """
         for name, partition in list(self._partitions.items()):
             if partition.is_finished and partition.is_reader_lost:
@@ -555,8 +555,8 @@ class NetworkEnvironment:
         """Close gates, partitions, connections and the thread. What was not read is dropped. Idempotent.
 
         Any thread may call it, also while others write partitions and read gates: those get a `CancelTaskError` from
-        whatever they wait for or do next. A thread that writes, but is busy in the iterable that it was given, is waited
-        for 5 s at most; then the buffers that it has begun come home when it comes back.
+        whatever they wait for or do next. A thread that writes, but is busy in the iterable that it was given, is
+        waited for 5 s at most; then the buffers that it has begun come home when it comes back.
         """
         if self._process_id != os.getpid():
             self._is_closed = True

@@ -253,7 +253,7 @@ def _as_text(title: str, header: Sequence[str], rows: list[Sequence[str]], note:
     widths = [max(len(line[column]) for line in lines) for column in range(len(header))] if lines else []
     text = [title]
     for line in lines:
-        first, *others = zip(line, widths)
+        first, *others = zip(line, widths, strict=True)
         cells = [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]
         text.append("  " + "  ".join(cells))
     return "\n".join(text + ([f"  {note}"] if note else []))

@@ -146,9 +146,9 @@ class ResultPartition(_ResultPartition):
     Notes
     -----
     One thread writes: `emit`, `broadcast`, events, `finish`, `close`. Each subpartition has one reader, in any
-    thread. `release`, `fail` and `abort` may come from anywhere. Written bytes become readable when their buffer is full, at
-    `flush` and `flush_all`, at an event, or by `start_flushing`. After the producer's `close` the partition lives
-    on until its readers are done. As a context manager it closes at the end, or fails first if the block raised.
+    thread. `release`, `fail` and `abort` may come from anywhere. Written bytes become readable when their buffer is
+    full, at `flush` and `flush_all`, at an event, or by `start_flushing`. After the producer's `close` the partition
+    lives on until its readers are done. As a context manager it closes at the end, or fails first if the block raised.
 
     References
     ----------

@@ -8,6 +8,7 @@ import selectors
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from flinkbuf._core.dialer import Carrier
@@ -55,10 +56,8 @@ def address_text(address: tuple[Any, ...]) -> str:
 
 def end_socket(ended: socket.socket) -> None:
     """Close it for whoever is on the other side, too: a child that was forked meanwhile has the descriptor as well."""
-    try:
+    with suppress(OSError):  # it was not connected, or is no more
         ended.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # it was not connected, or is no more
     ended.close()
 
 
@@ -270,10 +269,8 @@ class TlsPipe:
             return
         self.has_said_bye = True
         self.host.expire_in(self, LINGER_S)
-        try:
+        with suppress(ssl.SSLError):  # it has been said; the peer's own comes when it comes
             self.tls.unwrap()
-        except ssl.SSLError:
-            pass  # it has been said; the peer's own comes when it comes
 
     def flush_outer(self) -> bool:
         """Send what is encrypted, as far as the socket takes it. False: that failed."""
@@ -292,10 +289,8 @@ class TlsPipe:
             self.to_outer = self.to_outer[sent:]
         if self.has_said_bye and not self.outer_is_shut:
             self.outer_is_shut = True
-            try:
+            with suppress(OSError):
                 self.outer.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass
         return True
 
     def watch(self) -> None:

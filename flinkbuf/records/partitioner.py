@@ -74,10 +74,9 @@ class NamedPartitioner(Partitioner):
         self, record_type: TypeInformation, channel_count: int, subtask_index: int = 0, seed: int | None = None
     ) -> ChannelSelector:
         if seed is None:
-            number = int.from_bytes(os.urandom(8), "big")
-        else:
-            number = seed + 0xD1342543DE82EF95 * subtask_index  # far apart for neighbouring subtasks
-        return ChannelSelector(self.kind, channel_count, number)
+            return ChannelSelector(self.kind, channel_count, int.from_bytes(os.urandom(8), "big"))
+        far_apart = 0xD1342543DE82EF95 * subtask_index  # for neighbouring subtasks
+        return ChannelSelector(self.kind, channel_count, seed + far_apart)
 
 
 @dataclass(frozen=True)
@@ -131,7 +130,7 @@ class KeyPartitioner(Partitioner):
                 f"the key {self.key!r} has {len(self.key)} fields, so key_type must be a TUPLE of them; "
                 f"got {self.key_type!r}"
             )
-        parts = zip(self.key, types or (None,) * len(self.key))
+        parts = zip(self.key, types or (None,) * len(self.key), strict=True)
         return tuple(_key_field(key, record_type, key_type) for key, key_type in parts)
 
 

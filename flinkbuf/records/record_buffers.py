@@ -45,8 +45,8 @@ def write_buffers(
     Yields
     ------
     (int, bytes)
-        Channel and buffer. The buffers of one channel, in this order, are its stream: records back to back, each a 4-byte
-        big-endian length and its bytes, cut anywhere.
+        Channel and buffer. The buffers of one channel, in this order, are its stream: records back to back, each a
+        4-byte big-endian length and its bytes, cut anywhere.
 
     Raises
     ------

@@ -40,8 +40,8 @@ class RecordReader(_RecordReader):
     Notes
     -----
     The iteration waits, without the GIL, until there is a record; it ends when every channel gave its EndOfPartition. A
-    record is read from the buffer it arrived in; only one that spans buffers is copied together, and one over 5 MiB goes
-    through a temporary file. One thread uses a reader.
+    record is read from the buffer it arrived in; only one that spans buffers is copied together, and one over 5 MiB
+    goes through a temporary file. One thread uses a reader.
 
     References
     ----------

@@ -303,7 +303,9 @@ def _infer_named_row(values: list[Any], path: str, depth: int) -> TypeInformatio
         listed = " and ".join(str(list(names)) for names in all_names[:2])
         raise TypeError(f"{_where(path)} holds rows with different fields, {listed}; {_DECLARE}")
     names, columns = all_names[0], _columns(values, path)
-    types = [_infer(col, _field(path, name), depth + 1, null_form=True) for name, col in zip(names, columns)]
+    types = [
+        _infer(col, _field(path, name), depth + 1, null_form=True) for name, col in zip(names, columns, strict=True)
+    ]
     return row_type(names, types)
 
 

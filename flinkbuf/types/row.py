@@ -103,7 +103,7 @@ class Row(NamedFields):
         """
         if self._names is None:
             raise TypeError(f"{self!r} has no field names; declare its type with Types.ROW_NAMED, or make it by name")
-        return dict(zip(self._names, self))
+        return dict(zip(self._names, self, strict=True))
 
     def asDict(self, recursive: bool = False) -> dict[str, Any]:
         """As `as_dict`, under the name that rows of pyspark have it.
@@ -157,7 +157,7 @@ class Row(NamedFields):
         if self._names is None:
             arguments += [repr(value) for value in self]
         elif all(map(_is_keyword_argument, self._names)):
-            arguments += [f"{name}={value!r}" for name, value in zip(self._names, self)]
+            arguments += [f"{name}={value!r}" for name, value in zip(self._names, self, strict=True)]
         else:
             arguments.append(f"**{self.as_dict()!r}")
         return f"Row{'' if self.row_kind is RowKind.INSERT else '.of_kind'}({', '.join(arguments)})"

@@ -4,8 +4,8 @@ A type knows its bytes (exactly what Flink 2.2's ``TypeSerializer`` writes) and 
 converted silently: what a type cannot hold exactly raises TypeError (not of the type), OverflowError (a number out
 of range) or ValueError (a missing field, a fraction that would be lost), and the message names the field.
 
-How Spark's types map to these is a table in `flinkbuf.types.schema`; what is taken from a sample when no type is declared
-is written in `flinkbuf.types.inference`.
+How Spark's types map to these is a table in `flinkbuf.types.schema`; what is taken from a sample when no type is
+declared is written in `flinkbuf.types.inference`.
 """
 
 from __future__ import annotations
