@@ -1,8 +1,8 @@
 """How close do asynchronous calls come to the ideal, and what does the operator cost where a call never waits?
 
-A call of 5 ms, 100 at a time, ideally gives 20,000 records/s; with 1 % of the calls ten times as slow, 18,348. The rivals
-are what people write by hand: ``Semaphore`` and ``gather``, and a window of tasks, first in first out or as they end.
-In flink-benchmarks: AsyncWaitOperatorBenchmark.
+A call of 5 ms, 100 at a time, ideally gives 20,000 records/s; with 1 % of the calls ten times as slow, 18,348. The
+rivals are what people write by hand: ``Semaphore`` and ``gather``, and a window of tasks, first in first out or as they
+end. In flink-benchmarks: AsyncWaitOperatorBenchmark.
 """
 
 import asyncio

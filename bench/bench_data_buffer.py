@@ -1,7 +1,7 @@
 """What does a record cost that goes to one of 1000 subpartitions through the shared log, next to a list for each?
 
-The log is 4 MiB whatever the number of subpartitions; it is written until it is full, then read in subpartition order in
-buffers of 32 KiB. The rival gathers the same bytes in a dict of lists and joins each. Counterpart in Flink:
+The log is 4 MiB whatever the number of subpartitions; it is written until it is full, then read in subpartition order
+in buffers of 32 KiB. The rival gathers the same bytes in a dict of lists and joins each. Counterpart in Flink:
 SortBasedDataBuffer under StreamNetworkThroughputBenchmark with many channels.
 """
 

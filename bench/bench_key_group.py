@@ -1,7 +1,8 @@
 """How fast does a Python key become its key group, next to what PySpark and Python hash with?
 
 Ours is Java's hashCode, equal in every process; rivals: PySpark's ``portable_hash`` (what ``partitionBy`` calls for
-each record) and Python's ``hash``, which is salted, so that it only shows the floor. Flink: ``KeyGroupRangeAssignment``.
+each record) and Python's ``hash``, which is salted, so that it only shows the floor. Flink:
+``KeyGroupRangeAssignment``.
 """
 
 import os
@@ -18,7 +19,7 @@ os.environ.setdefault("PYTHONHASHSEED", "0")  # portable_hash refuses to work wi
 COUNT = scaled(100_000)
 INTS = list(range(COUNT))
 TEXTS = [f"aircraft-{i:03d}" for i in range(COUNT)]
-PAIRS = [(i, text) for i, text in zip(INTS, TEXTS)]
+PAIRS = list(zip(INTS, TEXTS, strict=True))
 COLUMN = np.arange(scaled(1_000_000))
 LONG, STRING = KeyHasher(Types.LONG().codec), KeyHasher(Types.STRING().codec)
 PAIR = KeyHasher(Types.TUPLE([Types.LONG(), Types.STRING()]).codec)

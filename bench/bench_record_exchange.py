@@ -5,6 +5,7 @@ be done; the exchange has 18 buffers, and turns between writing and reading.
 """
 
 from collections import deque
+from functools import partial
 
 import pytest
 from data import RECORDS
@@ -49,4 +50,4 @@ def test_exchange(benchmark, name):
 if __name__ == "__main__":
     RECORDS_OF_TUPLES = RECORDS["tuple"]()
     for name, work in CASES.items():
-        measure(name, lambda: work(RECORDS_OF_TUPLES), len(RECORDS_OF_TUPLES), "records")
+        measure(name, partial(work, RECORDS_OF_TUPLES), len(RECORDS_OF_TUPLES), "records")

@@ -12,8 +12,8 @@ SPAWN = multiprocessing.get_context("spawn")
 class RemoteProducer:
     """A process that writes one partition whenever it is asked to, and the environment that reads them here.
 
-    `open_environment` opens one in either process; ``write(env, partition_id, answer)`` writes a partition there, and calls
-    `answer` when it can be asked for.
+    `open_environment` opens one in either process; ``write(env, partition_id, answer)`` writes a partition there, and
+    calls `answer` when it can be asked for.
     """
 
     def __init__(self, open_environment, write):

@@ -30,8 +30,8 @@ class Quoted:
 
 @dataclass(frozen=True)
 class Target:
-    """What a figure has to reach: at most `max_ns`, at least `min_rate` a second, `ratio` times the rival's speed, and at
-    most `max_more_ns` more than the rival takes."""
+    """What a figure has to reach: at most `max_ns`, at least `min_rate` a second, `ratio` times the rival's speed, and
+    at most `max_more_ns` more than the rival takes."""
 
     ours: str
     rival: str | Quoted | None = None
