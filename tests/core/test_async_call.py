@@ -111,7 +111,7 @@ def test_timeouts_and_task_groups_of_asyncio_work_inside():
             return asyncio.current_task().cancelling()
 
     async def group():
-        with pytest.raises(ExceptionGroup):
+        with pytest.raises(ExceptionGroup):  # noqa: F821  # from Python 3.11 on, where this test runs
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(fails())
                 await asyncio.sleep(5)
@@ -301,7 +301,7 @@ def test_a_call_that_somebody_keeps_is_not_used_for_the_next_record():
     async def keeps():
         kept.append(asyncio.current_task())
 
-    call, out, (index, last, _) = started([keeps, keeps, one])
+    call, _, (index, *_) = started([keeps, keeps, one])
     assert index == 3 and len({id(each) for each in kept}) == 2 and kept[0] is call
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from flinkbuf._core.buffer_debloater import BufferDebloater
 from flinkbuf.config import NetworkConfig
 
-KNOBS = dict(target_ms=1000, min_size=256, max_size=32768, threshold_percentages=25, samples=20)
+KNOBS = {"target_ms": 1000, "min_size": 256, "max_size": 32768, "threshold_percentages": 25, "samples": 20}
 
 
 def debloater(**changes):
@@ -16,13 +16,13 @@ def debloater(**changes):
 
 def test_flinks_defaults_are_accepted():
     config = NetworkConfig()
-    knobs = dict(
-        target_ms=config.buffer_debloat_target_ms,
-        min_size=config.min_segment_size,
-        max_size=config.segment_size,
-        threshold_percentages=config.buffer_debloat_threshold_percentages,
-        samples=config.buffer_debloat_samples,
-    )
+    knobs = {
+        "target_ms": config.buffer_debloat_target_ms,
+        "min_size": config.min_segment_size,
+        "max_size": config.segment_size,
+        "threshold_percentages": config.buffer_debloat_threshold_percentages,
+        "samples": config.buffer_debloat_samples,
+    }
     assert knobs == KNOBS
     assert BufferDebloater(**knobs).announced_size == config.segment_size
 
@@ -63,7 +63,7 @@ def test_whatever_the_throughput_the_size_is_within_its_limits(steps, samples):
 
 
 @pytest.mark.parametrize(
-    "change", [dict(target_ms=0), dict(samples=0), dict(threshold_percentages=-1), dict(min_size=0), dict(max_size=255)]
+    "change", [{"target_ms": 0}, {"samples": 0}, {"threshold_percentages": -1}, {"min_size": 0}, {"max_size": 255}]
 )
 def test_knobs_that_make_no_sense_are_named(change):
     (name, value) = next(iter(change.items()))

@@ -167,8 +167,8 @@ def test_compressed_buffers_are_read_like_others(codec):
 
 
 class Promised(FlinkServer):
-    """Announces one buffer for each channel, and uses its credit only once every channel has some: what a server of Flink
-    does where the data that it announced has been sent already, in a buffer that was not finished then."""
+    """Announces one buffer for each channel, and uses its credit only once every channel has some: what a server of
+    Flink does where the data that it announced has been sent already, in a buffer that was not finished then."""
 
     def send(self, connection, receiver, waiting, credit):
         if credit[receiver] == 0:
@@ -185,7 +185,7 @@ def test_promises_that_are_not_used_starve_no_other_channel():
     with gate_on(server, buffers_per_channel=0, floating_buffers_per_gate=1) as gate:
         read = 0
         while not gate.is_finished:
-            channel, buffer = gate.poll(10_000)
+            _, buffer = gate.poll(10_000)
             with buffer:
                 read += buffer.is_buffer
         assert read == 3

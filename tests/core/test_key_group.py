@@ -4,6 +4,7 @@ import datetime
 import decimal
 import struct
 import threading
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_ranges_partition_the_key_groups_for_any_parallelism(data):
     parallelism = data.draw(st.integers(1, min(total, 300)))
     ends = [key_group_range(total, parallelism, i) for i in range(parallelism)]
     assert ends[0].start == 0 and ends[-1].stop == total
-    assert all(one.stop == next_one.start and len(one) >= 1 for one, next_one in zip(ends, ends[1:]))
+    assert all(one.stop == next_one.start and len(one) >= 1 for one, next_one in pairwise(ends))
 
 
 @pytest.mark.parametrize(("parallelism", "expected"), GOLDEN["default_max_parallelism"])
@@ -240,7 +241,7 @@ def test_containers_hash_from_their_elements(data):
     names = data.draw(st.lists(st.sampled_from(sorted(set(KINDS) - {"BIG_DEC"})), min_size=1, max_size=4))
     values = [data.draw(KINDS[name][1]) for name in names]
     types = [KINDS[name][0] for name in names]
-    hashes = [java_hash(name, value) for name, value in zip(names, values)]
+    hashes = [java_hash(name, value) for name, value in zip(names, values, strict=True)]
     as_tuple = as_row = 0
     for each in hashes:
         as_tuple = 31 * as_tuple + each

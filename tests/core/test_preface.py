@@ -1,6 +1,7 @@
 """Servers and clients with a secret, met by plain sockets: friends whose preface is written here a second time, from
 its description alone, and strangers of every kind, who are told why and disturb nobody."""
 
+import contextlib
 import hmac
 import os
 import random
@@ -450,10 +451,8 @@ class Impostor:
                 return
             connection.settimeout(20)
             with connection:
-                try:
+                with contextlib.suppress(OSError):
                     self.answer(connection)
-                except OSError:
-                    pass
 
     def __enter__(self):
         return self.listener.getsockname()

@@ -24,7 +24,7 @@ def serialize(records, segment_size):
     serializer = RecordSerializer(segment_size)
     buffers = [buffer for record in records for buffer in serializer.serialize(record)]
     last = serializer.flush()
-    return buffers + [last] if last else buffers
+    return [*buffers, last] if last else buffers
 
 
 def data_buffers(case):

@@ -3,6 +3,7 @@
 import os
 import threading
 import time
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -266,7 +267,7 @@ def test_a_column_goes_where_its_values_would_go_one_by_one(pool):
                 writer.emit_batch(column) if batch else writer.emit_all(column.tolist())
             routed.append([read_all(partition, fb.Types.LONG(), [c]) for c in range(3)])
     assert routed[0] == routed[1]
-    assert sorted(sum(routed[0], [])) == column.tolist()
+    assert sorted(chain.from_iterable(routed[0])) == column.tolist()
 
 
 def test_a_column_to_stated_channels(pool):
@@ -303,7 +304,7 @@ def test_conversion_code_cannot_close_or_write_to_the_partition_under_the_writer
         for act in (partition.close, partition.finish, lambda: partition.emit(b"\0\0\0\0", 0), writer.close):
 
             class Sneaky:
-                def __index__(self):
+                def __index__(self, act=act):
                     act()
                     return 1
 

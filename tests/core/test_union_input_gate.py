@@ -197,7 +197,7 @@ def test_a_forgotten_union_lets_its_gates_go(pool):
 def test_gates_of_several_processes_are_read_as_one():
     with fb.NetworkEnvironment(num_segments=64) as here, fb.NetworkEnvironment(num_segments=64) as there:
         ids = [fb.ResultPartitionID.random() for _ in range(2)]
-        for number, (env, partition_id) in enumerate(zip((here, there), ids)):
+        for number, (env, partition_id) in enumerate(zip((here, there), ids, strict=True)):
             write(env.create_partition(partition_id, 1), range(number * 1000, number * 1000 + 1000))
         channels = [fb.LocalChannel(ids[0], 0), fb.RemoteChannel(*there.address, ids[1], 0)]
         with fb.UnionInputGate([here.create_gate([channel]) for channel in channels]) as union:
