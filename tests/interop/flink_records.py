@@ -184,12 +184,12 @@ def expected(kind, steps, subpartitions):
     digests, number = [Digest(kind) for _ in range(subpartitions)], 0
     for step in steps:
         if step["step"] in ("records", "broadcast"):
-            for number in range(number, number + step["count"]):
-                value = record(kind, number, step["sizes"][number % len(step["sizes"])])
-                targets = digests if step["step"] == "broadcast" else [digests[number % subpartitions]]
+            first, number = number, number + step["count"]
+            for index in range(first, number):
+                value = record(kind, index, step["sizes"][index % len(step["sizes"])])
+                targets = digests if step["step"] == "broadcast" else [digests[index % subpartitions]]
                 for digest in targets:
                     digest.add(value)
-            number += step["count"] > 0
         elif (event := event_of(step)) is not None:
             for digest in digests:
                 digest.add(event)

@@ -15,13 +15,13 @@ def write(partition, kind, steps, flush_ms=100):
     for step in steps:
         name = step["step"]
         if name in ("records", "broadcast"):
-            for number in range(number, number + step["count"]):
-                value = record(kind, number, step["sizes"][number % len(step["sizes"])])
+            first, number = number, number + step["count"]
+            for index in range(first, number):
+                value = record(kind, index, step["sizes"][index % len(step["sizes"])])
                 if name == "broadcast":
                     writer.broadcast(value)
                 else:
-                    writer.emit_to(value, number % partition.subpartition_count)
-            number += step["count"] > 0
+                    writer.emit_to(value, index % partition.subpartition_count)
         elif name == "flush":
             writer.flush()
         elif name == "sleep":

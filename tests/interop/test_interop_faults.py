@@ -89,7 +89,7 @@ def test_subpartition_that_we_do_not_have(open_ours, open_flink):
 
 def test_subpartition_of_ours_that_is_read_already(open_ours, open_flink):
     ours, flink = open_ours(), open_flink()
-    steps, partition_id = [records(1000), *END], fb.ResultPartitionID.random()
+    partition_id = fb.ResultPartitionID.random()
     partition = ours.create_partition(partition_id, 1)
     write(partition, "long", [records(1), flush()])
     first = flink.read_all("long", ours.address, partition_id, 1)
@@ -191,7 +191,7 @@ def test_flinks_process_is_killed(open_ours, start_peer):
             next(reader)
         since = time.monotonic()
         peer.kill()
-        with pytest.raises(fb.RemoteTransportError, match=re.escape("%s:%d" % flink.address)):
+        with pytest.raises(fb.RemoteTransportError, match=re.escape("{}:{}".format(*flink.address))):
             next(reader)
         soon(SOON_S, since)
 

@@ -232,7 +232,9 @@ def test_barriers_of_several_producers_meet(open_ours, open_flink, transfer):
     if transfer is flink_to_ours:
         for partition_id in ids:
             flink.create_partition(partition_id, 1)
-        written = [flink.write(partition_id, "bytes", steps) for partition_id, steps in zip(ids, writer_of)]
+        written = [
+            flink.write(partition_id, "bytes", steps) for partition_id, steps in zip(ids, writer_of, strict=True)
+        ]
         with ours.create_gate([fb.RemoteChannel(*flink.address, partition_id, 0) for partition_id in ids]) as gate:
             digests = read(gate, "bytes")
         for task in written:
@@ -242,7 +244,7 @@ def test_barriers_of_several_producers_meet(open_ours, open_flink, transfer):
         reading = flink.read("bytes", [(0, [(ours.address, partition_id) for partition_id in ids])])
         tasks = [
             threading.Thread(target=write, args=(partition, "bytes", steps))
-            for partition, steps in zip(partitions, writer_of)
+            for partition, steps in zip(partitions, writer_of, strict=True)
         ]
         for task in tasks:
             task.start()
