@@ -1,4 +1,4 @@
-"""NetworkEnvironment: what tasks of one process write, tasks of this and other processes read; whole, in order, once."""
+"""NetworkEnvironment: what tasks of one process write, tasks of any process read; whole, in order, once."""
 
 import contextlib
 import gc
@@ -242,12 +242,12 @@ def test_every_record_arrives_once_and_in_its_channels_order(job):
             partition = sides[producer].create_partition(names[producer], job["consumers"])
             records = records_for(job, producer)
             options = {"buffer_timeout_ms": job["flush_ms"]}
-            tasks.append((lambda p=partition, r=records: write(p, r, BYTES, job["partitioner"], **options),))
+            tasks.append((lambda p=partition, r=records, o=options: write(p, r, BYTES, job["partitioner"], **o),))
         for consumer in range(job["consumers"]):
             home = sides[0] if consumer == 1 else sides[-1]
             gate = home.create_gate(
                 fb.LocalChannel(name, consumer) if side is home else fb.RemoteChannel(*side.address, name, consumer)
-                for side, name in zip(sides, names)
+                for side, name in zip(sides, names, strict=False)
             )
             tasks.append((read_each, gate, BYTES))
         taken = run(*tasks)[count:]
@@ -553,13 +553,13 @@ def test_too_few_buffers_are_an_error_and_take_none():
 @pytest.mark.parametrize("is_local", [False, True])
 def test_partitions_one_after_the_other_need_the_buffers_of_one(is_local):
     with environment(24) as there, environment(24) as here:
-        for count in range(30):
+        for _ in range(30):
             name = fb.ResultPartitionID.random()
             write(there.create_partition(name, 2), range(100))
             to = (
-                (lambda index: fb.LocalChannel(name, index))
+                (lambda index, name=name: fb.LocalChannel(name, index))
                 if is_local
-                else (lambda index: fb.RemoteChannel(*there.address, name, index))
+                else (lambda index, name=name: fb.RemoteChannel(*there.address, name, index))
             )
             gate = (there if is_local else here).create_gate([to(0), to(1)])
             assert sorted(read(gate)) == list(range(100))

@@ -244,7 +244,7 @@ def test_a_cut_is_noticed_also_while_nothing_is_sent():
 def test_who_cannot_connect_is_told_so():
     with lines(netty_client_connect_timeout_s=2) as both:
         jobs = [Job(line, records_of(100)) for line in both.values()]
-        for job, (end, line) in zip(jobs, both.items()):
+        for job, (end, line) in zip(jobs, both.items(), strict=True):
             line.cut(end)
             job.consumer.start()
         for job in jobs:

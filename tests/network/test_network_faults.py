@@ -1,4 +1,4 @@
-"""What a broken network, a slow or a mad peer, and a full machine do to two environments: the right result or one error.
+"""What a broken network, a slow or mad peer, and a full machine do to two environments: the right result or one error.
 
 Whatever happens to the bytes between them, the consumer ends with exactly the records that were written, or with one
 error that names the other side; what it was given before that is right; nothing hangs, and buffers, threads and files
@@ -244,7 +244,7 @@ def test_connections_that_come_in_another_order_carry_the_same(buffers_per_chann
 
 def write_to_each(partition, count):
     with partition, fb.RecordWriter(partition, TYPE, "rebalance", buffer_timeout_ms=5) as writer:
-        for records in zip(*(records_of(1000, i) for i in range(count))):
+        for records in zip(*(records_of(1000, i) for i in range(count)), strict=True):
             for channel, record in enumerate(records):
                 writer.emit_to(record, channel)
 
@@ -306,7 +306,7 @@ def test_a_flipped_bit_inside_a_record_changes_that_record_alone(pair):
         else:
             outcomes.append("not seen")
             assert len(exchange.received) == len(RECORDS)
-        wrong = [i for i, (got, sent) in enumerate(zip(exchange.received, RECORDS)) if got != sent]
+        wrong = [i for i, (got, sent) in enumerate(zip(exchange.received, RECORDS, strict=False)) if got != sent]
         assert len(wrong) <= 1, "a flipped bit changed more than its record"
     assert outcomes.count("seen") > 20 and outcomes.count("not seen") > 20  # the test sees both
 
@@ -391,7 +391,7 @@ def test_a_gate_that_is_not_read_holds_only_its_buffers_and_disturbs_no_other_on
     partitions = [pair.there.create_partition(partition_id, 1) for partition_id in ids]
     gates = [pair.here.create_gate([fb.RemoteChannel(*pair.there.address, partition_id, 0)]) for partition_id in ids]
     amounts = [records_of(20_000), records_of(200_000)]
-    producers = [Task(pair.write, *job) for job in zip(partitions, amounts)]
+    producers = [Task(pair.write, *job) for job in zip(partitions, amounts, strict=True)]
     stuck = fb.RecordReader(gates[0], TYPE)
     with gates[0], gates[1]:
         for producer in producers:

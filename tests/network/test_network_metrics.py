@@ -56,7 +56,7 @@ def test_records_bytes_and_buffers_are_counted_on_both_sides(linked):
     assert len(list(fb.RecordReader(gate, fb.Types.INT()))) == 2002
     (out,) = there.metrics().partitions
     (into,) = here.metrics().gates
-    for sent, received in zip(out.subpartitions, into.channels):
+    for sent, received in zip(out.subpartitions, into.channels, strict=True):
         assert sent.records == received.records == 1001
         assert sent.buffers == received.buffers == 5  # 8,000 bytes in two, the broadcast one, the events at the end
         assert sent.bytes == received.bytes == 8 * 1001 + 5 + 4
@@ -163,7 +163,7 @@ def test_columns_are_counted_like_records(linked, batched):
 
 
 def test_a_reader_goes_on_where_another_stopped(linked):
-    here, gate, there, partition = linked
+    here, gate, _, partition = linked
     with fb.RecordWriter(partition, fb.Types.INT(), "global") as writer:
         writer.emit_all(range(10))
         writer.flush()
@@ -253,7 +253,7 @@ def test_metrics_can_be_sent_elsewhere(linked):
 
 
 def test_tables_are_readable_and_cut(linked, monkeypatch):
-    here, gate, there, partition = linked
+    here, _, there, _ = linked
     text = str(here.metrics())
     assert f"{here.address[0]}:{here.address[1]}" in text
     assert "gate    channel  records" in text and text.count("0 open") == 2
@@ -268,8 +268,8 @@ def partition_text(env):
 
 
 def test_rich_shows_the_same(linked):
-    console = pytest.importorskip("rich.console").Console(width=200, record=True, file=open(os.devnull, "w"))
-    with console.file:
+    with open(os.devnull, "w") as nowhere:
+        console = pytest.importorskip("rich.console").Console(width=200, record=True, file=nowhere)
         console.print(linked[0].metrics())
     text = console.export_text()
     assert "totalMemorySegments" in text and "0 open" in text

@@ -1,7 +1,7 @@
 """Gates, partitions and environments that are given up at random moments while data flow: everything comes home.
 
-FLINKBUF_RELEASE_ROUNDS sets how many rounds are played in all (1,000), FLINKBUF_FAULT_SEED the seed. A failure names its
-round and seed.
+FLINKBUF_RELEASE_ROUNDS sets how many rounds are played in all (1,000), FLINKBUF_FAULT_SEED the seed. A failure names
+its round and seed.
 """
 
 import os
@@ -47,7 +47,7 @@ class Round:
     def produce(self):
         timeout_ms = self.rng.choice([0, 1, 5])
         with self.partition, fb.RecordWriter(self.partition, TYPE, "rebalance", buffer_timeout_ms=timeout_ms) as writer:
-            for records in zip(*RECORDS[: self.partition.subpartition_count]):
+            for records in zip(*RECORDS[: self.partition.subpartition_count], strict=True):
                 for channel, record in enumerate(records):
                     writer.emit_to(record, channel)
 
@@ -89,7 +89,7 @@ class Round:
         for task in self.tasks:
             task.end()
             assert task.error is None or isinstance(task.error, ERRORS), repr(task.error)
-        for got, sent in zip(self.received, RECORDS):
+        for got, sent in zip(self.received, RECORDS, strict=False):
             assert got == sent[: len(got)]
         if self.tasks[1].error is None:
             assert self.received == RECORDS

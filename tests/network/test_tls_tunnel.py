@@ -293,7 +293,7 @@ def test_client_without_any_certificate_is_refused(certificates, there):
         with socket.create_connection(there.address, timeout=20) as plain, pytest.raises(ssl.SSLError):
             with bare.wrap_socket(plain) as wrapped:
                 wrapped.recv(1)
-        wait_until(lambda: there._server.counters()["refused"] == attempt)
+        wait_until(lambda attempt=attempt: there._server.counters()["refused"] == attempt)
         assert "TLS: the peer shows no certificate" in there._server.last_refusal
     with socket.create_connection(there.address, timeout=20) as plain, context.wrap_socket(plain) as wrapped:
         assert wrapped.version() == "TLSv1.3"
@@ -435,7 +435,7 @@ def test_garbage_is_refused(certificates, tunnel):
 
 
 def test_flood_is_cut_off(certificates, tunnel):
-    server, address = tunnel()
+    _, address = tunnel()
     with socket.create_connection(address, timeout=20) as stranger:
         with pytest.raises(ConnectionError):
             for _ in range(1000):
