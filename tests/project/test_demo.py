@@ -7,7 +7,7 @@ import io
 import zipfile
 from argparse import Namespace
 from collections import Counter, defaultdict
-from itertools import groupby
+from itertools import groupby, pairwise
 
 import pytest
 
@@ -104,7 +104,7 @@ def test_gaps_are_the_hours_between_departures_also_over_the_change_of_clocks(ye
         return local + datetime.timedelta(hours=4 if is_summer else 5)
 
     hours = Counter()
-    for before, now in zip(rows, rows[1:], strict=False):
+    for before, now in pairwise(rows):
         scheduled = [in_utc(left_at(row) - datetime.timedelta(minutes=int(row["dep_delay"]))) for row in (before, now)]
         delays = [datetime.timedelta(minutes=int(row["dep_delay"])) for row in (before, now)]
         hours[int((scheduled[1] + delays[1] - scheduled[0] - delays[0]).total_seconds() // 3600)] += 1

@@ -1,7 +1,7 @@
 """The shape of the project: which folder stands above which, and what exists for each stem.
 
-The lists below are the only place that says it. A layer uses only layers that stand before it; within a layer a file uses
-only what stands before it; so each can be read from top to bottom knowing only the files before it.
+The lists below are the only place that says it. A layer uses only layers that stand before it; within a layer a file
+uses only what stands before it; so each can be read from top to bottom knowing only the files before it.
 """
 
 import ast
@@ -14,7 +14,8 @@ import flinkbuf
 
 ROOT = Path(__file__).parents[2]
 
-# The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the stem.
+# The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the
+# stem.
 LAYERS = {
     "ground": ["errors", "byte_order", "data_view", "wakeup", "sha256"],
     "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "local_buffer_pool"],

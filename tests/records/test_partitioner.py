@@ -69,7 +69,7 @@ def test_a_pickled_partitioner_sends_records_the_same_way():
 )
 def test_a_field_is_named_or_numbered(key, expected):
     assert hash_of(key) == expected
-    assert hash_of(key, record=dict(zip(FLIGHT.field_names, RECORD))) == expected
+    assert hash_of(key, record=dict(zip(FLIGHT.field_names, RECORD, strict=True))) == expected
 
 
 def test_the_fields_of_a_tuple_have_flinks_names():

@@ -94,8 +94,10 @@ class Pair:
 
     def check_home(self):
         for side in (self.there, self.here):
-            free = lambda pool=side.pool: pool.available_segment_count
-            assert wait_until(lambda: free() == self.num_segments), f"{self.num_segments - free()} segments are away"
+            pool = side.pool
+            assert wait_until(lambda pool=pool: pool.available_segment_count == self.num_segments), (
+                f"{self.num_segments - pool.available_segment_count} segments are away"
+            )
 
     def write(self, partition, records, broken=lambda error: None):
         """The producing task: what went wrong with it is raised after the partition is closed."""

@@ -28,7 +28,7 @@ class Killer:
     def __init__(self, count_path):
         with open(count_path, "wb") as file:
             file.write(bytes(8))
-        self._file = open(count_path, "r+b")
+        self._file = open(count_path, "r+b")  # noqa: SIM115  # closed with the killer
         self._count = mmap.mmap(self._file.fileno(), 8)
         self._process = subprocess.Popen(
             [sys.executable, __file__, str(count_path)],

@@ -5,6 +5,7 @@ one whole Flink frame at a time. Both give what is to be done: bytes are sent on
 CLOSE, RESET and STALL are what they say. Threads and blocking sockets only, so that nothing of what is tested is used.
 """
 
+import contextlib
 import itertools
 import os
 import random
@@ -66,10 +67,8 @@ class FaultProxy:
         """End all connections and threads."""
         self._ending.set()
         for wake in (lambda: self._listener.shutdown(socket.SHUT_RDWR), self._listener.close, self.cut):
-            try:
+            with contextlib.suppress(OSError):
                 wake()
-            except OSError:
-                pass
         for thread in self._threads:
             thread.join(20)
         assert not any(thread.is_alive() for thread in self._threads), "the proxy does not end"

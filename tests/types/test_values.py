@@ -103,7 +103,7 @@ def test_a_field_is_found_by_its_name_in_brackets_and_all_else_there_is_left_to_
         (1, 2),
         (3, 2, 1),
     )
-    assert type(row[:]) is tuple and [each for each in row] == [1, 2, 3] and row.__getitem__("count") == 2
+    assert type(row[:]) is tuple and list(row) == [1, 2, 3] and row.__getitem__("count") == 2
     match row:
         case [first, *_]:
             assert first == 1
@@ -505,7 +505,11 @@ def test_a_value_matches_by_position_and_is_small(value):
 def test_dates_times_and_watermarks_come_in_the_order_of_their_parts():
     for cls, parts in [(LocalDate, [(1, 2, 3), (1, 3, 1), (2, 1, 1)]), (Instant, [(0, 5), (1, 0), (1, 2)])]:
         values = [cls(*each) for each in parts]
-        assert sorted(reversed(values)) == values and values[0] < values[1] <= values[1] and values[2] > values[0]
+        assert (
+            sorted([values[2], values[0], values[1]]) == values
+            and values[0] < values[1] <= values[1]
+            and values[2] > values[0]
+        )
     assert Watermark(1) < Watermark(2) and SqlDate(1) < SqlDate(2) and JavaDate(2) >= JavaDate(2)
     for one, other in [(SqlDate(1), JavaDate(2)), (Watermark(1), 2)]:
         with pytest.raises(TypeError, match="not supported"):
