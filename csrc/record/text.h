@@ -79,14 +79,11 @@ static inline void fb_text_copy(uint8_t* to, const uint8_t* from, size_t size) {
   }
 }
 
-/* 2 to 8 bytes as one number, the first byte in its lowest bits. */
+/* 2 to 8 bytes as one number, the first byte in its lowest bits on every host: where the two loads overlap, a byte falls
+ * on itself, and so two texts of one length have the same word only if they are the same. */
 static inline uint64_t fb_text_word(const uint8_t* from, size_t size) {
-  uint32_t head, tail;
-
   if (size < 4) return (uint64_t)from[0] | (uint64_t)from[1] << 8 | (uint64_t)from[size - 1] << (8 * (size - 1));
-  memcpy(&head, from, 4);
-  memcpy(&tail, from + size - 4, 4);
-  return (uint64_t)head | (uint64_t)tail << (8 * (size - 4));
+  return (uint64_t)fb_load_le32(from) | (uint64_t)fb_load_le32(from + size - 4) << (8 * (size - 4));
 }
 
 #endif
