@@ -13,6 +13,7 @@ from libc.stdint cimport uint32_t
 
 cdef extern from "_core/row_codec.h":
     bint fb_row_codec_is_plain_tuple(PyObject* type_)
+    void fb_row_codec_quicken(PyObject* type_)
     PyObject* fb_row_codec_new_row(PyObject* type_, Py_ssize_t size) except NULL
     object fb_row_codec_make_named_fields()
 
@@ -21,9 +22,11 @@ NamedFields = fb_row_codec_make_named_fields()
 
 
 cdef int check_row_class(object type_) except -1:
-    """A row is made without calling its class, so nothing may belong to it but the fields."""
+    """A row is made without calling its class, so nothing may belong to it but the fields; and freed likewise."""
     if not (isinstance(type_, type) and issubclass(type_, tuple) and fb_row_codec_is_plain_tuple(<PyObject*>type_)):
         raise TypeError(f"the classes of a ROW must be subclasses of tuple without attributes, got {type_!r}")
+    if issubclass(type_, NamedFields):
+        fb_row_codec_quicken(<PyObject*>type_)
     return 0
 
 
