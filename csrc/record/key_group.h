@@ -8,6 +8,8 @@
 #ifndef FB_KEY_GROUP_H
 #define FB_KEY_GROUP_H
 
+#include <string.h>
+
 #include "record/type.h"
 
 #define FB_MAX_PARALLELISM             32768u /* Flink: UPPER_BOUND_MAX_PARALLELISM */

@@ -13,6 +13,7 @@ from flinkbuf._core.type cimport (
     FB_TYPE_BOOLEAN, FB_TYPE_BYTE, FB_TYPE_DOUBLE, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_LONG, FB_TYPE_NULLABLE,
     FB_TYPE_SHORT, FB_TYPE_STRING,
 )
+from flinkbuf._core.type_codec cimport encode_value
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
@@ -120,7 +121,7 @@ cdef class KeyHasher:
         try:
             fb_output_start_scratch(&output)
             output.record_number = record_number
-            self.codec.encode(key, &output)
+            encode_value(self.codec, key, &output)
             input.start = input.pos = output.start
             input.end = output.pos
             input.record_number = input.channel = -1

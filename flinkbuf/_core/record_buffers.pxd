@@ -1,5 +1,6 @@
 cimport cython
 from cpython.object cimport PyObject
+from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flinkbuf._core.channel_selector cimport ChannelSelector
@@ -86,6 +87,8 @@ cdef class RecordBufferReader:
     cdef bint is_busy
 
     @cython.final
-    cdef object next_record(self)
+    cdef object next_spanning(self)
+    @cython.final
+    cdef int find_record(self, const uint8_t** record, size_t* size) except -1
     @cython.final
     cdef int next_buffer(self) except -1

@@ -25,16 +25,19 @@ from flinkbuf._core.data_buffer cimport (
     fb_data_buffer_append, fb_data_buffer_close, fb_data_buffer_finish, fb_data_buffer_open, fb_data_buffer_read,
     fb_data_buffer_reset,
 )
-from flinkbuf._core.data_view cimport fb_output_in_scratch, fb_output_prune
+from flinkbuf._core.data_view cimport fb_input, fb_output, fb_output_in_scratch, fb_output_prune
 from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
+from flinkbuf._core.inline_codec cimport inline_put, put
 from flinkbuf._core.record_deserializer cimport (
     fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
     fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
 from flinkbuf._core.record_serializer cimport (
-    FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin_at, fb_record_serializer_close, fb_record_serializer_frame,
+    FB_LENGTH_BYTES, FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin_at, fb_record_serializer_close,
+    fb_record_serializer_frame,
 )
-from flinkbuf._core.type_codec cimport TypeCodec
+from flinkbuf._core.python_object cimport FB_IDENTITY
+from flinkbuf._core.type_codec cimport TypeCodec, decode_value, encode_value
 
 from flinkbuf.errors import CorruptDataError
 
@@ -112,7 +115,7 @@ cdef class RecordBufferWriter:
         """Frame the record in [start, end) or, if that is NULL or too small, in the scratch."""
         check(fb_record_serializer_begin_at(&self.serializer, start, end))
         self.serializer.output.record_number = self.given_count
-        self.codec.encode(record, &self.serializer.output)
+        encode_value(self.codec, record, &self.serializer.output)
         self._record_count += 1
         return 0
 
@@ -146,29 +149,38 @@ cdef class HashBufferWriter(RecordBufferWriter):
             return 0
         for record in self.records:
             self.given_count += 1
-            self.write(record)
-            if len(self.ready):
+            if self.write(record):
                 return 1
         self.is_exhausted = True
         self.records = None
         self.finish()
         return len(self.ready) > 0
 
-    cdef int write(self, object record) except -1:
+    cdef inline int write(self, object record) except -1:
+        """One record; 1 if that has made a buffer ready."""
         cdef int64_t channel = self.select(record)
         cdef page* target = &self.pages[0 if channel == BROADCAST else channel]
-        cdef size_t size
+        cdef fb_output* output = &self.serializer.output
+        cdef uint8_t* pos
         if target.bytes is NULL:
             self.open_page(target)
-        self.encode(record, target.data + target.position, target.data + self.segment_size)
-        size = fb_record_serializer_frame(&self.serializer)
-        if fb_output_in_scratch(&self.serializer.output):
-            self.append(channel, self.serializer.output.start, size)
+        check(fb_record_serializer_begin_at(&self.serializer, target.data + target.position,
+                                            target.data + self.segment_size))
+        output.record_number = self.given_count
+        # As encode(), but in this loop: for records of one number the calls would cost as much as the work.
+        pos = (<inline_put>put)(&self.codec.node, <PyObject*>record, output.pos, output)
+        if pos == NULL:
+            return self.codec.fail_encode(output, FB_LENGTH_BYTES)
+        output.pos = pos
+        self._record_count += 1
+        if fb_output_in_scratch(output):
+            self.append(channel, output.start, fb_record_serializer_frame(&self.serializer))
+            return len(self.ready) > 0
+        target.position += <uint32_t>fb_record_serializer_frame(&self.serializer)
+        if target.position < self.segment_size:
             return 0
-        target.position += <uint32_t>size
-        if target.position == self.segment_size:
-            self.close_page(channel)
-        return 0
+        self.close_page(channel)
+        return 1
 
     cdef int append(self, int64_t channel, const uint8_t* data, size_t size) except -1:
         """Cut a framed record over as many pages as it takes."""
@@ -322,6 +334,22 @@ cdef class SortBufferWriter(RecordBufferWriter):
         return 0
 
 
+cdef PyObject* decoded(RecordBufferReader reader, const uint8_t* record, size_t size) except NULL:
+    """A new reference."""
+    cdef fb_input* input = &reader.input
+    cdef PyObject* value
+    input.start = input.pos = record
+    input.end = record + size
+    input.record_number = <int64_t>reader.deserializer.record_count - 1
+    value = decode_value(reader.codec, input)
+    if input.pos != input.end:
+        Py_XDECREF(value)
+        raise CorruptDataError(
+            f"record {input.record_number}: {size} bytes long, but the declared type used only "
+            f"{input.pos - input.start} of them; was it written with another type?")
+    return value
+
+
 @cython.no_gc_clear  # so that __dealloc__ still finds the view's object, to release the view
 cdef class RecordBufferReader:
     """The records in an iterable of buffers: one channel's, in the order they were written."""
@@ -341,37 +369,44 @@ cdef class RecordBufferReader:
         return self
 
     def __next__(self):
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
+        cdef PyObject* value
+        if self.is_busy or not fb_record_deserializer_take(&self.deserializer, &record, &size):
+            return self.next_spanning()
+        # It lies whole in the buffer in hand, like most: nothing is prepared for an error before there is one.
+        self.is_busy = True
+        value = (<PyObject* (*)(RecordBufferReader, const uint8_t*, size_t) noexcept>decoded)(self, record, size)
+        self.is_busy = False
+        return FB_IDENTITY(value)
+
+    cdef object next_spanning(self):
+        """The next record where it may take another buffer, or more."""
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
         if self.is_busy:
             raise RuntimeError("the buffer reader was used by the iterable that it is reading, by a value's own "
                                "conversion code, or by another thread")
         self.is_busy = True
         try:
-            return self.next_record()
+            self.find_record(&record, &size)
+            return FB_IDENTITY(decoded(self, record, size))
         finally:
             self.is_busy = False
 
-    cdef object next_record(self):
-        cdef const uint8_t* record = NULL
-        cdef size_t size = 0
+    cdef int find_record(self, const uint8_t** record, size_t* size) except -1:
+        """The next record's bytes; StopIteration at the end."""
         cdef int code
-        while not fb_record_deserializer_take(&self.deserializer, &record, &size):
+        while not fb_record_deserializer_take(&self.deserializer, record, size):
             with nogil:
-                code = fb_record_deserializer_next_spanning(&self.deserializer, &record, &size)
+                code = fb_record_deserializer_next_spanning(&self.deserializer, record, size)
             if code == FB_RECORD:
-                break
+                return 0
             if code != FB_NEEDS_INPUT:
                 fail_record(&self.deserializer, code, -1)
             if not self.next_buffer():
                 raise StopIteration
-        self.input.start = self.input.pos = record
-        self.input.end = record + size
-        self.input.record_number = <int64_t>self.deserializer.record_count - 1
-        value = self.codec.decode(&self.input)
-        if self.input.pos != self.input.end:
-            raise CorruptDataError(
-                f"record {self.input.record_number}: {size} bytes long, but the declared type used only "
-                f"{self.input.pos - self.input.start} of them; was it written with another type?")
-        return value
+        return 0
 
     cdef int next_buffer(self) except -1:
         """Take the next buffer; 0 at the end, where nothing may be left of a record."""

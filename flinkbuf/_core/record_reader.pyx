@@ -10,8 +10,8 @@ cimport cython
 from cpython.exc cimport PyErr_ExceptionMatches, PyErr_Fetch, PyErr_NormalizeException
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF
-from libc.stdint cimport int64_t
+from libc.stddef cimport size_t
+from libc.stdint cimport int64_t, uint8_t
 
 from flinkbuf._core.buffer cimport (
     FB_END_OF_DATA, FB_END_OF_PARTITION, fb_data_type, fb_data_type_blocks_upstream, fb_data_type_is_buffer,
@@ -25,7 +25,7 @@ from flinkbuf._core.record_deserializer cimport (
     fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
 from flinkbuf._core.python_object cimport FB_IDENTITY
-from flinkbuf._core.type_codec cimport TypeCodec
+from flinkbuf._core.type_codec cimport TypeCodec, decode_value
 
 from flinkbuf.errors import CorruptDataError
 
@@ -38,9 +38,19 @@ cdef enum:
 
 cdef PyObject* decoded(RecordReader reader, const uint8_t* record, size_t size) except NULL:
     """A new reference."""
-    value = reader.decode(record, size)
-    Py_INCREF(value)
-    return <PyObject*>value
+    cdef fb_input* input = &reader.input
+    cdef PyObject* value
+    input.start = input.pos = record
+    input.end = record + size
+    input.record_number = <int64_t>reader.current.record_count - 1
+    input.channel = reader.current_channel
+    value = decode_value(reader.codec, input)
+    if input.pos != input.end:
+        Py_DECREF(value)
+        raise CorruptDataError(
+            f"channel {input.channel}, record {input.record_number}: {size} bytes long, but the declared type used only "
+            f"{input.pos - input.start} of them; was it written with another type?")
+    return value
 
 
 @cython.final
@@ -233,17 +243,7 @@ cdef class RecordReader:
         fb_slice_release(&self.slice)
 
     cdef object decode(self, const uint8_t* record, size_t size):
-        self.input.start = self.input.pos = record
-        self.input.end = record + size
-        self.input.record_number = <int64_t>self.current.record_count - 1
-        self.input.channel = self.current_channel
-        value = self.codec.decode(&self.input)
-        if self.input.pos != self.input.end:
-            raise CorruptDataError(
-                f"channel {self.current_channel}, record {self.input.record_number}: {size} bytes long, but the "
-                f"declared type used only {self.input.pos - self.input.start} of them; was it written with another "
-                "type?")
-        return value
+        return FB_IDENTITY(decoded(self, record, size))
 
     cdef int next_record(self, const uint8_t** record, size_t* size, bint waits=True) except -1:
         """1 and a record; 0 at the end, with `pending_event` set, or if it would have to wait and shall not."""

@@ -12,6 +12,7 @@ Bytes become readable when a buffer is full, at flush(), at an event, or when th
 """
 
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.object cimport PyObject
 
 import os
 
@@ -22,12 +23,14 @@ from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
-from flinkbuf._core.data_view cimport fb_output_prune
+from flinkbuf._core.data_view cimport fb_output, fb_output_prune
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT, FB_RECORD, check
+from flinkbuf._core.inline_codec cimport inline_put, put
 from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
 from flinkbuf._core.record_batch cimport fb_record_batch_write
 from flinkbuf._core.record_serializer cimport (
-    FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin, fb_record_serializer_begin_at, fb_record_serializer_close,
+    FB_LENGTH_BYTES, FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin, fb_record_serializer_begin_at,
+    fb_record_serializer_close,
     fb_record_serializer_end,
 )
 from flinkbuf._core.result_partition cimport (
@@ -37,7 +40,7 @@ from flinkbuf._core.result_partition cimport (
     fb_result_partition_open_broadcast, fb_result_partition_open_unicast, fb_result_partition_prefetch,
     fb_result_partition_retain, fb_result_partition_verdict, fb_result_partition_wait,
 )
-from flinkbuf._core.type_codec cimport TypeCodec
+from flinkbuf._core.type_codec cimport TypeCodec, encode_value
 from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
 
 cdef enum:
@@ -270,17 +273,34 @@ cdef class RecordWriter:
             return self.start_broadcast(record)
         return self.start_unicast(record, <uint32_t>channel)
 
-    cdef int start_unicast(self, object record, uint32_t channel) except -1:
+    cdef inline int start_unicast(self, object record, uint32_t channel) except -1:
         cdef fb_buffer_builder* builder = &self.c.unicast[channel]
+        cdef fb_output* output = &self.serializer.output
+        cdef uint8_t* pos
         if builder.buffer is NULL:
             if self.partition.check_written(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
                 return FB_NEEDS_BUFFER
-        self.encode(record, builder)
+            if builder.buffer is NULL:  # a released partition takes nothing more; the record is still checked
+                self.encode(record, builder)
+                fb_record_serializer_end(&self.serializer, builder)
+                return self.go_on_with_scratch(channel)
+        check(fb_record_serializer_begin(&self.serializer, builder))
+        output.record_number = self.given_count
+        # As encode(), but in this loop: for records of one number the calls would cost as much as the work.
+        pos = (<inline_put>put)(&self.codec.node, <PyObject*>record, output.pos, output)
+        if pos == NULL:
+            return self.codec.fail_encode(output, FB_LENGTH_BYTES)
+        output.pos = pos
         if fb_record_serializer_end(&self.serializer, builder) != FB_RECORD:
             return self.go_on_with_scratch(channel)
         if fb_buffer_builder_is_full(builder):
             fb_result_partition_finish_unicast(self.c, channel)
-        return self.note_written(channel)
+        self._record_count += 1
+        self.c.record_counts[channel] += 1
+        fb_result_partition_mark_written(self.c, channel)
+        if self.flushes_always:
+            fb_result_partition_flush(self.c, channel)
+        return FB_RECORD
 
     cdef int start_broadcast(self, object record) except -1:
         cdef fb_buffer_builder* builder = &self.c.broadcast
@@ -301,7 +321,7 @@ cdef class RecordWriter:
         else:
             check(fb_record_serializer_begin(&self.serializer, builder))
         self.serializer.output.record_number = self.given_count
-        self.codec.encode(record, &self.serializer.output)
+        encode_value(self.codec, record, &self.serializer.output)
         return 0
 
     cdef int go_on_with_scratch(self, int64_t channel) except -1:

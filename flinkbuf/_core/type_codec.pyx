@@ -16,7 +16,6 @@ from flinkbuf._core.container_codec cimport (
     put_set,
 )
 from flinkbuf._core.data_view cimport fb_output_close, fb_output_size, fb_output_start
-from flinkbuf._core.inline_codec cimport get, inline_put, put
 from flinkbuf._core.number_codec cimport (
     get_big_dec, get_big_int, get_boolean, get_byte, get_double, get_float, get_int, get_long, get_short,
     put_big_dec, put_big_int, put_boolean, put_byte, put_double, put_float, put_int, put_long, put_short,
@@ -255,22 +254,10 @@ cdef class TypeCodec(Codec):
                              f"{kind} can hold it" + (" as key" if kind == "MAP" else ""))
         return 0
 
-    cdef int encode(self, object value, fb_output* output) except -1:
-        """Appends `value` at output.pos. After a failure output.pos is where it was."""
-        cdef size_t used = fb_output_size(output)
-        cdef uint8_t* pos = (<inline_put>put)(&self.node, <PyObject*>value, output.pos, output)
-        if pos == NULL:
-            output.pos = output.start + used
-            return explain(output.record_number, self.field_path_name)
-        output.pos = pos
-        return 0
-
-    cdef object decode(self, fb_input* input):
-        """Reads one value at input.pos and moves past it; CorruptDataError leaves input.pos at the offence."""
-        cdef const uint8_t* pos = input.pos
-        value = FB_IDENTITY(get(&self.node, &pos, input))
-        input.pos = pos
-        return value
+    cdef int fail_encode(self, fb_output* output, size_t used) except -1:
+        """Takes back what a refused value has written, and makes the user's exception of the one that is set."""
+        output.pos = output.start + used
+        return explain(output.record_number, self.field_path_name)
 
     def serialize(self, value):
         """The bytes that Flink's serializer writes for `value`."""
@@ -280,7 +267,7 @@ cdef class TypeCodec(Codec):
         output.record_number = -1
         fb_output_start(&output, small, small + sizeof(small))
         try:
-            self.encode(value, &output)
+            encode_value(self, value, &output)
             return PyBytes_FromStringAndSize(<const char*>output.start, fb_output_size(&output))
         finally:
             fb_output_close(&output)
@@ -294,7 +281,7 @@ cdef class TypeCodec(Codec):
             input.start = input.pos = <const uint8_t*>view.buf
             input.end = input.start + view.len
             input.record_number = input.channel = -1
-            value = self.decode(&input)
+            value = FB_IDENTITY(decode_value(self, &input))
             if input.pos != input.end:
                 raise CorruptDataError(f"{self.describe()} ends at byte {input.pos - input.start} of {view.len}: "
                                        f"{input.end - input.pos} bytes are left over")
