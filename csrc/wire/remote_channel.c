@@ -15,10 +15,15 @@ enum {
   MAX_EVENT_BYTES = 64 << 20,
   EVENT_OVERHEAD = 256, /* of memory, for an event of no bytes */
   /* Of serialized events. */
+  BARRIER_TYPE = 1,
+  BARRIER_HEAD = 20, /* type, id, timestamp; then the kind */
+  FIRST_SAVEPOINT = 1,
+  LAST_SAVEPOINT = 3,
+  LAST_KIND = 4,
+  OPTIONS_SIZE = 9, /* alignment, timeout */
+  UNALIGNED = 2,
   ANNOUNCEMENT_TYPE = 6,
   ANNOUNCEMENT_HEAD = 8, /* type, sequence number; then the announced event */
-  BARRIER_TAIL = 9,      /* alignment, timeout: the last fields of a checkpoint barrier */
-  UNALIGNED = 2,
 };
 
 #define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
@@ -278,13 +283,36 @@ void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remot
   usage->required = fb_buffer_manager_required(&self->buffers);
 }
 
-/* The same barrier as a priority event: alignment and timeout are its last fields. */
-static int copy_as_unaligned(const struct fb_slice* barrier, struct fb_slice* copy) {
-  uint8_t* bytes;
-  int code = fb_event_buffer_new(fb_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, copy);
+/* Where alignment and timeout of a checkpoint barrier stand: behind its kind, a savepoint's format, and the location,
+ * whose length is -1 for the default one. They need not be the last bytes, since Flink sends the whole array that it
+ * wrote the barrier into. FB_ECORRUPT: these are no barrier's bytes. */
+static int find_options(const uint8_t* bytes, uint32_t size, uint32_t* place) {
+  uint32_t at = BARRIER_HEAD + 1;
+  int32_t length;
+  uint8_t kind;
 
+  if (size < at || fb_load_be32(bytes) != BARRIER_TYPE) return FB_ECORRUPT;
+  kind = bytes[BARRIER_HEAD];
+  if (kind > LAST_KIND) return FB_ECORRUPT;
+  if (kind >= FIRST_SAVEPOINT && kind <= LAST_SAVEPOINT) at++;
+  if (size < at + sizeof length + OPTIONS_SIZE) return FB_ECORRUPT;
+  length = (int32_t)fb_load_be32(bytes + at);
+  at += sizeof length;
+  if (length < -1 || length > (int64_t)(size - at - OPTIONS_SIZE)) return FB_ECORRUPT;
+  *place = length > 0 ? at + (uint32_t)length : at;
+  return FB_OK;
+}
+
+/* The same barrier as a priority event. FB_ECORRUPT, FB_ENOMEM. */
+static int copy_as_unaligned(const struct fb_slice* barrier, struct fb_slice* copy) {
+  uint32_t place;
+  uint8_t* bytes;
+  int code = find_options(fb_slice_data(barrier), barrier->size, &place);
+
+  if (code == FB_OK)
+    code = fb_event_buffer_new(fb_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, copy);
   if (code < 0) return code;
-  bytes = copy->buffer->segment.data + copy->offset + copy->size - BARRIER_TAIL;
+  bytes = copy->buffer->segment.data + copy->offset + place;
   bytes[0] = UNALIGNED;
   fb_store_be64(bytes + 1, INT64_MAX);
   return FB_OK;
@@ -299,8 +327,7 @@ int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_
   pthread_mutex_lock(&self->lock);
   for (uint32_t i = queue->priority_count; i < queue->count; i++) {
     struct fb_received_buffer* found = at(queue, i);
-    if (found->sequence_number != sequence_number || found->slice.size < BARRIER_TAIL ||
-        !fb_data_type_requires_announcement(found->slice.data_type))
+    if (found->sequence_number != sequence_number || !fb_data_type_requires_announcement(found->slice.data_type))
       continue;
     code = copy_as_unaligned(&found->slice, &copy);
     if (code == FB_OK) {

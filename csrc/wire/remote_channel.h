@@ -12,12 +12,12 @@
 #ifndef FB_REMOTE_CHANNEL_H
 #define FB_REMOTE_CHANNEL_H
 
+#include "io/reactor.h"
+#include "io/tcp.h"
+#include "partition/subpartition.h"
 #include "wire/buffer_manager.h"
 #include "wire/channel_map.h"
 #include "wire/frame.h"
-#include "io/reactor.h"
-#include "partition/subpartition.h"
-#include "io/tcp.h"
 
 struct fb_received_buffer {
   struct fb_slice slice;
@@ -102,7 +102,8 @@ int fb_remote_channel_announce_buffer_size(struct fb_remote_channel* self, int32
 /* Tells the producer that all of its records have been processed. FB_ERELEASED. */
 int fb_remote_channel_acknowledge(struct fb_remote_channel* self);
 /* The barrier with this number, announced before, overtakes what is queued in front of it, as an unaligned one.
- * FB_ESTATE: it is not there, or was converted before. */
+ * FB_ESTATE: it is not there, or was converted before. FB_ECORRUPT: what the sender called a barrier is none, and keeps
+ * its place. FB_ENOMEM. */
 int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_t sequence_number);
 
 /* Nothing is taken in any more, and the client's task is not posted any more. */
