@@ -338,6 +338,11 @@ int fb_result_partition_finish(struct fb_result_partition* self) {
 
 /* ---- life ---------------------------------------------------------------------------------------- */
 
+/* Whether it is released, or about to be. */
+static bool is_going(struct fb_result_partition* self) {
+  return atomic_load_explicit(&self->is_going, memory_order_relaxed);
+}
+
 /* One of the n readers, or the producer, needs the partition no longer; after the last it goes. */
 static void drop_user(struct fb_result_partition* self) {
   /* Both halves: whoever is last sees what the others did before. */
@@ -433,13 +438,14 @@ void fb_result_partition_close(struct fb_result_partition* self) {
   fb_local_buffer_pool_remove_wakeup(self->pool, &self->pool_wakeup);
   fb_local_buffer_pool_destroy(self->pool);
   /* Readers would wait for an end that nobody is left to write. */
-  if (!self->is_finished && !fb_result_partition_is_released(self))
-    fb_result_partition_fail(self, "its producer closed it before its end");
+  if (!self->is_finished && !is_going(self)) fb_result_partition_fail(self, "its producer closed it before its end");
   drop_user(self);
 }
 
 void fb_result_partition_release(struct fb_result_partition* self) {
   if (fb_result_partition_is_released(self)) return;
+  /* Relaxed: the stores below hand it on to whoever sees a subpartition released. Partner of is_going(). */
+  atomic_store_explicit(&self->is_going, true, memory_order_relaxed);
   /* The parts before the whole: a producer that drops a record because the partition is released must find no
    * subpartition that still takes the end of its channel. A second caller goes the same way and returns no sooner. */
   for (uint32_t i = 0; i < self->subpartition_count; i++) fb_subpartition_release(&self->subpartitions[i]);
@@ -474,7 +480,7 @@ static void stop_producer(struct fb_result_partition* self, int verdict, const c
 }
 
 void fb_result_partition_lose_reader(struct fb_result_partition* self, const char* cause) {
-  if (self->type == FB_PIPELINED_APPROXIMATE || fb_result_partition_is_released(self)) return;
+  if (self->type == FB_PIPELINED_APPROXIMATE || is_going(self)) return;
   stop_producer(self, FB_ELOST, cause);
 }
 

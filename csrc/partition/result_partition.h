@@ -44,10 +44,11 @@ struct fb_result_partition {
   _Atomic bool* acknowledged;
   _Atomic uint32_t unacknowledged_count;
   bool is_finished;
-  _Atomic bool is_closed; /* by the producer, or by who saw that it has ended it */
-  _Atomic bool is_released;
-  _Atomic int verdict;    /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
-  _Atomic(char*) failure; /* why it was released; owned; NULL: no failure */
+  _Atomic bool is_closed;   /* by the producer, or by who saw that it has ended it */
+  _Atomic bool is_going;    /* a release has begun: nothing is a reason for one any more */
+  _Atomic bool is_released; /* it has reached every subpartition */
+  _Atomic int verdict;      /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
+  _Atomic(char*) failure;   /* why it was released; owned; NULL: no failure */
   /* Told once, after the partition was released because all readers and the producer are done with it. Set
    * before the first view is created; NULL: nobody. */
   void (*on_consumed)(struct fb_result_partition* self, void* context);

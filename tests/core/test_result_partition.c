@@ -568,6 +568,25 @@ static void no_end_follows_what_a_release_dropped(void) {
         play_release((enum fb_result_partition_type)type, WAYS_TO_WRITE[i], WAYS_TO_GO[j]);
 }
 
+static void lose_and_close(void* context, uint32_t index) {
+  struct fixture* self = context;
+  (void)index;
+  fb_result_partition_lose_reader(self->partition, "its partition went away");
+  fb_result_partition_close(self->partition);
+}
+
+/* Who hears of a release while it is under way takes nothing for its reason, and nobody for lost. */
+static void a_release_has_no_other_reason_than_its_own(void) {
+  struct fixture f;
+  struct fb_availability_listener listener = {lose_and_close, no_priority, &f};
+
+  open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &listener) == FB_OK);
+  fb_result_partition_release(f.partition);
+  CHECK(fb_result_partition_verdict(f.partition) == FB_OK && fb_result_partition_failure(f.partition) == NULL);
+  close_fixture(&f);
+}
+
 /* ---- threads ------------------------------------------------------------------------------------- */
 
 #define READERS 2
@@ -825,6 +844,7 @@ int main(void) {
   data_of_a_reader_that_left_is_dropped_and_holds_nobody_up();
   release_drops_all_and_later_data_costs_no_memory();
   no_end_follows_what_a_release_dropped();
+  a_release_has_no_other_reason_than_its_own();
   the_producer_learns_when_all_readers_have_processed_everything();
   nobody_waits_for_a_reader_that_left_without_a_word();
   a_waiting_producer_is_woken_by_the_last_reader();
