@@ -144,6 +144,7 @@ void fb_input_gate_close(struct fb_input_gate* self) {
   for (uint32_t i = 0; i < self->channel_count; i++) release_local(&self->channels[i]);
   if (self->client != NULL) release_remotes(self);
   fb_local_buffer_pool_close(self->pool);
+  if (self->client != NULL) fb_partition_client_drop(self->client);
   pthread_mutex_destroy(&self->lock);
   fb_wakeup_close(&self->own_wakeup);
   free(self->channels);
@@ -183,6 +184,7 @@ int fb_input_gate_set_network(struct fb_input_gate* self, const struct fb_gate_n
     return FB_ESTATE;
   }
   self->client = network->client;
+  fb_partition_client_retain(self->client);
   self->reactor = fb_partition_client_reactor(network->client);
   self->manager = network->manager;
   self->network_pool = network->network_pool;

@@ -6,8 +6,8 @@
  * client has received for it. Flink: SingleInputGate, LocalInputChannel.
  *
  * Owner:   whoever opened it. A channel holds a reference of the partition it reads, or its remote channel; a polled
- *          slice is the caller's. close() gives all channels up: no notification arrives after it. The network
- *          it was given outlives it.
+ *          slice is the caller's. close() gives all channels up: no notification arrives after it. It holds a reference
+ *          on the client that it was given, which may be closed before the gate; manager and pools outlive it.
  * Threads: poll, resume and close by the consuming task; notifications come from any thread. The lock guards
  *          the queue and the channels' flags only; partitions and remote channels are never called under it.
  * Waiting: the gate rings its bell when the queue stops being empty; wait() sleeps on it. A task that also
@@ -18,9 +18,9 @@
 #include <pthread.h>
 
 #include "gate/buffer_debloater.h"
+#include "ground/wakeup.h"
 #include "wire/partition_client.h"
 #include "wire/partition_manager.h"
-#include "ground/wakeup.h"
 
 enum fb_channel_kind {
   FB_UNKNOWN_CHANNEL = 0, /* not set yet */
@@ -68,8 +68,8 @@ struct fb_input_gate {
   bool is_requested;
   bool is_open;
   /* The network, for channels by id; all NULL without. */
-  struct fb_partition_client* client;
-  struct fb_reactor* reactor; /* the client's */
+  struct fb_partition_client* client; /* retained */
+  struct fb_reactor* reactor;         /* the client's */
   struct fb_partition_manager* manager;
   struct fb_network_buffer_pool* network_pool;
   struct fb_local_buffer_pool* pool; /* owned: the floating buffers of remote channels */

@@ -24,9 +24,11 @@ enum {
 };
 
 struct fb_reactor {
+  _Atomic uint32_t references;
   pthread_t thread;
-  pthread_mutex_t lock; /* of `done` */
-  pthread_cond_t done;  /* some call() has returned */
+  _Atomic bool has_ended; /* the thread; changes under the lock */
+  pthread_mutex_t lock;   /* of `done` */
+  pthread_cond_t done;    /* some call() has returned, or the thread has ended */
   struct fb_source waker;
   int wake_fd;
   _Atomic(struct fb_task*) tasks; /* newest first; &closed_tasks: no more */
@@ -170,19 +172,24 @@ static void run_call(struct fb_task* task) {
 
 int fb_reactor_call(struct fb_reactor* self, void (*function)(void* context), void* context) {
   struct call call = {.task = {.run = run_call}, .reactor = self, .function = function, .context = context};
+  bool is_posted;
 
   if (fb_reactor_is_inside(self)) {
     function(context);
     return FB_OK;
   }
-  if (fb_reactor_post(self, &call.task) < 0) return FB_ESTATE;
+  is_posted = fb_reactor_post(self, &call.task) == FB_OK;
   pthread_mutex_lock(&self->lock);
-  while (!call.is_done) pthread_cond_wait(&self->done, &self->lock);
+  while (is_posted ? !call.is_done : !atomic_load_explicit(&self->has_ended, memory_order_relaxed))
+    pthread_cond_wait(&self->done, &self->lock);
   pthread_mutex_unlock(&self->lock);
-  return FB_OK;
+  return is_posted ? FB_OK : FB_ESTATE;
 }
 
-bool fb_reactor_is_inside(struct fb_reactor* self) { return pthread_equal(self->thread, pthread_self()); }
+bool fb_reactor_is_inside(struct fb_reactor* self) {
+  /* Relaxed: only the thread itself must see its own store in time. Another one may get its name later. */
+  return pthread_equal(self->thread, pthread_self()) && !atomic_load_explicit(&self->has_ended, memory_order_relaxed);
+}
 
 void fb_reactor_ring(struct fb_reactor* self, struct fb_wakeup* wakeup) {
   bool is_kept = fb_reactor_is_inside(self) && self->is_serving;
@@ -313,6 +320,10 @@ static void* run(void* argument) {
   pthread_mutex_unlock(&self->lock);
   while (!is_stopping(self)) turn(self);
   stop(self);
+  pthread_mutex_lock(&self->lock);
+  atomic_store_explicit(&self->has_ended, true, memory_order_relaxed);
+  pthread_cond_broadcast(&self->done);
+  pthread_mutex_unlock(&self->lock);
   return NULL;
 }
 
@@ -346,6 +357,7 @@ int fb_reactor_open(struct fb_reactor** self) {
 
   *self = NULL;
   if (opened == NULL) return FB_ENOMEM;
+  atomic_init(&opened->references, 1);
   opened->waker.watch.fd = opened->wake_fd = -1;
   opened->waker.on_ready = on_wake;
   opened->last_link = &opened->first_chore;
@@ -368,7 +380,16 @@ void fb_reactor_close(struct fb_reactor* self) {
   atomic_store_explicit(&self->is_stopping, true, memory_order_seq_cst);
   wake(self);
   pthread_join(self->thread, NULL);
-  free_reactor(self);
+  fb_reactor_drop(self);
+}
+
+void fb_reactor_retain(struct fb_reactor* self) {
+  atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed); /* the caller holds one already */
+}
+
+void fb_reactor_drop(struct fb_reactor* self) {
+  /* Both halves: the last one sees all that the others did. */
+  if (atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) == 1) free_reactor(self);
 }
 
 void fb_reactor_set_tcp_patience(struct fb_reactor* self, const struct fb_tcp_patience* patience) {

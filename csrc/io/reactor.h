@@ -4,8 +4,9 @@
  * work of each is bounded, so that none starves the others. Any number of tasks costs one wake-up, and none
  * while the thread is awake. Flink: Netty's event loop.
  *
- * Owner:   open() starts the thread, close() ends it, when nobody posts any more. Sources, tasks, timers and
- *          chores are embedded in what they are about and belong to that.
+ * Owner:   counted: open() starts the thread and gives the first reference, close() ends the thread and drops it. Whoever
+ *          may post, call or ring later than that holds a reference of its own, and is refused. Sources, tasks, timers
+ *          and chores are embedded in what they are about and belong to that.
  * Threads: open, close, post, call and the counters from any; everything else on the I/O thread: in a
  *          source, a task, a timer, a chore, or through call(). None of these may block.
  * Fork:    a child must not use its parent's reactor. */
@@ -25,9 +26,12 @@ struct fb_reactor; /* opaque */
 
 /* Starts the thread. FB_ENOMEM, FB_EIO (no descriptors left), FB_ETHREAD. */
 int fb_reactor_open(struct fb_reactor** self);
-/* Runs the tasks posted before and the chores, stops every source, and joins the thread. Not from the I/O
- * thread. */
+/* Runs the tasks posted before and the chores, stops every source, joins the thread, and drops the reference of open().
+ * Not from the I/O thread. */
 void fb_reactor_close(struct fb_reactor* self);
+void fb_reactor_retain(struct fb_reactor* self);
+/* The last one frees it; close() was called before. */
+void fb_reactor_drop(struct fb_reactor* self);
 bool fb_reactor_is_inside(struct fb_reactor* self); /* whether the caller is the I/O thread */
 
 /* Something to do on the I/O thread; embedded in what it is about, which stays until it ran. */
@@ -41,7 +45,7 @@ struct fb_task {
  * Never blocks. FB_ESTATE: the reactor has been closed; the task will not run. */
 int fb_reactor_post(struct fb_reactor* self, struct fb_task* task);
 /* Runs `function` on the I/O thread and waits until it is done; at once if the caller is that thread.
- * FB_ESTATE. */
+ * FB_ESTATE: the reactor has been closed; the thread has ended when this returns, and calls nobody any more. */
 int fb_reactor_call(struct fb_reactor* self, void (*function)(void* context), void* context);
 
 struct fb_wakeup;

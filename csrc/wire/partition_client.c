@@ -39,14 +39,18 @@ struct link {
 };
 
 struct fb_partition_client {
-  struct fb_reactor* reactor;
+  _Atomic uint32_t references;
+  struct fb_reactor* reactor; /* retained */
   struct fb_partition_client_options options;
   struct fb_admission* admission;
   struct link* links;
+  bool is_closed;
   /* Relaxed: figures that anybody may look at. */
   _Atomic uint32_t connection_count, channel_count;
   _Atomic uint64_t buffer_count, byte_count;
 };
+
+static const char CLOSED_TEXT[] = "the network environment was closed";
 
 #define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
@@ -585,9 +589,14 @@ struct batch {
 static void join_link(struct fb_partition_client* client, struct fb_remote_channel* channel) {
   struct link* link = NULL;
   char peer[FB_ADDRESS_TEXT_SIZE], text[TEXT_SIZE];
-  int code = find_link(client, &channel->source, &link);
-  int error = errno;
+  int code, error;
 
+  if (client->is_closed) {
+    fb_remote_channel_fail(channel, FB_ERELEASED, CLOSED_TEXT);
+    return;
+  }
+  code = find_link(client, &channel->source, &link);
+  error = errno;
   if (code == FB_OK) code = fb_channel_map_add(&link->channels, &channel->entry);
   if (code == FB_OK && !fb_channel_id_is_sealed(channel->entry.id)) link->has_unsealed = true;
   if (code < 0) {
@@ -657,24 +666,29 @@ int fb_partition_client_open(struct fb_reactor* reactor, const struct fb_partiti
 
   *self = opened;
   if (opened == NULL) return FB_ENOMEM;
+  atomic_init(&opened->references, 1);
   opened->reactor = reactor;
   opened->options = *options;
   opened->options.secret = NULL; /* the caller's */
   if (opened->options.connect_timeout_ms == 0) opened->options.connect_timeout_ms = 120000;
   code = fb_admission_open(reactor, &admission, &opened->admission);
-  if (code == FB_OK) return FB_OK;
-  free(opened);
-  *self = NULL;
-  return code;
+  if (code < 0) {
+    free(opened);
+    *self = NULL;
+    return code;
+  }
+  fb_reactor_retain(reactor);
+  return FB_OK;
 }
 
 static void stop(void* context) {
   struct fb_partition_client* self = context;
   struct link* next;
 
+  self->is_closed = true;
   for (struct link* at = self->links; at != NULL; at = next) {
     next = at->next;
-    fail_all(at, FB_ERELEASED, "the network environment was closed");
+    fail_all(at, FB_ERELEASED, CLOSED_TEXT);
     self->options.keeps_connections = false;
     end_if_unused(at);
   }
@@ -703,7 +717,21 @@ void fb_partition_client_close(struct fb_partition_client* self) {
   fb_reactor_call(self->reactor, cut_off, self);
   while (fb_reactor_call(self->reactor, look, NULL) == FB_OK && has_connections(self)) continue;
   fb_admission_close(self->admission);
+  self->admission = NULL;
+  fb_partition_client_drop(self);
+}
+
+void fb_partition_client_retain(struct fb_partition_client* self) {
+  atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed); /* the caller holds one already */
+}
+
+void fb_partition_client_drop(struct fb_partition_client* self) {
+  struct fb_reactor* reactor = self->reactor;
+
+  /* Both halves: the last one sees all that the others did. */
+  if (atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) != 1) return;
   free(self);
+  fb_reactor_drop(reactor);
 }
 
 struct fb_reactor* fb_partition_client_reactor(const struct fb_partition_client* self) { return self->reactor; }

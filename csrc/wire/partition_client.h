@@ -6,13 +6,14 @@
  * that breaks fails all of its channels with what is known of the cause. Flink: PartitionRequestClientFactory,
  * NettyPartitionRequestClient, CreditBasedPartitionRequestClientHandler.
  *
- * Owner:   borrows the reactor, which outlives it, and channels from request() to cancel().
+ * Owner:   counted: open() gives the first reference, which close() drops; whoever may request, cancel or leave later
+ *          than that holds one of its own. Holds a reference on the reactor; borrows channels from request() to cancel().
  * Threads: open, close, request and cancel from any but the I/O thread, where everything else runs. */
 #ifndef FB_PARTITION_CLIENT_H
 #define FB_PARTITION_CLIENT_H
 
-#include "wire/admission.h"
 #include "io/dialer.h"
+#include "wire/admission.h"
 #include "wire/remote_channel.h"
 
 struct fb_partition_client; /* opaque */
@@ -41,11 +42,14 @@ struct fb_partition_client_counters {
 /* FB_ENOMEM; FB_EARGUMENT: the secret is too short. `options` is copied. */
 int fb_partition_client_open(struct fb_reactor* reactor, const struct fb_partition_client_options* options,
                              struct fb_partition_client** self);
-/* Ends its connections. No channel is left. */
+/* Fails the channels that are left, ends the connections, and drops the reference of open(). */
 void fb_partition_client_close(struct fb_partition_client* self);
+void fb_partition_client_retain(struct fb_partition_client* self);
+/* The last one frees it; close() was called before. */
+void fb_partition_client_drop(struct fb_partition_client* self);
 
 /* Asks for what the channels read. How it goes is told to them; their listeners are called from now on.
- * FB_ESTATE: the reactor is closed; nothing happened. */
+ * FB_ESTATE: the reactor is closed; nothing happened. The channels of a client that is closed fail with FB_ERELEASED. */
 int fb_partition_client_request(struct fb_partition_client* self, struct fb_remote_channel** channels, uint32_t count);
 /* Tells the producers, and forgets the channels: afterwards nothing is called on them. Those that are not known
  * (any more) are left alone. */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "wire/channel_map.h"
 #include "io/connection.h"
+#include "wire/channel_map.h"
 #include "wire/error_cause.h"
 #include "wire/frame.h"
 
@@ -600,6 +600,7 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
     return code;
   }
   if (address != NULL) *address = opened->address;
+  fb_reactor_retain(reactor);
   *self = opened;
   return FB_OK;
 }
@@ -632,6 +633,7 @@ void fb_partition_server_close(struct fb_partition_server* self) {
     while (fb_reactor_call(self->reactor, look, NULL) == FB_OK && has_connections(self)) continue;
   }
   fb_admission_close(self->admission);
+  fb_reactor_drop(self->reactor);
   free(self);
 }
 

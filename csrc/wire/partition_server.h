@@ -8,14 +8,14 @@
  * of theirs is read (admission.h). Flink: NettyServer, PartitionRequestServerHandler,
  * PartitionRequestQueue, CreditBasedSequenceNumberingViewReader.
  *
- * Owner:   borrows reactor and manager, which outlive it; holds a reference of each partition it reads.
+ * Owner:   borrows the manager, which outlives it; holds a reference on the reactor and on each partition it reads.
  * Threads: open and close from any but the I/O thread, where everything else runs. */
 #ifndef FB_PARTITION_SERVER_H
 #define FB_PARTITION_SERVER_H
 
+#include "io/tcp.h"
 #include "wire/admission.h"
 #include "wire/partition_manager.h"
-#include "io/tcp.h"
 
 struct fb_partition_server; /* opaque */
 

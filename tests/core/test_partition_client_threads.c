@@ -341,7 +341,83 @@ static void consumers_may_give_up_at_any_moment(void) {
   }
 }
 
+static void* close_gate(void* gate) {
+  fb_input_gate_close(gate);
+  return NULL;
+}
+
+/* The consuming side's network goes; the rest of the world stays as it is. */
+static void close_network(struct world* self) {
+  fb_partition_client_close(self->client);
+  fb_reactor_close(self->client_reactor);
+}
+
+static void close_rest(struct world* self) {
+  wait_until_home(self);
+  fb_partition_server_close(self->server);
+  fb_reactor_close(self->server_reactor);
+  fb_partition_manager_close(self->manager);
+  fb_network_buffer_pool_close(self->client_pool);
+  fb_network_buffer_pool_close(self->server_pool);
+}
+
+/* All channels are remote ones, to a partition that does not come. */
+static void open_waiting_gate(struct exchange* self, struct fb_input_gate* gate) {
+  self->seed = 1; /* whatever next_random() makes of it, the first channel is remote */
+  open_gate(self, gate);
+  CHECK(gate->channels[0].remote != NULL);
+}
+
+static void expect_released(struct fb_input_gate* gate) {
+  struct fb_gate_item item;
+
+  CHECK(fb_input_gate_poll(gate, &item) == FB_ERELEASED);
+  CHECK(strstr(fb_input_gate_failure(gate, item.channel_index), "was closed") != NULL);
+}
+
+/* A gate that nobody finds any more, since it is about to be freed, while its network is closed. */
+static void a_gate_may_be_closed_after_its_client_and_reactor(void) {
+  for (int round = 0; round < 200; round++) {
+    struct world world;
+    struct exchange exchange = {.world = &world, .channels = 2, .id = {1}};
+    struct fb_input_gate gate;
+    pthread_t thread;
+
+    open_world(&world, round & 1);
+    open_waiting_gate(&exchange, &gate);
+    if (round < 4) {
+      close_network(&world);
+      expect_released(&gate);
+      fb_input_gate_close(&gate);
+    } else { /* at the same time */
+      CHECK(pthread_create(&thread, NULL, close_gate, &gate) == 0);
+      if (round & 2) sched_yield();
+      close_network(&world);
+      pthread_join(thread, NULL);
+    }
+    close_rest(&world);
+  }
+}
+
+static void a_closed_client_asks_nobody(void) {
+  struct world world;
+  struct exchange exchange = {.world = &world, .channels = 2, .id = {1}};
+  struct fb_input_gate gate;
+
+  open_world(&world, true);
+  fb_partition_client_retain(world.client);
+  fb_partition_client_close(world.client);
+  open_waiting_gate(&exchange, &gate);
+  expect_released(&gate);
+  fb_input_gate_close(&gate);
+  fb_partition_client_drop(world.client);
+  fb_reactor_close(world.client_reactor);
+  close_rest(&world);
+}
+
 int main(void) {
+  a_gate_may_be_closed_after_its_client_and_reactor();
+  a_closed_client_asks_nobody();
   everything_arrives_over_one_connection();
   everything_arrives_over_connections_that_come_and_go();
   one_buffer_is_enough();

@@ -3,11 +3,13 @@
 FLINKBUF_CLOSE_ROUNDS sets how many random rounds are played (200), FLINKBUF_FAULT_SEED the seed.
 """
 
+import gc
 import itertools
 import os
 import random
 import threading
 import time
+import weakref
 
 import pytest
 from fault_job import HANG_S, TYPE, Task, config_of, nothing_left, records_of
@@ -336,3 +338,18 @@ def test_whoever_is_closed_whenever_all_segments_come_home(environment, buffers_
         for task in tasks:
             error = task.end().error
             assert isinstance(error, (fb.CancelTaskError, fb.RemoteTransportError)), f"round {number}: {error!r}"
+
+
+def test_a_gate_that_is_collected_while_its_environment_is_closed_lets_go_of_the_network():
+    """The collector takes the gate from those who look for it, calls whoever watches it, and frees it then."""
+    with nothing_left():
+        for _ in range(20):
+            env = fb.NetworkEnvironment(config_of(2), num_segments=NUM_SEGMENTS)
+            gate = env.create_gate([fb.RemoteChannel(*env.address, fb.ResultPartitionID.random(), 0)])
+            gate.request_partitions()
+            watch = weakref.ref(gate, lambda _, env=env: env.close())
+            knot = [gate]
+            knot.append(knot)
+            del gate, knot
+            gc.collect()
+            assert watch() is None and env.is_closed
