@@ -18,6 +18,7 @@ import io
 import os
 import pkgutil
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -36,6 +37,7 @@ FENCE = re.compile(
     r"|(?P<notes>(?:^<!--(?:(?!-->).)*-->\n)*)^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )
+BLOCK_S = 120  # a Spark job on a busy machine takes a while
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the documentation is not part of this installation")
@@ -101,7 +103,24 @@ WITH_SPARK = [page for page in PAGES if any(block.needs_spark for block in block
 def run_page(page):
     namespace = {"__name__": "__main__"}
     for block in blocks_of(page.read_text("utf-8")):
-        run(block, page, namespace)
+        with at_most(BLOCK_S, f"{page.name}, line {block.line}"):
+            run(block, page, namespace)
+
+
+@contextlib.contextmanager
+def at_most(seconds, where):
+    """An example that waits for itself fails, and does not hold up the tests."""
+
+    def give_up(signal_number, frame):
+        raise TimeoutError(f"{where}: not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @pytest.mark.parametrize("page", [page for page in PLAIN if page not in WITH_SPARK], ids=page_name)
