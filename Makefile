@@ -71,9 +71,9 @@ wheel: $(VENV)/.ready
 	$(BIN)/python -m build --outdir build/wheel
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir $(WHEELS) build/wheel/*.whl
 
-# NO_MKDOCS_2_WARNING: an advertisement of the theme's.
+# Not --quiet: it would hide warnings from --strict as well. NO_MKDOCS_2_WARNING: an advertisement of the theme's.
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir build/site
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --site-dir build/site
 	@echo 'the documentation: build/site/index.html'
 
 # cython-lint looks for pycodestyle on the path.
