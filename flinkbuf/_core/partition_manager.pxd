@@ -16,9 +16,10 @@ cdef extern from "wire/partition_manager.h" nogil:
 cdef class PartitionManager:
     cdef fb_partition_manager* c
     cdef dict partitions         # by id, until they are over
-    cdef set used_ids            # of all that were ever registered: an id is used once
+    cdef dict used_ids           # of the partitions that were registered last, oldest first: an id is used once
     cdef Py_ssize_t sweep_size   # of `partitions`: when those that are over are let go
     cdef bint is_closed
     cdef object __weakref__
     cdef int check_open(self) except -1
+    cdef int remember(self, bytes key) except -1
     cdef int sweep(self) except -1

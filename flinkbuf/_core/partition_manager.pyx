@@ -4,6 +4,9 @@ from flinkbuf._core.errors cimport FB_ESTATE, check, fail
 from flinkbuf._core.frame cimport FB_PARTITION_ID_SIZE
 from flinkbuf._core.result_partition cimport ResultPartition
 
+cdef enum:
+    MAX_USED_IDS = 10000
+
 
 cdef bytes checked_id(partition_id):
     cdef bytes data = bytes(partition_id)
@@ -15,8 +18,9 @@ cdef bytes checked_id(partition_id):
 cdef class PartitionManager:
     """Result partitions by their id of 60 bytes, as it stands in a PartitionRequest.
 
-    A partition is forgotten when all its readers and its producer are done with it. Close the servers that use the
-    manager before it.
+    A partition is forgotten when all its readers and its producer are done with it. An id is used once: one that is
+    taken again is refused as long as its partition is registered, and after that until at least 10,000 others have come.
+    Close the servers that use the manager before it.
 
     References
     ----------
@@ -25,7 +29,7 @@ cdef class PartitionManager:
 
     def __cinit__(self):
         self.partitions = {}
-        self.used_ids = set()
+        self.used_ids = {}
         self.sweep_size = 16
         check(fb_partition_manager_open(&self.c))
 
@@ -49,7 +53,7 @@ cdef class PartitionManager:
         Raises
         ------
         RuntimeError
-            If the id is taken, or was used before.
+            If the id is taken, or was used before, by one of the 10,000 partitions before this one.
         """
         cdef bytes key = checked_id(partition_id)
         cdef int code
@@ -60,14 +64,24 @@ cdef class PartitionManager:
             code = fb_partition_manager_register(self.c, key, partition.c)
         if code < 0:
             fail(code, f"registering a second partition as {key.hex()}" if code == FB_ESTATE else None)
-        self.used_ids.add(key)
+        self.remember(key)
         self.partitions[key] = partition
         if len(self.partitions) > self.sweep_size:
             self.sweep()
         partition.manager = self  # which it tells of its end, and that may come after this was closed
 
+    cdef int remember(self, bytes key) except -1:
+        """Keep an id, and let the oldest go: a process may register partitions for months.
+
+        Ids are drawn at random, so who uses one twice does so by mistake, and soon.
+        """
+        self.used_ids[key] = None
+        if len(self.used_ids) > MAX_USED_IDS:
+            del self.used_ids[next(iter(self.used_ids))]
+        return 0
+
     cdef int sweep(self) except -1:
-        """Let go of those that are over; of each only the id stays."""
+        """Let go of those that are over; of each only the id stays, and that for a while."""
         cdef ResultPartition partition
         for key, partition in list(self.partitions.items()):
             if partition.is_over():

@@ -1,6 +1,7 @@
 """Partitions by id, from Python."""
 
 import gc
+import tracemalloc
 import weakref
 
 import pytest
@@ -91,3 +92,32 @@ def test_partitions_that_are_over_are_let_go_but_their_ids_stay_used():
         with ResultPartition(pool, 1) as partition, pytest.raises(RuntimeError, match="second partition as 0000"):
             manager.register(ids[0], partition)
         manager.close()
+
+
+def test_only_the_latest_ids_are_remembered():
+    """A process that registers partitions for months holds no more than after an hour."""
+    ids = [number.to_bytes(60, "big") for number in range(25_000)]
+    manager = PartitionManager()
+    with NetworkBufferPool(8, 4096) as pool:
+        gc.collect()
+        tracemalloc.start()
+        try:
+            sizes = []
+            for start in (0, 12_500):
+                for key in ids[start : start + 12_500]:
+                    with ResultPartition(pool, 1) as partition:
+                        manager.register(key, partition)
+                        manager.unregister(key)
+                gc.collect()
+                sizes.append(tracemalloc.get_traced_memory()[0])
+        finally:
+            tracemalloc.stop()
+        assert sizes[1] - sizes[0] < 100_000, "12,500 ids are more than a megabyte"
+        with ResultPartition(pool, 1) as partition:
+            for key in ids[-1], ids[-9_000]:
+                with pytest.raises(RuntimeError, match="second partition as 0000"):
+                    manager.register(key, partition)
+            manager.register(ids[0], partition)
+            with pytest.raises(RuntimeError, match="second partition as 0000"):
+                manager.register(ids[0], partition)  # as long as it is registered, however old
+    manager.close()
