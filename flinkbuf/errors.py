@@ -1,8 +1,49 @@
-"""The exceptions of flinkbuf; builtin ones are used wherever they fit."""
+"""The exceptions of flinkbuf; builtin ones are used wherever they fit.
+
+What a message says about the place is on the exception, too, so that no code has to read texts.
+"""
+
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class FlinkbufError(Exception):
-    """Anything that went wrong in the data plane and that no builtin exception names."""
+    """Anything that went wrong in the data plane and that no builtin exception names.
+
+    Attributes
+    ----------
+    channel_index : int or None
+        The channel of the gate that it is about, from 0.
+    """
+
+    channel_index: int | None = None
+
+
+def located(error: E, *, channel_index: int) -> E:
+    """Say on an error which channel it is about; returns it."""
+    error.channel_index = channel_index  # type: ignore[attr-defined]
+    return error
+
+
+def record_refused(error: E, record_number: int, refused_by: str, field: str | None = None) -> E:
+    """Say on the TypeError, ValueError or OverflowError for a record that cannot be written what it is about; returns it.
+
+    Parameters
+    ----------
+    error : BaseException
+        Builtin classes have no such attributes of their own: ask for them with ``getattr(error, name, None)``.
+    record_number : int
+        From 0 in what its writer was given; negative for a value that is no record.
+    refused_by : {"type", "key", "partitioner"}
+        What it does not fit.
+    field : str, optional
+        The field, as the message names it.
+    """
+    error.record_number = record_number if record_number >= 0 else None  # type: ignore[attr-defined]
+    error.refused_by = refused_by  # type: ignore[attr-defined]
+    error.field = field  # type: ignore[attr-defined]
+    return error
 
 
 class CorruptDataError(FlinkbufError, ValueError):

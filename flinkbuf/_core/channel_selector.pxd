@@ -60,3 +60,4 @@ cdef class KeyGroupSelector(ChannelSelector):
 cdef class CustomSelector(ChannelSelector):
     cdef object function
     cdef object count           # channel_count, as the function gets it
+    cdef object refusal(self, kind, str what, object record)

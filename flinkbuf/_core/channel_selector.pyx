@@ -11,6 +11,7 @@ from flinkbuf._core.errors cimport check
 from flinkbuf._core.key_group cimport KeyHasher
 
 from flinkbuf._core.key_group import check_parallelism
+from flinkbuf.errors import record_refused
 
 KINDS = {
     "global": FB_SELECT_GLOBAL, "forward": FB_SELECT_FORWARD, "round_robin": FB_SELECT_ROUND_ROBIN,
@@ -157,7 +158,8 @@ cdef class KeyField:
                 return getattr(record, self.name)
             except AttributeError:
                 pass
-        raise ValueError(f"record {record_number}: {self.label} is missing in {shorten(record)}")
+        raise record_refused(ValueError(f"record {record_number}: {self.label} is missing in {shorten(record)}"),
+                             record_number, "key", self.label)
 
     cdef Py_ssize_t place_in(self, object record) except -2:
         """The index in a list or tuple; by name where the codec goes by name too: in rows with other names."""
@@ -213,8 +215,10 @@ cdef class KeyGroupSelector(ChannelSelector):
             return self.hash_tuple(record, hash)
         key = field.extract(record, self.record_number)
         if key is None:
-            raise ValueError(f"record {self.record_number}: {field.label} is None; an assigned key must not be null: "
-                             f"filter such records out, or key by a function that names a stand-in ({shorten(record)})")
+            raise record_refused(ValueError(
+                f"record {self.record_number}: {field.label} is None; an assigned key must not be null: filter such "
+                f"records out, or key by a function that names a stand-in ({shorten(record)})"),
+                self.record_number, "key", field.label)
         return self.hash_field(field, key, hash)
 
     cdef int hash_tuple(self, object record, int32_t* hash) except -1:
@@ -236,7 +240,8 @@ cdef class KeyGroupSelector(ChannelSelector):
             return field.hasher.hash(key, hash, -1)
         except (TypeError, ValueError, OverflowError) as error:
             reason = str(error).removeprefix("value: ")  # so the codec calls what it is given; we know more
-            raise type(error)(f"record {self.record_number}: {field.label}: {reason}") from None
+            raise record_refused(type(error)(f"record {self.record_number}: {field.label}: {reason}"),
+                                 self.record_number, "key", field.label) from None
 
     def hash_code_of(self, record):
         """Java's hash code of the key of `record`."""
@@ -303,9 +308,11 @@ cdef class CustomSelector(ChannelSelector):
         try:
             channel = operator.index(chosen)
         except TypeError:
-            raise TypeError(f"record {self.record_number}: the partitioner {self.function!r} must return an int from 0 "
-                            f"to {self.channel_count - 1}, got {shorten(chosen)} for {shorten(record)}") from None
+            raise self.refusal(TypeError, f"0 to {self.channel_count - 1}, got {shorten(chosen)}", record) from None
         if not 0 <= channel < self.channel_count:
-            raise ValueError(f"record {self.record_number}: the partitioner {self.function!r} must return an int from "
-                             f"0 to {self.channel_count - 1}, got {channel} for {shorten(record)}")
+            raise self.refusal(ValueError, f"0 to {self.channel_count - 1}, got {channel}", record)
         return channel
+
+    cdef object refusal(self, kind, str what, object record):
+        return record_refused(kind(f"record {self.record_number}: the partitioner {self.function!r} must return an int "
+                                   f"from {what} for {shorten(record)}"), self.record_number, "partitioner")

@@ -17,7 +17,7 @@ from flinkbuf._core.data_view cimport fb_input_left, fb_output_reserve
 from flinkbuf._core.errors cimport FB_ECORRUPT, FB_ETOO_LARGE, FB_ETRUNCATED, FB_OK, check, fb_strerror
 from flinkbuf._core.python_object cimport FB_IDENTITY, PyErr_Restore, Py_DECREF
 from flinkbuf._core.type cimport fb_type_fits, fb_type_skip
-from flinkbuf.errors import CorruptDataError
+from flinkbuf.errors import CorruptDataError, record_refused
 
 
 cdef class Codec:
@@ -118,7 +118,7 @@ cdef int explain(int64_t record_number, str field_path_name) except -1:
     value = refusal.value
     text = (f"{record_words(record_number)}{where}: expected {(<Codec>refusal.codec).describe()}, "
             f"got {shorten(value)} ({type(value).__name__})")
-    raise refusal.error(f"{text}: {refusal.why}" if refusal.why else text)
+    raise record_refused(refusal.error(f"{text}: {refusal.why}" if refusal.why else text), record_number, "type", where)
 
 
 # --- encode -------------------------------------------------------------------------------------------
@@ -132,7 +132,9 @@ cdef uint8_t* make_room(fb_output* out, uint8_t* pos, size_t size) except NULL:
     out.pos = pos
     code = fb_output_reserve(out, size)
     if code == FB_ETOO_LARGE:
-        raise OverflowError(f"{record_words(out.record_number)}a record must be smaller than 2 GiB when encoded")
+        raise record_refused(
+            OverflowError(f"{record_words(out.record_number)}a record must be smaller than 2 GiB when encoded"),
+            out.record_number, "type")
     check(code)
     return out.pos
 

@@ -122,4 +122,5 @@ cdef class InputGate(AbstractInputGate):
     cdef int fail_closed(self) except -1
     cdef dict look(self)
     cdef int fail_channel(self, int code, uint32_t channel_index, uint32_t offset) except -1
+    cdef int raise_failure(self, int code, uint32_t channel_index, uint32_t offset) except -1
     cdef int share_bell(self, fb_wakeup* bell, object owner) except -1

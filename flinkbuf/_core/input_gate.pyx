@@ -22,7 +22,7 @@ from flinkbuf._core.result_partition cimport ResultPartition
 from flinkbuf._core.tcp cimport fb_address, fb_address_resolve
 from flinkbuf._core.wakeup cimport fb_wakeup
 
-from flinkbuf.errors import CancelTaskError, CorruptDataError, PartitionNotFoundError, RemoteTransportError
+from flinkbuf.errors import CancelTaskError, CorruptDataError, PartitionNotFoundError, RemoteTransportError, located
 
 cdef enum:
     WAIT_SLICE_MS = 100
@@ -113,8 +113,9 @@ cdef class AbstractInputGate:
                 original = Buffer.copy_of(decompressor.decompress(compressed), self.held.slice.data_type)
         except CorruptDataError as error:
             source = self.source_of(channel_index)
-            raise CorruptDataError(
-                f"{where}: {error}" + (f" (channel {channel_index} is {source})" if source else "")) from error
+            raise located(CorruptDataError(
+                f"{where}: {error}" + (f" (channel {channel_index} is {source})" if source else "")),
+                channel_index=channel_index) from error
         item[0] = self.held
         item.slice = original.c
         fb_slice_retain(&item.slice)
@@ -445,6 +446,13 @@ cdef class InputGate(AbstractInputGate):
 
     cdef int fail_channel(self, int code, uint32_t channel_index, uint32_t offset) except -1:
         """Raise what went wrong with a channel, with all that is known of the cause; `offset` is added to its index."""
+        try:
+            return self.raise_failure(code, channel_index, offset)
+        except Exception as error:
+            located(error, channel_index=channel_index + offset)
+            raise
+
+    cdef int raise_failure(self, int code, uint32_t channel_index, uint32_t offset) except -1:
         cdef const char* failure = fb_input_gate_failure(self.c, channel_index)
         cause = None if failure is NULL else failure.decode("utf-8", "replace")
         source = self.sources[channel_index]

@@ -26,6 +26,7 @@ cdef class RecordBufferWriter:
     cdef uint32_t segment_size
     cdef fb_record_serializer serializer
     cdef int64_t _record_count  # written
+    cdef readonly bint has_record_in_hand  # taken from the iterator, and not stored yet
     cdef int64_t given_count    # number of the record in hand, refused ones counted, from 0; -1: none yet
     cdef list ready             # finished (channel, bytes) pairs, not yet given
     cdef Py_ssize_t ready_next

@@ -145,11 +145,15 @@ cdef class HashBufferWriter(RecordBufferWriter):
             PyMem_Free(self.pages)
 
     cdef int fill_ready(self) except -1:
+        cdef int is_ready
         if self.is_exhausted:
             return 0
         for record in self.records:
             self.given_count += 1
-            if self.write(record):
+            self.has_record_in_hand = True
+            is_ready = self.write(record)
+            self.has_record_in_hand = False
+            if is_ready:
                 return 1
         self.is_exhausted = True
         self.records = None
@@ -259,7 +263,9 @@ cdef class SortBufferWriter(RecordBufferWriter):
             return 0
         for record in self.records:
             self.given_count += 1
+            self.has_record_in_hand = True
             self.write(record)
+            self.has_record_in_hand = False
             if len(self.ready):
                 return 1
         self.is_exhausted = True

@@ -138,6 +138,11 @@ cdef class RecordExchange:
         }
 
     @property
+    def has_record_in_hand(self):
+        """Whether an error that came out of here was raised over a record that was to be written."""
+        return self.writer.has_record_in_hand
+
+    @property
     def is_writing(self):
         """Whether not all records have been written yet."""
         return self.records is not None

@@ -27,7 +27,7 @@ from flinkbuf._core.record_deserializer cimport (
 from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.type_codec cimport TypeCodec, decode_value
 
-from flinkbuf.errors import CorruptDataError
+from flinkbuf.errors import CorruptDataError, located
 
 cdef extern from "Python.h":
     void Py_DECREF(PyObject* value)
@@ -154,10 +154,12 @@ cdef class RecordReader:
 
     cdef object with_source(self, error):
         """The error of a record with the partition and the process that its bytes came from."""
-        source = self.gate.source_of(self.current_channel)
-        if source is None or self.is_polling:  # the gate names the channel itself
+        if self.is_polling:  # the gate names the channel itself
             return error
-        return CorruptDataError(f"{error} (channel {self.current_channel} is {source})")
+        source = self.gate.source_of(self.current_channel)
+        if source is not None:
+            error = CorruptDataError(f"{error} (channel {self.current_channel} is {source})")
+        return located(error, channel_index=self.current_channel)
 
     cdef int begin_use(self) except -1:
         """What follows has the reader to itself, until it clears `is_busy`."""

@@ -16,6 +16,7 @@ cdef class RecordWriter:
     cdef fb_result_partition* c         # the partition's, retained
     cdef fb_record_serializer serializer
     cdef int64_t _record_count      # written
+    cdef readonly bint has_record_in_hand  # emit_some() took it from the iterator and tries to write it
     cdef int64_t given_count        # number of the record in hand, refused ones counted, from 0; -1: none yet
     cdef int fork_count
     cdef bint has_flusher           # it asked for flushing by time

@@ -236,8 +236,10 @@ cdef class RecordWriter:
                 return FB_NEEDS_BUFFER
             for record in records:
                 self.given_count += 1
+                self.has_record_in_hand = True
                 self.held_channel = self.select(record)
                 code = self.start(record, self.held_channel)
+                self.has_record_in_hand = False
                 if code == FB_NEEDS_BUFFER:
                     self.held, self.is_holding = record, True
                     return code
@@ -255,7 +257,9 @@ cdef class RecordWriter:
         cdef int code
         record, self.held = self.held, None
         self.is_holding = False
+        self.has_record_in_hand = True
         code = self.start(record, self.held_channel) if self.rest_size == 0 else self.go_on(self.held_channel)
+        self.has_record_in_hand = False
         if code == FB_NEEDS_BUFFER:
             self.held, self.is_holding = record, True
         return code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flinkbuf._core.record_buffers import HashBufferWriter, RecordBufferReader, SortBufferWriter
+from flinkbuf._core.record_buffers import HashBufferWriter, RecordBufferReader, RecordBufferWriter, SortBufferWriter
 from flinkbuf.config import NetworkConfig
 from flinkbuf.records.partitioner import as_partitioner
 from flinkbuf.types.types import as_type
@@ -20,7 +20,7 @@ def write_buffers(
     config: NetworkConfig | None = None,
     subtask_index: int = 0,
     seed: int | None = None,
-) -> Iterator[tuple[int, bytes]]:
+) -> RecordBufferWriter:
     """Encode records into buffers, one channel a buffer.
 
     Parameters

@@ -410,3 +410,13 @@ def test_knobs_of_debloating_are_checked(pool, name, value):
         gate.request_partitions()
         with pytest.raises(RuntimeError):
             gate.set_debloating(**knobs)
+
+
+def test_the_error_of_a_channel_says_which_one_it_is(pool):
+    with fb.ResultPartition(pool, 1) as one, fb.ResultPartition(pool, 1) as two:
+        with fb.InputGate([(one, 0)]) as first, fb.InputGate([(two, 0)]) as second:
+            with fb.UnionInputGate([first, second]) as union:
+                two.fail("its reason")
+                with pytest.raises(fb.CancelTaskError, match="channel 1 .*its reason") as failure:
+                    union.poll(5000)
+                assert failure.value.channel_index == 1

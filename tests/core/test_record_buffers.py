@@ -228,3 +228,33 @@ def test_conversion_code_cannot_reenter_the_writer():
 def test_no_segment_size_is_refused():
     with pytest.raises(ValueError, match="segment_size"):
         fb.write_buffers([], PAIR, 1, config=config(0))
+
+
+REFUSED = {
+    "type": ([(1, 1), (2, "late")], "global", TypeError, "field 'f1'"),
+    "key": ([(1, 1), ("a", 1)], fb.by_key(0), TypeError, "key field 'f0'"),
+    "partitioner": ([(1, 1), (99, 1)], lambda record, count: record[0] - 1, ValueError, None),
+}
+
+
+@pytest.mark.parametrize("segments", [512, 4])
+@pytest.mark.parametrize("refused_by", REFUSED)
+def test_the_error_for_a_refused_record_knows_what_its_message_says(refused_by, segments):
+    records, partitioner, kind, field = REFUSED[refused_by]
+    pairs = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.LONG()])
+    writer = fb.write_buffers(records, pairs, 8, partitioner, config=config(segments=segments))
+    with pytest.raises(kind) as failure:
+        list(writer)
+    error = failure.value
+    assert (error.record_number, error.refused_by, error.field) == (1, refused_by, field)
+    assert writer.has_record_in_hand, "it is the writer's own record, not one of its iterator's"
+
+
+def test_an_error_of_the_iterator_is_not_about_a_record_in_hand():
+    inner = fb.write_buffers([1, "late"], fb.Types.LONG(), 1)
+    writer = fb.write_buffers(inner, fb.Types.TUPLE([fb.Types.LONG(), fb.Types.LONG()]), 1)
+    with pytest.raises(TypeError, match="record 1: ") as failure:
+        list(writer)
+    assert failure.value.record_number == 1
+    assert not writer.has_record_in_hand
+    assert inner.has_record_in_hand

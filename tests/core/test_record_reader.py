@@ -118,8 +118,11 @@ def test_a_channel_that_ends_inside_a_record_is_an_error_that_names_it(pool):
         partition.finish()
         with fb.InputGate([(partition, 0), (partition, 1)]) as gate, fb.RecordReader(gate, fb.Types.SHORT()) as reader:
             assert next(reader) == 5
-            with pytest.raises(fb.CorruptDataError, match="record 1 at byte 6 of channel 1: the stream ends inside it"):
+            with pytest.raises(
+                fb.CorruptDataError, match="record 1 at byte 6 of channel 1: the stream ends inside it"
+            ) as failure:
                 next(reader)
+            assert failure.value.channel_index == 1
 
 
 def test_a_corrupt_length_is_an_error_that_names_channel_record_and_offset(pool):
@@ -137,8 +140,9 @@ def test_a_record_of_another_type_is_an_error_that_names_channel_and_record(pool
         with fb.RecordWriter(partition, fb.Types.LONG()) as writer:
             writer.emit(5)
         with fb.InputGate([(partition, 0)]) as gate, fb.RecordReader(gate, fb.Types.SHORT()) as reader:
-            with pytest.raises(fb.CorruptDataError, match="channel 0, record 0: 8 bytes long.*used only 2"):
+            with pytest.raises(fb.CorruptDataError, match="channel 0, record 0: 8 bytes long.*used only 2") as failure:
                 next(reader)
+            assert failure.value.channel_index == 0
 
 
 def test_other_threads_run_while_a_reader_waits(pool):
