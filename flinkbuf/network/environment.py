@@ -12,11 +12,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
 from flinkbuf._core.dialer import Dialer
@@ -33,6 +33,7 @@ from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.metrics import NetworkMetrics, gate_metrics, partition_metrics
 from flinkbuf.network.partition import ResultPartition, ResultPartitionID
+from flinkbuf.network.ports import listen, open_first_free, parse_ports
 
 if TYPE_CHECKING:
     from flinkbuf.network.tls_tunnel import TlsTunnel
@@ -41,6 +42,8 @@ CONSUMER_PATIENCE_MS = 30_000  # how long a clean exit waits for readers that ma
 CLOSE_PATIENCE_MS = 5_000  # how long close() waits for threads that write
 _CLOSED = "its network environment was closed"
 _POLL_S = 0.005
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -151,27 +154,6 @@ def gate_buffers(num_channels: int, config: NetworkConfig) -> GateBuffers:
     if exclusive == 0:
         maximum = max(maximum, num_channels + config.floating_buffers_per_gate)
     return GateBuffers(exclusive, minimum, max(minimum, maximum))
-
-
-def parse_ports(text: str) -> Iterator[int]:
-    """Give the ports that ``taskmanager.data.port`` names, in order: a port, ranges, or a list of both; 0 is any.
-
-    Examples
-    --------
-    >>> list(parse_ports("50100-50102, 6121"))
-    [50100, 50101, 50102, 6121]
-    """
-    for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        try:
-            low, high = int(first), int(last or first)
-        except ValueError:
-            raise ValueError(
-                f'expected a port, a range or a list of them such as "50100-50200,6121", got {text!r}'
-            ) from None
-        if not 0 <= low <= high < 65536:
-            raise ValueError(f"ports are from 0 to 65535, ranges from the lower to the higher, got {part.strip()!r}")
-        yield from range(low, high + 1)
 
 
 class _Decompressor:
@@ -293,40 +275,35 @@ class NetworkEnvironment:
             if tls and dialer:
                 from flinkbuf.network.tls_tunnel import TlsTunnel  # ssl takes a while to import
 
-                self._tunnel = TlsTunnel(tls, self._reactor, self._server, dialer, host, self._ports())
+                listener = self._at_free_port(partial(listen, host))
+                self._tunnel = TlsTunnel(tls, self._reactor, self._server, dialer, listener)
         except BaseException:
             self._reactor.close()
             raise
         self.address = (advertised_host or _advertised(host), (self._tunnel or self._server).port)
         self._totals = self._register_totals()
 
-    def _ports(self) -> Iterator[int]:
-        return parse_ports(self.config.data_bind_port or self.config.data_port)
-
     def _listen(self, host: str | None) -> PartitionServer:
         """Start the server; without `host` it listens nowhere itself."""
         config = self.config
-        refused: list[OSError] = []
-        for port in self._ports() if host is not None else [0]:
-            try:
-                return PartitionServer(
-                    self._reactor,
-                    self._manager,
-                    host,
-                    port,
-                    request_timeout_ms=max(1, config.partition_request_timeout_ms),
-                    secret=config.auth,
-                )
-            except OSError as error:
-                refused.append(error)
-        if len(refused) == 1:
-            raise refused[0]
-        ports = config.data_bind_port or config.data_port
-        raise OSError(
-            refused[-1].errno,
-            f"none of the {len(refused)} ports {ports} (data_port) can be listened at; each process needs one of its "
-            f"own: {refused[-1].strerror}",
-        )
+
+        def open_at(port: int) -> PartitionServer:
+            return PartitionServer(
+                self._reactor,
+                self._manager,
+                host,
+                port,
+                request_timeout_ms=max(1, config.partition_request_timeout_ms),
+                secret=config.auth,
+            )
+
+        return open_at(0) if host is None else self._at_free_port(open_at)
+
+    def _at_free_port(self, open_at: Callable[[int], T]) -> T:
+        """What `open_at` makes of the first port of the configuration that is free."""
+        name = "data_port" if self.config.data_bind_port is None else "data_bind_port"
+        ports = getattr(self.config, name)
+        return open_first_free(parse_ports(ports), open_at, f"{name}={ports!r}")
 
     def __enter__(self) -> NetworkEnvironment:
         self._check_open()

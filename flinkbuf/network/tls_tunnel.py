@@ -22,7 +22,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from flinkbuf._core.dialer import Carrier, Dialer
@@ -239,10 +239,8 @@ class TlsTunnel:
         Gets those who dial in, after the handshake. It listens nowhere itself.
     dialer : Dialer
         Where the process's client asks for connections.
-    host : str
-        Name or number of the address to listen at.
-    ports : iterable of int
-        The first that is free is taken; 0 is any.
+    listener : socket.socket
+        Where others dial in; the tunnel closes it.
     handshake_timeout_ms : int, default 10000
         How long a peer may take for its handshake.
     max_unproven : int, default 1024
@@ -251,7 +249,7 @@ class TlsTunnel:
     Raises
     ------
     OSError
-        If none of the ports is free, or a file cannot be read.
+        If a file cannot be read.
     ValueError
         If a file does not hold what it should.
 
@@ -266,14 +264,13 @@ class TlsTunnel:
         reactor: Reactor,
         server: PartitionServer,
         dialer: Dialer,
-        host: str,
-        ports: Iterable[int] = (0,),
+        listener: socket.socket,
         *,
         handshake_timeout_ms: int = HANDSHAKE_TIMEOUT_MS,
         max_unproven: int = MAX_UNPROVEN,
     ) -> None:
-        listener = _listen(host, ports)
         try:
+            listener.setblocking(False)
             self._loop = loop = _Loop(tls, reactor, server, dialer, listener, handshake_timeout_ms, max_unproven)
         except BaseException:
             listener.close()
@@ -299,20 +296,3 @@ class TlsTunnel:
     def connection_count(self) -> int:
         """Connections now, those that shake hands or were refused included."""
         return len(self._loop.pipes)
-
-
-def _listen(host: str, ports: Iterable[int]) -> socket.socket:
-    refused: OSError | None = None
-    for port in ports:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            # An IPv4 address if the name has one: that is where those go who ask for the name.
-            family, *_, address = min(found, key=lambda one: one[0] != socket.AF_INET)
-            both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-            listener = socket.create_server(address[:2], family=family, backlog=128, dualstack_ipv6=both)
-        except OSError as error:
-            refused = type(error)(error.errno, f"listening at {host}:{port}: {error.strerror}")
-            continue
-        listener.setblocking(False)
-        return listener
-    raise refused or ValueError("no port to listen at")

@@ -100,7 +100,7 @@ def test_a_range_without_a_free_port_is_an_error_with_the_range():
     first, second = free_ports(2)
     with environment(data_port=str(first)), environment(data_port=str(second)):
         with pytest.raises(
-            OSError, match=f"none of the 2 ports {first},{second} .data_port. can be listened at.*in use"
+            OSError, match=f"none of the 2 ports of data_port='{first},{second}' can be listened at.*in use"
         ):
             environment(data_port=f"{first},{second}")
 

@@ -23,7 +23,7 @@ from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
 from flinkbuf.config import NetworkConfig, TlsConfig
 from flinkbuf.errors import CancelTaskError, RemoteTransportError
-from flinkbuf.network import tls_tunnel
+from flinkbuf.network import ports
 from flinkbuf.network.environment import NetworkEnvironment, RemoteChannel
 from flinkbuf.network.partition import ResultPartitionID
 from flinkbuf.network.tls_context import make_context, reason_of
@@ -372,7 +372,8 @@ def tunnel(certificates):
 
         def start(**options):
             server = PartitionServer(reactor, manager, None)
-            tunnels.append(TlsTunnel(certificates.worker, reactor, server, Dialer(), "127.0.0.1", **options))
+            listener = ports.listen("127.0.0.1", 0)
+            tunnels.append(TlsTunnel(certificates.worker, reactor, server, Dialer(), listener, **options))
             return server, ("127.0.0.1", tunnels[-1].port)
 
         yield start
@@ -567,9 +568,9 @@ def test_of_a_hosts_addresses_it_listens_at_the_one_that_others_ask_for(monkeypa
         (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0)),
     ]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
-    with tls_tunnel._listen("localhost", [0]) as listener:
+    with ports.listen("localhost", 0) as listener:
         assert listener.getsockname()[0] == "127.0.0.1"
     if socket.has_ipv6:
         del found[1]
-        with suppress(OSError), tls_tunnel._listen("ip6-localhost", [0]) as listener:
+        with suppress(OSError), ports.listen("ip6-localhost", 0) as listener:
             assert listener.getsockname()[0] == "::1"

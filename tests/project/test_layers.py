@@ -144,6 +144,7 @@ PACKAGE = [
             "events",
             "buffer",
             "partition",
+            "ports",
             "input_gate",
             "metrics",
             "tls_context",
@@ -173,7 +174,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("spark", ["java", "schema"]),
+    ("spark", ["java", "schema", "workers"]),
     (
         "spark.exchange",
         [

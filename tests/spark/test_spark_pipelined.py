@@ -8,6 +8,8 @@ import os
 import queue
 import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -21,10 +23,11 @@ import pytest
 from pyspark import SparkContext, TaskContext
 
 import flinkbuf as fb
+from flinkbuf.network.ports import listen
 from flinkbuf.records.partitioner import as_partitioner
 from flinkbuf.spark.exchange import barrier_stage, pipelined, rendezvous
 from flinkbuf.spark.exchange.blocking import WriteTask
-from flinkbuf.spark.exchange.pipelined import PipelinedTask, Taker
+from flinkbuf.spark.exchange.pipelined import Consumer, PipelinedTask
 from flinkbuf.spark.exchange.stage_progress import SparkStages
 from flinkbuf.spark.java import find_java
 
@@ -187,7 +190,40 @@ def test_the_tasks_may_talk_over_tls(data, tmp_path):
     command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=all"
     subprocess.run(["openssl", *command.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
     config = fb.NetworkConfig(tls=fb.TlsConfig(certificate=certificate, key=key, authority=certificate))
-    assert sorted(within(60, exchange(data, config=config).collect)) == RECORDS
+
+    def knock(records):
+        """Talk to the data port of this very task, as somebody without a certificate, and as one with it."""
+        first = next(records)
+        ((env, _),) = pipelined._in_use
+        yield first, [tls_answer(env.address, None), tls_answer(env.address, (certificate, key))]
+        for record in records:
+            yield record, None
+
+    got = within(60, exchange(data, config=config).mapPartitions(knock).collect)
+    assert sorted(record for record, _ in got) == RECORDS
+    answers = [answers for _, answers in got if answers is not None]
+    assert len(answers) == 2
+    for without, with_certificate in answers:
+        assert "CERTIFICATE_REQUIRED" in without.upper().replace(" ", "_")
+        assert with_certificate == "TLSv1.3"
+
+
+def tls_answer(address, certificate):
+    """What a server says to a TLS handshake: the version that was agreed on, or why there was none."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if certificate is not None:
+        context.load_cert_chain(*certificate)
+    try:
+        with socket.create_connection(address, 10) as plain, context.wrap_socket(plain) as connection:
+            connection.settimeout(0.5)
+            try:
+                connection.recv(1)  # a server that misses the certificate says so after the handshake
+            except TimeoutError:
+                pass
+            return connection.version()
+    except OSError as error:
+        return str(error)
 
 
 def test_it_may_stand_before_a_shuffle_and_after_one(data):
@@ -274,7 +310,7 @@ def test_first_results_leave_before_the_last_record_is_read(sc, tmp_path):
     )
 
 
-def test_a_slow_taker_holds_the_producers_back_and_memory_stays_bounded(sc, tmp_path):
+def test_a_slow_consumer_holds_the_producers_back_and_memory_stays_bounded(sc, tmp_path):
     """Task 0 takes nothing until no more is made: not all that could be made, but what fits the buffers."""
 
     def source(index, _):
@@ -471,7 +507,7 @@ def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch, l
 
 
 @pytest.mark.usefixtures("keen_rendezvous")
-def test_a_taker_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, data):
+def test_a_consumer_that_stops_and_holds_the_records_is_an_error_that_says_so(sc, data):
     source = sc.parallelize(range(2), 2).flatMap(lambda index: ((number, "x" * 20) for number in range(100_000)))
 
     def take(index, records):
@@ -623,7 +659,26 @@ def test_where_spark_itself_takes_no_more_the_others_are_told_what_may_have_happ
     assert len(within(90, between.limit(5).repartition(2).collect)) == 5
 
 
-def test_an_error_of_the_code_that_takes_the_records_is_all_that_is_said(data, tmp_path):
+@pytest.mark.usefixtures("keen_rendezvous")
+def test_where_spark_takes_no_more_while_the_task_waits_for_others_these_are_told_what_may_have_happened(spark, sc):
+    """Task 0 had the five that are enough and waits for task 1, which has none for it: it never learns of its own end."""
+
+    def source(index, _):
+        yield from ((2 * number, "x") for number in range(20_000) if index == 0)
+        if index == 0:
+            return
+        for number in range(20):
+            yield 2 * number + 1, "to task 1 itself"
+            time.sleep(2)
+
+    moved = exchange(
+        sc.parallelize(range(2), 2).mapPartitionsWithIndex(source), partitioner=lambda record, count: record[0] % 2
+    )
+    with pytest.raises(Exception, match=r"Or Spark wanted no more of them, as for the limit\(\)"):
+        within(40, spark.createDataFrame(moved, "number long, name string").limit(5).repartition(2).collect)
+
+
+def test_an_error_of_the_code_that_reads_the_records_is_all_that_is_said(data, tmp_path):
     said = tmp_path / "said"
 
     def take_one_and_fail(records):
@@ -820,10 +875,10 @@ def test_the_driver_has_one_socket_and_one_thread_for_all_exchanges(sc, data):
 
 
 def test_tasks_that_cannot_reach_the_driver_meet_by_all_gather(data, monkeypatch):
-    with rendezvous.listen("127.0.0.1", [0]) as probe:
+    with listen("127.0.0.1", 0) as probe:
         nobody = probe.getsockname()
     for address in (None, nobody):
-        monkeypatch.setattr(pipelined, "_expect_tasks", lambda *_, address=address: address)
+        monkeypatch.setattr(pipelined, "_meeting_place", lambda *_, address=address: (b"a secret" * 4, address))
         assert sorted(within(60, exchange(data).collect)) == RECORDS
 
 
@@ -839,8 +894,7 @@ def test_a_driver_that_cannot_listen_is_no_obstacle(data, monkeypatch, caplog):
 def test_if_one_task_cannot_reach_the_driver_all_meet_by_all_gather(sc, data, monkeypatch, caplog):
     monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.5)
     write = WriteTask(77, TYPE, as_partitioner("rebalance"), 2, 2)
-    task = PipelinedTask(write, b"a secret", pipelined._expect_tasks(sc, write, b"a secret" * 4))
-    task = replace(task, secret=b"a secret" * 4)
+    task = PipelinedTask(write, *pipelined._meeting_place(sc, write))
 
     def run(index, records):
         return (task if index == 0 else replace(task, driver=None))(index, records)
@@ -851,8 +905,7 @@ def test_if_one_task_cannot_reach_the_driver_all_meet_by_all_gather(sc, data, mo
 
 def test_a_task_may_listen_at_another_address_than_it_is_known_by(sc, data):
     write = WriteTask(78, TYPE, as_partitioner("rebalance"), 2, 2)
-    secret = b"a secret" * 4
-    task = PipelinedTask(write, secret, pipelined._expect_tasks(sc, write, secret), bind_host="0.0.0.0")
+    task = PipelinedTask(write, *pipelined._meeting_place(sc, write), bind_host="0.0.0.0")
     assert sorted(within(60, data.barrier().mapPartitionsWithIndex(task).collect)) == RECORDS
 
 
@@ -893,16 +946,70 @@ def test_dynamic_allocation_is_refused_where_spark_refuses_it():
     barrier_stage._check_allocation(context("yarn"))
 
 
-def test_executors_that_are_on_their_way_are_waited_for(monkeypatch):
-    slots = iter([0, 1, 4])
-    monkeypatch.setattr(barrier_stage, "slot_count", lambda data: next(slots))
+def executor(number, came, went=None, cores=2):
+    """What Spark's status store says of one."""
+    time_of = lambda seconds: SimpleNamespace(getTime=lambda: int(1000 * seconds))
+    removed = SimpleNamespace(isDefined=lambda: went is not None, get=lambda: time_of(went))
+    return SimpleNamespace(
+        id=lambda: number, addTime=lambda: time_of(came), removeTime=lambda: removed, totalCores=lambda: cores
+    )
+
+
+def cluster(age, executors=(), **conf):
+    """A SparkContext on a cluster that started `age` seconds ago, and data of its."""
+    found = SimpleNamespace(size=lambda: len(executors), apply=executors.__getitem__)
+    store = SimpleNamespace(executorList=lambda only_active: found)
+    context = SimpleNamespace(
+        master="spark://host",
+        startTime=(time.time() - age) * 1000,
+        getConf=lambda: {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()},
+        _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store)),
+    )
+    return SimpleNamespace(context=context)
+
+
+@pytest.fixture
+def slots_as_time_goes_on(monkeypatch):
+    """A function that says how many slots Spark will count, one look after the other."""
     monkeypatch.setattr(barrier_stage, "_LOOK_S", 0.001)
-    young = SimpleNamespace(master="spark://host", startTime=time.time() * 1000, getConf=dict)
-    barrier_stage._check_slots(SimpleNamespace(context=young), 4)
-    slots = iter([1])
-    old = SimpleNamespace(master="spark://host", startTime=(time.time() - 100) * 1000, getConf=dict)
-    with pytest.raises(ValueError, match="give the application more executors or cores"):
-        barrier_stage._check_slots(SimpleNamespace(context=old), 4)
+    monkeypatch.setattr(barrier_stage, "REPLACEMENT_S", 0.2)
+
+    def are(*slots):
+        looks = itertools.chain(slots, itertools.repeat(slots[-1]))
+        monkeypatch.setattr(barrier_stage, "slot_count", lambda data: next(looks))
+
+    return are
+
+
+LOST_ONE = [executor("driver", 0, cores=8), executor("0", 0, went=10_000), executor("1", 0)]
+
+
+def test_executors_that_are_on_their_way_are_waited_for(slots_as_time_goes_on):
+    slots_as_time_goes_on(0, 1, 4)
+    barrier_stage._check_slots(cluster(age=0), 4)
+
+
+def test_a_lost_executor_is_waited_for_however_old_the_context_is(slots_as_time_goes_on, caplog):
+    slots_as_time_goes_on(2, 2, 4)
+    barrier_stage._check_slots(cluster(10_800, LOST_ONE), 4)
+    assert "has slots for 2 tasks at once where 4 are needed and 4 are to be expected; waiting" in caplog.text
+    slots_as_time_goes_on(0, 4)
+    barrier_stage._check_slots(cluster(10_800, executor_instances="2", executor_cores="4", task_cpus="2"), 4)
+    slots_as_time_goes_on(2)
+    with pytest.raises(ValueError, match="has slots for 2 .*give the application more executors or cores"):
+        barrier_stage._check_slots(cluster(10_800, LOST_ONE), 4)  # it never comes back
+
+
+def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monkeypatch, caplog):
+    slots_as_time_goes_on(2)
+    monkeypatch.setattr(barrier_stage, "REPLACEMENT_S", 60.0)
+    replaced = [executor("0", 0, went=10), executor("1", 0), executor("2", 20)]  # there were never more than 4 at once
+    started = time.monotonic()
+    for executors, task_count in ((LOST_ONE, 5), (replaced, 5), ([], 3)):
+        with pytest.raises(ValueError, match="give the application more executors or cores"):
+            barrier_stage._check_slots(cluster(10_800, executors), task_count)
+    assert time.monotonic() - started < 5
+    assert not caplog.text
 
 
 def test_slots_are_counted_as_spark_counts_them(sc, data):
@@ -931,20 +1038,20 @@ def test_a_data_frame_is_refused_with_the_way_out(spark):
         exchange(spark.range(3), "id")
 
 
-# ---------------------------------------------------------------- who takes the records
+# ---------------------------------------------------------------- who reads the records
 
 
-def test_a_taker_that_fails_is_told_from_one_that_has_enough(monkeypatch):
+def test_a_consumer_that_fails_is_told_from_one_that_has_enough(monkeypatch):
     outcome = []
 
     def results():
-        taker = Taker()
+        consumer = Consumer()
         try:
             yield 1
             yield 2
         except GeneratorExit as stop:
             try:
-                taker.check(stop)
+                consumer.check(stop)
             except fb.PeerFailedError as error:
                 outcome.append(str(error))
             else:
@@ -975,8 +1082,8 @@ def test_a_taker_that_fails_is_told_from_one_that_has_enough(monkeypatch):
         next(results())
     assert [text.partition(",")[0] for text in outcome] == [
         "enough",
-        "the code that takes its records failed with KeyError: 'mine'",
-        "the code that takes its records failed",
+        "the code that reads its records failed with KeyError: 'mine'",
+        "the code that reads its records failed",
         "enough",
         "enough",
         "enough",

@@ -7,17 +7,19 @@ import socket
 import struct
 import threading
 import time
+from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
 import flinkbuf as fb
-from flinkbuf.spark.exchange import membership, rendezvous, stage_run
+from flinkbuf.network.ports import listen
+from flinkbuf.spark.exchange import membership, rendezvous, stage_progress, stage_run
 from flinkbuf.spark.exchange.membership import Membership, Peer
-from flinkbuf.spark.exchange.rendezvous import Rendezvous, listen
-from flinkbuf.spark.exchange.stage_progress import StageProgress
+from flinkbuf.spark.exchange.rendezvous import Rendezvous
+from flinkbuf.spark.exchange.stage_progress import SparkStages, StageProgress
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
 
-SECRET = b"known to the tasks of one exchange"
 ID = "00000000000000ab"
 
 
@@ -32,11 +34,9 @@ def _members_leave():
 
 
 @pytest.fixture
-def meeting(monkeypatch):
-    """A rendezvous that expects one exchange of three tasks."""
-    monkeypatch.setattr(membership, "NOTICE_GRACE_S", 0.01)
+def meeting():
+    """A rendezvous, for an exchange of three tasks."""
     opened = Rendezvous("127.0.0.1", "127.0.0.1")
-    opened.add(ID, SECRET, 3)
     yield opened
     opened.close()
 
@@ -45,8 +45,9 @@ def peer(index, port=None):
     return Peer(index, "127.0.0.1", 5000 + index if port is None else port, f"{index:02x}" * 60, 100 + index)
 
 
-def join(meeting, secret=SECRET, exchange_id=ID, timeout=5):
-    joined.append(Membership.join(meeting.address, exchange_id, secret, timeout))
+def join(meeting, secret=None, exchange_id=ID):
+    secret = meeting.secret_of(ID, 3) if secret is None else secret
+    joined.append(Membership.join(meeting.address, exchange_id, 3, secret, 5))
     return joined[-1]
 
 
@@ -82,7 +83,8 @@ def tasks_of(meeting, indexes=(0, 1, 2), **options):
 
 
 def registered(meeting, stage=7):
-    run = meeting._exchanges[ID].runs.get(stage)
+    exchange = meeting._exchanges.get(ID)
+    run = exchange.runs.get(stage) if exchange else None
     return len(run.members) if run else 0
 
 
@@ -143,13 +145,15 @@ def test_a_task_with_another_secret_is_refused_and_nobody_is_disturbed(meeting, 
         join(meeting, b"guessed")
     with pytest.raises(ConnectionError):
         join(meeting, exchange_id="00000000000000ff")
+    with pytest.raises(ConnectionError):
+        join(meeting, meeting.secret_of(ID, 4))  # what it says of its size is part of the proof
     tasks.append(Task(meeting, 2))
     assert [len(task.result()) for task in tasks] == [3, 3, 3]
     assert "does not know the secret" in caplog.text
 
 
 def test_a_driver_without_the_secret_is_refused_by_the_task():
-    with listen("127.0.0.1", [0]) as listening:
+    with listen("127.0.0.1", 0) as listening:
 
         def pretend():
             connection, _ = listening.accept()
@@ -162,14 +166,15 @@ def test_a_driver_without_the_secret_is_refused_by_the_task():
         thread = threading.Thread(target=pretend)
         thread.start()
         with pytest.raises(ConnectionError, match="does not know the secret of this exchange"):
-            Membership.join(listening.getsockname(), ID, SECRET)
+            Membership.join(listening.getsockname(), ID, 3, b"known to the tasks")
         thread.join()
 
 
 def test_a_proof_that_was_heard_once_is_worth_nothing_later(meeting):
     with raw(meeting) as first:
         nonce = read_message(first)["nonce"]
-        said = {"exchange": ID, "nonce": "ab" * 32, "proof": membership.proof(SECRET, "task", ID, nonce, "ab" * 32)}
+        proof = membership.proof(meeting.secret_of(ID, 3), "task", ID, nonce, "ab" * 32)
+        said = {"exchange": ID, "tasks": 3, "nonce": "ab" * 32, "proof": proof}
         first.sendall(membership.encode_message(said))
         assert "proof" in read_message(first)
     with raw(meeting) as again:
@@ -181,22 +186,25 @@ def test_a_proof_that_was_heard_once_is_worth_nothing_later(meeting):
 def test_the_drivers_own_proof_does_not_pass_for_a_tasks(meeting):
     with raw(meeting) as connection:
         nonce = read_message(connection)["nonce"]
-        mirrored = membership.proof(SECRET, "driver", ID, nonce, "ab" * 32)
-        connection.sendall(membership.encode_message({"exchange": ID, "nonce": "ab" * 32, "proof": mirrored}))
+        mirrored = membership.proof(meeting.secret_of(ID, 3), "driver", ID, nonce, "ab" * 32)
+        said = {"exchange": ID, "tasks": 3, "nonce": "ab" * 32, "proof": mirrored}
+        connection.sendall(membership.encode_message(said))
         assert is_closed(connection)
 
 
+GREETING = {"exchange": ID, "tasks": 3, "nonce": "", "proof": ""}
 GARBAGE = {
     "a request of HTTP": b"GET / HTTP/1.1\r\nHost: driver\r\n\r\n",
     "a length beyond the limit": struct.pack(">I", membership.GREETING_LIMIT + 1) + b"{}",
     "no JSON": struct.pack(">I", 4) + b"\x80\x04K\x01",
     "JSON that is no message": struct.pack(">I", 2) + b"[]",
     "JSON that is nested too deep": struct.pack(">I", 4000) + b"[" * 4000,
-    "a message without a proof": membership.encode_message({"exchange": ID, "nonce": ""}),
-    "a proof that is a number": membership.encode_message({"exchange": ID, "nonce": "", "proof": 1}),
-    "a proof that is no ASCII": membership.encode_message({"exchange": ID, "nonce": "", "proof": "ü"}),
-    "an exchange that is half a character": membership.encode_message({"exchange": "\ud800", "nonce": "", "proof": ""}),
-    "a proof that is half a character": membership.encode_message({"exchange": ID, "nonce": "", "proof": "\ud800"}),
+    "a message without a proof": membership.encode_message({**GREETING, "proof": None}),
+    "a proof that is a number": membership.encode_message({**GREETING, "proof": 1}),
+    "a proof that is no ASCII": membership.encode_message({**GREETING, "proof": "ü"}),
+    "an exchange that is half a character": membership.encode_message({**GREETING, "exchange": "\ud800"}),
+    "a proof that is half a character": membership.encode_message({**GREETING, "proof": "\ud800"}),
+    "an exchange of no tasks": membership.encode_message({**GREETING, "tasks": 0}),
 }
 
 
@@ -248,22 +256,22 @@ WRONG_REGISTRATIONS = [
 def test_a_registration_that_makes_no_sense_is_refused(meeting, message):
     member = join(meeting)
     member._send(message)
-    assert "closed its line" in notice(member)
+    assert "closed its connection" in notice(member)
     assert registered(meeting, 1) == 0
 
 
 def test_nobody_at_the_drivers_address_is_an_os_error():
-    with listen("127.0.0.1", [0]) as free:
+    with listen("127.0.0.1", 0) as free:
         address = free.getsockname()
     with pytest.raises(ConnectionRefusedError):
-        Membership.join(address, ID, SECRET)
+        Membership.join(address, ID, 3, b"known to the tasks")
 
 
 def test_a_driver_that_says_nothing_counts_as_out_of_reach():
-    with listen("127.0.0.1", [0]) as silent:
+    with listen("127.0.0.1", 0) as silent:
         started = time.monotonic()
         with pytest.raises(OSError, match="in time|timed out"):
-            Membership.join(silent.getsockname(), ID, SECRET, 0.2)
+            Membership.join(silent.getsockname(), ID, 3, b"known to the tasks", 0.2)
         assert time.monotonic() - started < 2
 
 
@@ -312,7 +320,7 @@ def test_a_failure_while_others_wait_for_peers_is_told_at_once(meeting):
 def test_the_end_of_the_driver_ends_the_tasks(running, meeting):
     meeting.close()
     for task in running:
-        assert "the driver closed its line" in notice(task.member)
+        assert "the driver closed its connection" in notice(task.member)
 
 
 def test_a_text_of_any_length_and_kind_arrives(running):
@@ -320,17 +328,28 @@ def test_a_text_of_any_length_and_kind_arrives(running):
     assert "😀\0\ud800" * 100 in notice(running[1].member)
 
 
-def test_the_driver_closes_the_line_of_a_task_that_talks_nonsense(running):
+def test_the_driver_closes_the_connection_of_a_task_that_talks_nonsense(running):
     running[0].member._socket.sendall(membership.encode_message({"peers": []}))
     assert "task 0" in notice(running[1].member)
 
 
-def test_the_grace_lets_the_cause_reach_spark_before_its_consequences(running, monkeypatch):
-    monkeypatch.setattr(membership, "NOTICE_GRACE_S", 0.3)
-    running[0].member.fail("the cause")
-    started = time.monotonic()
-    notice(running[1].member)
-    assert 0.3 <= time.monotonic() - started < 2
+@pytest.mark.parametrize("way", ["failed", "another attempt", "after a while"])
+def test_the_others_are_told_of_a_failure_when_spark_knows_of_its_cause(watched, monkeypatch, way):
+    monkeypatch.setattr(rendezvous, "FAILURE_WAIT_S", 1.0 if way == "after a while" else 60.0)
+    stages = FakeStages(3, 0)
+    meeting = watched(stages)
+    tasks = tasks_of(meeting, (0, 1))
+    tasks[0].member.fail("the cause")
+    wait_until(lambda: meeting._exchanges[ID].runs[7].state == "failed")
+    tasks.append(Task(meeting, 2))  # who comes late learns of it no earlier
+    time.sleep(0.5)
+    assert tasks[1].is_alive()
+    assert tasks[2].is_alive()
+    if way != "after a while":
+        stages.now = StageProgress(2, 0, failed=1) if way == "failed" else StageProgress(3, 0, attempt=1)
+    for task in tasks[1:]:
+        with pytest.raises(fb.PeerFailedError, match="the cause"):
+            task.result()
 
 
 # ---------------------------------------------------------------- the end, and what was counted
@@ -361,13 +380,14 @@ def test_counts_that_are_none_are_not_believed():
     assert TaskFigures.from_message(2, [1, 2]) == TaskFigures(2)
 
 
-def test_only_the_latest_summaries_are_kept(meeting, monkeypatch):
-    for stage in range(3):
-        for task in [Task(meeting, index, stage=stage) for index in range(3)]:
-            task.result()
-            task.member.finish({})
-    assert [summary.stage for summary in meeting.summaries] == [0, 1, 2]
-    assert meeting._summaries.maxlen == rendezvous.SUMMARIES_KEPT
+def test_only_the_latest_summaries_are_kept(monkeypatch):
+    monkeypatch.setattr(rendezvous, "SUMMARIES_KEPT", 2)
+    with contextlib.closing(Rendezvous("127.0.0.1", "127.0.0.1")) as meeting:
+        for stage in range(3):
+            for task in [Task(meeting, index, stage=stage) for index in range(3)]:
+                task.result()
+                task.member.finish({})
+        assert [summary.stage for summary in meeting.summaries] == [1, 2]
 
 
 def test_the_table_has_a_line_for_each_task():
@@ -418,13 +438,32 @@ def test_a_straggler_of_an_old_attempt_is_sent_away(meeting):
     assert [len(task.result()) for task in tasks] == [3, 3, 3]
 
 
-def test_runs_that_are_over_are_forgotten_after_a_while(meeting, monkeypatch):
+def test_nothing_is_kept_of_exchanges_whose_runs_are_over(watched, monkeypatch):
     monkeypatch.setattr(stage_run, "RUNS_KEPT_S", 0.0)
+    meeting = watched(FakeStages(3, 0))
+    waiting = tasks_of(meeting, (0,))
     for stage in range(5):
         for task in [Task(meeting, index, stage=stage) for index in range(3)]:
             task.result()
             task.member.finish({})
-    wait_until(lambda: not meeting._exchanges[ID].runs)
+    wait_until(lambda: list(meeting._exchanges[ID].runs) == [7])
+    waiting[0].member.close()
+    wait_until(lambda: not meeting._exchanges)
+    again = [Task(meeting, index, attempt=20 + index) for index in range(3)]
+    assert [len(task.result()) for task in again] == [3, 3, 3]
+
+
+def test_spark_is_asked_again_rather_than_its_answers_kept_for_ever(monkeypatch):
+    monkeypatch.setattr(stage_progress, "FIRST_TASKS_KEPT", 10)
+    one = SimpleNamespace(size=lambda: 1, apply=lambda _: SimpleNamespace(taskId=lambda: 3))
+    store = SimpleNamespace(taskList=lambda *_: one)
+    context = Context()
+    context._jvm = MagicMock()
+    context._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store))
+    stages = SparkStages(context)
+    for stage in range(50):
+        assert stages._first_task(stage, 0) == 3
+    assert len(stages._first_tasks) == 10
 
 
 # ---------------------------------------------------------------- who cannot reach the driver
@@ -433,7 +472,6 @@ def test_runs_that_are_over_are_forgotten_after_a_while(meeting, monkeypatch):
 def test_if_not_all_come_in_time_those_who_did_are_sent_to_all_gather(monkeypatch, caplog):
     monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.2)
     meeting = Rendezvous("127.0.0.1", "127.0.0.1")
-    meeting.add(ID, SECRET, 3)
     first, second = tasks_of(meeting, (0, 1))
     assert first.result() is None
     assert second.result() is None
@@ -470,13 +508,12 @@ class FakeStages:
 def watched(monkeypatch):
     """A function that opens a rendezvous for three tasks, over stages that are as far as they are said to be."""
     monkeypatch.setattr(rendezvous, "LOOK_S", 0.02)
-    monkeypatch.setattr(membership, "NOTICE_GRACE_S", 0.01)
+    monkeypatch.setattr(rendezvous, "FAILURE_WAIT_S", 0.01)
     with contextlib.ExitStack() as stack:
 
         def open_over(stages):
             opened = Rendezvous("127.0.0.1", "127.0.0.1", stages=stages)
             stack.callback(opened.close)
-            opened.add(ID, SECRET, 3)
             return opened
 
         yield open_over
@@ -640,7 +677,7 @@ class Context:
 
 
 def test_a_context_has_one_that_ends_when_it_stops_and_listens_where_its_configuration_says():
-    with listen("127.0.0.1", [0]) as probe:
+    with listen("127.0.0.1", 0) as probe:
         port = probe.getsockname()[1]
     context = Context(driver_host="not.me", flinkbuf_driver_bindAddress="127.0.0.1", flinkbuf_driver_port=f"{port}")
     opened = rendezvous.rendezvous_of(context)
@@ -670,18 +707,18 @@ def test_settings_of_spark_count_where_there_are_none_of_ours():
     opened = rendezvous.rendezvous_of(mine)
     assert opened.address[0] == "other.example"
     opened.close()
-    with pytest.raises(OSError, match="cannot listen at no such host"):
+    with pytest.raises(OSError, match="listening at no such host"):
         rendezvous.rendezvous_of(Context(driver_host="no such host"))
     with pytest.raises(ValueError, match="port"):
         rendezvous.rendezvous_of(Context(driver_host="127.0.0.1", flinkbuf_driver_port="any"))
 
 
 def test_it_takes_the_first_port_that_is_free():
-    with listen("127.0.0.1", [0]) as taken, listen("127.0.0.1", [0]) as probe:
+    with listen("127.0.0.1", 0) as taken, listen("127.0.0.1", 0) as probe:
         busy, free = taken.getsockname()[1], probe.getsockname()[1]
         probe.close()
         meeting = Rendezvous("127.0.0.1", "driver.example", [busy, free])
         assert meeting.address == ("driver.example", free)
         meeting.close()
-        with pytest.raises(OSError, match=r"cannot listen at 127\.0\.0\.1 on any of 1 ports"):
+        with pytest.raises(OSError, match=rf"listening at 127\.0\.0\.1:{busy}: .*in use"):
             Rendezvous("127.0.0.1", "127.0.0.1", [busy])

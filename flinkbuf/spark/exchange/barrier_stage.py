@@ -6,6 +6,7 @@ within the stage. Spark looks for slots for ten minutes before it gives up.
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 REGISTRATION_S = 30.0  # spark.scheduler.maxRegisteredResourcesWaitingTime: how long executors may take to appear
+REPLACEMENT_S = 60.0  # so long a cluster may take to replace one that was lost
 _LOOK_S = 0.1
 
 
@@ -50,10 +52,9 @@ def _check_allocation(context: SparkContext) -> None:
 
 def _check_slots(data: RDD[Any], task_count: int) -> None:
     context = data.context
-    # Executors that have just been asked for may still be on their way.
-    deadline = 0.0 if _is_local(context) else context.startTime / 1000 + REGISTRATION_S
-    while (slots := slot_count(data)) < task_count and time.time() < deadline:
-        time.sleep(_LOOK_S)
+    slots = slot_count(data)
+    if slots < task_count and not _is_local(context):
+        slots = _wait_for_slots(data, slots, task_count)
     if slots >= task_count:
         return
     cpus = context.getConf().get("spark.task.cpus") or "1"
@@ -66,6 +67,72 @@ def _check_slots(data: RDD[Any], task_count: int) -> None:
     raise ValueError(
         f"a pipelined exchange with {task_count} partitions runs {task_count} tasks at once, but {context.master} has "
         f"slots for {slots} (spark.task.cpus={cpus}): {fewer}{more}, or use mode='blocking'"
+    )
+
+
+def _wait_for_slots(data: RDD[Any], slots: int, task_count: int) -> int:
+    """Give executors time to appear, after the start or after one was lost; returns the slots that there are then."""
+    context = data.context
+    deadline = context.startTime / 1000 + REGISTRATION_S
+    expected = expected_slot_count(context)
+    if expected >= task_count:
+        deadline = max(deadline, time.time() + REPLACEMENT_S)
+        logging.getLogger("flinkbuf").warning(
+            "exchange: %s has slots for %d tasks at once where %d are needed and %d are to be expected; waiting up to "
+            "%d s for its executors to come, or to come back",
+            context.master,
+            slots,
+            task_count,
+            expected,
+            REPLACEMENT_S,
+        )
+    while slots < task_count and time.time() < deadline:
+        time.sleep(_LOOK_S)
+        slots = slot_count(data)
+    return slots
+
+
+def expected_slot_count(context: SparkContext) -> int:
+    """Return how many tasks could run at once when the cluster was at its largest, or as many as it was asked for.
+
+    A cluster replaces executors that are lost, so what it had it will have again; what it never had will not come.
+    """
+    conf = context.getConf()
+    cpus = int(conf.get("spark.task.cpus") or 1)
+    asked = int(conf.get("spark.executor.instances") or 0) * (int(conf.get("spark.executor.cores") or 1) // cpus)
+    try:
+        return max(asked, _most_at_once(_lives_of_executors(context, cpus)))
+    except Exception:  # Spark's own store, of no public interface
+        return asked
+
+
+def _lives_of_executors(context: SparkContext, cpus: int) -> list[tuple[int, int | None, int]]:
+    """Return of each executor when it came and went, in ms, and its slots."""
+    executors = context._jsc.sc().statusStore().executorList(False)
+    lives = []
+    for index in range(executors.size()):
+        executor = executors.apply(index)
+        if executor.id() != "driver":
+            gone = executor.removeTime()
+            ended = gone.get().getTime() if gone.isDefined() else None
+            lives.append((executor.addTime().getTime(), ended, executor.totalCores() // cpus))
+    return lives
+
+
+def _most_at_once(lives: list[tuple[int, int | None, int]]) -> int:
+    """Return the most slots that there were at any moment.
+
+    Examples
+    --------
+    >>> _most_at_once([(0, 50, 2), (10, None, 2), (60, None, 2)])  # one was replaced
+    4
+    """
+    return max(
+        (
+            sum(slots for came, went, slots in lives if came <= now and (went is None or now < went))
+            for now, _, _ in lives
+        ),
+        default=0,
     )
 
 

@@ -4,27 +4,27 @@ An envelope is a buffer behind a header that says where it comes from, so that a
 its channel apart and sees a buffer that is missing, doubled or out of order.
 """
 
+import operator
 import re
 import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from traceback import walk_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.partitioner import KeyPartitioner, Partitioner, pointwise_targets
 from flinkbuf.records.record_buffers import read_buffers, write_buffers
+from flinkbuf.spark.workers import shipped
 from flinkbuf.types.types import TypeInformation
+
+if TYPE_CHECKING:
+    from pyspark import RDD
 
 # Magic, exchange id, producer, sequence number within (producer, channel), is this the end marker?
 _HEADER = struct.Struct(">4sQII?")
 _MAGIC = b"FBX1"
-
-# These take records from the iterator of the user.
-_LOOPS = ("flinkbuf._core.record_buffers", "flinkbuf._core.record_writer")
-_RECORD_NUMBER = re.compile(r"record \d+: ")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,8 @@ class WriteTask:
                 sequences[index] += 1
                 yield channels[index], b"".join((header, buffer))
         except (TypeError, ValueError, OverflowError) as error:
-            refused = self.explain(producer, error)
+            # Only of a record that this writer refused is anything to be said; the user's iterator may have writers, too.
+            refused = self.explain(producer, error) if buffers.has_record_in_hand else None
             if refused is None:
                 raise
             raise refused from None
@@ -69,13 +70,14 @@ class WriteTask:
 
     def explain(self, producer: int, error: Exception) -> Exception | None:
         """Return the error with the producer and with what to do about it; None if it is not about a record refused."""
-        raiser = _raiser_in_core(error)
-        return error.__class__(f"producer {producer}, {error}{self._advice(error, raiser)}") if raiser else None
+        if getattr(error, "record_number", None) is None:
+            return None
+        return error.__class__(f"producer {producer}, {error}{self._advice(error)}")
 
-    def _advice(self, error: Exception, raiser: str) -> str:
+    def _advice(self, error: Exception) -> str:
         """Say what to do about a record that was refused, where its message does not say it all."""
         what, taken = "type", self.type
-        if raiser == "flinkbuf._core.channel_selector":
+        if error.refused_by != "type":  # type: ignore[attr-defined]
             if not isinstance(self.partitioner, KeyPartitioner) or error.__class__ is ValueError:
                 return ""  # a channel that is none, a key that is None: no other type would help
             if callable(self.partitioner.key) and self.partitioner.key_type is not None:
@@ -197,28 +199,14 @@ def _misplaced(sequence: int, expected: int) -> str:
     return f"buffer {sequence} came where buffer {expected} was due; {sequence - expected} are missing or late"
 
 
-def same_index(channel: int) -> int:
-    """The partition function of the shuffle: a channel is the index of the Spark partition that reads it."""
-    return channel
+def through_shuffle(data: "RDD[Any]", write: WriteTask) -> "RDD[Any]":
+    """Return the RDD of what `write` makes of the records of `data`, brought by Spark's shuffle to where it says."""
+    envelopes = data.mapPartitionsWithIndex(shipped(write))
+    # A channel is the index of the Spark partition that reads it.
+    moved = envelopes.partitionBy(write.channel_count, operator.index)
+    return moved.mapPartitionsWithIndex(shipped(ReadTask(write.exchange_id, write.type)))
 
 
 def as_written(record_type: TypeInformation) -> str:
     """Return the type as a user writes it after ``import flinkbuf as fb``."""
     return re.sub(r"\bTypes(?=\.[A-Z_]+\()", "fb.Types", repr(record_type))
-
-
-def _raiser_in_core(error: Exception) -> str:
-    """Return the module of the core that refused a record of this exchange; "" for an error of anybody else.
-
-    Only the core's own frames may lie below the task's, and one iterator among them: an error of the user's
-    iterator, function or value passes through a frame of Python, through the ``__next__`` of another of our
-    iterators, or comes straight out of an iterator in C, which leaves none below the loop that called it.
-    """
-    if error.__class__ not in (TypeError, ValueError, OverflowError) or not _RECORD_NUMBER.match(str(error)):
-        return ""
-    frames = [frame for frame, _ in walk_tb(error.__traceback__)][1:]
-    modules = [frame.f_globals.get("__name__", "") for frame in frames]
-    iterators = [frame for frame in frames if frame.f_code.co_name.endswith("__next__")]
-    if len(iterators) != 1 or modules[-1] in _LOOPS or not all(name.startswith("flinkbuf._core.") for name in modules):
-        return ""
-    return modules[-1]

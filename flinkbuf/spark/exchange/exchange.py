@@ -18,8 +18,9 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.log import logger
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner, as_partitioner, by_key
 from flinkbuf.spark.exchange.barrier_stage import check_barrier_stage
-from flinkbuf.spark.exchange.blocking import ReadTask, WriteTask, as_written, same_index
+from flinkbuf.spark.exchange.blocking import WriteTask, as_written, through_shuffle
 from flinkbuf.spark.exchange.pipelined import exchange_pipelined
+from flinkbuf.spark.workers import check_workers, shipped
 from flinkbuf.types.types import (
     MapTypeInfo,
     ObjectArrayTypeInfo,
@@ -97,6 +98,9 @@ def exchange(
     ValueError
         If an argument is out of range, or key and partitioner are both given; if there are fewer slots than a pipelined
         exchange has tasks, or Spark cannot run them in a barrier stage; when the job runs, if a key is None.
+    RuntimeError
+        If Spark's workers cannot import flinkbuf in the same version: here, where Spark runs on this machine alone, and
+        when the job runs, otherwise.
     PeerFailedError
         When the job of a pipelined exchange runs, if another task failed or is gone; with its index, process and reason.
     CorruptDataError
@@ -123,6 +127,12 @@ def exchange(
     with, or at ``spark.flinkbuf.task.bindAddress``, and a port of the configuration's `data_port`. Whoever connects has to
     prove that he knows a secret which Spark brought to the tasks. Without the driver they meet by Spark's ``allGather``,
     which takes a second. `fb.exchange_summaries` says what each run did.
+
+    What the tasks and the driver say to each other after that proof is neither encrypted nor authenticated message by
+    message, also where `config` has ``tls``, which is for the data connections between the tasks: addresses, counts, and the
+    texts of failures, which hold values of records (``expected LONG, got 'late'``). Who can read that network reads them;
+    who can change what passes on it can end the job, or send tasks to wrong addresses, which then fail the proof of the
+    data connections. Where that is too much, use ``mode="blocking"`` with Spark's own encryption, or a network of its own.
 
     Keys are equal as Java's ``equals`` sees them: 0.0 and -0.0 are two keys, and so are ``Decimal("1.0")`` and
     ``Decimal("1.00")``, though Python calls them equal. Key by a function to normalise them, such as
@@ -155,6 +165,7 @@ def exchange(
             f"{producer_count}; got {channel_count}. 'rescale' and 'rebalance' take any number"
         )
     record_type, is_from_spark = _read_type(type)
+    check_workers(data.context)
     if mode == "pipelined":
         check_barrier_stage(data, channel_count)
     sampled: tuple[str, ...] = ()
@@ -169,8 +180,7 @@ def exchange(
     )
     if mode == "pipelined":
         return exchange_pipelined(data, write)
-    envelopes = data.mapPartitionsWithIndex(write).partitionBy(channel_count, same_index)
-    return envelopes.mapPartitionsWithIndex(ReadTask(exchange_id, record_type))
+    return through_shuffle(data, write)
 
 
 def _check_is_rdd(data: Any) -> None:
@@ -314,7 +324,7 @@ def _sample(data: "RDD[Any]") -> list[Any]:
             "the data are made in a barrier stage, such as that of a pipelined exchange, of which Spark runs no part to take a "
             "sample from: declare type=, and by_key(..., key_type=) for a function"
         )
-    records = list(data.context.runJob(data, _head, sorted(looked_at)))
+    records = list(data.context.runJob(data, shipped(_head), sorted(looked_at)))
     others = [index for index in range(count) if index not in looked_at]
     if records or not others:
         return records

@@ -1,8 +1,14 @@
-"""A task's line to the driver while a pipelined exchange runs: proof, registration, peers, notices, the end.
+"""A task's connection to the driver while a pipelined exchange runs: proof, registration, peers, notices, the end.
 
-Both ends prove that they know the exchange's secret, which Spark brought to the tasks inside the closure. Messages
-are JSON behind a length; nothing is unpickled, and no length is believed beyond its limit. The line stays open as
-long as the task runs: what fails on one side is told to the other, and an end without a word is a death.
+Both ends prove that they know the exchange's secret, which Spark brought to the tasks inside the closure. After that
+proof messages are neither encrypted nor authenticated one by one, whatever ``NetworkConfig.tls`` says, which is for the
+data connections only: who can read or change what passes between driver and tasks sees addresses, counts and the texts
+of failures, which may hold values of records, and can make a job fail or send its tasks to wrong addresses, where the
+proof of the data connections, or TLS, refuses them.
+
+Messages are JSON behind a length; nothing is unpickled, and no length is believed beyond its limit. The connection
+stays open as long as the task runs: what fails on one side is told to the other, and a connection that breaks off
+without a last message means that the task, or the driver, has died.
 """
 
 from __future__ import annotations
@@ -24,7 +30,6 @@ VERSION = 1  # of the messages
 CONNECT_TIMEOUT_S = 5.0  # then the driver counts as out of reach
 ANSWER_TIMEOUT_S = 60.0  # the driver answers earlier, by peers or by sending the tasks to allGather
 GOODBYE_TIMEOUT_S = 1.0
-NOTICE_GRACE_S = 0.5  # Spark shows the user the error that reaches it first: let it be the cause
 
 GREETING_LIMIT = 4096  # bytes of one message from who has proved nothing yet
 TASK_LIMIT = 64 * 1024  # of one message from a task
@@ -60,7 +65,7 @@ def decode_message(data: bytes) -> dict[str, Any]:
     Raises
     ------
     ConnectionError
-        If it is none.
+        If it is not a JSON object.
     """
     try:
         message = json.loads(data)
@@ -72,7 +77,7 @@ def decode_message(data: bytes) -> dict[str, Any]:
 
 
 def text_of(message: dict[str, Any], name: str, limit: int = 256) -> str:
-    """Return a text out of a message; ConnectionError if it is missing, none or too long."""
+    """Return a text out of a message; ConnectionError if it is missing, not a text or too long."""
     value = message.get(name)
     if not isinstance(value, str) or len(value) > limit:
         raise ConnectionError(f"a message whose {name} is {str(value)[:40]!r}")
@@ -80,7 +85,7 @@ def text_of(message: dict[str, Any], name: str, limit: int = 256) -> str:
 
 
 def number_of(message: dict[str, Any], name: str, low: int = 0, high: int = 2**63 - 1) -> int:
-    """Return a whole number out of a message; ConnectionError if it is missing, none or out of range."""
+    """Return a whole number out of a message; ConnectionError if it is missing, not a whole number or out of range."""
     value = message.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
         raise ConnectionError(f"a message whose {name} is {str(value)[:40]!r}")
@@ -145,7 +150,7 @@ class Peer:
 
     @classmethod
     def from_message(cls, message: dict[str, Any]) -> Peer:
-        """Read it out of a message; ConnectionError if it is none."""
+        """Read it out of a message; ConnectionError if that does not describe a peer."""
         if not isinstance(message, dict):
             raise ConnectionError(f"a peer that is {str(message)[:40]!r}")
         partition_id = text_of(message, "partition")
@@ -161,7 +166,8 @@ class Peer:
 
 
 class Membership:
-    """One task's line to the driver. The task's thread alone uses it, between its records; it never waits but to join.
+    """One task's connection to the driver. Only the task's thread uses it, between its records; only `join`, `register`,
+    `wait_for_notice` and `finish` wait for anything.
 
     Attributes
     ----------
@@ -172,14 +178,19 @@ class Membership:
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
         self._received = bytearray()
-        self._has_left = False
+        self._is_closed = False
         self.local_host: str = connection.getsockname()[0]
 
     @classmethod
     def join(
-        cls, driver: tuple[str, int], exchange_id: str, secret: bytes, timeout: float = CONNECT_TIMEOUT_S
+        cls,
+        driver: tuple[str, int],
+        exchange_id: str,
+        task_count: int,
+        secret: bytes,
+        timeout: float = CONNECT_TIMEOUT_S,
     ) -> Membership:
-        """Connect to the driver and prove to each other that both know the secret.
+        """Connect to the driver and prove to each other that both know the secret of this exchange of so many tasks.
 
         Raises
         ------
@@ -190,19 +201,19 @@ class Membership:
         try:
             keep_alive(connection)
             self = cls(connection)
-            self._greet(exchange_id, secret, time.monotonic() + timeout)
+            self._greet(exchange_id, task_count, secret, time.monotonic() + timeout)
         except BaseException:
             connection.close()
             raise
         return self
 
-    def _greet(self, exchange_id: str, secret: bytes, deadline: float) -> None:
+    def _greet(self, exchange_id: str, task_count: int, secret: bytes, deadline: float) -> None:
         hello = self._receive(deadline, GREETING_LIMIT)
         if hello.get("flinkbuf") != VERSION:
             raise ConnectionError(f"the driver speaks version {str(hello.get('flinkbuf'))[:40]}, this task {VERSION}")
         driver_nonce, task_nonce = text_of(hello, "nonce"), new_nonce()
         said = proof(secret, "task", exchange_id, driver_nonce, task_nonce)
-        self._send({"exchange": exchange_id, "nonce": task_nonce, "proof": said})
+        self._send({"exchange": exchange_id, "tasks": task_count, "nonce": task_nonce, "proof": said})
         answer = text_of(self._receive(deadline, GREETING_LIMIT), "proof")
         if not is_proof(answer, proof(secret, "driver", exchange_id, driver_nonce, task_nonce)):
             raise ConnectionError("what listens at the driver's address does not know the secret of this exchange")
@@ -268,10 +279,10 @@ class Membership:
         except BlockingIOError:
             return
         except ConnectionError as error:
-            raise PeerFailedError(f"the line to the driver broke: {error}") from None
-        if not self._has_left:
+            raise PeerFailedError(f"the connection to the driver broke: {error}") from None
+        if not self._is_closed:
             raise PeerFailedError(
-                "the driver closed its line to this task: it has stopped, or has given up the exchange"
+                "the driver closed its connection to this task: it has stopped, or has given up the exchange"
             )
 
     def wait_for_notice(self, timeout: float) -> None:
@@ -283,13 +294,13 @@ class Membership:
         self.check()
 
     def fail(self, reason: str) -> None:
-        """Say that this task failed, for the driver to tell the others; and leave."""
+        """Say that this task failed, for the driver to tell the others, and close the connection."""
         with contextlib.suppress(OSError):
             self._send({"failed": reason[:TEXT_LIMIT]})
         self.close()
 
     def finish(self, figures: dict[str, int]) -> None:
-        """Say that this task has sent and read everything, with its counts; and leave."""
+        """Say that this task has sent and read everything, with its counts, and close the connection."""
         with contextlib.suppress(OSError):
             self._send({"done": figures})
             # The driver's goodbye: now it has the counts, and the job may end.
@@ -298,16 +309,15 @@ class Membership:
 
     def close(self) -> None:
         """Close the connection; without `fail` or `finish` before, that reads as this task's death. Idempotent."""
-        self._has_left = True
+        self._is_closed = True
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)  # a child that was forked meanwhile holds the descriptor, too
         self._socket.close()
 
     def _heed(self, message: dict[str, Any]) -> None:
-        """Raise what the driver tells all tasks to end for."""
+        """Raise the failure of another task that the driver tells of; it waits itself until Spark knows of that one."""
         reason = message.get("failed")
         if reason is not None:
-            time.sleep(NOTICE_GRACE_S)
             raise PeerFailedError(str(reason)[: 2 * TEXT_LIMIT])
 
     def _send(self, message: dict[str, Any]) -> None:

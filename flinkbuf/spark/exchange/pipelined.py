@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import secrets
 import sys
 import threading
@@ -34,8 +33,9 @@ from flinkbuf.network.partition import ResultPartitionID, buffer_limits
 from flinkbuf.records.partitioner import NamedPartitioner
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
-from flinkbuf.spark.exchange.blocking import ReadTask, WriteTask, same_index
+from flinkbuf.spark.exchange.blocking import WriteTask, through_shuffle
 from flinkbuf.spark.exchange.summary import ExchangeSummary
+from flinkbuf.spark.workers import shipped
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -43,10 +43,11 @@ if TYPE_CHECKING:
     from flinkbuf.spark.exchange.membership import Membership, Peer
 
 CONNECT_TIMEOUT_S = 30  # Flink's 120 are long for a stage whose tasks all run
-NOTICE_PATIENCE_S = 1.0  # how long a task whose connection broke lets the driver say who is gone
-_CHANNEL = re.compile(r"channel (\d+)")
-# What running tasks need to their end. Where a taker drops its records as a part of a cycle, the garbage collector would
-# otherwise end what they are made of, the source's generators too, before the task could send the rest of it.
+# So long a task whose connection broke lets the driver say which other task is gone; longer than that one waits for Spark.
+NOTICE_PATIENCE_S = 3.0
+# What running tasks need to their end. Where the code that reads a task's records drops them as a part of a reference
+# cycle, the garbage collector would otherwise end what they are made of, the source's generators too, before the task
+# could send the rest of it.
 _in_use: set[tuple[NetworkEnvironment, RecordExchange]] = set()
 
 
@@ -54,18 +55,13 @@ def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
     """Return the RDD whose tasks exchange the records of `data` as `write` says."""
     if write.producer_count != write.channel_count:
         data, write = _with_as_many_tasks(data, write)
-    secret = secrets.token_bytes(32)
-    task = PipelinedTask(
-        write,
-        secret,
-        _expect_tasks(data.context, write, secret),
-        data.context.getConf().get("spark.flinkbuf.task.bindAddress"),
-    )
-    return data.barrier().mapPartitionsWithIndex(task)
+    secret, driver = _meeting_place(data.context, write)
+    task = PipelinedTask(write, secret, driver, data.context.getConf().get("spark.flinkbuf.task.bindAddress"))
+    return data.barrier().mapPartitionsWithIndex(shipped(task))
 
 
-def _expect_tasks(context: SparkContext, write: WriteTask, secret: bytes) -> tuple[str, int] | None:
-    """Have the driver expect the tasks; returns where, or None if it cannot listen."""
+def _meeting_place(context: SparkContext, write: WriteTask) -> tuple[bytes, tuple[str, int] | None]:
+    """Return the secret of the exchange, and where its tasks find the driver; None if that cannot listen."""
     from flinkbuf.spark.exchange.rendezvous import rendezvous_of  # brings asyncio, which no task needs
 
     try:
@@ -76,9 +72,8 @@ def _expect_tasks(context: SparkContext, write: WriteTask, secret: bytes) -> tup
             name_of(write),
             error,
         )
-        return None
-    rendezvous.add(name_of(write), secret, write.channel_count)
-    return rendezvous.address
+        return secrets.token_bytes(32), None
+    return rendezvous.secret_of(name_of(write), write.channel_count), rendezvous.address
 
 
 def name_of(write: WriteTask) -> str:
@@ -100,8 +95,7 @@ def _with_as_many_tasks(data: RDD[Any], write: WriteTask) -> tuple[RDD[Any], Wri
     else:
         first = HandOverTask(**{**vars(write), "exchange_id": first_id, "partitioner": NamedPartitioner("global")})
         then = replace(write, producer_count=write.channel_count)
-    envelopes = data.mapPartitionsWithIndex(first).partitionBy(write.channel_count, same_index)
-    return envelopes.mapPartitionsWithIndex(ReadTask(first_id, write.type)), then
+    return through_shuffle(data, first), then
 
 
 class HandOverTask(WriteTask):
@@ -137,8 +131,8 @@ class PipelinedTask:
     def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
         """Return the records for Spark partition `index`, and send those of this task to the others meanwhile.
 
-        It has joined the others when it returns: also who never asks for a record owes the others its own. So does who
-        stops asking, and closes the iterator: that sends what is left.
+        When this returns, the task has joined the others, so that it also sends its own records where nobody ever reads
+        from the iterator. To close the iterator before its end sends what is left of them.
         """
         results = self._run(index, records)
         next(results)
@@ -148,25 +142,26 @@ class PipelinedTask:
         from flinkbuf.spark.exchange.membership import Peer  # brings what a driver does without, as rendezvous does
 
         started = time.monotonic()
-        taker = Taker()
+        consumer = Consumer()
         self._check_all_run()
-        line = self._reach_driver()
+        membership = self._reach_driver()
         peers: list[Peer] = []
+        exchange: RecordExchange | None = None
         try:
-            with self._open_network(index, line) as env:
+            with self._open_network(index, membership) as env:
                 partition_id = ResultPartitionID.random()
                 partition = env.create_partition(partition_id, len(self.write.channels_of(index)))
                 try:
-                    peers += self._meet(line, Peer(index, *env.address, partition_id.hex(), os.getpid()))
-                    exchange = self._connect(env, index, peers, partition, records, line)
+                    peers += self._meet(membership, Peer(index, *env.address, partition_id.hex(), os.getpid()))
+                    exchange = self._connect(env, index, peers, partition, records, membership)
                     _in_use.add((env, exchange))
                     try:
-                        yield None  # taken by __call__
+                        yield None  # __call__ takes it
                         yield from exchange
                     except GeneratorExit as stop:
-                        taker.check(stop)
-                        if line is not None and taker.may_have_ended():
-                            line.say_ended()
+                        consumer.check(stop)
+                        if membership is not None and consumer.may_have_ended():
+                            membership.say_ended()
                         exchange.write_rest()
                     finally:
                         _in_use.discard((env, exchange))
@@ -175,14 +170,15 @@ class PipelinedTask:
                     raise
                 figures = exchange.figures()
         except BaseException as error:
-            explained = self._explain(index, error, peers, line)
-            if line is not None:
-                line.fail(_reason(explained))
-            if isinstance(error, _TakerFailedError):
-                return  # its own error is on its way to Spark; one from here would only be printed beside it
+            is_over_own_record = exchange is not None and exchange.has_record_in_hand
+            explained = self._explain(index, error, peers, membership, is_over_own_record)
+            if membership is not None:
+                membership.fail(_reason(explained))
+            if isinstance(error, _ConsumerFailedError):
+                return  # Spark gets the error of that code; another one from here would only be printed beside it
             raise explained from None if explained is not error else error.__cause__
-        if line is not None:
-            line.finish({**figures, "total_ms": int(1000 * (time.monotonic() - started))})
+        if membership is not None:
+            membership.finish({**figures, "total_ms": int(1000 * (time.monotonic() - started))})
 
     # ---- the way in
 
@@ -215,19 +211,19 @@ class PipelinedTask:
         from flinkbuf.spark.exchange.membership import Membership
 
         try:
-            return Membership.join(self.driver, name_of(self.write), self.secret)
+            return Membership.join(self.driver, name_of(self.write), self.write.channel_count, self.secret)
         except OSError as error:
             logger.warning(
                 "exchange %s: the driver cannot be reached at %s:%d: %s", name_of(self.write), *self.driver, error
             )
             return None
 
-    def _open_network(self, index: int, line: Membership | None) -> NetworkEnvironment:
+    def _open_network(self, index: int, membership: Membership | None) -> NetworkEnvironment:
         from flinkbuf.spark.exchange.membership import host_of_executor
 
-        host = host_of_executor(index) if line is None else line.local_host
+        host = host_of_executor(index) if membership is None else membership.local_host
         bind_host = self.bind_host
-        if bind_host is None and line is None and host != "localhost" and not host.startswith("127."):
+        if bind_host is None and membership is None and host != "localhost" and not host.startswith("127."):
             bind_host = "::" if ":" in host else "0.0.0.0"  # the name of a host may be its loopback to itself
         return NetworkEnvironment(
             self._config, host=bind_host or host, advertised_host=host, num_segments=self._segment_count(index)
@@ -247,18 +243,18 @@ class PipelinedTask:
         limit = config.network_memory_max
         return wanted if limit is None else max(1, min(wanted, limit // config.segment_size))
 
-    def _meet(self, line: Membership | None, me: Peer) -> list[Peer]:
+    def _meet(self, membership: Membership | None, me: Peer) -> list[Peer]:
         """Learn where the others listen."""
         from pyspark import BarrierTaskContext
 
         from flinkbuf.spark.exchange.membership import gather_peers
 
         context = BarrierTaskContext.get()
-        peers = line.register(me, context.stageId(), context.taskAttemptId()) if line is not None else None
+        peers = membership.register(me, context.stageId(), context.taskAttemptId()) if membership is not None else None
         if peers is None:
             peers = gather_peers(me)
-            if line is not None:
-                line.say_met()
+            if membership is not None:
+                membership.say_met()
         if [peer.index for peer in peers] != list(range(self.write.channel_count)):
             raise ConnectionError(f"{len(peers)} tasks met where {self.write.channel_count} were expected")
         return peers
@@ -270,7 +266,7 @@ class PipelinedTask:
         peers: list[Peer],
         partition: Any,
         records: Iterable[Any],
-        line: Membership | None,
+        membership: Membership | None,
     ) -> RecordExchange:
         write = self.write
         channels: list[RemoteChannel | LocalChannel] = []
@@ -289,7 +285,9 @@ class PipelinedTask:
             subtask_index=index,
             seed=write.seed_of(index),
         )
-        return RecordExchange(writer, RecordReader(gate, write.type), records, None if line is None else line.check)
+        return RecordExchange(
+            writer, RecordReader(gate, write.type), records, None if membership is None else membership.check
+        )
 
     def _producers_of(self, index: int, peers: list[Peer]) -> list[Peer]:
         """Return the tasks that may send to this one."""
@@ -297,35 +295,42 @@ class PipelinedTask:
 
     # ---- the way out
 
-    def _explain(self, index: int, error: BaseException, peers: list[Peer], line: Membership | None) -> BaseException:
-        """Return the error that says most: which record was refused, or which task is gone."""
+    def _explain(
+        self,
+        index: int,
+        error: BaseException,
+        peers: list[Peer],
+        membership: Membership | None,
+        is_over_own_record: bool,
+    ) -> BaseException:
+        """Return the error that says most: which of the task's own records was refused, or which other task is gone."""
         where = f"exchange {name_of(self.write)}, task {index}"
         if isinstance(error, PeerFailedError):
             return PeerFailedError(f"{where}: {error}")
         if isinstance(error, (RemoteTransportError, PartitionNotFoundError, CancelTaskError, CorruptDataError)):
             try:
-                if line is not None and not isinstance(error, CorruptDataError):
-                    line.wait_for_notice(NOTICE_PATIENCE_S)
+                if membership is not None and not isinstance(error, CorruptDataError):
+                    membership.wait_for_notice(NOTICE_PATIENCE_S)
             except PeerFailedError as known:
                 return PeerFailedError(f"{where}: {known}")
-            found = _CHANNEL.match(str(error))
-            producers = self._producers_of(index, peers)
-            who = f"{producers[int(found[1])]}: " if found and int(found[1]) < len(producers) else ""
+            channel, producers = getattr(error, "channel_index", None), self._producers_of(index, peers)
+            who = "" if channel is None or channel >= len(producers) else f"{producers[channel]}: "
             return error.__class__(f"{where}: {who}{error}")
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and is_over_own_record:
             return self.write.explain(index, error) or error
         return error
 
 
-class _TakerFailedError(PeerFailedError):
-    """For the other tasks: one stopped taking its records since its user's code failed."""
+class _ConsumerFailedError(PeerFailedError):
+    """For the other tasks: the user's code that read a task's records failed, and so that task sends no more."""
 
 
-class Taker:
-    """Who asks a task for its records: tells whether one that stops asking has had enough, or has failed.
+class Consumer:
+    """The code that reads a task's records: tells, when it stops before the last one, whether it has had enough or failed.
 
-    A generator is closed in the same way in both cases. But while an error is on its way, it is being handled; and once
-    it has left the task, Spark's worker runs that one no longer, though it has not put it away as one that ended well.
+    A generator is closed in the same way in both cases. But while an error is raised through the code, Python has it as
+    the one that is being handled; and once it has left the task, Spark's worker no longer runs that task, though it has
+    not noted it as one that ended well either.
     """
 
     def __init__(self) -> None:
@@ -336,15 +341,15 @@ class Taker:
         """Raise `stop` again if the task has failed."""
         error = stop.__context__
         if error is not None and error is not self._handled:
-            raise _TakerFailedError(f"the code that takes its records failed with {_reason(error)}") from None
+            raise _ConsumerFailedError(f"the code that reads its records failed with {_reason(error)}") from None
         if self._task is not None and self._task == _known_task() and not _is_running():
-            raise _TakerFailedError(
-                "the code that takes its records failed, and its own error says more; or Spark wants no more of them, as for "
+            raise _ConsumerFailedError(
+                "the code that reads its records failed, and its own error says more; or Spark wants no more of them, as for "
                 "the limit() of a DataFrame: put a shuffle such as repartition() between"
             ) from None
 
     def may_have_ended(self) -> bool:
-        """Whether the worker has put the task away, or may before this thread is done: to Spark it has ended well."""
+        """Whether the worker has noted the task as ended well, or may do so before this thread is done."""
         is_aside = threading.current_thread() is not threading.main_thread()
         return self._task is not None and (is_aside or self._task != _known_task())
 

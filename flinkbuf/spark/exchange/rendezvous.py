@@ -2,24 +2,30 @@
 
 One socket and one background thread serve all exchanges of a SparkContext, from the first one on and until the
 context stops. Tasks connect, prove that they know their exchange's secret, and say where they listen; when all tasks
-of a barrier stage are in, each learns the others' addresses. The lines stay open: the driver passes on who fails and
-why, counts one that breaks off as dead, and collects what the tasks counted. What the tasks say: membership.py; what
-becomes of those of one stage: stage_run.py.
+of a barrier stage have come, each learns the others' addresses. The connections stay open: the driver passes on which
+task failed and why, takes a connection that breaks off for the death of its task, and collects what the tasks counted.
+What the tasks say: membership.py; what becomes of those of one stage: stage_run.py.
+
+The driver remembers nothing of an exchange but while its tasks run: an RDD may be computed at any time later, or never,
+so each exchange's secret is derived from its id and the key of the rendezvous.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
+import hashlib
+import hmac
+import secrets
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.log import logger
-from flinkbuf.network.environment import parse_ports
+from flinkbuf.network.ports import listen, open_first_free, parse_ports
 from flinkbuf.spark.exchange.membership import (
     GREETING_LIMIT,
     TASK_LIMIT,
@@ -34,7 +40,7 @@ from flinkbuf.spark.exchange.membership import (
     text_of,
 )
 from flinkbuf.spark.exchange.stage_progress import SparkStages, Stages
-from flinkbuf.spark.exchange.stage_run import Exchange, Line, Member, Run
+from flinkbuf.spark.exchange.stage_run import Exchange, Member, Run, TaskConnection
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
 
 if TYPE_CHECKING:
@@ -47,6 +53,8 @@ SUMMARIES_KEPT = 100
 LOOK_S = 1.0  # how often the thread looks whether its context has stopped, and after runs that do not get going
 ATTEMPT_LOOK_S = 0.05
 ATTEMPT_LOOKS = 10  # so often Spark is asked which attempt a task is of, before its number has to tell
+FAILURE_LOOK_S = 0.02
+FAILURE_WAIT_S = 2.0  # so long the others are not told of a failure that Spark has not heard of
 
 
 class Rendezvous:
@@ -89,16 +97,21 @@ class Rendezvous:
         self._is_over = is_over
         self._stages = stages
         self._stranger_count = 0
-        self._socket = listen(bind_host, ports)
+        self._key = secrets.token_bytes(32)
+        self._socket = open_first_free(
+            ports, lambda port: listen(bind_host, port, STRANGERS_MAX), "spark.flinkbuf.driver.port"
+        )
         self.address: tuple[str, int] = (host, self._socket.getsockname()[1])
         self._loop = asyncio.new_event_loop()
         self._closing = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="flinkbuf-rendezvous", daemon=True)
         self._thread.start()
 
-    def add(self, exchange_id: str, secret: bytes, task_count: int) -> None:
-        """Expect the tasks of one more exchange."""
-        self._exchanges[exchange_id] = Exchange(exchange_id, secret, task_count)
+    def secret_of(self, exchange_id: str, task_count: int) -> bytes:
+        """Return what only the tasks of an exchange and this driver know: who proves to know it may take part."""
+        return hmac.new(
+            self._key, f"{exchange_id}\n{task_count}".encode("utf-8", "surrogatepass"), hashlib.sha256
+        ).digest()
 
     @property
     def is_closed(self) -> bool:
@@ -138,6 +151,8 @@ class Rendezvous:
                     await asyncio.wait_for(self._closing.wait(), LOOK_S)
                 for exchange in list(self._exchanges.values()):
                     exchange.forget_runs()
+                    if exchange.is_unused:
+                        del self._exchanges[exchange.id]
                     for run in list(exchange.runs.values()):
                         await self._look_after(run)
         finally:
@@ -156,8 +171,10 @@ class Rendezvous:
             return
         if state == "running":
             run.fail(
-                f"{ended} of the {run.exchange.task_count} tasks ended without having sent the others all that is theirs: "
-                "what takes the records stopped before the last one, and still holds the iterator. Close it, or let it go"
+                f"{ended} of the {run.exchange.task_count} tasks ended without having sent the others all that is theirs. "
+                "Either the code that reads its records stopped before the last one and still holds the iterator: close "
+                "it, or drop it. Or Spark wanted no more of them, as for the limit() of a DataFrame: put a shuffle such "
+                "as repartition() between"
             )
             return
         reason = (
@@ -172,67 +189,73 @@ class Rendezvous:
                 await asyncio.to_thread(self._stages.cancel, run.stage, f"exchange {run.exchange.id}: {reason}")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        line = Line(reader, writer)
+        connection = TaskConnection(reader, writer)
+        exchange = None
         try:
             keep_alive(writer.get_extra_info("socket"))
-            exchange = await self._greet(line)
+            exchange = await self._greet(connection)
             if exchange is not None:
-                await self._serve_task(exchange, line)
+                await self._serve_task(exchange, connection)
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError) as error:
             logger.debug("a connection to the rendezvous ended: %r", error)
         except asyncio.CancelledError:
             pass  # it is closing; Python 3.11's streams would log a traceback of it
         finally:
+            if exchange is not None:
+                exchange.connection_count -= 1
             writer.close()
 
-    async def _greet(self, line: Line) -> Exchange | None:
+    async def _greet(self, connection: TaskConnection) -> Exchange | None:
         """Let the task prove what it is, within time and size; None if it does not."""
         if self._stranger_count >= STRANGERS_MAX:
             return None
         self._stranger_count += 1
         try:
-            return await asyncio.wait_for(self._check_proof(line), GREETING_TIMEOUT_S)
+            return await asyncio.wait_for(self._check_proof(connection), GREETING_TIMEOUT_S)
         finally:
             self._stranger_count -= 1
 
-    async def _check_proof(self, line: Line) -> Exchange | None:
+    async def _check_proof(self, connection: TaskConnection) -> Exchange | None:
         driver_nonce = new_nonce()
-        line.send({"flinkbuf": VERSION, "nonce": driver_nonce})
-        said = await line.receive(GREETING_LIMIT)
+        connection.send({"flinkbuf": VERSION, "nonce": driver_nonce})
+        said = await connection.receive(GREETING_LIMIT)
         exchange_id, task_nonce = text_of(said, "exchange"), text_of(said, "nonce")
-        exchange = self._exchanges.get(exchange_id)
-        secret = new_nonce().encode() if exchange is None else exchange.secret  # one that nobody knows
-        expected = proof(secret, "task", exchange_id, driver_nonce, task_nonce)
-        if not is_proof(text_of(said, "proof"), expected) or exchange is None:
+        task_count = number_of(said, "tasks", 1)
+        secret = self.secret_of(exchange_id, task_count)
+        if not is_proof(text_of(said, "proof"), proof(secret, "task", exchange_id, driver_nonce, task_nonce)):
             logger.warning("the rendezvous refused a connection that does not know the secret of an exchange")
             return None
-        line.send({"proof": proof(secret, "driver", exchange_id, driver_nonce, task_nonce)})
+        connection.send({"proof": proof(secret, "driver", exchange_id, driver_nonce, task_nonce)})
+        exchange = self._exchanges.setdefault(exchange_id, Exchange(exchange_id, task_count))
+        exchange.connection_count += 1
         return exchange
 
-    async def _serve_task(self, exchange: Exchange, line: Line) -> None:
-        run, member = await self._register(exchange, line)
+    async def _serve_task(self, exchange: Exchange, connection: TaskConnection) -> None:
+        run, member = await self._register(exchange, connection)
         if run is None:
             return
         try:
             while member.figures is None:
-                self._take(run, member, await line.receive(TASK_LIMIT))
+                await self._take(run, member, await connection.receive(TASK_LIMIT))
         except (OSError, asyncio.IncompleteReadError) as error:
             went = "went away without a word" if isinstance(error, asyncio.IncompleteReadError) else f"is lost: {error}"
-            run.fail(f"{member.peer} {went}; its process was killed, or failed in code outside of the exchange", member)
+            reason = f"{member.peer} {went}; its process was killed, or failed in code outside of the exchange"
+            await self._fail(run, reason, member)
 
-    async def _register(self, exchange: Exchange, line: Line) -> tuple[Run | None, Member]:
+    async def _register(self, exchange: Exchange, connection: TaskConnection) -> tuple[Run | None, Member]:
         """Put a task into the run it belongs to; None if that is over."""
-        said = await line.receive(TASK_LIMIT)
+        said = await connection.receive(TASK_LIMIT)
         peer = Peer.from_message(said.get("register", {}))
         if peer.index >= exchange.task_count:
             raise ConnectionError(f"task {peer.index} of an exchange with {exchange.task_count} tasks")
         stage, attempt = number_of(said, "stage"), number_of(said, "attempt")
-        member = Member(peer, attempt, line)
+        member = Member(peer, attempt, connection)
         run = exchange.run_for(stage, peer.index, attempt, await self._attempt_of(stage, attempt, exchange.task_count))
         if run is None:
-            line.send({"failed": f"Spark has started a later attempt of stage {stage} than this task's"})
+            connection.send({"failed": f"Spark has started a later attempt of stage {stage} than this task's"})
         elif run.state == "failed":
-            line.send({"failed": run.reason})
+            await run.may_tell.wait()
+            connection.send({"failed": run.reason})
         else:
             if not run.members:
                 self._loop.call_later(GATHER_AFTER_S, run.go_by_gather, GATHER_AFTER_S)
@@ -251,17 +274,17 @@ class Rendezvous:
             await asyncio.sleep(ATTEMPT_LOOK_S)
         return None
 
-    def _take(self, run: Run, member: Member, message: dict[str, Any]) -> None:
+    async def _take(self, run: Run, member: Member, message: dict[str, Any]) -> None:
         """Act on what a task says."""
         if "failed" in message:
             member.figures = TaskFigures(member.peer.index)
-            run.fail(f"{member.peer} failed with {text_of(message, 'failed', TEXT_LIMIT)}", member)
+            await self._fail(run, f"{member.peer} failed with {text_of(message, 'failed', TEXT_LIMIT)}", member)
         elif "done" in message:
             summary = run.finish(member, TaskFigures.from_message(member.peer.index, message["done"]))
             if summary is not None:
                 self._summaries.append(summary)
                 logger.info("%s", summary)
-            member.line.send({"goodbye": True})  # now the job may end: what it counted is here
+            member.connection.send({"goodbye": True})  # now the job may end: what it counted is here
         elif "met" in message:
             run.meet(member)
         elif "ended" in message:
@@ -269,29 +292,24 @@ class Rendezvous:
         else:
             raise ConnectionError(f"a message of {', '.join(message)[:40]!r}")
 
+    async def _fail(self, run: Run, reason: str, failed: Member) -> None:
+        """Let a run fail with one of its tasks, and tell the others as soon as Spark knows of it.
 
-def listen(host: str, ports: Iterable[int]) -> socket.socket:
-    """Return a socket that listens at the first of `ports` that is free; OSError if none is."""
-    tried = 0
-    error: OSError = OSError("no port was given")
-    for port in ports:
-        tried += 1
-        try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-                0
-            ]
-            listening = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                listening.bind(address)
-                listening.listen(STRANGERS_MAX)
-            except OSError:
-                listening.close()
-                raise
-            return listening
-        except OSError as failure:
-            error = failure
-    raise OSError(f"cannot listen at {host} on any of {tried} ports: {error}") from error
+        Spark shows its user the failure that it hears of first, and that has to be the cause.
+        """
+        if not run.begin_failing(reason):
+            return
+        deadline = time.monotonic() + FAILURE_WAIT_S
+        while not await self._is_known_to_spark(run) and time.monotonic() < deadline:
+            await asyncio.sleep(FAILURE_LOOK_S)
+        run.tell_failure(failed)
+
+    async def _is_known_to_spark(self, run: Run) -> bool:
+        """Whether Spark has heard that a task of the run failed, or has gone on to another attempt; or cannot be asked."""
+        if self._stages is None:
+            return True
+        progress = await asyncio.to_thread(self._stages.progress, run.stage)
+        return progress is None or progress.failed > 0 or progress.attempt > (run.attempt or 0)
 
 
 # ---- the one of each SparkContext

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+FIRST_TASKS_KEPT = 1000
+
 
 @dataclass(frozen=True)
 class StageProgress:
@@ -19,8 +21,8 @@ class StageProgress:
 
     Attributes
     ----------
-    active, completed : int
-        How many run, and how many have ended well.
+    active, completed, failed : int
+        How many run, have ended well, and have failed.
     attempt : int
         Which attempt it is, from 0 on.
     """
@@ -28,6 +30,7 @@ class StageProgress:
     active: int
     completed: int
     attempt: int = 0
+    failed: int = 0
 
 
 class Stages(Protocol):
@@ -54,7 +57,7 @@ class SparkStages:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)
-        self._first_tasks: dict[tuple[int, int], int] = {}  # by stage and attempt
+        self._first_tasks: dict[tuple[int, int], int] = {}  # by stage and attempt; the latest of them
 
     def progress(self, stage: int) -> StageProgress | None:
         """Return how far a stage is; None if that is not known."""
@@ -65,7 +68,7 @@ class SparkStages:
             return None
         if info is None:
             return None
-        return StageProgress(info.numActiveTasks, info.numCompletedTasks, info.currentAttemptId)
+        return StageProgress(info.numActiveTasks, info.numCompletedTasks, info.currentAttemptId, info.numFailedTasks)
 
     def attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
         """Return which attempt of a stage, from 0 on, has begun a task; None if that is not known, or not yet.
@@ -98,6 +101,8 @@ class SparkStages:
         except Exception:  # as above, and none of this is Spark's public API
             return None
         self._first_tasks[stage, attempt] = first
+        if len(self._first_tasks) > FIRST_TASKS_KEPT:
+            del self._first_tasks[next(iter(self._first_tasks))]  # Spark can be asked again
         return first
 
     def cancel(self, stage: int, reason: str) -> None:

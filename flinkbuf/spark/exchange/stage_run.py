@@ -21,7 +21,7 @@ RUNS_KEPT_S = 60.0  # from its start, so long a run that is over is remembered, 
 ENDED_LOOKS = 3  # so many times in a row tasks were found to have ended without a word
 
 
-class Line:
+class TaskConnection:
     """One task's connection, as the driver holds it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -49,7 +49,7 @@ class Member:
 
     peer: Peer
     attempt: int
-    line: Line
+    connection: TaskConnection
     has_met: bool = False  # the others, in allGather
     has_ended: bool = False  # as Spark may see it: its worker still sends the rest
     figures: TaskFigures | None = None  # once it is done
@@ -77,44 +77,46 @@ class Run:
     is_by_gather: bool = False
     ended_looks: int = 0
     reason: str = ""
+    may_tell: asyncio.Event = field(default_factory=asyncio.Event, repr=False)  # why it failed
 
     @property
     def is_over(self) -> bool:
-        """Whether no task can come in any more."""
+        """Whether no task can register any more."""
         return self.state in ("failed", "done")
 
     @property
     def is_left(self) -> bool:
-        """Whether all tasks that came have gone in good order."""
+        """Whether all tasks that registered have said that they are done."""
         return self.done_count == len(self.members)
 
     @property
     def done_count(self) -> int:
-        """How many tasks have gone in good order."""
+        """How many tasks have said that they are done."""
         return sum(member.figures is not None for member in self.members.values())
 
     @property
     def known_count(self) -> int:
-        """How many tasks have gone in good order, or still send the rest after their end."""
+        """How many tasks have said that they are done, or that they only send the rest after Spark counts them as ended."""
         return sum(member.figures is not None or member.has_ended for member in self.members.values())
 
     @property
     def waiting_count(self) -> int:
-        """How many tasks have come and wait for others to come."""
+        """How many tasks have registered and wait for others to do so."""
         if self.state != "gathering":
             return 0
         return sum(not member.has_met and member.figures is None for member in self.members.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a task that has ended without a word would be waited for: for it to come, or for its records."""
+        """Whether tasks of the run wait for something from each of the others: for it to register, or for its records."""
         return self.state == "running" or self.waiting_count > 0
 
     def find_ended(self, progress: StageProgress | None) -> int:
-        """Return how many tasks have ended without a word, before or after they came; 0 as long as that is not certain.
+        """Return how many tasks Spark counts as completed that never told the driver so; 0 as long as that is not certain.
 
-        While tasks wait for each other none of them ends. Figures of an attempt that is over, where Spark is late with the
-        new one's, have no active tasks.
+        It is certain when `ENDED_LOOKS` looks in a row agree: some tasks are completed that have not said so, and all
+        others, which wait for them, still run. That is how it cannot be mistaken for the figures of an earlier attempt,
+        which Spark may still show: they have no active tasks.
         """
         ended = active = 0
         if progress is not None and progress.attempt >= (self.attempt or 0):
@@ -136,23 +138,23 @@ class Run:
         return any(member.attempt > attempt for member in self.members.values())
 
     def add(self, member: Member) -> None:
-        """Take a task in; when all are here, or cannot all come, tell them."""
+        """Register a task; once all have, or cannot all come, tell them how to find each other."""
         self.members[member.peer.index] = member
         if self.is_by_gather:
-            member.line.send({"gather": True})
+            member.connection.send({"gather": True})
         elif len(self.members) == self.exchange.task_count:
             self.state = "running"
             peers = [self.members[index].peer.to_message() for index in sorted(self.members)]
             self._tell_all({"peers": peers})
 
     def meet(self, member: Member) -> None:
-        """Note that a task has met the others in allGather: it waits for nobody to come any more."""
+        """Note that a task has learned the others' addresses in allGather and no longer waits for any to register."""
         member.has_met = True
         if not self.is_over and sum(one.has_met for one in self.members.values()) == self.exchange.task_count:
             self.state = "running"
 
     def go_by_gather(self, seconds: float) -> None:
-        """Some tasks, not here after so long, may be unable to come: those that did meet them in Spark's own allGather."""
+        """Send the tasks that have registered to Spark's allGather: the others, so late, may be unable to reach the driver."""
         if self.state != "gathering" or self.is_by_gather:
             return
         logger.warning(
@@ -167,16 +169,26 @@ class Run:
         self.is_by_gather = True
         self._tell_all({"gather": True})
 
-    def fail(self, reason: str, failed: Member | None = None) -> None:
-        """Tell all tasks but the failed one, once."""
+    def fail(self, reason: str) -> None:
+        """Let the run fail for what none of its tasks did, and tell all of them, once."""
+        if self.begin_failing(reason):
+            self.tell_failure()
+
+    def begin_failing(self, reason: str) -> bool:
+        """Note that the run has failed, and why; its tasks learn of it by `tell_failure`. False if it was over before."""
         if self.is_over:
-            return
+            return False
         self.state = "failed"
         self.reason = reason
         logger.warning("exchange %s, stage %d: %s", self.exchange.id, self.stage, reason)
+        return True
+
+    def tell_failure(self, failed: Member | None = None) -> None:
+        """Tell all tasks but the failed one why the run failed."""
+        self.may_tell.set()
         for member in self.members.values():
             if member is not failed and member.figures is None:
-                member.line.send({"failed": reason})
+                member.connection.send({"failed": self.reason})
 
     def finish(self, member: Member, figures: TaskFigures) -> ExchangeSummary | None:
         """Take a task's counts; returns the summary if it was the last."""
@@ -191,17 +203,22 @@ class Run:
     def _tell_all(self, message: dict[str, Any]) -> None:
         encoded = encode_message(message)  # once: the peers of a thousand tasks are 300 KB
         for member in self.members.values():
-            member.line.send_bytes(encoded)
+            member.connection.send_bytes(encoded)
 
 
 @dataclass
 class Exchange:
-    """One call of exchange(): its secret, and the latest run of each stage that Spark made of it."""
+    """One call of exchange(), while its tasks run: the latest run of each stage that Spark made of it."""
 
     id: str
-    secret: bytes = field(repr=False)
     task_count: int
     runs: dict[int, Run] = field(default_factory=dict)  # by stage
+    connection_count: int = 0  # of tasks that have proved to be its own
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether there is nothing to remember of it; should Spark compute it again, it starts anew."""
+        return not self.runs and self.connection_count == 0
 
     def run_for(self, stage: int, index: int, task_attempt: int, attempt: int | None) -> Run | None:
         """Return the run that a task belongs to, a new one if it is the first of its own; None if that is superseded.
