@@ -116,7 +116,7 @@ def _unpack(data: bytes, version: str) -> Any:
     )
     python = f"this worker of Spark runs {sys.executable} (Python {sys.version.split()[0]}), which"
     try:
-        import flinkbuf._core.buffer
+        import flinkbuf._core.buffer  # noqa: F401 - the compiled part
         from flinkbuf._version import __version__ as found
     except ImportError as error:
         raise RuntimeError(f"{python} cannot import flinkbuf ({error}). {advice}") from None

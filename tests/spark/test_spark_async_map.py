@@ -5,6 +5,7 @@ import datetime
 import logging
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ import flinkbuf as fb
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.spark.async_map.async_map import RecordTask
 from flinkbuf.spark.async_map.frame import FrameTask
-from flinkbuf.spark.async_map.report import Report, StatsParam
+from flinkbuf.spark.async_map.report import Report, StatsParam, logged_to_stderr
 
 RECORDS = list(range(200))
 
@@ -198,6 +199,43 @@ def test_a_task_that_runs_tells_so_in_its_log(sc, tmp_path):
     lines = (tmp_path / "log").read_text().splitlines()
     assert 4 <= len(lines) <= 14
     assert " INFO flinkbuf: async: partition 0: 1 records, 0 results, 1 calls" in lines[0] and "1 in flight" in lines[0]
+
+
+def test_logging_that_somebody_has_configured_is_left_alone(monkeypatch):
+    import pyspark
+
+    monkeypatch.setattr(pyspark.TaskContext, "get", lambda: "a task")
+    monkeypatch.setattr(logging.root, "handlers", [])  # those of pytest
+    logger = logging.getLogger("flinkbuf")
+    mine = logging.NullHandler()
+
+    def found():
+        return list(logger.handlers), logger.level
+
+    with logged_to_stderr():
+        assert len(logger.handlers) == 1
+        assert logger.level == logging.INFO
+        with logged_to_stderr():
+            assert len(logger.handlers) == 1, "two maps in one task say everything once"
+    assert found() == ([], logging.NOTSET)
+    for holder in (logger, logging.root):
+        holder.addHandler(mine)
+        before = found()
+        with logged_to_stderr():
+            assert found() == before
+        holder.removeHandler(mine)
+    monkeypatch.setattr(logger, "level", logging.ERROR)
+    with logged_to_stderr():
+        assert found() == ([], logging.ERROR)
+
+
+def test_a_map_that_logs_nothing_leaves_logging_alone(monkeypatch):
+    import pyspark
+
+    monkeypatch.setattr(pyspark.TaskContext, "get", lambda: None)
+    task = RecordTask(tenfold, AsyncOptions(log_interval=0), Report(), 1)
+    monkeypatch.setattr("flinkbuf.spark.async_map.report.logged_to_stderr", None)  # not called
+    assert list(task(iter([1, 2]))) == [10, 20]
 
 
 @pytest.mark.spark
@@ -414,6 +452,59 @@ def test_none_for_a_column_that_is_not_null_is_refused(frame):
 
     with pytest.raises(Exception, match="column 'n' is declared NOT NULL in schema="):
         fb.async_map(frame, gives_none, schema="n int not null").collect()
+
+
+INSIDE = [
+    ("s struct<a: int, b: struct<c: int not null>>", {"a": 1, "b": {"c": None}}, "s.b.c"),
+    ("s struct<a: array<struct<b: int not null>>>", {"a": [{"b": 1}, {"b": None}]}, "s.a[].b"),
+    ("s map<string, struct<b: int not null>>", {"k": {"b": None}}, "s{value}.b"),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("schema", "result", "path"), INSIDE, ids=[path for _, _, path in INSIDE])
+def test_none_for_a_field_inside_that_is_not_null_is_refused_with_its_path(frame, schema, result, path):
+    from pyspark.sql.types import StructType
+
+    from flinkbuf.spark.async_map.frame import ResultColumns
+
+    fields = StructType.fromDDL(schema).fields
+    columns = ResultColumns(fields, ["s"])
+    with pytest.raises(
+        ValueError, match=rf"field '{re.escape(path)}' is declared NOT NULL .*: declare it without NOT NULL"
+    ):
+        columns.arrays([(result,)])
+    assert columns.arrays([(None,)])["s"].null_count == 1, "the whole may be null"
+
+
+@pytest.mark.spark
+def test_elements_that_may_not_be_null_and_keys_are_looked_at_too(spark):
+    from pyspark.sql.types import ArrayType, IntegerType, MapType, StringType, StructField
+
+    from flinkbuf.spark.async_map.frame import ResultColumns
+
+    array = ResultColumns([StructField("a", ArrayType(IntegerType(), containsNull=False))], ["a"])
+    assert array.arrays([([1, 2],), (None,), ([],)])["a"].to_pylist() == [[1, 2], None, []]
+    with pytest.raises(ValueError, match=r"field 'a\[\]' is declared NOT NULL"):
+        array.arrays([([1, None],)])
+    items = ResultColumns([StructField("m", MapType(StringType(), IntegerType(), valueContainsNull=False))], ["m"])
+    assert items.arrays([({"x": 1},), (None,)])["m"].null_count == 1
+    with pytest.raises(ValueError, match=r"field 'm\{value\}' is declared NOT NULL"):
+        items.arrays([({"x": None},)])
+
+
+@pytest.mark.spark
+def test_two_fields_of_one_name_in_a_struct_are_refused_with_their_path(spark, frame):
+    async def ten(row):
+        return 10
+
+    with pytest.raises(ValueError, match=r"schema= has two fields 's\.b\[\]\.x' in one struct.* another name"):
+        fb.async_map(frame, ten, schema="s struct<b: array<struct<x: int, x: int>>>")
+    data = spark.sql("select 1 as id, named_struct('x', 1, 'x', 2) as s")
+    with pytest.raises(ValueError, match=r"the DataFrame has two fields 's\.x' in one struct"):
+        fb.async_map(data, ten, schema="n int")
+    other = data.selectExpr("id", "cast(s as struct<x: int, y: int>) s")
+    assert fb.async_map(other, ten, schema="n int").collect() == [(1, (1, 2), 10)]
 
 
 @pytest.mark.spark

@@ -91,6 +91,69 @@ def to_arrow(data_type: spark.DataType) -> Converter | None:
     return None
 
 
+def check_field_names(data_type: spark.DataType, where: str, path: str = "") -> None:
+    """Refuse structs with two fields of one name, which neither a dict nor pyarrow's values can hold; columns may have them.
+
+    Raises
+    ------
+    ValueError
+        With the path to the field.
+    """
+    if isinstance(data_type, spark.StructType):
+        for field in data_type.fields:
+            inner = f"{path}.{field.name}" if path else field.name
+            if path and data_type.names.count(field.name) > 1:
+                raise ValueError(
+                    f"{where} has two fields {inner!r} in one struct, which async_map cannot tell apart: give one of them "
+                    "another name, for example by a cast of the column to a struct with other names"
+                )
+            check_field_names(field.dataType, where, inner)
+    elif isinstance(data_type, spark.ArrayType):
+        check_field_names(data_type.elementType, where, f"{path}[]")
+    elif isinstance(data_type, spark.MapType):
+        check_field_names(data_type.keyType, where, f"{path}{{key}}")
+        check_field_names(data_type.valueType, where, f"{path}{{value}}")
+
+
+def null_path(array: Any, field: spark.StructField) -> str | None:
+    """Return the path of a field inside a column that is declared NOT NULL and has a null; None if there is none.
+
+    pyarrow makes such an array without a word, and Spark then reads whatever lies there.
+    """
+    return _null_path(array, field.dataType, field.name) if _has_not_null(field.dataType) else None
+
+
+def _null_path(array: Any, data_type: spark.DataType, path: str) -> str | None:
+    """Look through the parts of `array`; a part of what is null itself counts as null, and is allowed to be."""
+    parts: list[tuple[Any, spark.DataType, str, bool, int]] = []  # array, type, path, may be null, nulls it may have
+    if isinstance(data_type, spark.StructType):
+        for part, field in zip(array.flatten(), data_type.fields, strict=True):
+            parts.append((part, field.dataType, f"{path}.{field.name}", field.nullable, array.null_count))
+    elif isinstance(data_type, spark.ArrayType):
+        parts.append((array.flatten(), data_type.elementType, f"{path}[]", data_type.containsNull, 0))
+    elif isinstance(data_type, spark.MapType):
+        parts.append((array.keys, data_type.keyType, f"{path}{{key}}", False, 0))
+        parts.append((array.items, data_type.valueType, f"{path}{{value}}", data_type.valueContainsNull, 0))
+    for part, part_type, part_path, may_be_null, allowed in parts:
+        if not may_be_null and part.null_count > allowed:
+            return part_path
+        found = _null_path(part, part_type, part_path)
+        if found is not None:
+            return found
+    return None
+
+
+def _has_not_null(data_type: spark.DataType) -> bool:
+    """Whether something inside of the type is declared NOT NULL."""
+    if isinstance(data_type, spark.StructType):
+        return any(not field.nullable or _has_not_null(field.dataType) for field in data_type.fields)
+    if isinstance(data_type, spark.ArrayType):
+        return not data_type.containsNull or _has_not_null(data_type.elementType)
+    if isinstance(data_type, spark.MapType):
+        return True  # its keys
+    return False
+
+
 def _unless_none(convert: Converter) -> Converter:
     return lambda value: None if value is None else convert(value)
 

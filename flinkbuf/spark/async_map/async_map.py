@@ -11,7 +11,8 @@ from flinkbuf.async_io.function import AsyncOptions, as_function
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.spark.async_map.frame import map_frame
-from flinkbuf.spark.async_map.report import Report, call_context
+from flinkbuf.spark.async_map.report import Report, call_context, context_of
+from flinkbuf.spark.workers import check_workers, shipped
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -156,7 +157,10 @@ def async_map(
     event_loop : {"auto", "asyncio", "uvloop"}, default "auto"
         What runs the calls; ``"auto"`` is uvloop if it is installed.
     log_interval : float, default 30
-        Seconds between lines about its progress in a task's log, the stderr of the executor; 0 for none.
+        Seconds between lines about its progress in a task's log, the stderr of the executor; 0 for none. They go to the
+        logger ``flinkbuf`` at level INFO. In a worker where nobody has configured that logger, or given the root logger a
+        handler, it writes to stderr while a task of this runs, and is as before afterwards; so whoever configures logging
+        in the workers, or gives 0 here, has nothing changed.
     stats : AsyncStats, optional
         On the driver; every task that ends adds its counts, also if it is run again. A summary of each goes to the
         driver's logger ``flinkbuf``, at level INFO, in any case.
@@ -170,6 +174,9 @@ def async_map(
     ------
     TypeError, ValueError
         If an argument does not fit.
+    RuntimeError
+        If Spark's workers cannot import flinkbuf in the same version: here, where Spark runs on this machine alone, and
+        when the job runs, otherwise.
     AsyncCallError, AsyncTimeoutError
         When the job runs, if a call failed for good; with record, attempts and the original error.
 
@@ -218,12 +225,15 @@ def async_map(
     if rate_limit is not None and rate_limit_scope == "job":
         options = replace(options, rate_limit=rate_limit / _tasks_at_once(data))
     as_function(func, options)  # what does not fit fails here, not in a task
-    report = Report.to(data, stats if stats is not None else AsyncStats())
+    context = context_of(data)
+    if context is not None:
+        check_workers(context)
+    report = Report.to(context, stats if stats is not None else AsyncStats())
     if not isinstance(data, RDD):
         return map_frame(data, func, options, schema, report)
     if schema is not None:
         raise ValueError("schema= is for DataFrames; what the function returns becomes a record of the RDD as it is")
-    return data.mapPartitions(RecordTask(func, options, report, data.getNumPartitions()))
+    return data.mapPartitions(shipped(RecordTask(func, options, report, data.getNumPartitions())))
 
 
 @dataclass(frozen=True)
@@ -239,7 +249,7 @@ class RecordTask:
         """Yield the results for the records of a Spark partition."""
         context = call_context(self.partition_count)
         operator = AsyncOperator(self.func, self.options, context=context, stats=self.report.new_stats())
-        yield from self.report.following(operator, operator.run(records))
+        yield from self.report.following(operator, operator.run(records), self.options.log_interval)
 
 
 def _as_key(key: Any) -> Any:

@@ -13,6 +13,7 @@ from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import shortened
 from flinkbuf.spark.async_map.report import Report, call_context
+from flinkbuf.spark.workers import shipped
 
 _SLICE_ROWS = 1024  # rows of an Arrow batch that are made Python objects at once
 _OUTPUT_ROWS = 10_000  # rows of an Arrow batch given back; spark.sql.execution.arrow.maxRecordsPerBatch
@@ -23,7 +24,7 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
     """Make the DataFrame with the columns of `schema` filled by `func`."""
     from pyspark.sql.types import StructField, StructType
 
-    from flinkbuf.spark.async_map.arrow_values import arrow_type_of
+    from flinkbuf.spark.async_map.arrow_values import arrow_type_of, check_field_names
 
     if schema is None:
         raise ValueError(
@@ -39,6 +40,8 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
         result = to_struct_type(schema)
     if not isinstance(result, StructType) or not result.fields:
         raise ValueError(f'schema= names no column; give names and types, such as "temp double", got {schema!r}')
+    check_field_names(data.schema, "the DataFrame")
+    check_field_names(result, "schema=")
     # Spark takes names that differ in case only for the same, unless it is told otherwise.
     is_exact = data.sparkSession.conf.get("spark.sql.caseSensitive", "false").lower() == "true"
     fold = str if is_exact else str.lower
@@ -57,7 +60,7 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
     fields = [new.get(field.name, field) for field in data.schema.fields]
     fields += [field for field in results if field.name not in data.columns]
     task = FrameTask(func, options, report, data.schema, [field.name for field in fields], results, result.names)
-    return data.mapInArrow(task.__call__, StructType(fields))
+    return data.mapInArrow(shipped(task), StructType(fields))
 
 
 class Place(NamedTuple):
@@ -104,7 +107,8 @@ class FrameTask:
         )
         columns = ResultColumns(self.results, self.result_names)
         ready: list[tuple[Place, Any]] = []
-        with closing(self.report.following(operator, operator.run(self._places(batches)))) as pairs:
+        results = operator.run(self._places(batches))
+        with closing(self.report.following(operator, results, self.options.log_interval)) as pairs:
             for pair in pairs:
                 if not ready:
                     started = time.monotonic()
@@ -183,6 +187,8 @@ class ResultColumns:
         """
         import pyarrow as pa
 
+        from flinkbuf.spark.async_map.arrow_values import null_path
+
         rows = [self._as_tuple(result) for result in results]
         arrays = {}
         for position, (field, arrow_type) in enumerate(zip(self._fields, self._types, strict=True)):
@@ -194,9 +200,12 @@ class ResultColumns:
                     f"column {field.name!r} is declared as {arrow_type} in schema=, but the function gave something "
                     f"else: {error}"
                 ) from error
-            if array.null_count and not field.nullable:
+            missing = field.name if array.null_count and not field.nullable else null_path(array, field)
+            if missing is not None:
+                what = "column" if missing == field.name else "field"
                 raise ValueError(
-                    f"column {field.name!r} is declared NOT NULL in schema=, but the function gave None for it"
+                    f"{what} {missing!r} is declared NOT NULL in schema=, but the function gave None for it: declare it "
+                    "without NOT NULL, or have the function give a value"
                 )
             arrays[field.name] = array
         return arrays

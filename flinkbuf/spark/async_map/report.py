@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.async_io.function import CallContext
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats, SkippedRecord, shortened
 from flinkbuf.log import logger
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 
 @dataclass(frozen=True)
@@ -30,13 +34,9 @@ class Report:
     kept_limit: int | None = 1000
 
     @staticmethod
-    def to(data: Any, stats: AsyncStats) -> Report:
+    def to(context: SparkContext | None, stats: AsyncStats) -> Report:
         """Make a report that adds to `stats`, on the driver."""
-        from pyspark import RDD
-
-        try:
-            context = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
-        except Exception:
+        if context is None:
             return Report(None, stats.kept_limit)
         accumulator = context.accumulator(stats, StatsParam(is_driver=True))  # type: ignore[arg-type]
         return Report(accumulator, stats.kept_limit)
@@ -45,20 +45,35 @@ class Report:
         """Return counts of nothing, for one task."""
         return AsyncStats(kept_limit=self.kept_limit)
 
-    def following(self, operator: AsyncOperator, results: Iterator[Any]) -> Generator[Any, None, None]:
+    def following(
+        self, operator: AsyncOperator, results: Iterator[Any], log_interval: float
+    ) -> Generator[Any, None, None]:
         """Yield results, close their operator however that ends, and hand in its counts."""
-        _log_to_stderr()
         try:
-            yield from results
-        except Exception:
-            logger.info("async_map: the task fails after %s", operator.stats)
-            raise
+            with logged_to_stderr() if log_interval > 0 else nullcontext():
+                try:
+                    yield from results
+                except Exception:
+                    logger.info("async_map: the task fails after %s", operator.stats)
+                    raise
+                finally:
+                    results.close()  # type: ignore[attr-defined]
         finally:
-            results.close()  # type: ignore[attr-defined]
             if self.accumulator is not None:
                 for skipped in operator.stats.skipped_records:
                     _make_picklable(skipped)
                 self.accumulator.add(operator.stats)
+
+
+def context_of(data: Any) -> SparkContext | None:
+    """Return the SparkContext of an RDD or DataFrame; None where there is none, as in Spark Connect."""
+    from pyspark import RDD
+
+    try:
+        found: SparkContext = data.context if isinstance(data, RDD) else data.sparkSession.sparkContext
+    except Exception:
+        return None
+    return found
 
 
 def _make_picklable(skipped: SkippedRecord) -> None:
@@ -68,18 +83,27 @@ def _make_picklable(skipped: SkippedRecord) -> None:
         skipped.record = shortened(skipped.record)
 
 
-def _log_to_stderr() -> None:
-    """Let lines of the logger reach the executor's log: nothing sets up logging in the workers of Spark."""
+@contextmanager
+def logged_to_stderr() -> Generator[None, None, None]:
+    """Let lines of level INFO reach the executor's log meanwhile: nothing sets up logging in the workers of Spark.
+
+    Where the user's code has done so, with a handler or a level for this logger or a handler for the root, it is left alone.
+    """
     from pyspark import TaskContext
 
-    if TaskContext.get() is None:
+    if TaskContext.get() is None or logger.hasHandlers() or logger.level != logging.NOTSET:
+        yield
         return
-    if not logger.hasHandlers():
-        handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        logger.addHandler(handler)
-    if logger.level == logging.NOTSET:
-        logger.setLevel(logging.INFO)
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        if logger.level == logging.INFO:
+            logger.setLevel(logging.NOTSET)
 
 
 class StatsParam:
