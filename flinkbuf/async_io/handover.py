@@ -67,22 +67,22 @@ class Outbox:
         self._ready: list[Any] = []
         self._record_count = 0
         self._is_awaited = False
-        self._bell = threading.Lock()  # taken, but for the moment between a ring and the waiter's waking
-        self._bell.acquire()
+        self._wakeup = threading.Lock()  # held, but for the moment between `_wake` and the return of the one who waits
+        self._wakeup.acquire()
 
     def put(self, ready: list[Any], record_count: int) -> None:
         """Hand on what belongs to `record_count` records."""
         with self._mutex:
             self._ready.extend(ready)
             self._record_count += record_count
-        self._ring()
+        self._wake()
 
     def fail(self, error: BaseException) -> None:
         """Let the task fail with this error, if it is the first."""
         with self._mutex:
             if self.failure is None:
                 self.failure = error
-        self._ring()
+        self._wake()
 
     def contents(self) -> list[Any]:
         """Return what has not been taken yet."""
@@ -105,11 +105,11 @@ class Outbox:
             self._is_awaited = is_waiting = (
                 timeout != 0 and not self._ready and not self._record_count and self.failure is None
             )
-        if is_waiting and not self._bell.acquire(timeout=-1 if timeout is None else timeout):
+        if is_waiting and not self._wakeup.acquire(timeout=-1 if timeout is None else timeout):
             with self._mutex:
-                is_ringing, self._is_awaited = not self._is_awaited, False
-            if is_ringing:  # it rang in the moment between
-                self._bell.acquire()
+                is_woken, self._is_awaited = not self._is_awaited, False
+            if is_woken:  # in the moment between
+                self._wakeup.acquire()
         with self._mutex:
             if self.failure is not None:
                 raise self.failure
@@ -117,11 +117,11 @@ class Outbox:
             count, self._record_count = self._record_count, 0
             return ready, count
 
-    def _ring(self) -> None:
+    def _wake(self) -> None:
         with self._mutex:
             is_awaited, self._is_awaited = self._is_awaited, False
         if is_awaited:
-            self._bell.release()
+            self._wakeup.release()
         elif self._on_ready is not None:
             self._on_ready()
 

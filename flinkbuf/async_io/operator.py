@@ -46,8 +46,8 @@ class AsyncOperator:
     output : callable, optional
         Takes each `RecordElement` and `WatermarkElement` that leaves; for `process_element` and its like.
     on_ready : callable, optional
-        Called on the loop's thread when there is something for `emit_ready` and nobody waits for it: rings the bell of
-        a stream task's mailbox.
+        Called on the loop's thread when there is something for `emit_ready` and nobody waits for it: wakes a
+        stream task that sleeps on its mailbox.
     stats : AsyncStats, optional
         What counts; made new if left out.
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
-_STALL_SECONDS = 0.05  # after a pause of the loop as long as this, answers that wait are read before timeouts count
+_STALL_SECONDS = 0.05  # after so long a standstill of the loop, answers that wait are read before timeouts count
 
 
 class Timers:
     """Runs functions at their times; however many wait, the loop sees one.
 
-    A timer is not taken back: its function looks whether it is still wanted. Times are those of ``time.monotonic()``:
+    A timer cannot be cancelled: its function has to look whether it is still wanted. Times are those of ``time.monotonic()``:
     the clock of uvloop counts whole milliseconds.
     """
 
@@ -42,7 +42,7 @@ class Timers:
             self._arm()
 
     def close(self) -> None:
-        """Run nothing any more."""
+        """Drop all timers that have not run."""
         self._heap.clear()
         self._arm()
 
@@ -52,7 +52,7 @@ class Timers:
         self._handle = self.later(self._heap[0][0], self._fire) if self._heap else None
 
     def later(self, when: float, function: Callable[[], None]) -> asyncio.TimerHandle:
-        """Have the loop itself call `function` at `when`, or a little earlier; returns what takes it back."""
+        """Have the loop itself call `function` at `when`, or a little earlier; returns the handle that cancels it."""
         delay = when - monotonic()
         return self._loop.call_later(0.0 if delay <= 0 else max(delay, self._shortest), function)
 
@@ -72,9 +72,9 @@ class Timers:
 
 
 class Timeouts:
-    """Finds what has been running for too long.
+    """Finds what has been running for longer than the timeout.
 
-    All timeouts are equal, so what began first is due first, and one timer serves all.
+    The timeout is the same for all, so what began first runs out first, and one timer of the loop serves all.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class Timeouts:
     seconds : float or None
         How long is too long.
     on_timeout : callable
-        Given what it is, which is not among `running` any more.
+        Given each of `running` whose time ran out, after it was taken out of there.
 
     Attributes
     ----------
@@ -95,7 +95,7 @@ class Timeouts:
         self.running: dict[Any, None] = {}
         self._timers, self._seconds, self._on_timeout = timers, seconds, on_timeout
         self._handle: asyncio.TimerHandle | None = None
-        self._due = 0.0  # when the handle should come
+        self._due = 0.0  # when the handle should run
         self._grace_until = 0.0  # no timeout counts before: the loop stood still
 
     def begin(self, work: Any) -> None:
@@ -106,7 +106,7 @@ class Timeouts:
             self._wait_until(now + self._seconds)
 
     def close(self) -> None:
-        """Find nothing any more."""
+        """Stop looking; nothing times out any more."""
         if self._handle is not None:
             self._handle.cancel()
 
@@ -143,7 +143,7 @@ class RateLimiter:
     [0.0, 0.1, 0.0]
     """
 
-    _SLACK_SECONDS = 0.05  # timers are late by less; what they are late is made up
+    _SLACK_SECONDS = 0.05  # timers run late by less than this
 
     def __init__(self, per_second: float) -> None:
         self._interval = 1 / per_second
@@ -153,7 +153,7 @@ class RateLimiter:
         """Take the right to call now and return 0, or return the seconds until there is one."""
         if self._next > now + 1e-9:
             return self._next - now
-        # What timers are late is made up for; after a longer pause the spacing starts anew.
+        # A timer that ran a little late is made up for by the next call; after a longer pause the spacing starts anew.
         start = now if now - self._next > self._SLACK_SECONDS else self._next
         self._next = start + self._interval
         return 0.0

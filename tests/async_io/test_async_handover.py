@@ -92,7 +92,7 @@ def test_a_wait_ends_with_its_time_and_leaves_nothing_behind():
     assert outbox.take(5) == ([1], 1) and outbox.take(0.001) == ([], 0)
 
 
-def test_the_bell_rings_only_where_nobody_waits():
+def test_on_ready_is_called_only_where_nobody_waits():
     rings = []
     outbox = Outbox(lambda: rings.append(True))
     outbox.put([1], 1)
