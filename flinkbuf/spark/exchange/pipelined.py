@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from flinkbuf.spark.exchange.membership import Membership, Peer
 
 CONNECT_TIMEOUT_S = 30  # Flink's 120 are long for a stage whose tasks all run
-# So long a task whose connection broke lets the driver say which other task is gone; longer than that one waits for Spark.
+# How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark has
+# heard of the cause, or after rendezvous.FAILURE_WAIT_S, so this has to be longer.
 NOTICE_PATIENCE_S = 3.0
 # What running tasks need to their end. Where the code that reads a task's records drops them as a part of a reference
 # cycle, the garbage collector would otherwise end what they are made of, the source's generators too, before the task
