@@ -3,6 +3,7 @@
 import ast
 import inspect
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import pytest
 import flinkbuf as fb
 
 ROOT = Path(__file__).parents[2]
+HOME = Path(fb.__file__).parents[1]  # an editable install is nothing that checkers find by themselves
+IS_INSTALLED = HOME.name == "site-packages"
 PROGRAMS = Path(__file__).parent / "typing"
 
 
@@ -22,7 +25,12 @@ def mypy(program, folder):
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file", folder / "mypy.ini"]
     cache = ["--cache-dir", ROOT / ".mypy_cache" / "user_programs"]
     run = subprocess.run(
-        [*command, *cache, "--no-error-summary", program], cwd=folder, capture_output=True, text=True, timeout=300
+        [*command, *cache, "--no-error-summary", "--follow-imports=silent", program],
+        cwd=folder,
+        env=os.environ if IS_INSTALLED else {**os.environ, "MYPYPATH": str(HOME)},
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert run.returncode in (0, 1), run.stdout + run.stderr
     found = [re.match(r"(.*?):(\d+): error: (.*)", line) for line in run.stdout.splitlines()]
@@ -33,6 +41,7 @@ def pyright(program, folder):
     """The same of pyright in its strict mode; basedpyright is pyright with node in its wheel."""
     pytest.importorskip("basedpyright", reason="pip install basedpyright")
     settings = {"typeCheckingMode": "strict", "include": [str(program)], "reportUnusedExpression": False}
+    settings["extraPaths"] = [] if IS_INSTALLED else [str(HOME)]
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
     run = subprocess.run([*command, "-p", folder], cwd=folder, capture_output=True, text=True, timeout=300)
