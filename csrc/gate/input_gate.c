@@ -254,6 +254,9 @@ static int attach(struct fb_input_channel* channel) {
   code = fb_subpartition_create_view(&channel->partition->subpartitions[channel->subpartition_index], &listener);
   if (code < 0) return code;
   channel->has_view = true;
+  if (channel->gate->announced_size > 0) /* while it was waited for */
+    fb_subpartition_set_buffer_size(&channel->partition->subpartitions[channel->subpartition_index],
+                                    channel->gate->announced_size);
   notify(channel, false); /* what was written before the view existed told nobody */
   return FB_OK;
 }
@@ -364,6 +367,7 @@ static uint32_t buffers_in_use(struct fb_input_gate* self) {
 }
 
 static void announce_buffer_size(struct fb_input_gate* self, int32_t size) {
+  self->announced_size = size;
   for (uint32_t i = 0; i < self->channel_count; i++) {
     struct fb_input_channel* channel = &self->channels[i];
     if (channel->remote != NULL) fb_remote_channel_announce_buffer_size(channel->remote, size);
@@ -433,11 +437,14 @@ static void note_end(struct fb_input_gate* self, struct fb_input_channel* channe
 }
 
 static int poll_channel(struct fb_input_channel* channel, struct fb_polled_buffer* polled) {
+  struct fb_subpartition* subpartition;
   int code;
 
   if (channel->remote != NULL) return fb_remote_channel_poll(channel->remote, polled);
   if (channel->partition == NULL) return 0; /* a late notification of an ended channel */
-  code = fb_subpartition_poll(&channel->partition->subpartitions[channel->subpartition_index], polled);
+  subpartition = &channel->partition->subpartitions[channel->subpartition_index];
+  code = fb_subpartition_poll_of(subpartition, channel, polled);
+  if (code == FB_ESTATE) channel->is_replaced = !fb_subpartition_is_viewed_by(subpartition, channel);
   return code == 0 && fb_result_partition_is_released(channel->partition) ? FB_ERELEASED : code;
 }
 
@@ -475,6 +482,7 @@ const char* fb_input_gate_failure(struct fb_input_gate* self, uint32_t index) {
   struct fb_input_channel* channel = &self->channels[index];
 
   if (channel->remote != NULL) return fb_remote_channel_failure(channel->remote);
+  if (channel->is_replaced) return "another reader has taken its place";
   return channel->partition != NULL ? fb_result_partition_failure(channel->partition) : NULL;
 }
 
@@ -522,7 +530,7 @@ int fb_input_gate_resume(struct fb_input_gate* self, uint32_t channel_index) {
   channel = &self->channels[channel_index];
   if (channel->remote != NULL) return fb_remote_channel_resume(channel->remote);
   if (channel->partition == NULL) return FB_ESTATE;
-  code = fb_subpartition_resume(&channel->partition->subpartitions[channel->subpartition_index]);
+  code = fb_subpartition_resume_of(&channel->partition->subpartitions[channel->subpartition_index], channel);
   if (code == FB_OK) notify(channel, false);
   return code;
 }

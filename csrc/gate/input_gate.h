@@ -38,6 +38,7 @@ struct fb_input_channel {
   uint8_t partition_id[FB_PARTITION_ID_SIZE]; /* remote, and local by id */
   bool is_awaited;                            /* local: the partition is not there yet */
   bool has_view;
+  bool is_replaced;      /* local: another reader has taken its place */
   bool is_enqueued;      /* under the gate's lock */
   bool has_priority;     /* under the gate's lock: it stands in the front part of the queue */
   bool has_ended;        /* EndOfPartition was read */
@@ -80,6 +81,7 @@ struct fb_input_gate {
   /* Buffer debloating; off, and no clock is read, while the period is 0. */
   int64_t debloat_period_ms;
   int64_t debloat_due_ms;
+  int32_t announced_size; /* bytes; 0: none yet */
   struct fb_buffer_debloater debloater;
   _Atomic uint64_t idle_ms; /* slept in wait(); relaxed, anybody may look */
 };

@@ -1,6 +1,7 @@
 #include "ground/wakeup.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -237,4 +238,16 @@ void fb_wakeup_list_ring(struct fb_wakeup_list* self) {
     fb_wakeup_ring(self->items[i]);
   }
   pthread_mutex_unlock(&self->mutex);
+}
+
+int fb_thread_start(pthread_t* thread, void* (*run)(void* argument), void* argument) {
+  sigset_t all, before;
+  int failed;
+
+  /* The new thread inherits the mask. */
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  failed = pthread_create(thread, NULL, run, argument);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed != 0 ? FB_ETHREAD : FB_OK;
 }

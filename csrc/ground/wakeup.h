@@ -85,4 +85,7 @@ static inline bool fb_wakeup_list_is_empty(struct fb_wakeup_list* self) {
 /* Milliseconds of a clock that never jumps. */
 int64_t fb_now_ms(void);
 
+/* Starts a thread of the core's own. Signals are for the threads of the program: it blocks them all. FB_ETHREAD. */
+int fb_thread_start(pthread_t* thread, void* (*run)(void* argument), void* argument);
+
 #endif

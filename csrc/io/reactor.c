@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -327,18 +326,13 @@ static void* run(void* argument) {
   return NULL;
 }
 
-/* Signals are for the threads of the program: the new thread inherits a mask that blocks them all. */
 static int start_thread(struct fb_reactor* self) {
-  sigset_t all, before;
-  int failed;
+  int code;
 
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_mutex_lock(&self->lock);
-  failed = pthread_create(&self->thread, NULL, run, self);
+  code = fb_thread_start(&self->thread, run, self);
   pthread_mutex_unlock(&self->lock);
-  pthread_sigmask(SIG_SETMASK, &before, NULL);
-  return failed != 0 ? FB_ETHREAD : FB_OK;
+  return code;
 }
 
 static void free_reactor(struct fb_reactor* self) {

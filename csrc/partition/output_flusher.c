@@ -228,8 +228,8 @@ int fb_output_flusher_open(struct fb_output_flusher** self) {
   if (pthread_mutex_init(&opened->lock, NULL) != 0) goto no_lock;
   if (pthread_cond_init(&opened->idle, NULL) != 0) goto no_condition;
   if (fb_wakeup_open(&opened->wakeup) < 0) goto no_wakeup;
-  code = FB_ETHREAD;
-  if (pthread_create(&opened->thread, NULL, run, opened) != 0) goto no_thread;
+  code = fb_thread_start(&opened->thread, run, opened);
+  if (code < 0) goto no_thread;
   *self = opened;
   return FB_OK;
 

@@ -323,7 +323,11 @@ static void describe(struct fb_subpartition* self, struct fb_polled_buffer* poll
   self->sequence_number = (int32_t)((uint32_t)self->sequence_number + 1);
 }
 
-int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled) {
+static bool is_viewer(const struct fb_subpartition* self, const void* context) {
+  return self->has_view && self->listener.context == context;
+}
+
+static int poll(struct fb_subpartition* self, bool is_any, const void* context, struct fb_polled_buffer* polled) {
   int step;
 
   do {
@@ -331,7 +335,7 @@ int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* 
 
     *polled = (struct fb_polled_buffer){0};
     pthread_mutex_lock(&self->lock);
-    step = poll_head(self, polled, &taken);
+    step = is_any || is_viewer(self, context) ? poll_head(self, polled, &taken) : FB_ESTATE;
     if (step == 1) describe(self, polled, taken.buffer != NULL);
     pthread_mutex_unlock(&self->lock);
 
@@ -341,10 +345,22 @@ int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* 
   return step;
 }
 
+int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled) {
+  return poll(self, true, NULL, polled);
+}
+
+int fb_subpartition_poll_of(struct fb_subpartition* self, const void* context, struct fb_polled_buffer* polled) {
+  return poll(self, false, context, polled);
+}
+
+static void wait_until_quiet(struct fb_subpartition* self) {
+  while (self->notifying > 0) pthread_cond_wait(&self->quiet, &self->lock);
+}
+
 /* Waits until no call of the listener is running; has_view is false, so none starts. */
 static void detach(struct fb_subpartition* self) {
   self->has_view = false;
-  while (self->notifying > 0) pthread_cond_wait(&self->quiet, &self->lock);
+  wait_until_quiet(self);
   if (!self->is_approximate) return;
   self->is_cleanup_required = true;
   self->is_blocked = false;
@@ -352,10 +368,16 @@ static void detach(struct fb_subpartition* self) {
 }
 
 int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener) {
+  struct notification farewell = {0};
   int code = FB_OK;
 
   pthread_mutex_lock(&self->lock);
-  if (self->has_view && self->is_approximate) detach(self);
+  if (self->has_view && self->is_approximate) {
+    detach(self);
+    /* Whoever sleeps until there are data would not hear that they go to another from now on. */
+    farewell = (struct notification){.of_data = true, .listener = self->listener};
+    self->notifying++;
+  }
   if (fb_subpartition_is_released(self)) {
     code = FB_ERELEASED;
   } else if (self->has_view) {
@@ -365,6 +387,7 @@ int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_av
     self->has_view = true;
   }
   pthread_mutex_unlock(&self->lock);
+  deliver(self, &farewell);
   return code;
 }
 
@@ -372,8 +395,9 @@ static void release_view(struct fb_subpartition* self, bool is_any, const void* 
   bool had_view;
 
   pthread_mutex_lock(&self->lock);
-  had_view = self->has_view && (is_any || self->listener.context == context);
+  had_view = is_any ? self->has_view : is_viewer(self, context);
   if (had_view) detach(self);
+  else wait_until_quiet(self); /* it may be told just now that another has its place */
   pthread_mutex_unlock(&self->lock);
   if (!had_view || self->is_approximate) return;
 
@@ -391,19 +415,27 @@ bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* cont
   bool is_its_own;
 
   pthread_mutex_lock(&self->lock);
-  is_its_own = self->has_view && self->listener.context == context;
+  is_its_own = is_viewer(self, context);
   pthread_mutex_unlock(&self->lock);
   return is_its_own;
 }
 
-int fb_subpartition_resume(struct fb_subpartition* self) {
+static int resume(struct fb_subpartition* self, bool is_any, const void* context) {
   int code = FB_ESTATE;
 
   pthread_mutex_lock(&self->lock);
-  if (self->is_blocked) code = FB_OK;
-  self->is_blocked = false;
+  if (self->is_blocked && (is_any || is_viewer(self, context))) {
+    self->is_blocked = false;
+    code = FB_OK;
+  }
   pthread_mutex_unlock(&self->lock);
   return code;
+}
+
+int fb_subpartition_resume(struct fb_subpartition* self) { return resume(self, true, NULL); }
+
+int fb_subpartition_resume_of(struct fb_subpartition* self, const void* context) {
+  return resume(self, false, context);
 }
 
 bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit, uint32_t* backlog) {

@@ -104,19 +104,24 @@ static inline bool fb_subpartition_is_released(struct fb_subpartition* self) {
 /* Gives the next buffer. Returns 1 with one, 0 if there is none now; FB_ERELEASED; FB_ESTATE if the queue is
  * broken (an unfinished buffer that is not the last). */
 int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled);
-/* Attaches the reader; `listener` is copied. It is not told of what is there already: poll after this.
+/* The same for a reader that may have been replaced meanwhile: FB_ESTATE unless `context` is that of the present view's
+ * listener, and nothing is taken. */
+int fb_subpartition_poll_of(struct fb_subpartition* self, const void* context, struct fb_polled_buffer* polled);
+/* Attaches the reader; `listener` is copied. It is not told of what is there already: poll after this. The one whose
+ * place it takes is told once more, and finds with poll_of() that it has lost it.
  * FB_ERELEASED, FB_ESTATE (a second view; approximate ones replace the first). */
 int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener);
 /* Detaches the reader: its listener is not called again after this returns. An approximate subpartition waits
  * for its next reader, every other one counts as consumed and drops what it has and gets. Idempotent. */
 void fb_subpartition_release_view(struct fb_subpartition* self);
-/* The same for a reader that may have been replaced meanwhile: nothing happens unless `context` is that of
- * the present view's listener. */
+/* The same for a reader that may have been replaced meanwhile: nothing is detached unless `context` is that of the present
+ * view's listener. */
 void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context);
 /* Whether the present view's listener has this context: a reader that was replaced must take nothing more. */
 bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* context);
 /* FB_ESTATE unless blocked. The caller polls next. */
 int fb_subpartition_resume(struct fb_subpartition* self);
+int fb_subpartition_resume_of(struct fb_subpartition* self, const void* context); /* as poll_of() */
 /* Whether poll() would give something: with credit any buffer, without credit only an event. *backlog (may
  * be NULL) = data buffers that can be taken. */
 bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit, uint32_t* backlog);

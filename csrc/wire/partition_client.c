@@ -101,7 +101,10 @@ static void send_wishes(struct link* self, struct fb_remote_channel* channel) {
   if (fb_remote_channel_take_resume(channel)) send_to_reader(self, (struct fb_frame){.id = FB_RESUME_CONSUMPTION}, id);
   send_acknowledgement(self, channel);
   size = atomic_exchange_explicit(&channel->announced_buffer_size, 0, memory_order_acq_rel);
-  if (size > 0) send_to_reader(self, (struct fb_frame){.id = FB_NEW_BUFFER_SIZE, .buffer_size = size}, id);
+  if (size > 0) {
+    channel->told_buffer_size = size;
+    send_to_reader(self, (struct fb_frame){.id = FB_NEW_BUFFER_SIZE, .buffer_size = size}, id);
+  }
   credit = fb_remote_channel_take_credit(channel);
   if (credit > 0) send_to_reader(self, (struct fb_frame){.id = FB_ADD_CREDIT, .credit = (int32_t)credit}, id);
 }
@@ -191,8 +194,12 @@ static void on_not_found(struct link* self, struct fb_remote_channel* channel) {
   const struct fb_partition_client_options* options = &self->client->options;
   char id[FB_PARTITION_ID_TEXT_SIZE], text[TEXT_SIZE];
   uint32_t wait_ms;
+  int32_t none = 0;
 
   channel->is_requested = false;
+  /* The reader there is gone, and with it what it was told. A later wish stays. */
+  atomic_compare_exchange_strong_explicit(&channel->announced_buffer_size, &none, channel->told_buffer_size,
+                                          memory_order_relaxed, memory_order_relaxed);
   if (channel->backoff_ms == 0) channel->backoff_ms = options->backoff_initial_ms;
   else if (options->request_timeout_ms > 0) channel->backoff_ms += options->request_timeout_ms;
   else channel->backoff_ms *= 2;

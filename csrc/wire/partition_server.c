@@ -26,6 +26,7 @@ struct reader {
   struct fb_subpartition* subpartition;
   uint32_t index;
   int64_t credits;
+  int32_t buffer_size;       /* that it would like; 0: it has not said */
   bool had_no_credit;        /* at first: no exclusive buffers, so the backlog is announced */
   bool is_ready;             /* in the queue */
   bool has_ended;            /* EndOfPartition was sent */
@@ -261,10 +262,10 @@ static void send_next(struct reader* self) {
   uint32_t backlog;
   int code;
 
-  if (has_given_way(self)) return;
   /* Credit may have gone since it was put in the queue. */
   if (!is_available(self, &backlog)) return;
-  code = fb_subpartition_poll(self->subpartition, &polled);
+  code = fb_subpartition_poll_of(self->subpartition, self, &polled);
+  if (code == FB_ESTATE && has_given_way(self)) return;
   if (code == FB_ERELEASED) {
     fail_released(self);
   } else if (code < 0) {
@@ -310,6 +311,10 @@ static void run_reader(struct fb_task* task) {
     free(self);
     return;
   }
+  if (has_given_way(self)) {
+    serve(session);
+    return;
+  }
   enqueue(self, atomic_exchange_explicit(&self->has_priority, false, memory_order_acquire));
   serve(session);
 }
@@ -338,6 +343,7 @@ static void attach(struct reader* self) {
   } else {
     self->subpartition->sends_empty_buffers = self->had_no_credit;
     set_credits(self, self->credits);
+    if (self->buffer_size > 0) fb_subpartition_set_buffer_size(self->subpartition, self->buffer_size);
     enqueue(self, false);
   }
 }
@@ -405,10 +411,16 @@ static void on_credit(struct reader* self, int32_t credit) {
   enqueue(self, false);
 }
 
+/* Of one that still waits for its partition the size is kept for it. */
+static void on_buffer_size(struct reader* self, int32_t size) {
+  self->buffer_size = size;
+  if (self->subpartition != NULL) fb_subpartition_set_buffer_size(self->subpartition, size);
+}
+
 static void on_resume(struct reader* self) {
   /* Its floating buffers went back meanwhile. */
   if (self->had_no_credit) set_credits(self, 0);
-  if (self->subpartition == NULL || fb_subpartition_resume(self->subpartition) < 0)
+  if (self->subpartition == NULL || fb_subpartition_resume_of(self->subpartition, self) < 0)
     refuse_reader(self, "it is not blocked by an event, so it cannot be resumed");
   else enqueue(self, false);
 }
@@ -441,8 +453,7 @@ static void handle(struct session* self, const struct fb_frame* frame) {
       if (reader != NULL) on_resume(reader);
       break;
     case FB_NEW_BUFFER_SIZE:
-      if (reader != NULL && reader->subpartition != NULL)
-        fb_subpartition_set_buffer_size(reader->subpartition, frame->buffer_size);
+      if (reader != NULL) on_buffer_size(reader, frame->buffer_size);
       break;
     case FB_ACK_ALL_USER_RECORDS_PROCESSED:
       if (reader != NULL && reader->subpartition != NULL)

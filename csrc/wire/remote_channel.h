@@ -71,6 +71,7 @@ struct fb_remote_channel {
   void* connection;                      /* the client's */
   struct fb_timer timer;                 /* the client's */
   uint32_t backoff_ms;                   /* the client's */
+  int32_t told_buffer_size;              /* the client's: what was sent last; 0: nothing */
   bool is_requested;                     /* the client's: the request was sent */
 
   /* Relaxed: figures that anybody may look at. */

@@ -24,11 +24,12 @@ cdef extern from "partition/subpartition.h" nogil:
         uint32_t backlog
         int32_t credit
         int64_t oldest_ms
-    int fb_subpartition_poll(fb_subpartition* self, fb_polled_buffer* polled)
+    int fb_subpartition_poll_of(fb_subpartition* self, const void* context, fb_polled_buffer* polled)
+    bint fb_subpartition_is_viewed_by(fb_subpartition* self, const void* context)
     int fb_subpartition_create_view(fb_subpartition* self, const fb_availability_listener* listener)
     void fb_subpartition_release_view(fb_subpartition* self)
     void fb_subpartition_release_view_of(fb_subpartition* self, const void* context)
-    int fb_subpartition_resume(fb_subpartition* self)
+    int fb_subpartition_resume_of(fb_subpartition* self, const void* context)
     bint fb_subpartition_is_available(fb_subpartition* self, bint has_credit, uint32_t* backlog)
     bint fb_subpartition_is_released(fb_subpartition* self)
     int fb_subpartition_set_buffer_size(fb_subpartition* self, int32_t size)

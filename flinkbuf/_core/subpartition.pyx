@@ -119,14 +119,16 @@ cdef class SubpartitionView:
         CancelTaskError
             The partition was released; the message has the cause if it failed.
         RuntimeError
-            The view was released.
+            The view was released, or (PIPELINED_APPROXIMATE) another one has taken its place.
         """
         cdef fb_polled_buffer polled
         cdef int code
         self.check_attached()
-        code = fb_subpartition_poll(self.c, &polled)
+        code = fb_subpartition_poll_of(self.c, &self.listener.wakeup, &polled)
         if code == 0:
             return None
+        if code == FB_ESTATE and not fb_subpartition_is_viewed_by(self.c, &self.listener.wakeup):
+            fail(code, f"subpartition {self.c.index} cannot be read on, since another reader has taken its place")
         if code == FB_ERELEASED:
             cause = self.partition.failure_cause
             fail(code, f"subpartition {self.c.index} cannot be read on" + (f" ({cause})" if cause else ""))
@@ -138,7 +140,7 @@ cdef class SubpartitionView:
     def resume_consumption(self):
         """Let the subpartition go on after a barrier that blocked it. RuntimeError unless it is blocked."""
         self.check_attached()
-        if fb_subpartition_resume(self.c) == FB_ESTATE:
+        if fb_subpartition_resume_of(self.c, &self.listener.wakeup) == FB_ESTATE:
             fail(FB_ESTATE, f"subpartition {self.c.index} is not blocked by a barrier")
 
     def announce_buffer_size(self, int32_t size):

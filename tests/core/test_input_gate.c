@@ -17,15 +17,19 @@ static void teardown(uint32_t segments) {
   fb_network_buffer_pool_close(global);
 }
 
-static struct fb_result_partition* open_partition(uint32_t subpartitions) {
+static struct fb_result_partition* open_partition_of(enum fb_result_partition_type type, uint32_t subpartitions) {
   struct fb_buffer_pool_options options = {
       .min = subpartitions + 1, .max = FB_UNBOUNDED, .channel_count = subpartitions};
   struct fb_local_buffer_pool* pool;
   struct fb_result_partition* partition;
 
   CHECK(fb_local_buffer_pool_open(global, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(FB_PIPELINED, subpartitions, pool, &partition) == FB_OK);
+  CHECK(fb_result_partition_open(type, subpartitions, pool, &partition) == FB_OK);
   return partition;
+}
+
+static struct fb_result_partition* open_partition(uint32_t subpartitions) {
+  return open_partition_of(FB_PIPELINED, subpartitions);
 }
 
 static void close_partition(struct fb_result_partition* partition) {
@@ -133,6 +137,58 @@ static void a_released_partition_is_an_error_not_an_end(void) {
   CHECK(fb_input_gate_wait(&gate, 10000));
   CHECK(fb_input_gate_poll(&gate, &item) == FB_ERELEASED && item.channel_index == 0);
   fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+/* A partition that is found later learns the size that the others were asked for. */
+static void a_size_is_announced_to_who_comes_late(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition(1);
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK && fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  gate.announced_size = 24;
+  CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
+  CHECK(partition->subpartitions[0].buffer_size == 24);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(4);
+}
+
+static void* wait_for_data(void* gate) { return fb_input_gate_wait(gate, 20000) ? gate : NULL; }
+
+/* Of an approximate partition: the gate that read it hears of that while it sleeps, and takes nothing of the other's. */
+static void who_was_replaced_is_told_and_takes_nothing(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate first, second;
+  struct fb_gate_item item;
+  pthread_t sleeper;
+  void* woken;
+  uint32_t failed;
+
+  setup(4);
+  partition = open_partition_of(FB_PIPELINED_APPROXIMATE, 1);
+  CHECK(fb_input_gate_open(&first, 1) == FB_OK && fb_input_gate_open(&second, 1) == FB_OK);
+  CHECK(fb_input_gate_set_local(&first, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_set_local(&second, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(&first, &failed) == FB_OK);
+  CHECK(fb_input_gate_poll(&first, &item) == 0);
+  CHECK(pthread_create(&sleeper, NULL, wait_for_data, &first) == 0);
+  CHECK(fb_input_gate_request_partitions(&second, &failed) == FB_OK);
+  pthread_join(sleeper, &woken);
+  CHECK(woken == &first);
+
+  emit(partition, 0, "for the second");
+  fb_result_partition_flush_all(partition);
+  for (int i = 0; i < 2; i++) CHECK(fb_input_gate_poll(&first, &item) == FB_ESTATE && item.channel_index == 0);
+  CHECK(strcmp(fb_input_gate_failure(&first, 0), "another reader has taken its place") == 0);
+  CHECK(fb_input_gate_resume(&first, 0) == FB_ESTATE);
+  fb_input_gate_close(&first);
+  CHECK(fb_input_gate_poll(&second, &item) == 1 && item_is(&item, 0, "for the second"));
+  fb_input_gate_close(&second);
   close_partition(partition);
   teardown(4);
 }
@@ -356,6 +412,8 @@ int main(void) {
   channels_take_turns();
   what_was_written_before_the_view_is_seen_and_the_end_ends_it();
   a_released_partition_is_an_error_not_an_end();
+  a_size_is_announced_to_who_comes_late();
+  who_was_replaced_is_told_and_takes_nothing();
   a_priority_event_overtakes_other_channels();
   an_acknowledgement_reaches_the_producer_until_the_end_was_read();
   senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed();

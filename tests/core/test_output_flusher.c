@@ -1,8 +1,10 @@
 /* The flusher makes data readable in time, sleeps when there is none, and lets go of partitions safely. */
 #include "check.h"
 
+#include <signal.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "partition/output_flusher.h"
 
@@ -221,7 +223,33 @@ static void partitions_come_and_go_while_they_are_flushed(void) {
   fb_output_flusher_close(flusher);
 }
 
+static _Atomic int signals;
+
+static void on_signal(int number) {
+  (void)number;
+  atomic_fetch_add_explicit(&signals, 1, memory_order_relaxed);
+}
+
+/* A signal that the program's threads block waits for them: the flusher's thread takes none. */
+static void signals_are_left_to_the_program(void) {
+  sigset_t blocked, before, pending;
+  struct fb_output_flusher* flusher;
+
+  CHECK(signal(SIGUSR1, on_signal) != SIG_ERR);
+  CHECK(fb_output_flusher_open(&flusher) == FB_OK);
+  sigemptyset(&blocked);
+  sigaddset(&blocked, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &blocked, &before);
+  CHECK(kill(getpid(), SIGUSR1) == 0);
+  nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
+  CHECK(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1) == 1 && signals == 0);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  CHECK(signals == 1);
+  fb_output_flusher_close(flusher);
+}
+
 int main(void) {
+  signals_are_left_to_the_program();
   only_what_was_written_is_flushed();
   thread_sleeps_while_nothing_is_written();
   commit_that_raced_with_a_flush_is_flushed_an_interval_later();

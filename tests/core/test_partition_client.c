@@ -10,8 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ground/byte_order.h"
 #include "check.h"
+#include "ground/byte_order.h"
 #include "wire/error_cause.h"
 
 #define SEGMENT  64
@@ -937,6 +937,22 @@ static int32_t backoff_of(struct fixture* self) {
 }
 
 /* Flink's run with 500, 1000 and 500 ms, here a fiftieth of it: 500, 1000, 1500, then failure. */
+/* The server forgot it with the reader that it did not attach. */
+static void a_buffer_size_is_said_again_with_the_request(void) {
+  struct fixture f;
+
+  open_conversation(&f, 2);
+  CHECK(fb_remote_channel_announce_buffer_size(f.channels[1], 32) == FB_OK);
+  for (int i = 0; i < 3; i++) {
+    expect(&f, FB_NEW_BUFFER_SIZE, 1);
+    CHECK(f.frame.buffer_size == 32);
+    if (i == 2) break;
+    say_not_found(&f, 1);
+    expect_request(&f, 1, 2);
+  }
+  close_fixture(&f);
+}
+
 static void a_partition_that_is_not_found_is_asked_for_again(void) {
   struct fixture f;
 
@@ -1247,6 +1263,7 @@ int main(void) {
   an_error_with_a_receiver_is_its_alone();
   an_error_without_a_receiver_ends_the_connection();
   a_connection_ends_with_its_last_channel_also_if_that_fails();
+  a_buffer_size_is_said_again_with_the_request();
   a_partition_that_is_not_found_is_asked_for_again();
   without_a_wait_of_the_server_the_backoff_doubles();
   a_partition_that_comes_late_is_read();

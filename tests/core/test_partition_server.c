@@ -301,6 +301,7 @@ static void a_priority_event_goes_first(void) {
 
 static void a_partition_may_come_after_its_request(void) {
   struct fixture f;
+  struct fb_frame frame;
 
   open_fixture(&f, 2);
   emit_buffer(&f, 0, 'a');
@@ -308,6 +309,9 @@ static void a_partition_may_come_after_its_request(void) {
   ask(&f, 7, ID(1), 0, 1);
   ask(&f, 8, ID(1), 1, 0);
   give_credit(&f, 8, 1); /* while it waits */
+  frame = frame_for(FB_NEW_BUFFER_SIZE, 7);
+  frame.buffer_size = 24;
+  say(&f, &frame);
   ask(&f, 9, ID(2), 0, 1);
   expect_silence(&f);
   CHECK(counters_of(&f).channels == 3);
@@ -317,6 +321,7 @@ static void a_partition_may_come_after_its_request(void) {
     CHECK(f.body[0] == (f.frame.receiver[0] == 7 ? 'a' : 'b'));
     CHECK(f.frame.subpartition == f.frame.receiver[0] - 7);
   }
+  CHECK(f.partition->subpartitions[0].buffer_size == 24 && f.partition->subpartitions[1].buffer_size == INT32_MAX);
   expect_error(&f, 9, "Partition 02000000000000000000000000000000#0@"); /* never came */
   CHECK(strstr((char*)f.body + 8, "PartitionNotFoundException") != NULL);
   emit_buffer(&f, 0, 'c'); /* the others go on */

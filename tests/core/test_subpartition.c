@@ -5,8 +5,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "partition/subpartition.h"
 #include "ground/wakeup.h"
+#include "partition/subpartition.h"
 
 /* ---- a recording listener, and buffers whose homecoming is counted ------------------------------- */
 
@@ -485,9 +485,17 @@ static void new_view_replaces_the_first_and_starts_to_count_anew(void) {
   CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_OK);
   add_filled(&f.subpartition, &f.out, 1); /* no longer blocked */
   add_filled(&f.subpartition, &f.out, 2);
-  CHECK(f.record.data == 1 && second.data == 1);
-  CHECK(fb_subpartition_poll(&f.subpartition, &polled) == 1 && polled.sequence_number == 0);
+  CHECK(f.record.data == 2 && second.data == 1); /* the first was told to look once more */
+  CHECK(fb_subpartition_poll_of(&f.subpartition, &f.record, &polled) == FB_ESTATE && polled.slice.buffer == NULL);
+  CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1 && polled.sequence_number == 0);
   fb_slice_release(&polled.slice);
+  CHECK(add_event(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
+  CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1);
+  fb_slice_release(&polled.slice);
+  CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1);
+  fb_slice_release(&polled.slice);
+  CHECK(fb_subpartition_resume_of(&f.subpartition, &f.record) == FB_ESTATE); /* the other's barrier */
+  CHECK(fb_subpartition_resume_of(&f.subpartition, &second) == FB_OK);
   fb_subpartition_release_view(&f.subpartition);
   CHECK(!fb_subpartition_is_released(&f.subpartition)); /* it waits for its next reader */
   CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_OK);

@@ -155,10 +155,14 @@ def test_approximate_partition_takes_a_new_reader_that_starts_at_a_whole_record(
         assert bytes(first.poll()[0]) == b"0123456789abcdef"
         second = partition.create_view(0)
         assert second.poll() is None
-        first.release()  # it was replaced: the new reader does not notice
         partition.emit(b"next", 0)
         partition.flush(0)
-        assert second.listener.notification_count == 1 and first.listener.notification_count == 1
+        with pytest.raises(
+            RuntimeError, match="subpartition 0 cannot be read on, since another reader has taken its place"
+        ):
+            first.poll()
+        first.release()  # it was replaced: the new reader does not notice
+        assert second.listener.notification_count == 1 and first.listener.notification_count == 2
         buffer, _, _, sequence_number = second.poll()
         assert (bytes(buffer), sequence_number) == (b"next", 0)
         del buffer
