@@ -69,7 +69,7 @@ static size_t copy_message(uint8_t* to, const char* message) {
 
   if (size > MESSAGE_MAX) size = MESSAGE_MAX;
   fb_store_be16(to, (uint16_t)size);
-  for (size_t i = 0; i < size; i++) to[2 + i] = (uint8_t)(message[i] > 0 ? message[i] : '?');
+  for (size_t i = 0; i < size; i++) to[2 + i] = (uint8_t)((uint8_t)message[i] < 0x80 ? message[i] : '?');
   return 2 + size;
 }
 
