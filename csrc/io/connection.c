@@ -406,7 +406,13 @@ static void on_connection_timer(struct fb_timer* timer) {
   else close_connection(self, FB_OK);
 }
 
-static void on_connection_stop(struct fb_source* source) { close_connection((struct fb_connection*)source, FB_OK); }
+static void on_connection_stop(struct fb_source* source) {
+  struct fb_connection* self = (struct fb_connection*)source;
+  const char* failure = fb_reactor_failure(self->reactor);
+
+  if (failure != NULL) fail_connection(self, FB_EIO, failure, 0);
+  else close_connection(self, FB_OK);
+}
 
 /* Takes the descriptor over, and the reference of a carrier, also on failure. */
 static int new_connection(struct fb_reactor* reactor, const struct fb_carried* carried, const struct fb_address* peer,

@@ -44,6 +44,7 @@ struct fb_reactor {
   uint32_t ring_count;
   struct fb_wakeup* rings[RINGS_KEPT]; /* to be rung after it */
   uint8_t* received;
+  char failure[200]; /* empty: none */
   struct fb_tcp_patience tcp_patience;
   _Atomic uint64_t turns, wakeups, bytes_read, bytes_written, writes;
   _Atomic uint32_t source_count;
@@ -256,6 +257,8 @@ static void run_chores(struct fb_reactor* self) {
   }
 }
 
+const char* fb_reactor_failure(const struct fb_reactor* self) { return self->failure[0] != 0 ? self->failure : NULL; }
+
 uint8_t* fb_reactor_receive_buffer(struct fb_reactor* self) { return self->received; }
 
 void fb_reactor_count_read(struct fb_reactor* self, size_t size) { count(&self->bytes_read, size); }
@@ -291,16 +294,29 @@ static void serve(struct fb_reactor* self, const struct fb_ready* ready) {
   self->ring_count = 0;
 }
 
-static void turn(struct fb_reactor* self) {
+/* Waiting failed, and would fail again at once: the thread ends, and with it everything it serves. */
+static int give_up(struct fb_reactor* self, int error) {
+  char text[96] = "";
+
+  if (strerror_r(error, text, sizeof text) != 0) snprintf(text, sizeof text, "error %d", error);
+  snprintf(self->failure, sizeof self->failure,
+           "the I/O thread of this process cannot wait for its sockets any more: %s", text);
+  atomic_store_explicit(&self->is_stopping, true, memory_order_seq_cst);
+  return FB_EIO;
+}
+
+static int turn(struct fb_reactor* self) {
   struct fb_ready ready[READY_PER_TURN];
   int ready_count = fb_poller_wait(&self->poller, fall_asleep(self), ready, READY_PER_TURN);
 
   atomic_store_explicit(&self->is_awake, true, memory_order_seq_cst);
+  if (ready_count < 0) return give_up(self, errno);
   count(&self->turns, 1);
   for (int i = 0; i < ready_count; i++) serve(self, &ready[i]);
   run_tasks(self, NULL);
   fb_timer_queue_run(&self->timers, fb_now_ms(), TIMERS_PER_TURN);
   run_chores(self);
+  return FB_OK;
 }
 
 static void stop(struct fb_reactor* self) {
@@ -317,7 +333,7 @@ static void* run(void* argument) {
   /* open() holds the lock until it has stored the thread. */
   pthread_mutex_lock(&self->lock);
   pthread_mutex_unlock(&self->lock);
-  while (!is_stopping(self)) turn(self);
+  while (!is_stopping(self) && turn(self) == FB_OK) continue;
   stop(self);
   pthread_mutex_lock(&self->lock);
   atomic_store_explicit(&self->has_ended, true, memory_order_relaxed);

@@ -69,6 +69,10 @@ void fb_reactor_get_counters(struct fb_reactor* self, struct fb_reactor_counters
 
 /* ---- on the I/O thread ----------------------------------------------------------------------------- */
 
+/* Why the thread ends before close(): the system refuses to wait for its sockets. NULL: it does not. All sources are
+ * stopped then, and whoever posts or calls is refused. */
+const char* fb_reactor_failure(const struct fb_reactor* self);
+
 /* Runs timer->on_due in `delay_ms` from now, once. Setting again moves it. FB_ENOMEM. */
 int fb_reactor_set_timer(struct fb_reactor* self, struct fb_timer* timer, int64_t delay_ms);
 void fb_reactor_cancel_timer(struct fb_reactor* self, struct fb_timer* timer);

@@ -461,7 +461,7 @@ static void end_link(struct fb_connection* connection, void* context, int code, 
     if (connect_link(self) == FB_OK) return;
   }
   /* A refusal says all there is to say. */
-  if (code == FB_ECORRUPT) advice = "";
+  if (code == FB_ECORRUPT || fb_reactor_failure(self->client->reactor) != NULL) advice = "";
   else if (fb_frame_decoder_saw_tls(&self->decoder))
     advice = "; it speaks TLS: NetworkConfig(tls=...) must be set here, too";
   else if (self->is_connected) advice = "; the task there was most likely lost";

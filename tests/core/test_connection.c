@@ -624,7 +624,54 @@ static void a_peer_that_answers_but_does_not_read_is_not_given_up(void) {
   close_fixture(&fixture);
 }
 
+#if defined(__linux__) && !defined(FB_USE_POLL)
+static void do_nothing(void* context) { (void)context; }
+
+/* Puts another file where the process has its only epoll set: from now on waiting for it is refused. */
+static void break_epoll(void) {
+  char path[64], target[64];
+  int pipes[2], broken = 0;
+
+  CHECK(pipe(pipes) == 0);
+  for (int fd = 3; fd < 64; fd++) {
+    ssize_t size;
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    size = readlink(path, target, sizeof target - 1);
+    if (size < 0) continue;
+    target[size] = 0;
+    if (strstr(target, "eventpoll") == NULL) continue;
+    CHECK(dup2(pipes[0], fd) == fd);
+    broken++;
+  }
+  CHECK(broken == 1);
+  close(pipes[0]);
+  close(pipes[1]);
+}
+
+/* A thread that cannot wait any more would turn for ever and serve nobody. */
+static void a_thread_that_cannot_wait_ends_and_tells_everybody(void) {
+  struct fixture f;
+  char byte = 0;
+  int fd;
+
+  open_fixture(&f);
+  fd = dial(&f);
+  wait_for(&f.end, &f.end.connected);
+  break_epoll();
+  CHECK(write(fd, &byte, 1) == 1); /* the wait that is under way ends with this */
+  wait_for(&f.end, &f.end.closed);
+  CHECK(f.end.code == FB_EIO && strstr(f.end.reason, "cannot wait for its sockets any more: Invalid argument") != NULL);
+  CHECK(fb_reactor_call(f.reactor, do_nothing, NULL) == FB_ESTATE);
+  check_end_of_stream(fd);
+  close(fd);
+  close_fixture(&f);
+}
+#endif
+
 int main(void) {
+#if defined(__linux__) && !defined(FB_USE_POLL)
+  a_thread_that_cannot_wait_ends_and_tells_everybody();
+#endif
   of_a_names_addresses_an_ipv4_one_is_taken();
   a_peer_that_answers_but_does_not_read_is_not_given_up();
   patience_with_silent_peers_is_set();
