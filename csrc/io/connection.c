@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ground/owner.h"
 #include "ground/wakeup.h"
 
 enum {
@@ -66,8 +67,6 @@ struct fb_listener {
   int fd;
   bool is_closed;
 };
-
-#define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
 /* Closes it for whoever is on the other side, too: a child that was forked meanwhile has the descriptor as well, and
  * would keep a connection, or a port, that nobody serves. */
@@ -250,7 +249,7 @@ static void watch_pulse(struct fb_connection* self) {
 }
 
 static void on_pulse(struct fb_timer* timer) {
-  struct fb_connection* self = OWNER(fb_connection, pulse, timer);
+  struct fb_connection* self = FB_OWNER(fb_connection, pulse, timer);
   uint32_t interval_ms = pulse_interval_ms(self);
   enum fb_tcp_pulse pulse = fb_tcp_feel_pulse(self->source.watch.fd, interval_ms);
   int64_t now_ms = fb_now_ms();
@@ -290,7 +289,7 @@ static void write_pieces(struct fb_connection* self) {
 }
 
 static void run_chore(struct fb_chore* chore) {
-  struct fb_connection* self = OWNER(fb_connection, chore, chore);
+  struct fb_connection* self = FB_OWNER(fb_connection, chore, chore);
 
   if (self->is_closed) bury(self);
   else write_pieces(self);
@@ -400,7 +399,7 @@ static void on_connection_ready(struct fb_source* source, uint8_t events) {
 /* ---- connections: start ---------------------------------------------------------------------------- */
 
 static void on_connection_timer(struct fb_timer* timer) {
-  struct fb_connection* self = OWNER(fb_connection, timer, timer);
+  struct fb_connection* self = FB_OWNER(fb_connection, timer, timer);
 
   if (self->is_connecting) fail_connection(self, FB_ETIMEOUT, "connecting took too long", 0);
   else close_connection(self, FB_OK);
@@ -534,12 +533,12 @@ static void on_listener_ready(struct fb_source* source, uint8_t events) {
 }
 
 static void resume_listener(struct fb_timer* timer) {
-  struct fb_listener* self = OWNER(fb_listener, timer, timer);
+  struct fb_listener* self = FB_OWNER(fb_listener, timer, timer);
   fb_reactor_set_interest(self->reactor, &self->source, FB_READABLE);
 }
 
 static void on_listener_stop(struct fb_source* source) { fb_listener_close((struct fb_listener*)source); }
-static void free_listener(struct fb_chore* chore) { free(OWNER(fb_listener, chore, chore)); }
+static void free_listener(struct fb_chore* chore) { free(FB_OWNER(fb_listener, chore, chore)); }
 
 int fb_reactor_listen(struct fb_reactor* self, struct fb_address* address, int backlog,
                       void (*on_accept)(struct fb_connection* connection, void* context), void* context,

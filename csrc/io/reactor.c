@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "ground/errors.h"
+#include "ground/owner.h"
 #include "ground/wakeup.h"
 
 #ifndef FB_USE_POLL
@@ -102,7 +103,7 @@ static void wake(struct fb_reactor* self) {
 }
 
 static void on_wake(struct fb_source* source, uint8_t events) {
-  struct fb_reactor* self = (struct fb_reactor*)((char*)source - offsetof(struct fb_reactor, waker));
+  struct fb_reactor* self = FB_OWNER(fb_reactor, waker, source);
   uint64_t bytes[8];
 
   (void)events;

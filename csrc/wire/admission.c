@@ -7,9 +7,10 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "ground/owner.h"
+#include "ground/sha256.h"
 #include "wire/error_cause.h"
 #include "wire/frame.h"
-#include "ground/sha256.h"
 
 #define TIMEOUT_MS   10000
 #define MAX_UNPROVEN 1024
@@ -50,8 +51,6 @@ struct fb_admission {
   pthread_mutex_t lock; /* of the last reason alone */
   char last_reason[FB_ADMISSION_REASON_SIZE];
 };
-
-#define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
 /* ---- queues ---------------------------------------------------------------------------------------- */
 
@@ -144,7 +143,7 @@ static void refuse_because(struct guest* guest, const char* why) {
 }
 
 static void on_timeout(struct fb_timer* timer) {
-  struct guest* guest = OWNER(guest, timer, timer);
+  struct guest* guest = FB_OWNER(guest, timer, timer);
   char why[FB_PREFACE_TEXT_MAX];
 
   if (guest->is_refused) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "ground/owner.h"
 #include "wire/error_cause.h"
 
 enum {
@@ -51,8 +52,6 @@ struct fb_partition_client {
 };
 
 static const char CLOSED_TEXT[] = "the network environment was closed";
-
-#define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
 static struct fb_remote_channel* channel_of(struct fb_channel_entry* entry) { return (struct fb_remote_channel*)entry; }
 
@@ -183,7 +182,7 @@ static void expel(struct link* self, struct fb_remote_channel* channel, int code
 /* ---- partitions that are not there yet -------------------------------------------------------------- */
 
 static void on_ask_again(struct fb_timer* timer) {
-  struct fb_remote_channel* channel = OWNER(fb_remote_channel, timer, timer);
+  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, timer, timer);
   struct link* link = channel->connection;
 
   if (link->is_connected) greet(&channel->entry, link);
@@ -569,7 +568,7 @@ static void cancel_channel(struct fb_remote_channel* channel) {
 
 /* It has something to say. */
 static void run_channel(struct fb_task* task) {
-  struct fb_remote_channel* channel = OWNER(fb_remote_channel, task, task);
+  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, task, task);
   struct link* link = channel->connection;
 
   if (link == NULL || !link->is_connected || !channel->is_requested) return;
@@ -579,7 +578,7 @@ static void run_channel(struct fb_task* task) {
 
 /* It is done. Its other task, if that was posted, has run: tasks keep their order. */
 static void run_leaving(struct fb_task* task) {
-  struct fb_remote_channel* channel = OWNER(fb_remote_channel, leaving, task);
+  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, leaving, task);
 
   cancel_channel(channel);
   fb_remote_channel_drop(channel);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ground/owner.h"
 #include "io/connection.h"
 #include "wire/channel_map.h"
 #include "wire/error_cause.h"
@@ -65,12 +66,10 @@ struct fb_partition_server {
   _Atomic uint64_t byte_count;
 };
 
-#define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
-
 static void serve(struct session* self);
 
 static struct reader* reader_of(struct fb_channel_entry* entry) {
-  return entry != NULL ? OWNER(reader, entry, entry) : NULL;
+  return entry != NULL ? FB_OWNER(reader, entry, entry) : NULL;
 }
 
 /* ---- the queue of those who have something to send ------------------------------------------------- */
@@ -349,7 +348,7 @@ static void attach(struct reader* self) {
 }
 
 static void on_request_timeout(struct fb_timer* timer) {
-  struct reader* self = OWNER(reader, timer, timer);
+  struct reader* self = FB_OWNER(reader, timer, timer);
   struct fb_slice cause;
 
   if (fb_error_cause_new_not_found(self->partition_id, &cause) < 0) {
@@ -551,7 +550,7 @@ static void attach_waiting(struct fb_channel_entry* entry, void* context) {
 
 /* A partition was registered: looks for those that are waited for. */
 static void on_registered(struct fb_task* task) {
-  struct fb_partition_server* self = OWNER(fb_partition_server, registered, task);
+  struct fb_partition_server* self = FB_OWNER(fb_partition_server, registered, task);
 
   for (struct session* session = self->sessions; session != NULL; session = session->next) {
     fb_channel_map_each(&session->readers, attach_waiting, NULL);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "ground/byte_order.h"
+#include "ground/owner.h"
 
 enum {
   FIRST_CAPACITY = 8,
@@ -25,8 +26,6 @@ enum {
   ANNOUNCEMENT_TYPE = 6,
   ANNOUNCEMENT_HEAD = 8, /* type, sequence number; then the announced event */
 };
-
-#define OWNER(type, member, pointer) ((struct type*)((char*)(pointer) - offsetof(struct type, member)))
 
 /* ---- the queue, under the lock ---------------------------------------------------------------------- */
 
@@ -96,7 +95,7 @@ static void tell_client(struct fb_remote_channel* self) {
 }
 
 static void on_credit(struct fb_buffer_manager* manager, uint32_t count) {
-  struct fb_remote_channel* self = OWNER(fb_remote_channel, buffers, manager);
+  struct fb_remote_channel* self = FB_OWNER(fb_remote_channel, buffers, manager);
 
   uint32_t before = atomic_fetch_add_explicit(&self->unannounced_credit, count, memory_order_seq_cst);
 
@@ -183,11 +182,11 @@ void fb_remote_channel_drop(struct fb_remote_channel* self) {
 }
 
 static void retain(struct fb_buffer_manager* manager) {
-  fb_remote_channel_retain(OWNER(fb_remote_channel, buffers, manager));
+  fb_remote_channel_retain(FB_OWNER(fb_remote_channel, buffers, manager));
 }
 
 static void drop(struct fb_buffer_manager* manager) {
-  fb_remote_channel_drop(OWNER(fb_remote_channel, buffers, manager));
+  fb_remote_channel_drop(FB_OWNER(fb_remote_channel, buffers, manager));
 }
 
 static const struct fb_buffer_manager_owner MANAGER_OWNER = {on_credit, retain, drop};
