@@ -2,15 +2,19 @@
 
 A producer process writes, this one reads; each has its task thread and its I/O thread, so four threads share the
 cores. Throughput: 8-byte records as columns (no Python objects) over 1, 100 and 1,000 channels, and 100-byte records
-as Python's bytes, flushed every 100 ms; the rival sends the same bytes, lengths included, 32 KiB a call. Latency: one
-record emitted, flushed, received and sent back, half of that; the rival does it with a socket. bench_partition_client.c
-asks for whole buffers without records. In flink-benchmarks: StreamNetworkThroughputBenchmark,
-StreamNetworkLatencyBenchmark.
+as Python's bytes, flushed every 100 ms; one rival sends the same bytes, lengths included, 32 KiB a call. The other is
+Flink itself, its own network classes in a JVM, where ``make test-interop`` has brought them into build/interop
+(FLINKBUF_INTEROP names another place); without them it is left out. Latency: one record emitted, flushed, received and
+sent back, half of that; the rival does it with a socket. bench_partition_client.c asks for whole buffers without
+records. In flink-benchmarks: StreamNetworkThroughputBenchmark, StreamNetworkLatencyBenchmark.
 """
 
+import os
 import socket
+import subprocess
 import threading
 from functools import partial
+from pathlib import Path
 from time import perf_counter
 
 import numpy as np
@@ -24,6 +28,8 @@ BATCHES = {"int64": scaled(200), "bytes_100": scaled(20)}
 RECORD_BYTES = {"int64": 4 + 8, "bytes_100": 4 + 4 + 100}  # with their lengths
 ROUND_TRIPS = scaled(4000)
 REPEATS = 2 if SMOKE else 5
+ROOT = Path(__file__).resolve().parent.parent
+INTEROP = Path(os.environ.get("FLINKBUF_INTEROP", ROOT / "build" / "interop"))
 
 
 def long_type():
@@ -114,6 +120,34 @@ class PlainSender:
         process.join()
 
 
+def has_flink():
+    return (INTEROP / "classes" / "flinkbuf" / "interop" / "Throughput.class").exists()
+
+
+def run_flink(kind, channel_count):
+    """Seconds of each repeat of the same work by Flink, warmed up; see tests/interop/java/.../Throughput.java."""
+    from flinkbuf.spark.java import find_java
+
+    (jars,) = {path.parent for path in INTEROP.rglob("flink-dist-*.jar")}
+    names = [jar for jar in jars.glob("*.jar") if jar.name.startswith(("flink-dist-", "log4j-"))]
+    command = [
+        str(find_java() / "bin" / "java"),
+        "-Xmx1g",
+        "-XX:MaxDirectMemorySize=2g",
+        "--add-opens=java.base/java.lang=ALL-UNNAMED",
+        f"-Dlog4j2.configurationFile={ROOT / 'tests' / 'interop' / 'java' / 'log4j2.properties'}",
+        "-cp",
+        os.pathsep.join(map(str, [INTEROP / "classes", *names])),
+        "flinkbuf.interop.Throughput",
+        kind,
+        str(channel_count),
+        str(BATCHES[kind] * BATCH),
+        str(REPEATS),
+    ]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, timeout=300).stdout
+    return [float(line) for line in printed.split()]
+
+
 # ---- latency -------------------------------------------------------------------------------------------------------
 
 
@@ -200,6 +234,11 @@ def measure_plain(kind, benchmark=None):
         )
 
 
+def measure_flink(kind, channel_count, benchmark=None):
+    seconds = run_flink(kind, channel_count)
+    report(f"network_{kind}_{channel_count}.flink", seconds, BATCHES[kind] * BATCH, "records", benchmark=benchmark)
+
+
 def measure_latency(name, benchmark=None):
     rounds = ROUNDS[name]()[ROUND_TRIPS // 10 :]
     for label, share in (("p50", 0.5), ("p99", 0.99)):
@@ -209,6 +248,12 @@ def measure_latency(name, benchmark=None):
 @pytest.mark.parametrize("kind, channel_count", THROUGHPUTS)
 def test_throughput(benchmark, kind, channel_count):
     measure_throughput(kind, channel_count, benchmark)
+
+
+@pytest.mark.skipif(not has_flink(), reason="build/interop is not there: make test-interop brings Flink's classes")
+@pytest.mark.parametrize("kind, channel_count", THROUGHPUTS)
+def test_flink(benchmark, kind, channel_count):
+    benchmark.pedantic(measure_flink, (kind, channel_count, benchmark))
 
 
 @pytest.mark.parametrize("kind", list(BATCHES))
@@ -224,6 +269,8 @@ def test_latency(benchmark, name):
 if __name__ == "__main__":
     for kind, channel_count in THROUGHPUTS:
         measure_throughput(kind, channel_count)
+        if has_flink():
+            measure_flink(kind, channel_count)
     for kind in BATCHES:
         measure_plain(kind)
     for name in ROUNDS:
