@@ -53,6 +53,13 @@ static inline void fb_buffer_builder_commit(struct fb_buffer_builder* self) {
   atomic_store_explicit(&self->buffer->position_marker, (int32_t)self->position, memory_order_release);
 }
 
+/* Whether a commit() would publish anything. */
+static inline bool fb_buffer_builder_is_committed(const struct fb_buffer_builder* self) {
+  /* Relaxed: only this thread stores it. */
+  return self->buffer == NULL || self->is_finished ||
+         atomic_load_explicit(&self->buffer->position_marker, memory_order_relaxed) == (int32_t)self->position;
+}
+
 /* Copies as much of `data` as fits and returns the count; not visible before commit(). The caller has
  * checked that the builder is open and not finished. */
 size_t fb_buffer_builder_append(struct fb_buffer_builder* self, const uint8_t* data, size_t size);

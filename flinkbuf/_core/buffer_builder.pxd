@@ -21,6 +21,7 @@ cdef extern from "memory/buffer_builder.h" nogil:
     void fb_buffer_builder_open(fb_buffer_builder* self, fb_buffer* buffer)
     void fb_buffer_builder_close(fb_buffer_builder* self)
     uint32_t fb_buffer_builder_writable(const fb_buffer_builder* self)
+    bint fb_buffer_builder_is_committed(const fb_buffer_builder* self)
     bint fb_buffer_builder_is_full(const fb_buffer_builder* self)
     void fb_buffer_builder_commit(fb_buffer_builder* self)
     size_t fb_buffer_builder_append(fb_buffer_builder* self, const uint8_t* data, size_t size)

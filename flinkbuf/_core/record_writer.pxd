@@ -27,6 +27,7 @@ cdef class RecordWriter:
     cdef object held                # a record that waits for a buffer between two calls of emit_some()
     cdef int64_t held_channel
     cdef bint is_holding
+    cdef bint has_uncommitted       # records of a column lie in builders that were not committed yet
     cdef bint may_wait              # whoever calls waits for buffers
 
     @cython.final
@@ -70,6 +71,10 @@ cdef class RecordWriter:
     @cython.final
     cdef int write_column_to(self, const uint8_t* values, uint32_t width, size_t count,
                              const uint32_t* channels) except -1
+    @cython.final
+    cdef int write_value_to(self, const uint8_t* value, uint32_t width, uint32_t channel) except -1
+    @cython.final
+    cdef void commit_column(self) noexcept nogil
     @cython.final
     cdef int write_edge(self, const uint8_t* value, uint32_t width, uint32_t channel, bint is_broadcast) except -1
     @cython.final

@@ -17,7 +17,7 @@ from cpython.object cimport PyObject
 import os
 
 from flinkbuf._core.buffer_builder cimport (
-    fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_full,
+    fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_committed, fb_buffer_builder_is_full,
 )
 from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
@@ -27,7 +27,7 @@ from flinkbuf._core.data_view cimport fb_output, fb_output_prune
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.inline_codec cimport inline_put, put
 from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
-from flinkbuf._core.record_batch cimport fb_record_batch_write
+from flinkbuf._core.record_batch cimport fb_record_batch, fb_record_batch_scatter, fb_record_batch_write
 from flinkbuf._core.record_serializer cimport (
     FB_LENGTH_BYTES, FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin, fb_record_serializer_begin_at,
     fb_record_serializer_close,
@@ -39,6 +39,7 @@ from flinkbuf._core.result_partition cimport (
     fb_result_partition_flush_all, fb_result_partition_is_released, fb_result_partition_mark_written,
     fb_result_partition_open_broadcast, fb_result_partition_open_unicast, fb_result_partition_prefetch,
     fb_result_partition_retain, fb_result_partition_verdict, fb_result_partition_wait,
+    fb_result_partition_wait_available,
 )
 from flinkbuf._core.type_codec cimport TypeCodec, encode_value
 from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
@@ -46,6 +47,7 @@ from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
 cdef enum:
     BROADCAST = -1
     WAIT_SLICE_MS = 100
+    COLUMN_CHUNK = 16384  # records; some 100 us
 
 
 cdef int forks = 0  # of which this process is the child
@@ -372,6 +374,8 @@ cdef class RecordWriter:
         return 0
 
     cdef int append_unicast(self, uint32_t channel, const uint8_t* data, size_t size) except -1:
+        if self.has_uncommitted and not fb_result_partition_wait_available(self.c, channel, 0):
+            self.commit_column()
         self.partition.wait_until_available(channel)
         while self.partition.check_written(fb_result_partition_emit(self.c, channel, &data, &size)) == FB_NEEDS_BUFFER:
             self.wait_for_buffer()
@@ -385,6 +389,8 @@ cdef class RecordWriter:
 
     cdef int wait_for_buffer(self) except -1:
         """Sleep until the pool may have a buffer. The partition counts the time as hard back-pressure."""
+        if self.has_uncommitted:
+            self.commit_column()
         with nogil:
             fb_result_partition_wait(self.c, WAIT_SLICE_MS)
         PyErr_CheckSignals()
@@ -423,29 +429,57 @@ cdef class RecordWriter:
 
     cdef int write_column_to(self, const uint8_t* values, uint32_t width, size_t count,
                              const uint32_t* channels) except -1:
-        cdef size_t i
-        cdef uint32_t channel
-        cdef fb_buffer_builder* builder
-        for i in range(count):
-            channel = channels[i]
-            if channel >= self.c.subpartition_count:
-                raise IndexError(f"value {i} is meant for channel {channel} of a partition with "
-                                 f"{self.c.subpartition_count} subpartitions")
-            builder = &self.c.unicast[channel]
-            if builder.buffer is NULL:
-                self.open_unicast(channel)
-            if builder.buffer is NULL:
-                pass  # this channel's reader is gone
-            elif fb_record_batch_write(builder, values, width, 1) == 1:
-                fb_buffer_builder_commit(builder)
-                if fb_buffer_builder_is_full(builder):
-                    fb_result_partition_finish_unicast(self.c, channel)
-            else:
-                self.write_edge(values, width, channel, False)
-            fb_result_partition_mark_written(self.c, channel)
-            self.c.record_counts[channel] += 1
-            values += width
+        """Each value to its channel: in C what fits, one by one what is cut or needs a buffer."""
+        cdef fb_record_batch batch
+        cdef size_t i = 0, end, written
+        try:
+            while i < count:
+                # Readers see the records of a chunk at once; with a commit for each, two threads would fight for its line.
+                end = count if count - i < COLUMN_CHUNK else i + COLUMN_CHUNK
+                while i < end:
+                    batch = fb_record_batch(values + i * width, channels + i, end - i, width)
+                    self.has_uncommitted = True
+                    with nogil:
+                        written = fb_record_batch_scatter(self.c.unicast, self.c.subpartition_count, &batch,
+                                                          self.c.record_counts)
+                    i += written
+                    if i == end:
+                        break
+                    if channels[i] >= self.c.subpartition_count:
+                        raise IndexError(f"value {i} is meant for channel {channels[i]} of a partition with "
+                                         f"{self.c.subpartition_count} subpartitions")
+                    self.write_value_to(values + i * width, width, channels[i])
+                    i += 1
+                self.commit_column()
+        finally:
+            if self.has_uncommitted:
+                self.commit_column()
         return 0
+
+    cdef int write_value_to(self, const uint8_t* value, uint32_t width, uint32_t channel) except -1:
+        cdef fb_buffer_builder* builder = &self.c.unicast[channel]
+        if builder.buffer is NULL:
+            self.open_unicast(channel)
+        if builder.buffer is NULL:
+            pass  # this channel's reader is gone
+        elif fb_record_batch_write(builder, value, width, 1) == 1:
+            fb_buffer_builder_commit(builder)
+            if fb_buffer_builder_is_full(builder):
+                fb_result_partition_finish_unicast(self.c, channel)
+        else:
+            self.write_edge(value, width, channel, False)
+        fb_result_partition_mark_written(self.c, channel)
+        self.c.record_counts[channel] += 1
+        return 0
+
+    cdef void commit_column(self) noexcept nogil:
+        """Publish what a chunk of a column has left in builders. Before every sleep, too: readers would wait for it."""
+        cdef uint32_t channel
+        self.has_uncommitted = False
+        for channel in range(self.c.subpartition_count):
+            if not fb_buffer_builder_is_committed(&self.c.unicast[channel]):
+                fb_buffer_builder_commit(&self.c.unicast[channel])
+                fb_result_partition_mark_written(self.c, channel)
 
     cdef int write_edge(self, const uint8_t* value, uint32_t width, uint32_t channel, bint is_broadcast) except -1:
         """One value whose record is cut by the end of a buffer."""

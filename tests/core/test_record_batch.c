@@ -56,6 +56,35 @@ static void only_whole_records_are_written(void) {
   fb_buffer_builder_close(&builder);
 }
 
+static void a_scattered_column_stops_where_a_builder_has_no_room_and_at_a_channel_that_is_not_there(void) {
+  struct fb_buffer_builder builders[3] = {{0}}; /* the last one stays closed */
+  struct fb_buffer other = {.recycle = recycle};
+  uint8_t others_memory[64];
+  uint64_t counts[3] = {0};
+  const uint64_t values[] = {1, 2, 3, 4, 5};
+  const uint32_t channels[] = {1, 0, 1, 0, 0}, closed[] = {0, 2}, missing[] = {3};
+  struct fb_record_batch batch = {(const uint8_t*)values, channels, 5, 8};
+
+  open_builder(&builders[0], 36); /* room for three, of which the last would fill it */
+  fb_memory_segment_wrap(&other.segment, others_memory, sizeof others_memory);
+  atomic_init(&other.references, 1);
+  fb_buffer_builder_open(&builders[1], &other);
+  CHECK(fb_record_batch_scatter(builders, 3, &batch, counts) == 4);
+  CHECK(builders[0].position == 24 && builders[1].position == 24 && counts[0] == 2 && counts[1] == 2);
+  CHECK(fb_load_be64(memory + 4) == 2 && fb_load_be64(memory + 16) == 4);
+  CHECK(fb_load_be32(others_memory) == 8 && fb_load_be64(others_memory + 16) == 3);
+  CHECK(!fb_buffer_builder_is_committed(&builders[0]) && fb_buffer_builder_is_committed(&builders[2]));
+  fb_buffer_builder_commit(&builders[0]);
+  CHECK(fb_buffer_builder_is_committed(&builders[0]));
+
+  fb_buffer_builder_trim(&builders[0], 64); /* no wider than its segment */
+  batch = (struct fb_record_batch){(const uint8_t*)values, closed, 2, 2};
+  CHECK(fb_record_batch_scatter(builders, 3, &batch, counts) == 1 && counts[2] == 0);
+  batch = (struct fb_record_batch){(const uint8_t*)values, missing, 1, 8};
+  CHECK(fb_record_batch_scatter(builders, 3, &batch, counts) == 0);
+  for (int i = 0; i < 3; i++) fb_buffer_builder_close(&builders[i]);
+}
+
 static void reading_stops_at_another_length_and_at_a_cut(void) {
   struct fb_record_deserializer reader;
   const uint8_t bytes[] = {0, 0, 0, 4, 0, 0, 0, 7, 0, 0, 0, 4, 0, 0, 1, 0, 0, 0, 0, 1, 9, 0, 0, 0, 4, 1, 2};
@@ -99,6 +128,7 @@ static void every_width_comes_back(void) {
 int main(void) {
   a_column_becomes_ordinary_records();
   only_whole_records_are_written();
+  a_scattered_column_stops_where_a_builder_has_no_room_and_at_a_channel_that_is_not_there();
   reading_stops_at_another_length_and_at_a_cut();
   every_width_comes_back();
   return 0;

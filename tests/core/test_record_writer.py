@@ -279,6 +279,29 @@ def test_a_column_to_stated_channels(pool):
         assert [read_all(partition, fb.Types.INT(), [c]) for c in range(3)] == [[0, 5], [1, 4], [2, 3]]
 
 
+def test_a_column_that_waits_for_a_buffer_keeps_nothing_from_other_channels():
+    """Its first value is in channel 1; for the rest there are buffers only when somebody reads channel 0."""
+    with fb.NetworkBufferPool(3, segment_size=64) as pool:
+        with fb.ResultPartition(pool, 2, type="PIPELINED", max_overdraft=0) as partition:
+            channels = np.zeros(1000, dtype=np.uint32)
+            channels[0] = 1
+
+            def produce():
+                with fb.RecordWriter(partition, fb.Types.LONG(), buffer_timeout_ms=1) as writer:
+                    writer.emit_batch(np.arange(1000), channels=channels)
+
+            thread = threading.Thread(target=produce)
+            thread.start()
+            with fb.InputGate([(partition, 1)]) as gate, fb.RecordReader(gate, fb.Types.LONG()) as reader:
+                item = gate.poll(10_000)
+                assert item is not None, "the value came with the end of the column, or not at all"
+                item[1].release()
+                assert thread.is_alive()  # it waits until channel 0 is read
+                assert read_all(partition, fb.Types.LONG(), [0]) == list(range(1, 1000))
+                assert list(reader) == []
+            thread.join(10)
+
+
 @pytest.mark.parametrize("values", [np.array([0.5]), np.array(["a"]), np.array([2**63], dtype=np.uint64)])
 def test_a_column_that_does_not_fit_the_type_is_refused(pool, values):
     with fb.ResultPartition(pool, 1) as partition:
