@@ -31,6 +31,8 @@ class Contender(NamedTuple):
 
 def contenders(work: str) -> dict[str, Contender]:
     """Return who can do `work` (a key of `data.RECORDS`), the reference first."""
+    if work == "row":
+        return flinkbuf_contenders(work)  # beside the tuple of the same fields; nobody else gives rows back
     everybody = flinkbuf_contenders(work) | msgspec_contenders(work) | standard_contenders(work)
     return everybody | pyspark_contenders() | ormsgpack_contenders(work)
 
@@ -82,8 +84,9 @@ def flinkbuf_type(work: str) -> Any:
 
     if work == "flights":
         return fb.as_type(FLIGHT_DDL)
-    if work == "tuple":
-        return fb.Types.TUPLE([fb.Types.LONG(), fb.Types.STRING(), fb.Types.DOUBLE()])
+    if work in ("tuple", "row"):
+        kind = fb.Types.TUPLE if work == "tuple" else fb.Types.ROW
+        return kind([fb.Types.LONG(), fb.Types.STRING(), fb.Types.DOUBLE()])
     return fb.Types.LONG() if work == "int64" else fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())
 
 

@@ -37,6 +37,13 @@ def tuples(count: int = 100_000) -> list[tuple[int, str, float]]:
     ]
 
 
+def rows(count: int = 100_000) -> list[Any]:
+    """Return the records of `tuples`, each as a `Row`."""
+    import flinkbuf as fb
+
+    return [fb.Row(*record) for record in tuples(count)]
+
+
 def int64s(count: int = 100_000) -> list[int]:
     """Return ints below 2^40, of either sign."""
     source = random.Random(SEED)
@@ -80,6 +87,7 @@ def _parse_flights(count: int) -> Iterator[tuple[Any, ...]]:
 # Work → its records. Blobs are fewer as they grow, so that every work fits the same pool.
 RECORDS: dict[str, Callable[[], list[Any]]] = {
     "tuple": tuples,
+    "row": rows,
     "flights": flights,
     "int64": int64s,
     "bytes_100": lambda: blobs(100, 50_000),

@@ -73,6 +73,8 @@ TARGETS = [
     Target("tuple.flinkbuf_record_writer", "tuple.msgspec_lists", ratio=1.2, max_ns=150),
     Target("tuple.flinkbuf_record_writer", PYFLINK_TUPLE, ratio=8),
     Target("tuple.flinkbuf_buffers", "tuple.msgspec_lists", ratio=1.2, max_ns=150),
+    Target("row.flinkbuf_record_writer", "tuple.flinkbuf_record_writer", ratio=0.91),
+    Target("row.flinkbuf_buffers", "tuple.flinkbuf_buffers", ratio=0.91),
     Target("flights.flinkbuf_record_writer", "flights.msgspec_lists", ratio=1.2, max_ns=330),
     Target("flights.flinkbuf_record_writer", PYFLINK_FLIGHTS, ratio=10),
     Target("flights.flinkbuf_buffers", "flights.msgspec_lists", ratio=1.2, max_ns=330),
