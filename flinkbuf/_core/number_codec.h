@@ -16,15 +16,14 @@
 /* Reads an exact int of one or two digits; 0 says that it is longer and goes the slow way. */
 static inline int fb_number_codec_small_int(PyObject* value, int64_t* number) {
 #if PY_VERSION_HEX < 0x030C0000
+  /* No branch on the sign, which nobody can predict in numbers of either sign: it becomes 0 or -1. */
   const digit* digits = ((PyLongObject*)value)->ob_digit;
-  switch (Py_SIZE(value)) {
-    case 0: *number = 0; return 1;
-    case 1: *number = digits[0]; return 1;
-    case -1: *number = -(int64_t)digits[0]; return 1;
-    case 2: *number = (int64_t)digits[0] | (int64_t)digits[1] << PyLong_SHIFT; return 1;
-    case -2: *number = -((int64_t)digits[0] | (int64_t)digits[1] << PyLong_SHIFT); return 1;
-    default: return 0;
-  }
+  int64_t sign = Py_SIZE(value) >> 63, size = (Py_SIZE(value) ^ sign) - sign, magnitude;
+  if (size == 2) magnitude = (int64_t)digits[0] | (int64_t)digits[1] << PyLong_SHIFT;
+  else if (size <= 1) magnitude = size == 0 ? 0 : digits[0];
+  else return 0;
+  *number = (magnitude ^ sign) - sign;
+  return 1;
 #else
   if (!PyUnstable_Long_IsCompact((PyLongObject*)value)) return 0;
   *number = (int64_t)PyUnstable_Long_CompactValue((PyLongObject*)value);
@@ -35,7 +34,7 @@ static inline int fb_number_codec_small_int(PyObject* value, int64_t* number) {
 /* A new reference, or NULL with an exception set. */
 static inline PyObject* fb_number_codec_new_int(int64_t number) {
 #if PY_VERSION_HEX < 0x030C0000 && PyLong_SHIFT == 30 && !defined(Py_REF_DEBUG) && !defined(Py_TRACE_REFS)
-  uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;
+  uint64_t sign = number < 0 ? UINT64_MAX : 0, rest = ((uint64_t)number ^ sign) - sign; /* no branch here either */
   Py_ssize_t size = 1 + (rest >> 30 != 0) + (rest >> 60 != 0);
   PyLongObject* made;
   if (rest < 8) return PyLong_FromLong((long)number); /* Python keeps the small negative ones */
@@ -43,7 +42,7 @@ static inline PyObject* fb_number_codec_new_int(int64_t number) {
   if (made == NULL) return PyErr_NoMemory();
   Py_SET_REFCNT((PyObject*)made, 1);
   Py_SET_TYPE((PyObject*)made, &PyLong_Type);
-  Py_SET_SIZE((PyVarObject*)made, number < 0 ? -size : size);
+  Py_SET_SIZE((PyVarObject*)made, (size ^ (Py_ssize_t)sign) - (Py_ssize_t)sign);
   made->ob_digit[0] = (digit)(rest & PyLong_MASK);
   if (size > 1) made->ob_digit[1] = (digit)(rest >> 30 & PyLong_MASK);
   if (size > 2) made->ob_digit[2] = (digit)(rest >> 60);

@@ -102,6 +102,7 @@ cdef class RecordBufferWriter:
         """Make at least one buffer ready; 0 at the end of everything."""
         return 0
 
+    @cython.final
     cdef int64_t select(self, object record) except? -1:
         """The record's channel, or BROADCAST."""
         if fb_channel_selector_is_blind(&self.selector.c):
@@ -119,6 +120,7 @@ cdef class RecordBufferWriter:
         self._record_count += 1
         return 0
 
+    @cython.final
     cdef int add_ready(self, int64_t channel, object buffer) except -1:
         cdef uint32_t each
         if channel != BROADCAST:
@@ -160,9 +162,10 @@ cdef class HashBufferWriter(RecordBufferWriter):
         self.finish()
         return len(self.ready) > 0
 
+    @cython.final
     cdef inline int write(self, object record) except -1:
         """One record; 1 if that has made a buffer ready."""
-        cdef int64_t channel = self.select(record)
+        cdef int64_t channel = RecordBufferWriter.select(self, record)  # not through the table of virtual functions
         cdef page* target = &self.pages[0 if channel == BROADCAST else channel]
         cdef fb_output* output = &self.serializer.output
         cdef uint8_t* pos
@@ -211,6 +214,7 @@ cdef class HashBufferWriter(RecordBufferWriter):
         target.position = 0
         return 0
 
+    @cython.final
     cdef int close_page(self, int64_t channel) except -1:
         cdef page* target = &self.pages[0 if channel == BROADCAST else channel]
         cdef PyObject* filled = target.bytes
@@ -273,6 +277,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
         self.start_draining()
         return self.drain_one()
 
+    @cython.final
     cdef int write(self, object record) except -1:
         cdef int64_t channel = self.select(record)
         cdef size_t size

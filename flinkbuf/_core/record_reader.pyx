@@ -103,6 +103,7 @@ cdef class RecordReader:
         """The channel that the last record or event came from; after a barrier, the one to resume."""
         return self.current_channel
 
+    @cython.final
     cdef object next_item(self):
         cdef const uint8_t* record = NULL
         cdef size_t size = 0

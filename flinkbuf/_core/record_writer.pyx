@@ -11,6 +11,7 @@ Bytes become readable when a buffer is full, at flush(), at an event, or when th
 (buffer_timeout_ms). The commit itself is a plain store, so the flusher's thread never waits for this one.
 """
 
+cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.object cimport PyObject
 
@@ -191,12 +192,14 @@ cdef class RecordWriter:
                                "not here; open a partition and a writer in the child")
         return 0
 
+    @cython.final
     cdef int begin_use(self) except -1:
         """What follows has the partition to itself, until its `unclaim`."""
         self.check_usable()
         self.may_wait = True
         return self.partition.claim()
 
+    @cython.final
     cdef int64_t select(self, object record) except? -1:
         """The record's channel, or BROADCAST."""
         cdef uint32_t channel
@@ -210,6 +213,7 @@ cdef class RecordWriter:
         self.selector.record_number = self.given_count - 1  # it counts on by itself
         return self.selector.select(record)
 
+    @cython.final
     cdef int write(self, object record, int64_t channel) except -1:
         """One record, waiting for buffers."""
         cdef int code = self.start(record, channel)
@@ -270,6 +274,7 @@ cdef class RecordWriter:
         """Whether a record can be begun; its rest may still find none."""
         return fb_local_buffer_pool_is_available(self.c.pool) or fb_result_partition_is_released(self.c)
 
+    @cython.final
     cdef int start(self, object record, int64_t channel) except -1:
         """One record as far as there is room. FB_RECORD; FB_NEEDS_BUFFER: go_on() for a rest, else this again."""
         self.rest_size = 0
@@ -279,6 +284,7 @@ cdef class RecordWriter:
             return self.start_broadcast(record)
         return self.start_unicast(record, <uint32_t>channel)
 
+    @cython.final
     cdef inline int start_unicast(self, object record, uint32_t channel) except -1:
         cdef fb_buffer_builder* builder = &self.c.unicast[channel]
         cdef fb_output* output = &self.serializer.output
@@ -350,6 +356,7 @@ cdef class RecordWriter:
         fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
         return self.note_written(channel)
 
+    @cython.final
     cdef int note_written(self, int64_t channel) except -1:
         """A record is complete: it counts, and the flusher knows where to look."""
         cdef uint32_t target = self.c.subpartition_count if channel == BROADCAST else <uint32_t>channel
