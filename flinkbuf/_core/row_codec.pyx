@@ -73,7 +73,8 @@ cdef uint8_t* put_row_fields(const codec_node* n, PyObject* fields, unsigned kin
     cdef uint32_t i
     cdef unsigned bits = (kind & 1) << 7 | (kind & 2) << 5
     cdef unsigned bit = 0x20
-    pos = make_room(out, pos, mask_size)
+    if <size_t>(out.end - pos) < mask_size:
+        pos = make_room(out, pos, mask_size)
     mask_at = pos - out.start
     pos += mask_size
     for i in range(n.child_count):
