@@ -192,8 +192,8 @@ class TlsConfig:
     Both sides of every connection show a certificate, and each has to be signed by `authority`: a private one, made
     for this network, for it admits whoever holds a certificate of it. Names in certificates are not compared.
 
-    Data connections are all that is encrypted. The connection of a pipelined exchange's tasks to the driver is not, and the
-    texts of failures, which may hold values of records, cross it; see `exchange`.
+    Data connections are all that is encrypted. The connection of a pipelined exchange's tasks to the driver is not, and
+    the texts of failures, which may hold values of records, cross it; see `exchange`.
 
     Parameters
     ----------
@@ -241,12 +241,12 @@ class NetworkConfig:
 
     Three fields are no options of Flink. `auth` is a secret, at least 16 random bytes (``secrets.token_bytes(32)``),
     that both sides of a connection prove to know before they say anything else; None speaks plain Flink. It is not
-    shown in the config's text. `tls` are the files for encrypted data connections; None does not encrypt. The connection of
-    a pipelined exchange's tasks to the driver is not among them: it is never encrypted, see `exchange`.
+    shown in the config's text. `tls` are the files for encrypted data connections; None does not encrypt. The
+    connection of a pipelined exchange's tasks to the driver is not among them: it is never encrypted, see `exchange`.
     `dead_peer_timeout_ms` says after how many milliseconds without any answer another machine counts as gone: pulled
-    from the network, cut off or switched off. One whose process is slow or stopped is not: its system answers for it.
-    0 leaves it to the operating system, which may take 15 minutes, as it is on systems other than Linux. While nothing
-    is under way, systems probe each other (the three ``netty.client.tcp`` knobs, for both sides; 5 s, 2 s and 3 probes
+    from the network, cut off or switched off. One whose process is slow or stopped is not: its system answers for it. 0
+    leaves it to the operating system, which may take 15 minutes, as it is on systems other than Linux. While nothing is
+    under way, systems probe each other (the three ``netty.client.tcp`` knobs, for both sides; 5 s, 2 s and 3 probes
     where they are None).
 
     Raises

@@ -27,7 +27,7 @@ def located(error: E, *, channel_index: int) -> E:
 
 
 def record_refused(error: E, record_number: int, refused_by: str, field: str | None = None) -> E:
-    """Say on the TypeError, ValueError or OverflowError for a record that cannot be written what it is about; returns it.
+    """Say on a TypeError, ValueError or OverflowError for a record that cannot be written what it is about; return it.
 
     Parameters
     ----------

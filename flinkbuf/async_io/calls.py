@@ -113,12 +113,7 @@ class AsyncCalls:
         """Open the session and start the clocks."""
         started = monotonic()
         await self._session.open()
-        call, session, value_of = self._function.call, self._session.value, self._value_of
-        invoke = call
-        if self._function.has_session and self._function.wants_context:
-            invoke = lambda value, context: call(value, session, context=context)
-        elif self._function.has_session:
-            invoke = lambda value: call(value, session)
+        invoke, value_of = _with_session(self._function, self._session.value), self._value_of
         self._invoke_at_once = invoke if value_of is itself else lambda record: invoke(value_of(record))
         self._attempts = Attempts(self, self._function, invoke, self._base_context, self._options)
         if self._options.deadline is not None:
@@ -431,6 +426,16 @@ class AsyncCalls:
 def itself(record: Any) -> Any:
     """Return the record: what the user's functions get, unless `value_of` says otherwise."""
     return record
+
+
+def _with_session(function: Function, session: Any) -> Callable[..., Any]:
+    """Return the call of the function in which the session, where it has one, is given already."""
+    call = function.call
+    if function.has_session and function.wants_context:
+        return lambda value, context: call(value, session, context=context)
+    if function.has_session:
+        return lambda value: call(value, session)
+    return call
 
 
 def _pairs(entry: Entry) -> list[Any]:

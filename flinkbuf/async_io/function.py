@@ -232,7 +232,7 @@ def _from_async_function(func: Any, options: AsyncOptions) -> Function:
 
 def _is_kind(is_kind: Callable[[Any], bool], func: Any) -> bool:
     func = _without_partial(func)
-    return is_kind(func) or is_kind(getattr(func, "__call__", None))
+    return is_kind(func) or is_kind(getattr(func, "__call__", None))  # noqa: B004  # of what kind it is, not whether
 
 
 def _name(func: Any) -> str:

@@ -194,7 +194,7 @@ def as_retry(strategy: Any) -> RetryOptions | None:
 
 
 def _from_pyflink(strategy: Any) -> RetryOptions:
-    """Read the numbers of PyFlink's strategies: their own methods keep the last delay of whatever record came before."""
+    """Read the numbers of PyFlink's strategies: their own methods keep the delay of whatever record came before."""
     predicate = strategy.get_retry_predicate()
     options: dict[str, Any] = {
         # Without a predicate Flink tries nothing again.

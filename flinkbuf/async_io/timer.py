@@ -14,8 +14,8 @@ _STALL_SECONDS = 0.05  # after so long a standstill of the loop, answers that wa
 class Timers:
     """Runs functions at their times; however many wait, the loop sees one.
 
-    A timer cannot be cancelled: its function has to look whether it is still wanted. Times are those of ``time.monotonic()``:
-    the clock of uvloop counts whole milliseconds.
+    A timer cannot be cancelled: its function has to look whether it is still wanted. Times are those of
+    ``time.monotonic()``: the clock of uvloop counts whole milliseconds.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, on_error: Callable[[BaseException], None]) -> None:

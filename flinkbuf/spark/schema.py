@@ -156,7 +156,7 @@ def _to_spark(ours: TypeInformation, where: str, decimal: tuple[int, int]) -> sp
         return _to_spark(ours.value_type, where, decimal)
     if isinstance(ours, (RowTypeInfo, TupleTypeInfo)):
         fields = []
-        for name, each in zip(ours.field_names, ours.field_types):
+        for name, each in zip(ours.field_names, ours.field_types, strict=True):
             path = f"{where}.{name}" if where else name
             nullable = isinstance(ours, RowTypeInfo) or each.accepts_none
             fields.append(spark.StructField(name, _to_spark(each, path, decimal), nullable))

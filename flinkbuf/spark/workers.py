@@ -1,4 +1,4 @@
-"""Whether Spark's Python workers can import flinkbuf: asked before a job where the driver can know it, else said by them.
+"""Whether Spark's Python workers can import flinkbuf: asked before a job if the driver can know, else said by them.
 
 Spark starts its workers with an interpreter of its own choice, by default the first ``python3`` on the path, which in
 an environment that was not activated is another one than the driver's. What Spark then shows is a ModuleNotFoundError
@@ -29,7 +29,7 @@ _checked: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 def check_workers(context: SparkContext) -> None:
     """Refuse to start what cannot run, where workers are children of this machine: a master ``local[...]``.
 
-    Costs the start of one interpreter, once for each context that passes. On other masters the workers tell, see `shipped`.
+    Costs the start of one interpreter, once for each context that passes. On other masters workers tell, see `shipped`.
 
     Raises
     ------
@@ -53,15 +53,15 @@ def check_workers(context: SparkContext) -> None:
     if done.returncode and last_line.startswith(("ImportError:", "ModuleNotFoundError:")):
         raise RuntimeError(
             f"the workers of {context.master} run {context.pythonExec}, which cannot import flinkbuf "
-            f"({last_line}): before Spark starts, set the environment variable PYSPARK_PYTHON to the interpreter that has "
-            f"it, such as this program's own, {sys.executable}"
+            f"({last_line}): before Spark starts, set the environment variable PYSPARK_PYTHON to the interpreter that "
+            f"has it, such as this program's own, {sys.executable}"
         )
     found = done.stdout.strip()
     if done.returncode == 0 and found != __version__:
         raise RuntimeError(
             f"the workers of {context.master} run {context.pythonExec}, which has flinkbuf {found} where this program "
-            f"has {__version__}: before Spark starts, set the environment variable PYSPARK_PYTHON to the interpreter that "
-            f"has the same, such as this program's own, {sys.executable}"
+            f"has {__version__}: before Spark starts, set the environment variable PYSPARK_PYTHON to the interpreter "
+            f"that has the same, such as this program's own, {sys.executable}"
         )
     _checked.add(context)
 
@@ -110,9 +110,9 @@ def _unpack(data: bytes, version: str) -> Any:
     import sys
 
     advice = (
-        f"Install flinkbuf {version}, the driver's version, on every node, for the interpreter that Spark starts there; "
-        "or name an interpreter that has it: set the environment variable PYSPARK_PYTHON before the program starts Spark, "
-        "or spark.pyspark.python for spark-submit"
+        f"Install flinkbuf {version}, the driver's version, on every node, for the interpreter that Spark starts "
+        "there; or name an interpreter that has it: set the environment variable PYSPARK_PYTHON before the program "
+        "starts Spark, or spark.pyspark.python for spark-submit"
     )
     python = f"this worker of Spark runs {sys.executable} (Python {sys.version.split()[0]}), which"
     try:

@@ -92,7 +92,9 @@ def to_arrow(data_type: spark.DataType) -> Converter | None:
 
 
 def check_field_names(data_type: spark.DataType, where: str, path: str = "") -> None:
-    """Refuse structs with two fields of one name, which neither a dict nor pyarrow's values can hold; columns may have them.
+    """Refuse structs with two fields of one name; columns may have them.
+
+    Neither a dict nor pyarrow's values can hold such a struct.
 
     Raises
     ------
@@ -104,8 +106,8 @@ def check_field_names(data_type: spark.DataType, where: str, path: str = "") -> 
             inner = f"{path}.{field.name}" if path else field.name
             if path and data_type.names.count(field.name) > 1:
                 raise ValueError(
-                    f"{where} has two fields {inner!r} in one struct, which async_map cannot tell apart: give one of them "
-                    "another name, for example by a cast of the column to a struct with other names"
+                    f"{where} has two fields {inner!r} in one struct, which async_map cannot tell apart: give one of "
+                    "them another name, for example by a cast of the column to a struct with other names"
                 )
             check_field_names(field.dataType, where, inner)
     elif isinstance(data_type, spark.ArrayType):
@@ -149,9 +151,7 @@ def _has_not_null(data_type: spark.DataType) -> bool:
         return any(not field.nullable or _has_not_null(field.dataType) for field in data_type.fields)
     if isinstance(data_type, spark.ArrayType):
         return not data_type.containsNull or _has_not_null(data_type.elementType)
-    if isinstance(data_type, spark.MapType):
-        return True  # its keys
-    return False
+    return isinstance(data_type, spark.MapType)  # its keys
 
 
 def _unless_none(convert: Converter) -> Converter:

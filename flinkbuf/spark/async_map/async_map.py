@@ -158,9 +158,9 @@ def async_map(
         What runs the calls; ``"auto"`` is uvloop if it is installed.
     log_interval : float, default 30
         Seconds between lines about its progress in a task's log, the stderr of the executor; 0 for none. They go to the
-        logger ``flinkbuf`` at level INFO. In a worker where nobody has configured that logger, or given the root logger a
-        handler, it writes to stderr while a task of this runs, and is as before afterwards; so whoever configures logging
-        in the workers, or gives 0 here, has nothing changed.
+        logger ``flinkbuf`` at level INFO. In a worker where nobody has configured that logger, or given the root logger
+        a handler, it writes to stderr while a task of this runs, and is as before afterwards; so whoever configures
+        logging in the workers, or gives 0 here, has nothing changed.
     stats : AsyncStats, optional
         On the driver; every task that ends adds its counts, also if it is run again. A summary of each goes to the
         driver's logger ``flinkbuf``, at level INFO, in any case.

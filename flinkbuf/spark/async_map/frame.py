@@ -204,8 +204,8 @@ class ResultColumns:
             if missing is not None:
                 what = "column" if missing == field.name else "field"
                 raise ValueError(
-                    f"{what} {missing!r} is declared NOT NULL in schema=, but the function gave None for it: declare it "
-                    "without NOT NULL, or have the function give a value"
+                    f"{what} {missing!r} is declared NOT NULL in schema=, but the function gave None for it: declare "
+                    "it without NOT NULL, or have the function give a value"
                 )
             arrays[field.name] = array
         return arrays

@@ -87,7 +87,8 @@ def _make_picklable(skipped: SkippedRecord) -> None:
 def logged_to_stderr() -> Generator[None, None, None]:
     """Let lines of level INFO reach the executor's log meanwhile: nothing sets up logging in the workers of Spark.
 
-    Where the user's code has done so, with a handler or a level for this logger or a handler for the root, it is left alone.
+    Where the user's code has done so, with a handler or a level for this logger or a handler for the root, it is left
+    alone.
     """
     from pyspark import TaskContext
 

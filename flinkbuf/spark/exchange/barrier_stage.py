@@ -163,8 +163,9 @@ def _check_chain(data: RDD[Any], task_count: int) -> None:
     waiting = [data._jrdd.rdd()]
     if waiting[0].isBarrier():
         raise ValueError(
-            "the data are made in a barrier stage, such as that of another pipelined exchange, and two in one stage could "
-            "wait for each other: use mode='blocking' for one of the two, or put a shuffle such as repartition() between"
+            "the data are made in a barrier stage, such as that of another pipelined exchange, and two in one stage "
+            "could wait for each other: use mode='blocking' for one of the two, or put a shuffle such as "
+            "repartition() between"
         )
     seen = set()
     while waiting:
@@ -175,8 +176,8 @@ def _check_chain(data: RDD[Any], task_count: int) -> None:
         if rdd.getNumPartitions() != task_count:
             raise ValueError(
                 f"the {task_count} partitions of the data are put together from the {rdd.getNumPartitions()} of "
-                f"{rdd.toString()}, by a union or coalesce for example, which Spark does not do within a barrier stage: put "
-                f"a shuffle between, such as data.repartition({task_count}), or use mode='blocking'"
+                f"{rdd.toString()}, by a union or coalesce for example, which Spark does not do within a barrier "
+                f"stage: put a shuffle between, such as data.repartition({task_count}), or use mode='blocking'"
             )
         dependencies = rdd.dependencies()
         for index in range(dependencies.size()):

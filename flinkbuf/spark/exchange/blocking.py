@@ -59,7 +59,7 @@ class WriteTask:
                 sequences[index] += 1
                 yield channels[index], b"".join((header, buffer))
         except (TypeError, ValueError, OverflowError) as error:
-            # Only of a record that this writer refused is anything to be said; the user's iterator may have writers, too.
+            # Only of a record that this writer refused is anything to be said; the user's iterator may have its own.
             refused = self.explain(producer, error) if buffers.has_record_in_hand else None
             if refused is None:
                 raise

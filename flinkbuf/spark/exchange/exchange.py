@@ -76,8 +76,8 @@ def exchange(
         How many partitions the result has; by default as many as `data`. A pipelined exchange has as many tasks; where
         `data` has another number of partitions, a blocking exchange brings them, each one whole, to these tasks first.
     mode : {"blocking", "pipelined"}, default "blocking"
-        ``"blocking"``: through Spark's shuffle, with its fault tolerance. ``"pipelined"``: the tasks of one barrier stage
-        send to each other over TCP while they run; first results come before the last record is read, no file is
+        ``"blocking"``: through Spark's shuffle, with its fault tolerance. ``"pipelined"``: the tasks of one barrier
+        stage send to each other over TCP while they run; first results come before the last record is read, no file is
         written, and memory stays within the configured buffers. See the notes.
     config : NetworkConfig, optional
         Buffer size and memory of the writing tasks; for a pipelined exchange every knob of its network.
@@ -102,7 +102,7 @@ def exchange(
         If Spark's workers cannot import flinkbuf in the same version: here, where Spark runs on this machine alone, and
         when the job runs, otherwise.
     PeerFailedError
-        When the job of a pipelined exchange runs, if another task failed or is gone; with its index, process and reason.
+        When the job of a pipelined exchange runs, if another task failed or is gone; with index, process and reason.
     CorruptDataError
         When the job runs, if a buffer is missing, doubled or damaged; with producer, channel and sequence number.
 
@@ -115,24 +115,25 @@ def exchange(
     fails, all do, within seconds. Spark runs such a stage again where a shuffle follows it (``reduceByKey``, a blocking
     exchange), up to four times in all; the stage of an action that follows directly (``collect``, ``foreachPartition``)
     fails the job, and it is for the caller to run that again. ``take`` and ``first`` work on one partition only: Spark
-    refuses to run a part of a barrier stage. Two pipelined exchanges need a shuffle between them, and one after each of two
-    that a union puts together. A task that stops reading its records still sends the others theirs; but where Spark itself
-    stops reading, for the ``limit`` of a DataFrame, the others may fail: put a shuffle between. A result that is
+    refuses to run a part of a barrier stage. Two pipelined exchanges need a shuffle between them, and one after each of
+    two that a union puts together. A task that stops reading its records still sends the others theirs; but where Spark
+    itself stops reading, for the ``limit`` of a DataFrame, the others may fail: put a shuffle between. A result that is
     persisted is read from Spark's cache only if all of it is there: where Spark has lost a part, the job fails and says
     so, for the missing tasks alone cannot compute it. ``StorageLevel.MEMORY_AND_DISK`` loses less than ``cache()``.
 
-    The tasks of a pipelined exchange meet at a socket of the driver, at ``spark.flinkbuf.driver.bindAddress`` (by default
-    ``spark.driver.bindAddress``) and a port of ``spark.flinkbuf.driver.port`` (``"7000-7100"``; any, by default), and are
-    told ``spark.flinkbuf.driver.host`` (``spark.driver.host``). Each listens at the address that it reached the driver
-    with, or at ``spark.flinkbuf.task.bindAddress``, and a port of the configuration's `data_port`. Whoever connects has to
-    prove that he knows a secret which Spark brought to the tasks. Without the driver they meet by Spark's ``allGather``,
-    which takes a second. `fb.exchange_summaries` says what each run did.
+    The tasks of a pipelined exchange meet at a socket of the driver, at ``spark.flinkbuf.driver.bindAddress`` (by
+    default ``spark.driver.bindAddress``) and a port of ``spark.flinkbuf.driver.port`` (``"7000-7100"``; any, by
+    default), and are told ``spark.flinkbuf.driver.host`` (``spark.driver.host``). Each listens at the address that it
+    reached the driver with, or at ``spark.flinkbuf.task.bindAddress``, and a port of the configuration's `data_port`.
+    Whoever connects has to prove that he knows a secret which Spark brought to the tasks. Without the driver they meet
+    by Spark's ``allGather``, which takes a second. `fb.exchange_summaries` says what each run did.
 
     What the tasks and the driver say to each other after that proof is neither encrypted nor authenticated message by
-    message, also where `config` has ``tls``, which is for the data connections between the tasks: addresses, counts, and the
-    texts of failures, which hold values of records (``expected LONG, got 'late'``). Who can read that network reads them;
-    who can change what passes on it can end the job, or send tasks to wrong addresses, which then fail the proof of the
-    data connections. Where that is too much, use ``mode="blocking"`` with Spark's own encryption, or a network of its own.
+    message, also where `config` has ``tls``, which is for the data connections between the tasks: addresses, counts,
+    and the texts of failures, which hold values of records (``expected LONG, got 'late'``). Who can read that network
+    reads them; who can change what passes on it can end the job, or send tasks to wrong addresses, which then fail the
+    proof of the data connections. Where that is too much, use ``mode="blocking"`` with Spark's own encryption, or a
+    network of its own.
 
     Keys are equal as Java's ``equals`` sees them: 0.0 and -0.0 are two keys, and so are ``Decimal("1.0")`` and
     ``Decimal("1.00")``, though Python calls them equal. Key by a function to normalise them, such as
@@ -214,16 +215,18 @@ def _choose_partitioner(key: Any, partitioner: Any) -> Partitioner:
     """Make the partitioner out of the two ways to ask for it."""
     if key is not None and partitioner is not None:
         raise ValueError(f"give either key or partitioner: got key={key!r} and partitioner={partitioner!r}")
-    if key is None:
-        chosen = as_partitioner("rebalance" if partitioner is None else partitioner)
-    else:
-        chosen = by_key(key)
-    if isinstance(chosen, KeyPartitioner) and isinstance(chosen.key, tuple) and chosen.key_type is None:
-        if any(map(callable, chosen.key)):
-            raise ValueError(
-                f"the key {chosen.key!r} holds a function, so the types of its {len(chosen.key)} parts must be "
-                "declared: partitioner=fb.by_key(key, key_type=fb.Types.TUPLE([...]))"
-            )
+    asked = "rebalance" if partitioner is None else partitioner
+    chosen = as_partitioner(asked) if key is None else by_key(key)
+    if (
+        isinstance(chosen, KeyPartitioner)
+        and isinstance(chosen.key, tuple)
+        and chosen.key_type is None
+        and any(map(callable, chosen.key))
+    ):
+        raise ValueError(
+            f"the key {chosen.key!r} holds a function, so the types of its {len(chosen.key)} parts must be "
+            "declared: partitioner=fb.by_key(key, key_type=fb.Types.TUPLE([...]))"
+        )
     return chosen
 
 
@@ -264,12 +267,17 @@ def _check_key(partitioner: Partitioner, record_type: TypeInformation) -> None:
                 f"records of {as_written(record_type)} have no field {part!r} to be their key: key={WHOLE_RECORD!r} "
                 "is the whole record, key=function what the function returns"
             )
-        if isinstance(part, str) and "." in part and names is not None and part not in names:
-            if part.partition(".")[0] in names:
-                raise ValueError(
-                    f"the records have no field {part!r}; the key for a field inside a field is a function: "
-                    f"key=lambda record: record.{part}"
-                )
+        if (
+            isinstance(part, str)
+            and "." in part
+            and names is not None
+            and part not in names
+            and part.partition(".")[0] in names
+        ):
+            raise ValueError(
+                f"the records have no field {part!r}; the key for a field inside a field is a function: "
+                f"key=lambda record: record.{part}"
+            )
 
 
 def _needs_key_type(partitioner: Partitioner) -> bool:
@@ -321,8 +329,8 @@ def _sample(data: "RDD[Any]") -> list[Any]:
     looked_at = {0, (count - 1) // 2, count - 1}
     if len(looked_at) < count and data._jrdd.rdd().isBarrier():
         raise ValueError(
-            "the data are made in a barrier stage, such as that of a pipelined exchange, of which Spark runs no part to take a "
-            "sample from: declare type=, and by_key(..., key_type=) for a function"
+            "the data are made in a barrier stage, such as that of a pipelined exchange, of which Spark runs no part "
+            "to take a sample from: declare type=, and by_key(..., key_type=) for a function"
         )
     records = list(data.context.runJob(data, shipped(_head), sorted(looked_at)))
     others = [index for index in range(count) if index not in looked_at]

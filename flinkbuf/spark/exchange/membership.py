@@ -166,8 +166,8 @@ class Peer:
 
 
 class Membership:
-    """One task's connection to the driver. Only the task's thread uses it, between its records; only `join`, `register`,
-    `wait_for_notice` and `finish` wait for anything.
+    """One task's connection to the driver. Only the task's thread uses it, between its records; only `join`,
+    `register`, `wait_for_notice` and `finish` wait for anything.
 
     Attributes
     ----------

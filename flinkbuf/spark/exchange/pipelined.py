@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from flinkbuf.spark.exchange.membership import Membership, Peer
 
 CONNECT_TIMEOUT_S = 30  # Flink's 120 are long for a stage whose tasks all run
-# How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark has
-# heard of the cause, or after rendezvous.FAILURE_WAIT_S, so this has to be longer.
+# How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark
+# has heard of the cause, or after rendezvous.FAILURE_WAIT_S, so this has to be longer.
 NOTICE_PATIENCE_S = 3.0
 # What running tasks need to their end. Where the code that reads a task's records drops them as a part of a reference
 # cycle, the garbage collector would otherwise end what they are made of, the source's generators too, before the task
@@ -69,7 +69,8 @@ def _meeting_place(context: SparkContext, write: WriteTask) -> tuple[bytes, tupl
         rendezvous = rendezvous_of(context)
     except OSError as error:
         logger.warning(
-            "exchange %s: the driver cannot listen for its tasks, which find each other by Spark's allGather instead: %s",
+            "exchange %s: the driver cannot listen for its tasks, which find each other by Spark's allGather "
+            "instead: %s",
             name_of(write),
             error,
         )
@@ -201,9 +202,9 @@ class PipelinedTask:
         count = len(BarrierTaskContext.get().getTaskInfos())
         if count != self.write.channel_count:
             raise PeerFailedError(
-                f"exchange {name_of(self.write)}: Spark has started {count} of its {self.write.channel_count} tasks again, "
-                "having kept the output of the others; a pipelined exchange is computed whole or not at all. Spark starts "
-                "all of them after this failure, within spark.stage.maxConsecutiveAttempts"
+                f"exchange {name_of(self.write)}: Spark has started {count} of its {self.write.channel_count} tasks "
+                "again, having kept the output of the others; a pipelined exchange is computed whole or not at all. "
+                "Spark starts all of them after this failure, within spark.stage.maxConsecutiveAttempts"
             )
 
     def _reach_driver(self) -> Membership | None:
@@ -327,7 +328,7 @@ class _ConsumerFailedError(PeerFailedError):
 
 
 class Consumer:
-    """The code that reads a task's records: tells, when it stops before the last one, whether it has had enough or failed.
+    """The code that reads a task's records: tells, when it stops before the last, whether it has had enough or failed.
 
     A generator is closed in the same way in both cases. But while an error is raised through the code, Python has it as
     the one that is being handled; and once it has left the task, Spark's worker no longer runs that task, though it has
@@ -345,8 +346,8 @@ class Consumer:
             raise _ConsumerFailedError(f"the code that reads its records failed with {_reason(error)}") from None
         if self._task is not None and self._task == _known_task() and not _is_running():
             raise _ConsumerFailedError(
-                "the code that reads its records failed, and its own error says more; or Spark wants no more of them, as for "
-                "the limit() of a DataFrame: put a shuffle such as repartition() between"
+                "the code that reads its records failed, and its own error says more; or Spark wants no more of "
+                "them, as for the limit() of a DataFrame: put a shuffle such as repartition() between"
             ) from None
 
     def may_have_ended(self) -> bool:
@@ -356,7 +357,7 @@ class Consumer:
 
 
 def _known_task() -> int | None:
-    """Return the attempt id of the task that PySpark's worker runs, or has left by an error; None after one that ended well."""
+    """Return the attempt id of the task that PySpark's worker runs or has left by an error; None if it ended well."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

@@ -171,17 +171,17 @@ class Rendezvous:
             return
         if state == "running":
             run.fail(
-                f"{ended} of the {run.exchange.task_count} tasks ended without having sent the others all that is theirs. "
-                "Either the code that reads its records stopped before the last one and still holds the iterator: close "
-                "it, or drop it. Or Spark wanted no more of them, as for the limit() of a DataFrame: put a shuffle such "
-                "as repartition() between"
+                f"{ended} of the {run.exchange.task_count} tasks ended without having sent the others all that is "
+                "theirs. Either the code that reads its records stopped before the last one and still holds the "
+                "iterator: close it, or drop it. Or Spark wanted no more of them, as for the limit() of a DataFrame: "
+                "put a shuffle such as repartition() between"
             )
             return
         reason = (
-            f"{ended} of the {run.exchange.task_count} tasks ended without taking part, which the others wait for: their "
-            "results are in Spark's cache, which has lost those of the others. A pipelined exchange is computed whole or "
-            "not at all: unpersist() its result and run the job again; persist it with StorageLevel.MEMORY_AND_DISK, or "
-            "write it out"
+            f"{ended} of the {run.exchange.task_count} tasks ended without taking part, which the others wait for: "
+            "their results are in Spark's cache, which has lost those of the others. A pipelined exchange is "
+            "computed whole or not at all: unpersist() its result and run the job again; persist it with "
+            "StorageLevel.MEMORY_AND_DISK, or write it out"
         )
         run.fail(reason)
         if run.is_by_gather:
@@ -264,7 +264,7 @@ class Rendezvous:
         return None, member
 
     async def _attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
-        """Ask Spark which attempt of a stage a task is of; it may hear of the task's start later than the task is here."""
+        """Ask Spark which attempt of a stage a task is of; it may hear of the start later than the task is here."""
         if self._stages is None:
             return None
         for _ in range(ATTEMPT_LOOKS):
@@ -305,7 +305,7 @@ class Rendezvous:
         run.tell_failure(failed)
 
     async def _is_known_to_spark(self, run: Run) -> bool:
-        """Whether Spark has heard that a task of the run failed, or has gone on to another attempt; or cannot be asked."""
+        """Whether Spark has heard that a task of the run failed, or is at another attempt; or cannot be asked."""
         if self._stages is None:
             return True
         progress = await asyncio.to_thread(self._stages.progress, run.stage)

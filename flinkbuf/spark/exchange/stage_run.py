@@ -96,7 +96,7 @@ class Run:
 
     @property
     def known_count(self) -> int:
-        """How many tasks have said that they are done, or that they only send the rest after Spark counts them as ended."""
+        """How many tasks have said that they are done, or only send the rest after Spark counts them as ended."""
         return sum(member.figures is not None or member.has_ended for member in self.members.values())
 
     @property
@@ -108,11 +108,11 @@ class Run:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether tasks of the run wait for something from each of the others: for it to register, or for its records."""
+        """Whether tasks of the run wait for each of the others: for it to register, or for its records."""
         return self.state == "running" or self.waiting_count > 0
 
     def find_ended(self, progress: StageProgress | None) -> int:
-        """Return how many tasks Spark counts as completed that never told the driver so; 0 as long as that is not certain.
+        """Return how many tasks Spark counts as completed that never told the driver so; 0 while that is not certain.
 
         It is certain when `ENDED_LOOKS` looks in a row agree: some tasks are completed that have not said so, and all
         others, which wait for them, still run. That is how it cannot be mistaken for the figures of an earlier attempt,
@@ -154,7 +154,7 @@ class Run:
             self.state = "running"
 
     def go_by_gather(self, seconds: float) -> None:
-        """Send the tasks that have registered to Spark's allGather: the others, so late, may be unable to reach the driver."""
+        """Send the registered tasks to Spark's allGather: the others, so late, may be unable to reach the driver."""
         if self.state != "gathering" or self.is_by_gather:
             return
         logger.warning(
@@ -175,7 +175,7 @@ class Run:
             self.tell_failure()
 
     def begin_failing(self, reason: str) -> bool:
-        """Note that the run has failed, and why; its tasks learn of it by `tell_failure`. False if it was over before."""
+        """Note that the run has failed, and why; its tasks learn of it by `tell_failure`. False if it was over."""
         if self.is_over:
             return False
         self.state = "failed"

@@ -74,16 +74,16 @@ class ExchangeSummary:
 
     Examples
     --------
-    >>> tasks = (TaskFigures(0, records_in=3, records_out=1, bytes_in=60, buffers_in=2, back_pressured_ms=5, total_ms=20),
-    ...          TaskFigures(1, records_in=1, records_out=3, bytes_out=60, buffers_out=2, idle_ms=10, total_ms=20))
-    >>> summary = ExchangeSummary("00000000000000ff", 4, 0.02, tasks)
+    >>> first = TaskFigures(0, records_in=3, records_out=1, bytes_in=60, buffers_in=2, back_pressured_ms=5, total_ms=20)
+    >>> second = TaskFigures(1, records_in=1, records_out=3, bytes_out=60, buffers_out=2, idle_ms=10, total_ms=20)
+    >>> summary = ExchangeSummary("00000000000000ff", 4, 0.02, (first, second))
     >>> print(summary)
     exchange 00000000000000ff, stage 4: 2 tasks, 4 records in 2 buffers (60 bytes) in 0.02 s, back-pressured 12 %, idle 25 %
     >>> print(summary.table())
     task  records out  records in  buffers out  buffers in  MB out  MB in  back-pressured s  idle s  total s
        0            1           3            0           2     0.0    0.0              0.01    0.00     0.02
        1            3           1            2           0     0.0    0.0              0.00    0.01     0.02
-    """
+    """  # noqa: E501  # a line of the example is as print shows it
 
     exchange_id: str
     stage: int
@@ -119,9 +119,10 @@ class ExchangeSummary:
             "total s",
         )
         rows = [tuple(_cells(task)) for task in self.tasks]
-        widths = [max(map(len, column)) for column in zip(heads, *rows)]
-        lines = ("  ".join(cell.rjust(width) for cell, width in zip(row, widths)) for row in (heads, *rows))
-        return "\n".join(lines)
+        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (heads, *rows)
+        )
 
 
 def _cells(task: TaskFigures) -> Iterable[str]:
