@@ -1,6 +1,7 @@
 """What the async operator promises while calls are made: places, keys, threads, time, and errors of every kind."""
 
 import asyncio
+import contextlib
 import contextvars
 import logging
 import threading
@@ -137,9 +138,9 @@ def test_new_calls_are_made_while_the_output_is_slow():
         await asyncio.sleep(0.01)
         return record
 
-    for given, _ in enumerate(operator(call, capacity=20, ordered=False).run(range(200))):
+    for count, _ in enumerate(operator(call, capacity=20, ordered=False).run(range(200))):
         time.sleep(0.005)
-        ahead.append(len(calls) - given)
+        ahead.append(len(calls) - count)
     # Not only when all that was ready has been given on: then it would fall to nothing again and again.
     assert sorted(ahead[20:150])[130 // 4] >= 10
 
@@ -246,10 +247,8 @@ def test_a_call_that_does_not_end_loses_its_place_in_the_end():
     async def stubborn(record):
         until = time.monotonic() + 0.6
         while time.monotonic() < until:
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(0.6)
-            except asyncio.CancelledError:
-                pass
 
     started = time.perf_counter()
     each = operator(stubborn, capacity=1, timeout=0.01, on_error="skip", close_timeout=0.05, key=lambda record: 0)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import os
 import shutil
@@ -422,7 +423,7 @@ def test_exponential_delays_are_each_records_own():
 
     assert run(fails, [1, 2, 3], retry=ExponentialRetry(3, 0.02, multiplier=2)) == [1, 2, 3]
     for times in starts.values():
-        gaps = [after - before for before, after in zip(times, times[1:])]
+        gaps = [after - before for before, after in itertools.pairwise(times)]
         assert all(gap >= wanted - 0.001 for gap, wanted in zip(gaps, (0.02, 0.04, 0.08), strict=True))
         assert gaps[0] < 0.06
 
@@ -729,8 +730,8 @@ def test_a_function_with_the_wrong_arguments_is_refused_before_it_is_called():
         operator(at_once_with_session)
     with pytest.raises(TypeError, match=r"would be called with \(record, session\)"):
         operator(at_once, open=list)
-    for name, given in (("on_error", "record, error"), ("on_timeout", "record"), ("close", "session")):
-        with pytest.raises(TypeError, match=rf"{name}\(\) would be called with \({given}\)"):
+    for name, arguments in (("on_error", "record, error"), ("on_timeout", "record"), ("close", "session")):
+        with pytest.raises(TypeError, match=rf"{name}\(\) would be called with \({arguments}\)"):
             operator(at_once_with_session, open=list, **{name: lambda: None})
     with pytest.raises(TypeError, match=r"key must be a function, or a field's name or index, got 1\.5"):
         operator(at_once, key=1.5)
@@ -1012,10 +1013,8 @@ def test_closing_early_cancels_wherever_a_call_waits(point, event_loop):
 def test_a_call_that_refuses_to_end_is_dropped_within_the_bound(caplog):
     async def stubborn(record):
         while True:
-            try:
+            with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.sleep(3600)
-            except asyncio.CancelledError:
-                pass
 
     started = time.perf_counter()
     with caplog.at_level(logging.WARNING, "flinkbuf"), pytest.raises(AsyncTimeoutError):

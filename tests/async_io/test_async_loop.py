@@ -91,10 +91,10 @@ def test_tasks_that_leave_others_behind_are_all_ended(event_loop):
         finally:
             ended.append(count)
             if count:
-                asyncio.ensure_future(leaves(count - 1))
+                asyncio.ensure_future(leaves(count - 1))  # noqa: RUF006  # left behind, as its name says
 
     async def call(record):
-        asyncio.ensure_future(leaves(3))
+        asyncio.ensure_future(leaves(3))  # noqa: RUF006  # nobody holds what is left behind
         await asyncio.sleep(0)
 
     run(call, [1], event_loop=event_loop)
@@ -259,14 +259,14 @@ def test_a_context_manager_learns_why_it_is_left():
     async def fails(record, session):
         raise ValueError("no")
 
-    for func, records, expected in ((with_session, [1], (None, None, False)), (fails, [1], AsyncCallError)):
-        session = Transaction()
-        try:
-            run(func, records, open=lambda: session)
-        except AsyncCallError as error:
-            assert session.seen == [(expected, error, True)]
-        else:
-            assert session.seen == [expected]
+    session = Transaction()
+    run(with_session, [1], open=lambda: session)
+    assert session.seen == [(None, None, False)]
+
+    session = Transaction()
+    with pytest.raises(AsyncCallError) as caught:
+        run(fails, [1], open=lambda: session)
+    assert session.seen == [(AsyncCallError, caught.value, True)]
 
 
 def test_reading_no_further_is_no_failure_for_the_session():

@@ -54,7 +54,7 @@ def test_rows_hold_their_class_as_long_as_they_live():
 
 
 def test_rows_in_rows_are_freed_at_any_depth():
-    Types.ROW([Types.LONG()]).codec  # noqa: B018  its rows are freed our way from here on
+    Types.ROW([Types.LONG()]).codec  # its rows are freed our way from here on
     row = Row(1)
     for _ in range(300_000):
         row = Row(row)
@@ -74,7 +74,7 @@ def test_a_class_below_row_keeps_attributes_and_its_end():
         def __del__(self):
             ends.append(tuple(self))
 
-    PAIR.codec  # noqa: B018
+    PAIR.codec
     before = sys.getrefcount(Flight), sys.getrefcount(Plain)
     flight, plain = Flight("JFK", 2.5), Plain("EWR", 1.0)
     flight.note = "late"

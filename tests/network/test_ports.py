@@ -1,4 +1,4 @@
-"""How a port is found, by all that listens: which failures let the next one be tried, and what is said if none is free."""
+"""How all that listens finds a port: which failures let the next one be tried, and what is said if none is free."""
 
 import errno
 import socket

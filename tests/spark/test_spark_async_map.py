@@ -184,7 +184,7 @@ def test_a_task_that_runs_tells_so_in_its_log(sc, tmp_path):
         return found
 
     def log_to_file():
-        handler().setStream(open(tmp_path / "log", "a"))
+        handler().setStream(open(tmp_path / "log", "a"))  # noqa: SIM115  # log_as_before closes it
 
     def log_as_before(session):
         logging.getLogger("flinkbuf").handlers[0].setStream(sys.stderr).close()

@@ -1,5 +1,6 @@
-"""exchange(mode="pipelined"): the blocking exchange's answer while everything runs, and a clear end whatever happens."""
+"""exchange(mode="pipelined"): the blocking exchange's answer while all runs, and a clear end whatever happens."""
 
+import contextlib
 import gc
 import itertools
 import json
@@ -20,6 +21,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark import SparkContext, TaskContext
 
 import flinkbuf as fb
@@ -217,10 +219,8 @@ def tls_answer(address, certificate):
     try:
         with socket.create_connection(address, 10) as plain, context.wrap_socket(plain) as connection:
             connection.settimeout(0.5)
-            try:
+            with contextlib.suppress(TimeoutError):
                 connection.recv(1)  # a server that misses the certificate says so after the handshake
-            except TimeoutError:
-                pass
             return connection.version()
     except OSError as error:
         return str(error)
@@ -251,11 +251,11 @@ FOUR_TASKS = """
                 continue
             partitioner = fb.by_key(1) if name == "by_key" else name
             options = {"partitioner": partitioner, "type": "n bigint, s string", "num_partitions": 4}
-            ours, theirs = ([sorted(map(tuple, part)) for part in fb.exchange(data, mode=mode, **options).glom().collect()]
-                            for mode in ("pipelined", "blocking"))
+            moved = (fb.exchange(data, mode=mode, **options) for mode in ("pipelined", "blocking"))
+            ours, theirs = ([sorted(map(tuple, part)) for part in each.glom().collect()] for each in moved)
             whole = sorted(sum(ours, []))
-            found[f"{name} of {part_count}"] = [
-                whole == sorted(records * (4 if name == "broadcast" else 1)), ours == theirs, [len(part) for part in ours]]
+            wanted = sorted(records * (4 if name == "broadcast" else 1))
+            found[f"{name} of {part_count}"] = [whole == wanted, ours == theirs, [len(part) for part in ours]]
     print(json.dumps(found))
     sc.stop()
 """
@@ -619,8 +619,7 @@ def test_a_record_that_does_not_fit_is_the_error_that_the_user_sees(sc, tmp_path
     survivor = Survivor(tmp_path)
 
     def source(index, records):
-        for record in itertools.islice(records, 300 if index else None):
-            yield record
+        yield from itertools.islice(records, 300 if index else None)
         survivor.leave()
         yield "late", 3.5
 
@@ -661,7 +660,7 @@ def test_where_spark_itself_takes_no_more_the_others_are_told_what_may_have_happ
 
 @pytest.mark.usefixtures("keen_rendezvous")
 def test_where_spark_takes_no_more_while_the_task_waits_for_others_these_are_told_what_may_have_happened(spark, sc):
-    """Task 0 had the five that are enough and waits for task 1, which has none for it: it never learns of its own end."""
+    """Task 0 had the five that are enough and waits for task 1, which has none: it never learns of its own end."""
 
     def source(index, _):
         yield from ((2 * number, "x") for number in range(20_000) if index == 0)
@@ -796,9 +795,10 @@ def test_a_cancelled_job_ends_its_workers_and_the_next_one_runs(sc, tmp_path):
 
     def run():
         sc.setJobGroup("to be cancelled", "", interruptOnCancel=True)
-        exchange(endless(sc), partitioner="rebalance").mapPartitionsWithIndex(take).collect()
+        with pytest.raises(Py4JJavaError):
+            exchange(endless(sc), partitioner="rebalance").mapPartitionsWithIndex(take).collect()
 
-    thread = threading.Thread(target=lambda: pytest.raises(Exception, run), daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     paths = [tmp_path / f"process of {index}" for index in range(2)]
     wait_until(lambda: all(path.exists() for path in paths))
@@ -948,7 +948,10 @@ def test_dynamic_allocation_is_refused_where_spark_refuses_it():
 
 def executor(number, came, went=None, cores=2):
     """What Spark's status store says of one."""
-    time_of = lambda seconds: SimpleNamespace(getTime=lambda: int(1000 * seconds))
+
+    def time_of(seconds):
+        return SimpleNamespace(getTime=lambda: int(1000 * seconds))
+
     removed = SimpleNamespace(isDefined=lambda: went is not None, get=lambda: time_of(went))
     return SimpleNamespace(
         id=lambda: number, addTime=lambda: time_of(came), removeTime=lambda: removed, totalCores=lambda: cores

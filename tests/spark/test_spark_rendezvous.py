@@ -658,7 +658,7 @@ def test_it_ends_its_thread_and_socket_by_close_and_by_itself():
                 meeting.close()
             else:
                 is_over.set()
-                wait_until(lambda: meeting.is_closed)
+                wait_until(lambda meeting=meeting: meeting.is_closed)
             assert is_closed(connection)
         with pytest.raises(ConnectionRefusedError), raw(meeting):
             pass

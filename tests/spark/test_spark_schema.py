@@ -11,7 +11,7 @@ from flinkbuf.types.values import Row
 
 spark_types = pytest.importorskip("pyspark.sql.types")
 
-from flinkbuf.spark.schema import from_spark, to_ddl, to_struct_type
+from flinkbuf.spark.schema import from_spark, to_ddl, to_struct_type  # noqa: E402  # it imports pyspark
 
 S = spark_types
 SIMPLE = {

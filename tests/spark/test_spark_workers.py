@@ -1,4 +1,4 @@
-"""Workers that cannot import flinkbuf, or have another version: one sentence says what to set, before the job or in it."""
+"""Workers without flinkbuf, or with another version: one sentence says what to set, before the job or in it."""
 
 import os
 import shutil
