@@ -80,7 +80,7 @@ docs: $(VENV)/.docs
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*.[ch] tests/core/*.[ch] bench/*.[ch])
+	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*.[ch] tests/core/*.[ch] bench/*.[ch] flinkbuf/_core/*.h)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint flinkbuf
 
 clean:

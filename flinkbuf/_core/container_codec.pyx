@@ -284,10 +284,10 @@ cdef PyObject* get_bytes(const codec_node* n, fb_input* source) except NULL:
 
 
 cdef object get_set(const codec_node* n, fb_input* source):
-    cdef Py_ssize_t i
+    cdef Py_ssize_t _
     cdef Py_ssize_t count = get_count(n, source, 1)
     cdef set found = set()
-    for i in range(count):
+    for _ in range(count):
         found.add(None if get_flag(n, source) else get_child(n.children, source))
     if len(found) != count:
         corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} elements are equal to others in Python",
@@ -296,10 +296,10 @@ cdef object get_set(const codec_node* n, fb_input* source):
 
 
 cdef object get_map(const codec_node* n, fb_input* source):
-    cdef Py_ssize_t i
+    cdef Py_ssize_t _
     cdef Py_ssize_t count = get_count(n, source, n.children[0].min_size + 1)
     cdef dict found = {}
-    for i in range(count):
+    for _ in range(count):
         key = get_child(n.children, source)
         found[key] = None if get_flag(n, source) else get_child(n.children + 1, source)
     if len(found) != count:

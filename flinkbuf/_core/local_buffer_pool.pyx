@@ -150,7 +150,7 @@ cdef class NetworkBufferPool:
         percent = fb_network_buffer_pool_usage_percent(self.c)
         if percent >= 100 and percent != self.warned_percent:
             logger.warning("The buffer pools may ask for %d%% of the %d network segments; tasks may wait for "
-                             "buffers. More segments would help.", percent, self.total_segment_count)
+                           "buffers. More segments would help.", percent, self.total_segment_count)
             self.warned_percent = percent
         elif percent < 100 and self.warned_percent is not None:
             logger.info("The buffer pools ask for %d%% of the network segments: back to normal.", percent)

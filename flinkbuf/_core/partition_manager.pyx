@@ -19,7 +19,7 @@ cdef class PartitionManager:
     """Result partitions by their id of 60 bytes, as it stands in a PartitionRequest.
 
     A partition is forgotten when all its readers and its producer are done with it. An id is used once: one that is
-    taken again is refused as long as its partition is registered, and after that until at least 10,000 others have come.
+    taken again is refused as long as its partition is registered, and after that until at least 10,000 others came.
     Close the servers that use the manager before it.
 
     References

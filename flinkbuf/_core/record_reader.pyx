@@ -48,8 +48,8 @@ cdef PyObject* decoded(RecordReader reader, const uint8_t* record, size_t size) 
     if input.pos != input.end:
         Py_DECREF(value)
         raise CorruptDataError(
-            f"channel {input.channel}, record {input.record_number}: {size} bytes long, but the declared type used only "
-            f"{input.pos - input.start} of them; was it written with another type?")
+            f"channel {input.channel}, record {input.record_number}: {size} bytes long, but the declared type used "
+            f"only {input.pos - input.start} of them; was it written with another type?")
     return value
 
 

@@ -441,7 +441,7 @@ cdef class RecordWriter:
         cdef size_t i = 0, end, written
         try:
             while i < count:
-                # Readers see the records of a chunk at once; with a commit for each, two threads would fight for its line.
+                # Readers see the records of a chunk at once; with a commit for each, two threads fight for a line.
                 end = count if count - i < COLUMN_CHUNK else i + COLUMN_CHUNK
                 while i < end:
                     batch = fb_record_batch(values + i * width, channels + i, end - i, width)

@@ -125,7 +125,7 @@ def test_another_version_is_refused_on_both_sides(unasked, monkeypatch, interpre
 @pytest.mark.spark
 def test_a_tree_that_is_not_built_says_so_through_spark(unasked, monkeypatch, interpreter, unbuilt):
     monkeypatch.setattr(unasked, "pythonExec", interpreter(unbuilt))
-    with pytest.raises(RuntimeError, match="flinkbuf is not built for this Python .*'make build' or 'pip install .'"):
+    with pytest.raises(RuntimeError, match="flinkbuf is not built for this Python .*'pip install -e .'"):
         check_workers(unasked)
 
 
@@ -168,7 +168,7 @@ def test_a_tree_that_is_not_built_says_what_to_do(unbuilt):
     )
     last_line = done.stderr.strip().splitlines()[-1]
     assert last_line.startswith("ImportError: flinkbuf is not built for this Python")
-    assert f"Run 'make build' or 'pip install .' in {unbuilt}" in last_line
+    assert f"Run 'pip install -e .' in {unbuilt}" in last_line
 
 
 def test_the_function_arrives_as_itself():
