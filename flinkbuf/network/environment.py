@@ -301,8 +301,10 @@ class NetworkEnvironment:
 
     def _at_free_port(self, open_at: Callable[[int], T]) -> T:
         """What `open_at` makes of the first port of the configuration that is free."""
-        name = "data_port" if self.config.data_bind_port is None else "data_bind_port"
-        ports = getattr(self.config, name)
+        config = self.config
+        name, ports = "data_bind_port", config.data_bind_port
+        if ports is None:
+            name, ports = "data_port", config.data_port
         return open_first_free(parse_ports(ports), open_at, f"{name}={ports!r}")
 
     def __enter__(self) -> NetworkEnvironment:
