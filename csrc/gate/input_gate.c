@@ -8,28 +8,20 @@
 
 /* ---- the queue of channels with data ------------------------------------------------------------- */
 
-static uint32_t queue_slot(const struct fb_channel_queue* queue, uint32_t position) {
-  return (queue->head + position) % queue->capacity;
+static uint32_t queue_at(const struct fb_ring* queue, uint32_t position) {
+  return *(uint32_t*)fb_ring_at(queue, position, sizeof(uint32_t));
 }
 
-static void queue_remove(struct fb_channel_queue* queue, uint32_t channel) {
+static void queue_remove(struct fb_ring* queue, uint32_t channel) {
   uint32_t position = 0;
 
-  while (position < queue->count && queue->items[queue_slot(queue, position)] != channel) position++;
-  if (position == queue->count) return;
-  if (position < queue->priority_count) queue->priority_count--;
-  for (; position + 1 < queue->count; position++)
-    queue->items[queue_slot(queue, position)] = queue->items[queue_slot(queue, position + 1)];
-  queue->count--;
+  while (position < queue->count && queue_at(queue, position) != channel) position++;
+  if (position < queue->count) fb_ring_remove(queue, position, sizeof channel);
 }
 
-static void queue_insert(struct fb_channel_queue* queue, uint32_t channel, bool has_priority) {
-  uint32_t position = queue->count++;
-  uint32_t target = has_priority ? queue->priority_count++ : position;
-
-  for (; position > target; position--)
-    queue->items[queue_slot(queue, position)] = queue->items[queue_slot(queue, position - 1)];
-  queue->items[queue_slot(queue, target)] = channel;
+static void queue_insert(struct fb_ring* queue, uint32_t channel, bool has_priority) {
+  uint32_t* place = has_priority ? fb_ring_push_priority(queue, sizeof *place) : fb_ring_push(queue, sizeof *place);
+  *place = channel;
 }
 
 /* Under the lock. Queues the channel, or moves it to the front part; returns whether the queue was empty. */
@@ -78,16 +70,16 @@ int fb_input_gate_open(struct fb_input_gate* self, uint32_t channel_count) {
   *self = (struct fb_input_gate){0};
   if (channel_count == 0) return FB_EARGUMENT;
   self->channels = calloc(channel_count, sizeof *self->channels);
-  self->queue.items = calloc(channel_count, sizeof *self->queue.items);
-  code = self->channels == NULL || self->queue.items == NULL ? FB_ENOMEM : fb_wakeup_open(&self->own_wakeup);
+  code = self->channels == NULL ? FB_ENOMEM : fb_ring_reserve(&self->queue, channel_count, sizeof(uint32_t));
+  if (code == FB_OK) code = fb_wakeup_open(&self->own_wakeup);
   if (code < 0 || pthread_mutex_init(&self->lock, NULL) != 0) {
     fb_wakeup_close(&self->own_wakeup);
     free(self->channels);
-    free(self->queue.items);
+    fb_ring_close(&self->queue);
     *self = (struct fb_input_gate){0};
     return code < 0 ? code : FB_ENOMEM;
   }
-  self->channel_count = self->queue.capacity = channel_count;
+  self->channel_count = channel_count;
   self->wakeup = &self->own_wakeup;
   self->is_open = true;
   for (uint32_t i = 0; i < channel_count; i++) {
@@ -148,7 +140,7 @@ void fb_input_gate_close(struct fb_input_gate* self) {
   pthread_mutex_destroy(&self->lock);
   fb_wakeup_close(&self->own_wakeup);
   free(self->channels);
-  free(self->queue.items);
+  fb_ring_close(&self->queue);
   *self = (struct fb_input_gate){0};
 }
 
@@ -399,10 +391,8 @@ static struct fb_input_channel* take_channel(struct fb_input_gate* self) {
 
   pthread_mutex_lock(&self->lock);
   if (self->queue.count > 0) {
-    channel = &self->channels[self->queue.items[self->queue.head]];
-    self->queue.head = (self->queue.head + 1) % self->queue.capacity;
-    self->queue.count--;
-    if (self->queue.priority_count > 0) self->queue.priority_count--;
+    channel = &self->channels[queue_at(&self->queue, 0)];
+    fb_ring_pop(&self->queue);
     channel->is_enqueued = channel->has_priority = false;
   }
   pthread_mutex_unlock(&self->lock);

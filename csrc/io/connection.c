@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "ground/owner.h"
+#include "ground/ring.h"
 #include "ground/wakeup.h"
 
 enum {
@@ -38,11 +39,8 @@ struct fb_connection {
   struct fb_timer timer;   /* connecting, lingering */
   struct fb_timer pulse;   /* looks whether the peer's machine answers, while something is under way */
   int64_t silent_since_ms; /* 0: it does */
-  struct piece* pieces;    /* a ring */
-  uint32_t capacity;       /* a power of two, or 0 */
-  uint32_t head;
-  uint32_t count;
-  size_t queued; /* bytes */
+  struct fb_ring pieces;   /* of piece */
+  size_t queued;           /* bytes */
   size_t low, high;
   size_t deaf_over; /* nothing is read while more is queued; 0: no such limit */
   bool is_connecting;
@@ -78,7 +76,7 @@ static void end_socket(int fd) {
 /* ---- connections: end ------------------------------------------------------------------------------ */
 
 static struct piece* piece_at(struct fb_connection* self, uint32_t index) {
-  return &self->pieces[(self->head + index) & (self->capacity - 1)];
+  return fb_ring_at(&self->pieces, index, sizeof(struct piece));
 }
 
 static void close_connection(struct fb_connection* self, int code) {
@@ -91,8 +89,8 @@ static void close_connection(struct fb_connection* self, int code) {
   fb_reactor_cancel_timer(self->reactor, &self->pulse);
   fb_reactor_remove(self->reactor, &self->source);
   end_socket(fd);
-  for (uint32_t i = 0; i < self->count; i++) fb_slice_release(&piece_at(self, i)->body);
-  self->count = 0;
+  for (uint32_t i = 0; i < self->pieces.count; i++) fb_slice_release(&piece_at(self, i)->body);
+  self->pieces.count = 0;
   self->queued = 0;
   fb_reactor_leave(self->reactor, &self->chore);
 }
@@ -131,7 +129,7 @@ static void bury(struct fb_connection* self) {
   if (self->handler != NULL && self->handler->on_closed != NULL)
     self->handler->on_closed(self, self->code, self->reason[0] != 0 ? self->reason : NULL);
   if (self->carrier != NULL) fb_carrier_drop(self->carrier);
-  free(self->pieces);
+  fb_ring_close(&self->pieces);
   free(self);
 }
 
@@ -139,19 +137,6 @@ static void bury(struct fb_connection* self) {
 
 static void make_due(struct fb_connection* self) {
   if (!self->is_connecting && !self->is_closed) fb_reactor_leave(self->reactor, &self->chore);
-}
-
-static int grow(struct fb_connection* self) {
-  uint32_t capacity = self->capacity > 0 ? 2 * self->capacity : 8;
-  struct piece* pieces = malloc(capacity * sizeof *pieces);
-
-  if (pieces == NULL) return FB_ENOMEM;
-  for (uint32_t i = 0; i < self->count; i++) pieces[i] = *piece_at(self, i);
-  free(self->pieces);
-  self->pieces = pieces;
-  self->capacity = capacity;
-  self->head = 0;
-  return FB_OK;
 }
 
 int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_slice* body) {
@@ -165,10 +150,10 @@ int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t h
   }
   if (self->is_closed || self->is_shutting) code = FB_ERELEASED;
   else if (head_size > FB_CONNECTION_HEAD_MAX) code = FB_EARGUMENT;
-  else if (self->count == self->capacity) code = grow(self);
+  else code = fb_ring_reserve(&self->pieces, 1, sizeof *piece);
   if (code < 0 || (taken.buffer != NULL && taken.size == 0)) fb_slice_release(&taken);
   if (code < 0 || (head_size == 0 && taken.buffer == NULL)) return code;
-  piece = piece_at(self, self->count++);
+  piece = fb_ring_push(&self->pieces, sizeof *piece);
   piece->body = taken;
   piece->done = 0;
   piece->head_size = (uint32_t)head_size;
@@ -182,7 +167,7 @@ int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t h
 static size_t gather(struct fb_connection* self, struct iovec* ranges) {
   size_t filled = 0;
 
-  for (uint32_t i = 0; i < self->count && filled + 2 <= RANGES_PER_WRITE; i++) {
+  for (uint32_t i = 0; i < self->pieces.count && filled + 2 <= RANGES_PER_WRITE; i++) {
     struct piece* piece = piece_at(self, i);
     uint32_t skipped = piece->done < piece->head_size ? 0 : piece->done - piece->head_size;
 
@@ -206,8 +191,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
       return;
     }
     written -= left;
-    self->head = (self->head + 1) & (self->capacity - 1);
-    self->count--;
+    fb_ring_pop(&self->pieces);
     fb_slice_release(&piece->body);
   }
 }
@@ -218,7 +202,7 @@ static bool is_deaf(const struct fb_connection* self) { return self->deaf_over >
 static uint8_t interest_of(const struct fb_connection* self) {
   if (self->is_connecting && self->carrier != NULL) return FB_READABLE;
   return (uint8_t)((self->has_read_end || is_deaf(self) ? 0 : FB_READABLE) |
-                   (self->is_connecting || self->count > 0 ? FB_WRITABLE : 0));
+                   (self->is_connecting || self->pieces.count > 0 ? FB_WRITABLE : 0));
 }
 
 /* What was asked to finish has so long from now on for the next step: to send the rest, to read the peer's end. */
@@ -266,7 +250,7 @@ static void on_pulse(struct fb_timer* timer) {
 static void write_pieces(struct fb_connection* self) {
   struct iovec ranges[RANGES_PER_WRITE];
 
-  for (int i = 0; i < WRITES_PER_TURN && self->count > 0; i++) {
+  for (int i = 0; i < WRITES_PER_TURN && self->pieces.count > 0; i++) {
     int64_t written = fb_tcp_write(self->source.watch.fd, ranges, gather(self, ranges));
     if (written < 0) {
       fail_connection(self, FB_EIO, "writing failed", errno);
@@ -276,10 +260,10 @@ static void write_pieces(struct fb_connection* self) {
     fb_reactor_count_written(self->reactor, (size_t)written);
     drop_written(self, (size_t)written);
     watch_pulse(self);
-    if (self->is_finishing && self->count > 0) linger(self);
+    if (self->is_finishing && self->pieces.count > 0) linger(self);
     if (self->is_closed) return;
   }
-  if (self->count == 0) shut_if_asked(self);
+  if (self->pieces.count == 0) shut_if_asked(self);
   if (self->is_closed) return;
   /* What is left is written when the socket says so: at once, if only the bound of the turn stopped us. */
   fb_reactor_set_interest(self->reactor, &self->source, interest_of(self));
@@ -375,7 +359,7 @@ static void end_connecting(struct fb_connection* self) {
   fb_reactor_cancel_timer(self->reactor, &self->timer);
   fb_reactor_set_interest(self->reactor, &self->source, interest_of(self));
   if (self->handler->on_connected != NULL) self->handler->on_connected(self);
-  if (self->count > 0 || self->is_shutting) make_due(self);
+  if (self->pieces.count > 0 || self->is_shutting) make_due(self);
 }
 
 static void on_connection_ready(struct fb_source* source, uint8_t events) {

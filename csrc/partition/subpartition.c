@@ -1,64 +1,38 @@
 #include "partition/subpartition.h"
 
-#include <stdlib.h>
-
 #include "ground/wakeup.h"
 
-#define FIRST_CAPACITY 8
-#define SKIPPED        2 /* a step of poll(): the head was finished and empty, look at the next */
+#define SKIPPED 2 /* a step of poll(): the head was finished and empty, look at the next */
 
 static const uint8_t END_OF_PARTITION_EVENT[4] = {0, 0, 0, 0};
 
 /* ---- the queue ----------------------------------------------------------------------------------- */
 
-static struct fb_queued_consumer* queue_at(const struct fb_consumer_queue* self, uint32_t position) {
-  return &self->items[(self->head + position) & (self->capacity - 1)];
+static struct fb_queued_consumer* queue_at(const struct fb_ring* self, uint32_t position) {
+  return fb_ring_at(self, position, sizeof(struct fb_queued_consumer));
 }
 
-static int queue_reserve(struct fb_consumer_queue* self) {
-  uint32_t capacity = self->capacity == 0 ? FIRST_CAPACITY : self->capacity * 2;
-  struct fb_queued_consumer* items;
+static int queue_reserve(struct fb_ring* self) { return fb_ring_reserve(self, 1, sizeof(struct fb_queued_consumer)); }
 
-  if (self->count < self->capacity) return FB_OK;
-  if (capacity < self->capacity) return FB_ENOMEM;
-  items = malloc((size_t)capacity * sizeof(*items));
-  if (items == NULL) return FB_ENOMEM;
-  for (uint32_t i = 0; i < self->count; i++) items[i] = *queue_at(self, i);
-  free(self->items);
-  self->items = items;
-  self->capacity = capacity;
-  self->head = 0;
-  return FB_OK;
+static void queue_add(struct fb_ring* self, const struct fb_queued_consumer* item, bool has_priority) {
+  struct fb_queued_consumer* place =
+      has_priority ? fb_ring_push_priority(self, sizeof *place) : fb_ring_push(self, sizeof *place);
+  *place = *item;
 }
 
-/* Priority elements move one slot towards the front, so the new one comes after them and before the rest. */
-static void queue_add(struct fb_consumer_queue* self, const struct fb_queued_consumer* item, bool has_priority) {
-  if (!has_priority) {
-    *queue_at(self, self->count++) = *item;
-    return;
-  }
-  self->head = (self->head + self->capacity - 1) & (self->capacity - 1);
-  for (uint32_t i = 0; i < self->priority_count; i++) *queue_at(self, i) = *queue_at(self, i + 1);
-  *queue_at(self, self->priority_count++) = *item;
-  self->count++;
-}
-
-static struct fb_buffer_consumer queue_take(struct fb_consumer_queue* self) {
+static struct fb_buffer_consumer queue_take(struct fb_ring* self) {
   struct fb_buffer_consumer consumer = queue_at(self, 0)->consumer;
 
-  self->head = (self->head + 1) & (self->capacity - 1);
-  self->count--;
-  if (self->priority_count > 0) self->priority_count--;
+  fb_ring_pop(self);
   return consumer;
 }
 
-static void queue_close(struct fb_consumer_queue* self) {
+static void queue_close(struct fb_ring* self) {
   while (self->count > 0) {
     struct fb_buffer_consumer consumer = queue_take(self);
     fb_buffer_consumer_close(&consumer);
   }
-  free(self->items);
-  *self = (struct fb_consumer_queue){0};
+  fb_ring_close(self);
 }
 
 /* ---- what follows from the state; all under the lock --------------------------------------------- */
@@ -245,7 +219,7 @@ void fb_subpartition_flush(struct fb_subpartition* self) {
 
 void fb_subpartition_release(struct fb_subpartition* self) {
   struct notification notification = {.of_data = true};
-  struct fb_consumer_queue dropped;
+  struct fb_ring dropped;
 
   pthread_mutex_lock(&self->lock);
   if (fb_subpartition_is_released(self)) {
@@ -255,7 +229,7 @@ void fb_subpartition_release(struct fb_subpartition* self) {
   /* Release, partner of fb_subpartition_is_released() outside the lock. */
   atomic_store_explicit(&self->is_released, true, memory_order_release);
   dropped = self->queue;
-  self->queue = (struct fb_consumer_queue){0};
+  self->queue = (struct fb_ring){0};
   self->backlog = 0;
   self->is_flush_requested = false;
   plan_notification(self, &notification);

@@ -17,6 +17,7 @@
 
 #include <pthread.h>
 
+#include "ground/ring.h"
 #include "memory/buffer_builder.h"
 
 /* Who is told that a subpartition has something to poll, or was released. Called without any lock, from the
@@ -33,19 +34,10 @@ struct fb_queued_consumer {
   int64_t waiting_since_ms;      /* when it was added, or what it held then was read */
 };
 
-/* A ring of consumers whose first `priority_count` are priority events (Flink: PrioritizedDeque). */
-struct fb_consumer_queue {
-  struct fb_queued_consumer* items;
-  uint32_t capacity; /* a power of two, or 0 */
-  uint32_t head;
-  uint32_t count;
-  uint32_t priority_count;
-};
-
 struct fb_subpartition {
   pthread_mutex_t lock;
   pthread_cond_t quiet; /* signalled when the last running call of the listener returned */
-  struct fb_consumer_queue queue;
+  struct fb_ring queue; /* of fb_queued_consumer; priority events stand in front */
   uint32_t index;
   uint32_t backlog; /* data buffers in the queue */
   int32_t sequence_number;

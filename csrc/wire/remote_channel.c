@@ -8,7 +8,6 @@
 #include "ground/owner.h"
 
 enum {
-  FIRST_CAPACITY = 8,
   /* Credit is told in few frames while the sender has enough of it; one that runs out is told at once. */
   CREDIT_BATCH = 4,
   ENOUGH_CREDIT = 2,
@@ -30,57 +29,34 @@ enum {
 /* ---- the queue, under the lock ---------------------------------------------------------------------- */
 
 static struct fb_received_buffer* at(const struct fb_received_queue* self, uint32_t position) {
-  return &self->items[(self->head + position) & (self->capacity - 1)];
-}
-
-static int reserve(struct fb_received_queue* self, uint32_t more) {
-  uint32_t capacity = self->capacity > 0 ? self->capacity : FIRST_CAPACITY;
-  struct fb_received_buffer* items;
-
-  while (capacity < self->count + more) capacity *= 2;
-  if (capacity == self->capacity) return FB_OK;
-  items = malloc(capacity * sizeof *items);
-  if (items == NULL) return FB_ENOMEM;
-  for (uint32_t i = 0; i < self->count; i++) items[i] = *at(self, i);
-  free(self->items);
-  self->items = items;
-  self->capacity = capacity;
-  self->head = 0;
-  return FB_OK;
+  return fb_ring_at(&self->ring, position, sizeof(struct fb_received_buffer));
 }
 
 static size_t event_bytes(const struct fb_received_buffer* item) {
   return fb_data_type_is_event(item->slice.data_type) ? EVENT_OVERHEAD + (size_t)item->slice.size : 0;
 }
 
-/* Priority items move one place towards the front: the new one stands behind them and before the rest. */
+/* Room was reserved. */
 static void put(struct fb_received_queue* self, const struct fb_received_buffer* item, bool has_priority) {
+  struct fb_received_buffer* place =
+      has_priority ? fb_ring_push_priority(&self->ring, sizeof *place) : fb_ring_push(&self->ring, sizeof *place);
+
+  *place = *item;
   self->event_bytes += event_bytes(item);
-  if (!has_priority) {
-    *at(self, self->count++) = *item;
-    return;
-  }
-  self->head = (self->head + self->capacity - 1) & (self->capacity - 1);
-  for (uint32_t i = 0; i < self->priority_count; i++) *at(self, i) = *at(self, i + 1);
-  *at(self, self->priority_count++) = *item;
-  self->count++;
 }
 
 static struct fb_received_buffer take(struct fb_received_queue* self) {
   struct fb_received_buffer item = *at(self, 0);
 
-  self->head = (self->head + 1) & (self->capacity - 1);
-  self->count--;
-  if (self->priority_count > 0) self->priority_count--;
+  fb_ring_pop(&self->ring);
   self->event_bytes -= event_bytes(&item);
   return item;
 }
 
-/* Takes out one that is not a priority item; the others keep their order. */
 static struct fb_received_buffer take_at(struct fb_received_queue* self, uint32_t position) {
   struct fb_received_buffer item = *at(self, position);
 
-  for (self->count--; position < self->count; position++) *at(self, position) = *at(self, position + 1);
+  fb_ring_remove(&self->ring, position, sizeof item);
   self->event_bytes -= event_bytes(&item);
   return item;
 }
@@ -176,7 +152,7 @@ void fb_remote_channel_drop(struct fb_remote_channel* self) {
   if (atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) != 1) return;
   fb_buffer_manager_close(&self->buffers);
   pthread_mutex_destroy(&self->lock);
-  free(self->queue.items);
+  fb_ring_close(&self->queue.ring);
   free(self->failure);
   free(self);
 }
@@ -231,11 +207,11 @@ void fb_remote_channel_close(struct fb_remote_channel* self) {
   queue = self->queue;
   self->queue = (struct fb_received_queue){0};
   pthread_mutex_unlock(&self->lock);
-  while (queue.count > 0) {
+  while (queue.ring.count > 0) {
     struct fb_received_buffer item = take(&queue);
     fb_slice_release(&item.slice);
   }
-  free(queue.items);
+  fb_ring_close(&queue.ring);
   fb_buffer_manager_release(&self->buffers);
   fb_remote_channel_drop(self);
 }
@@ -251,14 +227,14 @@ int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buff
     code = self->failure_code;
   } else if (self->is_released) {
     code = FB_ERELEASED;
-  } else if (self->queue.count == 0) {
+  } else if (self->queue.ring.count == 0) {
     code = 0;
   } else {
     item = take(&self->queue);
     polled->slice = item.slice;
     polled->sequence_number = item.sequence_number;
-    polled->backlog = self->queue.count;
-    polled->next_data_type = self->queue.count > 0 ? at(&self->queue, 0)->slice.data_type : FB_NONE;
+    polled->backlog = self->queue.ring.count;
+    polled->next_data_type = self->queue.ring.count > 0 ? at(&self->queue, 0)->slice.data_type : FB_NONE;
   }
   pthread_mutex_unlock(&self->lock);
   return code;
@@ -275,8 +251,8 @@ const char* fb_remote_channel_failure(struct fb_remote_channel* self) {
 
 void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remote_channel_usage* usage) {
   pthread_mutex_lock(&self->lock);
-  usage->queued = self->queue.count;
-  usage->oldest_ms = self->queue.count > 0 ? fb_now_ms() - at(&self->queue, 0)->received_ms : 0;
+  usage->queued = self->queue.ring.count;
+  usage->oldest_ms = self->queue.ring.count > 0 ? fb_now_ms() - at(&self->queue, 0)->received_ms : 0;
   pthread_mutex_unlock(&self->lock);
   usage->credit = fb_buffer_manager_available(&self->buffers);
   usage->required = fb_buffer_manager_required(&self->buffers);
@@ -324,7 +300,7 @@ int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_
   int code = FB_ESTATE;
 
   pthread_mutex_lock(&self->lock);
-  for (uint32_t i = queue->priority_count; i < queue->count; i++) {
+  for (uint32_t i = queue->ring.priority_count; i < queue->ring.count; i++) {
     struct fb_received_buffer* found = at(queue, i);
     if (found->sequence_number != sequence_number || !fb_data_type_requires_announcement(found->slice.data_type))
       continue;
@@ -412,10 +388,10 @@ static int enqueue(struct fb_remote_channel* self, const struct fb_received_buff
   int code;
 
   pthread_mutex_lock(&self->lock);
-  code = self->is_released ? FB_ERELEASED : reserve(&self->queue, 2);
+  code = self->is_released ? FB_ERELEASED : fb_ring_reserve(&self->queue.ring, 2, sizeof *item);
   if (code == FB_OK && event_bytes(item) > 0 && self->queue.event_bytes > MAX_EVENT_BYTES) code = FB_ETOO_LARGE;
   if (code == FB_OK) {
-    *was_empty = self->queue.count == 0;
+    *was_empty = self->queue.ring.count == 0;
     put(&self->queue, item, fb_data_type_has_priority(item->slice.data_type));
     if (announcement != NULL) put(&self->queue, announcement, true);
   }

@@ -12,6 +12,7 @@
 #ifndef FB_REMOTE_CHANNEL_H
 #define FB_REMOTE_CHANNEL_H
 
+#include "ground/ring.h"
 #include "io/reactor.h"
 #include "io/tcp.h"
 #include "partition/subpartition.h"
@@ -25,14 +26,9 @@ struct fb_received_buffer {
   int64_t received_ms;
 };
 
-/* A ring whose first `priority_count` items are priority events. */
 struct fb_received_queue {
-  struct fb_received_buffer* items;
-  uint32_t capacity; /* a power of two, or 0 */
-  uint32_t head;
-  uint32_t count;
-  uint32_t priority_count;
-  size_t event_bytes; /* of memory, about: events need no credit */
+  struct fb_ring ring; /* of fb_received_buffer; priority events stand in front */
+  size_t event_bytes;  /* of memory, about: events need no credit */
 };
 
 /* What the channel reads; fixed before it is opened. */

@@ -205,7 +205,8 @@ static void nothing_can_be_written_after_finish(void) {
 
 static void partial_record_lengths_follow_the_record(void) {
   struct fixture f;
-  struct fb_consumer_queue* queue;
+  const int32_t lengths[] = {0, 16, 4, 16, 0};
+  struct fb_ring* queue;
 
   open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
   queue = &f.partition->subpartitions[0].queue;
@@ -214,11 +215,10 @@ static void partial_record_lengths_follow_the_record(void) {
   CHECK(emit(&f, 0, "ABCDEFGHIJKLMNOPQRSTUVWXYZ01") == FB_OK); /* 12 + 16: ends with its buffer */
   CHECK(emit(&f, 0, "x") == FB_OK);
   CHECK(queue->count == 5);
-  CHECK(queue->items[0].partial_record_length == 0);
-  CHECK(queue->items[1].partial_record_length == 16);
-  CHECK(queue->items[2].partial_record_length == 4);
-  CHECK(queue->items[3].partial_record_length == 16);
-  CHECK(queue->items[4].partial_record_length == 0);
+  for (uint32_t i = 0; i < 5; i++) {
+    struct fb_queued_consumer* queued = fb_ring_at(queue, i, sizeof *queued);
+    CHECK(queued->partial_record_length == lengths[i]);
+  }
   close_fixture(&f);
 }
 
