@@ -217,8 +217,8 @@ int fb_input_gate_set_remote(struct fb_input_gate* self, uint32_t index, const s
   channel->kind = FB_REMOTE_CHANNEL;
   channel->subpartition_index = source->subpartition_index;
   memcpy(channel->partition_id, source->partition, FB_PARTITION_ID_SIZE);
-  channel->remote->index = index;
-  channel->remote->listener = (struct fb_availability_listener){on_data_available, on_priority_event, channel};
+  fb_remote_channel_set_listener(channel->remote, index,
+                                 &(struct fb_availability_listener){on_data_available, on_priority_event, channel});
   return FB_OK;
 }
 

@@ -53,7 +53,9 @@ struct fb_partition_client {
 
 static const char CLOSED_TEXT[] = "the network environment was closed";
 
-static struct fb_remote_channel* channel_of(struct fb_channel_entry* entry) { return (struct fb_remote_channel*)entry; }
+static struct fb_remote_channel* channel_of(struct fb_channel_entry* entry) {
+  return FB_OWNER(fb_remote_channel, request.entry, entry);
+}
 
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
@@ -82,26 +84,26 @@ static void send_request(struct link* self, struct fb_remote_channel* channel) {
   };
 
   memcpy(frame.partition, channel->source.partition, FB_PARTITION_ID_SIZE);
-  channel->is_requested = true;
-  send_to_reader(self, frame, channel->entry.id);
+  channel->request.is_sent = true;
+  send_to_reader(self, frame, channel->id);
 }
 
 static void send_acknowledgement(struct link* self, struct fb_remote_channel* channel) {
-  if (atomic_exchange_explicit(&channel->wants_acknowledgement, false, memory_order_acq_rel))
-    send_to_reader(self, (struct fb_frame){.id = FB_ACK_ALL_USER_RECORDS_PROCESSED}, channel->entry.id);
+  if (fb_remote_channel_take_acknowledgement(channel))
+    send_to_reader(self, (struct fb_frame){.id = FB_ACK_ALL_USER_RECORDS_PROCESSED}, channel->id);
 }
 
 /* Sends what the channel has asked for since the last time. */
 static void send_wishes(struct link* self, struct fb_remote_channel* channel) {
-  const uint8_t* id = channel->entry.id;
+  const uint8_t* id = channel->id;
   uint32_t credit;
   int32_t size;
 
   if (fb_remote_channel_take_resume(channel)) send_to_reader(self, (struct fb_frame){.id = FB_RESUME_CONSUMPTION}, id);
   send_acknowledgement(self, channel);
-  size = atomic_exchange_explicit(&channel->announced_buffer_size, 0, memory_order_acq_rel);
+  size = fb_remote_channel_take_buffer_size(channel);
   if (size > 0) {
-    channel->told_buffer_size = size;
+    channel->request.told_buffer_size = size;
     send_to_reader(self, (struct fb_frame){.id = FB_NEW_BUFFER_SIZE, .buffer_size = size}, id);
   }
   credit = fb_remote_channel_take_credit(channel);
@@ -109,11 +111,12 @@ static void send_wishes(struct link* self, struct fb_remote_channel* channel) {
 }
 
 static void greet(struct fb_channel_entry* entry, void* context) {
+  struct fb_remote_channel* channel = channel_of(entry);
   struct link* link = context;
 
-  if (fb_timer_is_set(&channel_of(entry)->timer)) return; /* asks again when it is due */
-  if (!channel_of(entry)->is_requested) send_request(link, channel_of(entry));
-  send_wishes(link, channel_of(entry));
+  if (fb_timer_is_set(&channel->request.timer)) return; /* asks again when it is due */
+  if (!channel->request.is_sent) send_request(link, channel);
+  send_wishes(link, channel);
 }
 
 /* To a server that goes on sending for a channel that has gone: what was said when it went comes too late, or got lost.
@@ -127,12 +130,12 @@ static void cancel_again(struct link* self, const uint8_t* receiver) {
 
 /* Nothing is called on the channel after this. */
 static void forget(struct fb_remote_channel* channel) {
-  struct link* link = channel->connection;
+  struct link* link = channel->request.link;
 
   if (link == NULL) return;
-  channel->connection = NULL;
-  fb_reactor_cancel_timer(link->client->reactor, &channel->timer);
-  fb_channel_map_remove(&link->channels, &channel->entry);
+  channel->request.link = NULL;
+  fb_reactor_cancel_timer(link->client->reactor, &channel->request.timer);
+  fb_channel_map_remove(&link->channels, &channel->request.entry);
   atomic_fetch_sub_explicit(&link->client->channel_count, 1, memory_order_relaxed);
   if (link->receiver != channel) return;
   link->receiver = NULL;
@@ -182,29 +185,27 @@ static void expel(struct link* self, struct fb_remote_channel* channel, int code
 /* ---- partitions that are not there yet -------------------------------------------------------------- */
 
 static void on_ask_again(struct fb_timer* timer) {
-  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, timer, timer);
-  struct link* link = channel->connection;
+  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, request.timer, timer);
+  struct link* link = channel->request.link;
 
-  if (link->is_connected) greet(&channel->entry, link);
+  if (link->is_connected) greet(&channel->request.entry, link);
 }
 
 /* The server has waited for it already, so the back-off grows by that time; twofold, if servers do not wait. */
 static void on_not_found(struct link* self, struct fb_remote_channel* channel) {
   const struct fb_partition_client_options* options = &self->client->options;
   char id[FB_PARTITION_ID_TEXT_SIZE], text[TEXT_SIZE];
+  struct fb_remote_request* request = &channel->request;
   uint32_t wait_ms;
-  int32_t none = 0;
 
-  channel->is_requested = false;
-  /* The reader there is gone, and with it what it was told. A later wish stays. */
-  atomic_compare_exchange_strong_explicit(&channel->announced_buffer_size, &none, channel->told_buffer_size,
-                                          memory_order_relaxed, memory_order_relaxed);
-  if (channel->backoff_ms == 0) channel->backoff_ms = options->backoff_initial_ms;
-  else if (options->request_timeout_ms > 0) channel->backoff_ms += options->request_timeout_ms;
-  else channel->backoff_ms *= 2;
-  wait_ms = options->request_timeout_ms > 0 ? options->backoff_initial_ms : channel->backoff_ms;
-  if (channel->backoff_ms > 0 && channel->backoff_ms < 2 * options->backoff_max_ms &&
-      fb_reactor_set_timer(self->client->reactor, &channel->timer, wait_ms) == FB_OK)
+  request->is_sent = false;
+  fb_remote_channel_restore_buffer_size(channel, request->told_buffer_size);
+  if (request->backoff_ms == 0) request->backoff_ms = options->backoff_initial_ms;
+  else if (options->request_timeout_ms > 0) request->backoff_ms += options->request_timeout_ms;
+  else request->backoff_ms *= 2;
+  wait_ms = options->request_timeout_ms > 0 ? options->backoff_initial_ms : request->backoff_ms;
+  if (request->backoff_ms > 0 && request->backoff_ms < 2 * options->backoff_max_ms &&
+      fb_reactor_set_timer(self->client->reactor, &request->timer, wait_ms) == FB_OK)
     return;
   fb_partition_id_text(channel->source.partition, id);
   snprintf(text, sizeof text,
@@ -228,11 +229,11 @@ static void fail_link(struct link* self, int code, const char* what) {
 
 /* NULL: it has gone; or there never was one of that id, and the connection is given up. */
 static struct fb_remote_channel* find(struct link* self, const uint8_t* id) {
-  struct fb_remote_channel* channel = channel_of(fb_channel_map_find(&self->channels, id));
+  struct fb_channel_entry* entry = fb_channel_map_find(&self->channels, id);
 
-  if (channel == NULL && !self->has_unsealed && !fb_channel_id_is_sealed(id))
+  if (entry == NULL && !self->has_unsealed && !fb_channel_id_is_sealed(id))
     fail_link(self, FB_ECORRUPT, "it names a channel that was never opened here: the stream is corrupted");
-  return channel;
+  return entry != NULL ? channel_of(entry) : NULL;
 }
 
 /* Says where the body of a BUFFER_RESPONSE goes: a credit buffer, a buffer of its own for an event, nowhere. */
@@ -420,7 +421,7 @@ static void on_filled(struct fb_connection* connection, size_t size) {
 /* ---- connections ------------------------------------------------------------------------------------ */
 
 static void tell_waiting(struct fb_channel_entry* entry, void* context) {
-  if (channel_of(entry)->is_requested) send_wishes(context, channel_of(entry));
+  if (channel_of(entry)->request.is_sent) send_wishes(context, channel_of(entry));
 }
 
 static void on_writable(struct fb_connection* connection) {
@@ -554,14 +555,14 @@ static int find_link(struct fb_partition_client* client, const struct fb_remote_
 /* ---- the channel's own task ------------------------------------------------------------------------- */
 
 static void cancel_channel(struct fb_remote_channel* channel) {
-  struct link* link = channel->connection;
+  struct link* link = channel->request.link;
 
   if (link == NULL) return;
   /* Its end may have been read right after. */
-  if (link->is_connected && channel->is_requested) send_acknowledgement(link, channel);
+  if (link->is_connected && channel->request.is_sent) send_acknowledgement(link, channel);
   /* The last one of a connection that ends takes leave for all. */
   if (link->is_connected && (link->channels.count > 1 || link->client->options.keeps_connections))
-    send_to_reader(link, (struct fb_frame){.id = FB_CANCEL_PARTITION_REQUEST}, channel->entry.id);
+    send_to_reader(link, (struct fb_frame){.id = FB_CANCEL_PARTITION_REQUEST}, channel->id);
   forget(channel);
   end_if_unused(link);
 }
@@ -569,16 +570,16 @@ static void cancel_channel(struct fb_remote_channel* channel) {
 /* It has something to say. */
 static void run_channel(struct fb_task* task) {
   struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, task, task);
-  struct link* link = channel->connection;
+  struct link* link = channel->request.link;
 
-  if (link == NULL || !link->is_connected || !channel->is_requested) return;
+  if (link == NULL || !link->is_connected || !channel->request.is_sent) return;
   if (fb_connection_is_writable(link->connection)) send_wishes(link, channel);
   else link->has_waiting = true;
 }
 
 /* It is done. Its other task, if that was posted, has run: tasks keep their order. */
 static void run_leaving(struct fb_task* task) {
-  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, leaving, task);
+  struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, request.leaving, task);
 
   cancel_channel(channel);
   fb_remote_channel_drop(channel);
@@ -601,10 +602,12 @@ static void join_link(struct fb_partition_client* client, struct fb_remote_chann
     fb_remote_channel_fail(channel, FB_ERELEASED, CLOSED_TEXT);
     return;
   }
+  channel->request.timer.on_due = on_ask_again;
+  memcpy(channel->request.entry.id, channel->id, FB_CHANNEL_ID_SIZE);
   code = find_link(client, &channel->source, &link);
   error = errno;
-  if (code == FB_OK) code = fb_channel_map_add(&link->channels, &channel->entry);
-  if (code == FB_OK && !fb_channel_id_is_sealed(channel->entry.id)) link->has_unsealed = true;
+  if (code == FB_OK) code = fb_channel_map_add(&link->channels, &channel->request.entry);
+  if (code == FB_OK && !fb_channel_id_is_sealed(channel->id)) link->has_unsealed = true;
   if (code < 0) {
     fb_address_text(&channel->source.address, peer);
     snprintf(text, sizeof text, "connecting with %s failed: %s", peer,
@@ -613,31 +616,21 @@ static void join_link(struct fb_partition_client* client, struct fb_remote_chann
     if (link != NULL) end_if_unused(link);
     return;
   }
-  channel->connection = link;
+  channel->request.link = link;
   atomic_fetch_add_explicit(&client->channel_count, 1, memory_order_relaxed);
-  if (link->is_connected) greet(&channel->entry, link);
+  if (link->is_connected) greet(&channel->request.entry, link);
 }
 
 static void request_batch(void* context) {
   struct batch* batch = context;
 
-  for (uint32_t i = 0; i < batch->count; i++) {
-    struct fb_remote_channel* channel = batch->channels[i];
-    channel->task.run = run_channel;
-    channel->timer.on_due = on_ask_again;
-    join_link(batch->client, channel);
-  }
+  for (uint32_t i = 0; i < batch->count; i++) join_link(batch->client, batch->channels[i]);
 }
 
 int fb_partition_client_request(struct fb_partition_client* self, struct fb_remote_channel** channels, uint32_t count) {
   struct batch batch = {self, channels, count};
 
-  for (uint32_t i = 0; i < count; i++) {
-    pthread_mutex_lock(&channels[i]->lock);
-    channels[i]->task.run = run_channel;
-    channels[i]->reactor = self->reactor;
-    pthread_mutex_unlock(&channels[i]->lock);
-  }
+  for (uint32_t i = 0; i < count; i++) fb_remote_channel_set_sender(channels[i], self->reactor, run_channel);
   return fb_reactor_call(self->reactor, request_batch, &batch);
 }
 
@@ -657,8 +650,8 @@ void fb_partition_client_cancel(struct fb_partition_client* self, struct fb_remo
 void fb_partition_client_leave(struct fb_partition_client* self, struct fb_remote_channel* channel) {
   fb_remote_channel_end(channel);
   fb_remote_channel_retain(channel); /* for the task, which drops it */
-  channel->leaving.run = run_leaving;
-  if (fb_reactor_post(self->reactor, &channel->leaving) < 0) fb_remote_channel_drop(channel);
+  channel->request.leaving.run = run_leaving;
+  if (fb_reactor_post(self->reactor, &channel->request.leaving) < 0) fb_remote_channel_drop(channel);
 }
 
 /* ---- life ------------------------------------------------------------------------------------------- */

@@ -110,6 +110,22 @@ bool fb_remote_channel_take_resume(struct fb_remote_channel* self) {
   return true;
 }
 
+bool fb_remote_channel_take_acknowledgement(struct fb_remote_channel* self) {
+  return atomic_exchange_explicit(&self->wants_acknowledgement, false, memory_order_acq_rel);
+}
+
+int32_t fb_remote_channel_take_buffer_size(struct fb_remote_channel* self) {
+  return atomic_exchange_explicit(&self->announced_buffer_size, 0, memory_order_acq_rel);
+}
+
+void fb_remote_channel_restore_buffer_size(struct fb_remote_channel* self, int32_t size) {
+  int32_t none = 0;
+
+  /* Relaxed: the size is all there is to it. */
+  atomic_compare_exchange_strong_explicit(&self->announced_buffer_size, &none, size, memory_order_relaxed,
+                                          memory_order_relaxed);
+}
+
 static bool is_released(struct fb_remote_channel* self) {
   bool released;
 
@@ -184,13 +200,27 @@ int fb_remote_channel_open(const struct fb_remote_source* source, const uint8_t*
     return code;
   }
   opened->source = *source;
-  memcpy(opened->entry.id, id, FB_CHANNEL_ID_SIZE);
+  memcpy(opened->id, id, FB_CHANNEL_ID_SIZE);
   opened->initial_credit = exclusive_count;
   atomic_store_explicit(&opened->sender_credit, (int32_t)exclusive_count, memory_order_relaxed);
   atomic_store_explicit(&opened->references, 1, memory_order_relaxed);
   fb_buffer_manager_add_exclusive(&opened->buffers, exclusive, exclusive_count);
   *self = opened;
   return FB_OK;
+}
+
+void fb_remote_channel_set_listener(struct fb_remote_channel* self, uint32_t index,
+                                    const struct fb_availability_listener* listener) {
+  self->index = index;
+  self->listener = *listener;
+}
+
+void fb_remote_channel_set_sender(struct fb_remote_channel* self, struct fb_reactor* reactor,
+                                  void (*run)(struct fb_task* task)) {
+  pthread_mutex_lock(&self->lock);
+  self->task.run = run;
+  self->reactor = reactor;
+  pthread_mutex_unlock(&self->lock);
 }
 
 void fb_remote_channel_end(struct fb_remote_channel* self) {

@@ -39,10 +39,23 @@ struct fb_remote_source {
   uint8_t partition[FB_PARTITION_ID_SIZE];
 };
 
+/* What the client keeps about a channel that it serves; embedded, since it lives as long. It begins as zeros, and
+ * nobody but partition_client.c reads or writes it: on the I/O thread, except that the task posts `leaving`. */
+struct fb_remote_request {
+  struct fb_channel_entry entry; /* in the map of its connection */
+  void* link;                    /* the connection; NULL: not yet, or not any more */
+  struct fb_timer timer;         /* asks again */
+  struct fb_task leaving;        /* posted once: forgets the channel and drops a reference */
+  uint32_t backoff_ms;
+  int32_t told_buffer_size; /* what was sent last; 0: nothing */
+  bool is_sent;
+};
+
+/* The members are written in remote_channel.c only, but for `request`. */
 struct fb_remote_channel {
-  struct fb_channel_entry entry; /* the first member; its id is the receiver in frames */
   struct fb_remote_source source;
-  uint32_t index; /* in the gate */
+  uint8_t id[FB_CHANNEL_ID_SIZE]; /* the receiver in frames */
+  uint32_t index;                 /* in the gate */
   _Atomic uint32_t references;
   struct fb_buffer_manager buffers;
   uint32_t initial_credit; /* exclusive buffers */
@@ -55,20 +68,15 @@ struct fb_remote_channel {
   char* failure;    /* owned; stays once it is set */
   bool is_released;
 
-  /* For the client: what is to be sent when its task runs. */
-  struct fb_reactor* reactor;
+  /* What is to be sent, and the task that does. */
+  struct fb_reactor* reactor; /* NULL: nobody yet; under the lock */
   struct fb_task task;
-  struct fb_task leaving; /* posted once: forgets the channel and drops a reference */
   _Atomic uint32_t unannounced_credit;
   _Atomic int32_t sender_credit; /* granted and not used yet, as far as this side knows */
   _Atomic bool wants_resume;
   _Atomic bool wants_acknowledgement;
   _Atomic int32_t announced_buffer_size; /* 0: nothing to announce */
-  void* connection;                      /* the client's */
-  struct fb_timer timer;                 /* the client's */
-  uint32_t backoff_ms;                   /* the client's */
-  int32_t told_buffer_size;              /* the client's: what was sent last; 0: nothing */
-  bool is_requested;                     /* the client's: the request was sent */
+  struct fb_remote_request request;      /* the client's */
 
   /* Relaxed: figures that anybody may look at. */
   _Atomic uint64_t buffer_count, byte_count; /* received, events included */
@@ -80,6 +88,12 @@ struct fb_remote_channel {
 int fb_remote_channel_open(const struct fb_remote_source* source, const uint8_t* id,
                            struct fb_network_buffer_pool* network_pool, struct fb_local_buffer_pool* pool,
                            struct fb_buffer** exclusive, uint32_t exclusive_count, struct fb_remote_channel** self);
+/* Whom to tell what comes, and under which index; before anybody serves the channel. */
+void fb_remote_channel_set_listener(struct fb_remote_channel* self, uint32_t index,
+                                    const struct fb_availability_listener* listener);
+/* From now on until end(), `run` is posted to the reactor, with `task`, whenever there is something to send. */
+void fb_remote_channel_set_sender(struct fb_remote_channel* self, struct fb_reactor* reactor,
+                                  void (*run)(struct fb_task* task));
 /* After fb_partition_client_cancel() or leave(): drops what is queued, sends buffers home, drops the reference. */
 void fb_remote_channel_close(struct fb_remote_channel* self);
 
@@ -131,5 +145,11 @@ void fb_remote_channel_fail(struct fb_remote_channel* self, int code, const char
 bool fb_remote_channel_take_resume(struct fb_remote_channel* self);
 /* Takes the credit that has come together since the last call, to be sent. */
 uint32_t fb_remote_channel_take_credit(struct fb_remote_channel* self);
+/* Whether the producer is to be told that all of its records have been processed. */
+bool fb_remote_channel_take_acknowledgement(struct fb_remote_channel* self);
+/* The buffer size to be announced; 0: none, or it was taken. */
+int32_t fb_remote_channel_take_buffer_size(struct fb_remote_channel* self);
+/* Has `size` announced once more, since the reader that was told it is gone; a later wish stays. 0: nothing was. */
+void fb_remote_channel_restore_buffer_size(struct fb_remote_channel* self, int32_t size);
 
 #endif

@@ -226,7 +226,8 @@ static void open_channel_with(struct fixture* self, uint8_t n, uint32_t exclusiv
   CHECK(fb_network_buffer_pool_request_unpooled(self->network, exclusive_count, 0, exclusive) == FB_OK);
   CHECK(fb_remote_channel_open(&source, id, self->network, self->pool, exclusive, exclusive_count,
                                &self->channels[n]) == FB_OK);
-  self->channels[n]->listener = (struct fb_availability_listener){on_data_available, on_priority_event, self};
+  fb_remote_channel_set_listener(self->channels[n], 0,
+                                 &(struct fb_availability_listener){on_data_available, on_priority_event, self});
 }
 
 static void open_channel(struct fixture* self, uint8_t n, uint32_t exclusive_count) {
@@ -760,7 +761,7 @@ static void an_id_that_nobody_ever_had_ends_the_connection(void) {
 
     open_fixture(&f);
     open_channel(&f, 1, 1);
-    fb_channel_id_seal(f.channels[1]->entry.id);
+    fb_channel_id_seal(f.channels[1]->id);
     request(&f, 1, 1);
     accept_client(&f);
     CHECK(hear(&f) && fb_channel_id_is_sealed(f.frame.receiver));
@@ -928,7 +929,7 @@ static void a_connection_ends_with_its_last_channel_also_if_that_fails(void) {
 
 static void look_at_backoff(void* context) {
   struct fixture* self = context;
-  self->frame.credit = (int32_t)self->channels[1]->backoff_ms;
+  self->frame.credit = (int32_t)self->channels[1]->request.backoff_ms;
 }
 
 static int32_t backoff_of(struct fixture* self) {

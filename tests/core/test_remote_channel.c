@@ -58,10 +58,9 @@ static struct fb_remote_channel* open_channel(struct fixture* self, uint32_t exc
 
   CHECK(fb_network_buffer_pool_request_unpooled(self->network, exclusive_count, 0, exclusive) == FB_OK);
   CHECK(fb_remote_channel_open(&source, id, self->network, self->pool, exclusive, exclusive_count, &channel) == FB_OK);
-  channel->index = 5;
-  channel->listener = (struct fb_availability_listener){on_data_available, on_priority_event, self};
-  channel->reactor = self->reactor;
-  channel->task.run = count_turn;
+  fb_remote_channel_set_listener(channel, 5,
+                                 &(struct fb_availability_listener){on_data_available, on_priority_event, self});
+  fb_remote_channel_set_sender(channel, self->reactor, count_turn);
   return channel;
 }
 
@@ -524,7 +523,15 @@ static void wishes_are_remembered_until_they_are_sent(void) {
   CHECK(fb_remote_channel_announce_buffer_size(f.channel, 256) == FB_OK);
   CHECK(fb_remote_channel_acknowledge(f.channel) == FB_OK);
   CHECK(client_turns(&f) > 0);
-  CHECK(f.channel->announced_buffer_size == 256 && f.channel->wants_acknowledgement);
+  CHECK(fb_remote_channel_take_buffer_size(f.channel) == 256 && fb_remote_channel_take_buffer_size(f.channel) == 0);
+  CHECK(fb_remote_channel_take_acknowledgement(f.channel) && !fb_remote_channel_take_acknowledgement(f.channel));
+  fb_remote_channel_restore_buffer_size(f.channel, 0);
+  CHECK(fb_remote_channel_take_buffer_size(f.channel) == 0);
+  fb_remote_channel_restore_buffer_size(f.channel, 256);
+  CHECK(fb_remote_channel_take_buffer_size(f.channel) == 256);
+  CHECK(fb_remote_channel_announce_buffer_size(f.channel, 512) == FB_OK && client_turns(&f) == 1);
+  fb_remote_channel_restore_buffer_size(f.channel, 256); /* a later wish stays */
+  CHECK(fb_remote_channel_take_buffer_size(f.channel) == 512);
   CHECK(!fb_remote_channel_take_resume(f.channel));
   CHECK(fb_remote_channel_resume(f.channel) == FB_OK && client_turns(&f) == 1);
   CHECK(fb_remote_channel_take_resume(f.channel) && !fb_remote_channel_take_resume(f.channel));
