@@ -43,6 +43,7 @@
 #define MAX_SEGMENTS ((uint32_t)INT32_MAX)
 
 enum { SHELVES = 8, LINE = 64 /* bytes that a core takes from another at once */ };
+enum { PARTED_SIZE = 4096 /* bytes; for segments that large or larger a line between two is worth its memory */ };
 
 /* A hint and no state: any value is right, some are slower. */
 static _Thread_local uint32_t own_shelf;
@@ -290,10 +291,21 @@ static struct fb_pool_member* next_waiting(struct fb_network_buffer_pool* self) 
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
+/* Bytes from one segment to the next. With a power of two, equal places of all segments would share a few sets of the
+ * caches: who writes to a thousand channels in turn would find each line pushed out by the others. An odd number of
+ * lines goes round all sets. */
+static size_t stride_of(uint32_t segment_size) {
+  size_t lines = ((size_t)segment_size + LINE - 1) / LINE;
+
+  return segment_size < PARTED_SIZE ? segment_size : (lines | 1) * LINE;
+}
+
 static void fill(struct fb_network_buffer_pool* self) {
+  size_t stride = stride_of(self->segment_size);
+
   for (uint32_t i = 0; i < self->count; i++) {
     struct fb_buffer* buffer = &self->slots[i].buffer;
-    uint8_t* data = self->memory + (size_t)i * self->segment_size;
+    uint8_t* data = self->memory + i * stride;
     fb_memory_segment_wrap(&buffer->segment, data, self->segment_size);
     buffer->channel = FB_NO_CHANNEL;
     atomic_init(&self->slots[i].link, (uint64_t)(i + 1) << 32 | (i > 0 ? i - 1 : EMPTY));
@@ -307,8 +319,8 @@ static void fill(struct fb_network_buffer_pool* self) {
 static int allocate(struct fb_network_buffer_pool* self) {
   size_t count = self->count > 0 ? self->count : 1;
 
-  if (self->count > SIZE_MAX / self->segment_size) return FB_ENOMEM;
-  self->memory_bytes = (size_t)self->count * self->segment_size;
+  if (self->count > SIZE_MAX / stride_of(self->segment_size)) return FB_ENOMEM;
+  self->memory_bytes = self->count * stride_of(self->segment_size);
   if (self->memory_bytes > 0) {
     /* Page-aligned and zeroed; the system gives each page when it is first touched. */
     void* memory = mmap(NULL, self->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -1,4 +1,4 @@
-/* The global pool and the local pools, by one thread; test_buffer_pool_threads.c has the rest. */
+/* The global pool and the local pools, by one thread; test_local_buffer_pool_threads.c has the rest. */
 #include "memory/local_buffer_pool.h"
 
 #include "check.h"
@@ -77,6 +77,27 @@ static void segments_are_apart_and_all_come_out_once(void) {
   }
   for (int i = 0; i < 5; i++) fb_buffer_release(buffers[i]);
   CHECK(available(pool) == 5);
+  fb_network_buffer_pool_close(pool);
+}
+
+/* Whoever writes to many channels in turn is at the same place of many segments. */
+static void the_same_places_of_large_segments_share_no_set_of_the_cache(void) {
+  struct fb_network_buffer_pool* pool;
+  struct fb_buffer* buffers[64];
+  bool is_taken[64] = {false};
+
+  CHECK(fb_network_buffer_pool_open(64, 32 * 1024, &pool) == FB_OK);
+  for (int i = 0; i < 64; i++) {
+    CHECK(fb_network_buffer_pool_request(pool, &buffers[i]) == FB_OK && buffers[i]->segment.size == 32 * 1024);
+    size_t set = (uintptr_t)buffers[i]->segment.data / 64 % 64;
+    CHECK((uintptr_t)buffers[i]->segment.data % 64 == 0 && !is_taken[set]);
+    is_taken[set] = true;
+    memset(buffers[i]->segment.data, i + 1, 32 * 1024);
+  }
+  for (int i = 0; i < 64; i++) {
+    CHECK(buffers[i]->segment.data[0] == i + 1 && buffers[i]->segment.data[32 * 1024 - 1] == i + 1);
+    fb_buffer_release(buffers[i]);
+  }
   fb_network_buffer_pool_close(pool);
 }
 
@@ -486,6 +507,7 @@ int main(void) {
   arguments_are_checked();
   totals_follow_requests_and_are_zero_after_destroy();
   segments_are_apart_and_all_come_out_once();
+  the_same_places_of_large_segments_share_no_set_of_the_cache();
   creating_after_destroy_is_refused();
   unpooled_requests_are_guaranteed_or_refused_whole();
   an_unpooled_request_that_times_out_loses_nothing();
