@@ -118,9 +118,14 @@ class RecordWriter(_RecordWriter):
         import numpy as np  # not before somebody has columns
 
         dtype = column_dtype(self.type)
-        column = np.ascontiguousarray(values)
+        if np.ma.is_masked(values):
+            raise TypeError(
+                "emit_batch takes no masked values: a column of numbers has no null; fill or drop them first"
+            )
+        column = np.asarray(values)
         if column.ndim != 1:
             raise TypeError(f"emit_batch takes a one-dimensional array, got {column.ndim} dimensions")
+        column = np.ascontiguousarray(column if len(column) else column.astype(dtype))  # [] has no type of its own
         if column.dtype != dtype:
             if not np.can_cast(column.dtype, dtype, "safe"):
                 raise TypeError(f"values of {column.dtype} do not all fit {self.type!r}, which holds {dtype}")
@@ -140,7 +145,7 @@ class RecordWriter(_RecordWriter):
         given = np.asarray(channels)
         if given.shape != (count,):
             raise ValueError(f"{count} values but channels of shape {given.shape}")
-        if given.dtype.kind not in "iu":
+        if count and given.dtype.kind not in "iu":  # [] has no type of its own
             raise TypeError(f"channels must be whole numbers, got {given.dtype}")
         if count and (given.min() < 0 or given.max() >= self._selector.channel_count):
             wrong = int(np.flatnonzero((given < 0) | (given >= self._selector.channel_count))[0])

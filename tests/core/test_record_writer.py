@@ -311,6 +311,32 @@ def test_a_column_that_does_not_fit_the_type_is_refused(pool, values):
         assert read_all(partition, fb.Types.LONG()) == []
 
 
+@pytest.mark.parametrize(
+    "values, message",
+    [
+        (np.ma.array([1, 2, 3], mask=[False, True, False]), "masked values: .*no null"),
+        (5, "one-dimensional array, got 0 dimensions"),
+        (np.zeros((2, 2), np.int64), "one-dimensional array, got 2 dimensions"),
+    ],
+    ids=["masked", "scalar", "matrix"],
+)
+def test_a_column_that_is_none_is_refused(pool, values, message):
+    with fb.ResultPartition(pool, 1) as partition:
+        with fb.RecordWriter(partition, fb.Types.LONG()) as writer:
+            with pytest.raises(TypeError, match=message):
+                writer.emit_batch(values)
+        assert read_all(partition, fb.Types.LONG()) == []
+
+
+@pytest.mark.parametrize("channels", [None, []])
+def test_a_column_of_nothing_writes_nothing(pool, channels):
+    with fb.ResultPartition(pool, 2) as partition:
+        with fb.RecordWriter(partition, fb.Types.LONG()) as writer:
+            assert writer.emit_batch([], channels) == 0
+            assert writer.emit_batch(np.ma.array([1, 2], mask=False), [0, 0]) == 2
+        assert read_all(partition, fb.Types.LONG(), [0]) == [1, 2]
+
+
 def test_a_huge_record_does_not_keep_its_scratch(pool):
     with fb.NetworkBufferPool(600, segment_size=32768) as large:
         with fb.ResultPartition(large, 1, type="PIPELINED") as partition:
