@@ -1,6 +1,6 @@
 /* All memory segments of a process, in one allocation, and how they are shared among local pools.
  *
- * A local pool (buffer_pool.h) registers as a member, with a guaranteed minimum and a maximum; what nobody is
+ * A local pool (local_buffer_pool.h) registers as a member, with a guaranteed minimum and a maximum; what nobody is
  * guaranteed is shared out by weight, again with each member that comes or goes. Flink: NetworkBufferPool.
  *
  * Owner:   a buffer belongs to its requester until its last release, which brings it home from any thread.
