@@ -27,7 +27,7 @@ _checked: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 
 
 def check_workers(context: SparkContext) -> None:
-    """Refuse to start what cannot run, where workers are children of this machine: a master ``local[...]``.
+    """Refuse to start what cannot run, where workers run on this machine: a master ``local`` or ``local[...]``.
 
     Costs the start of one interpreter, once for each context that passes. On other masters workers tell, see `shipped`.
 
@@ -36,19 +36,22 @@ def check_workers(context: SparkContext) -> None:
     RuntimeError
         If the workers' interpreter cannot import flinkbuf, or finds another version; with what to set.
     """
-    if context in _checked or not (context.master or "").startswith("local["):
+    master = context.master or ""
+    if context in _checked or not (master == "local" or master.startswith("local[")):
         return
     try:
         done = subprocess.run(
             [context.pythonExec, "-c", _PROBE],
             env=_worker_environment(context),
             cwd=_of_jvm(context, "getProperty", "user.dir"),
+            stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=PROBE_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return  # Spark will say it better
+        _checked.add(context)  # Spark will say it better; to ask again might take as long again
+        return
     last_line = done.stderr.strip().rpartition("\n")[2]
     if done.returncode and last_line.startswith(("ImportError:", "ModuleNotFoundError:")):
         raise RuntimeError(

@@ -413,16 +413,14 @@ static void what_is_no_barrier_is_not_converted(void) {
       "",
       "00000001",
       HEAD "00",
-      HEAD "00ffffffff0100000000000075", /* one byte short of its options */
-      HEAD
-      "0000000006"
-      "0102030405010000000000007530",            /* one byte short behind a location */
-      HEAD "007fffffff010000000000007530" ZEROS, /* a location longer than everything */
-      HEAD "00fffffffe010000000000007530" ZEROS, /* of a negative length */
+      HEAD "00ffffffff0100000000000075",             /* one byte short of its options */
+      HEAD "00000000060102030405010000000000007530", /* one byte short behind a location */
+      HEAD "007fffffff010000000000007530" ZEROS,     /* a location longer than everything */
+      HEAD "00fffffffe010000000000007530" ZEROS,     /* of a negative length */
       HEAD "0080000000010000000000007530" ZEROS,
-      HEAD "05ffffffff010000000000007530" ZEROS,                                    /* of an unknown kind */
-      HEAD "0100ffffffff0100000000000075",                                          /* a savepoint, one byte short */
-      "00000004000000000000004d0000018bcfe5687b00ffffffff010000000000007530" ZEROS, /* another event */
+      HEAD "05ffffffff010000000000007530" ZEROS,                                      /* of an unknown kind */
+      HEAD "0100ffffffff0100000000000075",                                            /* a savepoint, one byte short */
+      ("00000004000000000000004d0000018bcfe5687b00ffffffff010000000000007530" ZEROS), /* another event */
   };
   uint8_t bytes[64];
 

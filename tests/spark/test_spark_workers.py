@@ -137,10 +137,12 @@ def test_it_is_found_out_once_a_context_and_only_where_the_workers_are_here(unas
     for _ in range(3):
         check_workers(unasked)
     assert len(calls) == 1
-    monkeypatch.setattr(workers, "_checked", weakref.WeakSet())
-    monkeypatch.setattr(unasked, "master", "spark://elsewhere:7077")
-    check_workers(unasked)
-    assert len(calls) == 1
+    for master, asked in (("spark://elsewhere:7077", 0), ("local-cluster[1,1,1024]", 0), ("local", 1), ("local[*]", 1)):
+        del calls[:]
+        monkeypatch.setattr(workers, "_checked", weakref.WeakSet())
+        monkeypatch.setattr(unasked, "master", master)
+        check_workers(unasked)
+        assert len(calls) == asked, master
 
 
 @pytest.mark.spark
@@ -151,6 +153,18 @@ def test_what_it_cannot_find_out_is_left_to_spark(unasked, monkeypatch, tmp_path
     for python in (str(odd), str(tmp_path / "missing")):
         monkeypatch.setattr(unasked, "pythonExec", python)
         check_workers(unasked)
+
+
+@pytest.mark.spark
+def test_an_interpreter_that_does_not_answer_is_waited_for_once(unasked, monkeypatch, tmp_path):
+    slow = tmp_path / "python3"
+    slow.write_text("#!/bin/sh\necho asked >>" + str(tmp_path / "asked") + "\nexec sleep 30\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(unasked, "pythonExec", str(slow))
+    monkeypatch.setattr(workers, "PROBE_TIMEOUT_S", 0.5)
+    for _ in range(3):
+        check_workers(unasked)
+    assert (tmp_path / "asked").read_text() == "asked\n"
 
 
 @pytest.mark.spark
