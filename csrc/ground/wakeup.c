@@ -241,12 +241,14 @@ void fb_wakeup_list_ring(struct fb_wakeup_list* self) {
 }
 
 int fb_thread_start(pthread_t* thread, void* (*run)(void* argument), void* argument) {
-  sigset_t all, before;
+  static const int CRASHES[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+  sigset_t blocked, before;
   int failed;
 
-  /* The new thread inherits the mask. */
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  /* The new thread inherits the mask. What it crashes of is its own, and somebody may want to see where. */
+  sigfillset(&blocked);
+  for (size_t i = 0; i < sizeof CRASHES / sizeof CRASHES[0]; i++) sigdelset(&blocked, CRASHES[i]);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
   failed = pthread_create(thread, NULL, run, argument);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return failed != 0 ? FB_ETHREAD : FB_OK;

@@ -150,6 +150,7 @@ cdef class HashBufferWriter(RecordBufferWriter):
         cdef int is_ready
         if self.is_exhausted:
             return 0
+        self.has_record_in_hand = False  # it may be another call after a record that was refused
         for record in self.records:
             self.given_count += 1
             self.has_record_in_hand = True
@@ -265,6 +266,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
             return 1
         if self.is_exhausted:
             return 0
+        self.has_record_in_hand = False  # it may be another call after a record that was refused
         for record in self.records:
             self.given_count += 1
             self.has_record_in_hand = True

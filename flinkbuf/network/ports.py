@@ -26,9 +26,9 @@ def parse_ports(text: str) -> Iterator[int]:
     [50100, 50101, 50102, 6121]
     """
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
+        first, dash, last = part.strip().partition("-")
         try:
-            low, high = int(first), int(last or first)
+            low, high = int(first), int(last if dash else first)
         except ValueError:
             raise ValueError(
                 f'expected a port, a range or a list of them such as "50100-50200,6121", got {text!r}'

@@ -127,7 +127,7 @@ class RecordWriter(_RecordWriter):
             raise TypeError(f"emit_batch takes a one-dimensional array, got {column.ndim} dimensions")
         column = np.ascontiguousarray(column if len(column) else column.astype(dtype))  # [] has no type of its own
         if column.dtype != dtype:
-            if not np.can_cast(column.dtype, dtype, "safe"):
+            if not np.can_cast(column.dtype, dtype, "safe") or column.dtype == bool:  # no bool is taken for a number
                 raise TypeError(f"values of {column.dtype} do not all fit {self.type!r}, which holds {dtype}")
             column = column.astype(dtype)
         if dtype.kind == "f" and (not_numbers := np.isnan(column)).any():

@@ -258,3 +258,24 @@ def test_an_error_of_the_iterator_is_not_about_a_record_in_hand():
     assert failure.value.record_number == 1
     assert not writer.has_record_in_hand
     assert inner.has_record_in_hand
+
+
+@pytest.mark.parametrize("segments", [512, 4])
+def test_an_iterator_that_fails_after_a_refused_record_is_not_about_that_record(segments):
+    class Source:
+        values = iter([1, "late"])
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            for value in self.values:
+                return value
+            raise OSError("the source is gone")
+
+    writer = fb.write_buffers(Source(), fb.Types.LONG(), 8, "rebalance", config=config(segments=segments))
+    with pytest.raises(TypeError, match="record 1: "):
+        list(writer)
+    with pytest.raises(OSError, match="the source is gone"):
+        list(writer)
+    assert not writer.has_record_in_hand

@@ -317,8 +317,9 @@ def test_a_column_that_does_not_fit_the_type_is_refused(pool, values):
         (np.ma.array([1, 2, 3], mask=[False, True, False]), "masked values: .*no null"),
         (5, "one-dimensional array, got 0 dimensions"),
         (np.zeros((2, 2), np.int64), "one-dimensional array, got 2 dimensions"),
+        ([True, False], "values of bool do not all fit"),
     ],
-    ids=["masked", "scalar", "matrix"],
+    ids=["masked", "scalar", "matrix", "bools"],
 )
 def test_a_column_that_is_none_is_refused(pool, values, message):
     with fb.ResultPartition(pool, 1) as partition:

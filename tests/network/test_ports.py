@@ -69,7 +69,7 @@ def test_the_data_port_is_found_by_the_same_rule_with_tls_and_without(is_encrypt
 
 def test_what_is_no_port_is_refused():
     assert list(parse_ports("0")) == [0]
-    for wrong in ("", "a", "9-8", "65536", "-1"):
+    for wrong in ("7-", "", "a", "9-8", "65536", "-1"):
         with pytest.raises(ValueError, match="port"):
             list(parse_ports(wrong))
 

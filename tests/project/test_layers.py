@@ -352,3 +352,38 @@ def test_a_file_that_looks_down_would_be_found():
     assert cimported_modules(cimports) == ["_core.buffer", "_core.wakeup", "types.values"]
     includes = '#include <stdio.h>\n# include "memory/buffer.h"\n#include "frame.h"\n'
     assert included_files(includes) == [("memory", "buffer"), ("", "frame")]
+
+
+# Names that a header declares beside fb_<stem>_*: the second noun of a pair that is one thing.
+SECOND_NOUNS = {
+    "errors": ["strerror"],
+    "buffer_builder": ["buffer_consumer"],  # the reading half of the same buffer
+    "data_view": ["data_input", "data_output"],  # Flink's DataInputView and DataOutputView
+}
+DECLARED = r"^(?:static inline )?(?:const )?(?:struct |enum )?\w+[ *]+(fb_\w+)\("
+
+
+def declared_functions(text):
+    return re.findall(DECLARED, text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("path", [path for path in C_FILES if path.suffix == ".h"], ids=name)
+def test_prefix_is_stem(path):
+    prefixes = tuple(f"fb_{noun}" for noun in [path.stem, *SECOND_NOUNS.get(path.stem, [])])
+    others = [function for function in declared_functions(path.read_text()) if not function.startswith(prefixes)]
+    assert not others, f"what {path.stem}.h declares is fb_{path.stem}_*"
+
+
+def test_a_static_function_has_its_name_alone():
+    """A profile shows a name without its file, and `git grep` should find one definition."""
+    homes = {}
+    for path in C_FILES:
+        for function in set(re.findall(r"^static [^=;{}\n]*?(\w+)\([^;]*?\) \{", path.read_text(), re.MULTILINE)):
+            homes.setdefault(function, []).append(name(path))
+    assert not {function: where for function, where in homes.items() if len(where) > 1}
+
+
+def test_a_wrong_prefix_would_be_found():
+    header = "int fb_reactor_connect(struct fb_reactor* self);\nstatic inline bool fb_a_is(const struct fb_a* self) {\n"
+    header += "struct fb_b* fb_b_open(void);\nconst char* fb_c_text(int code);\nuint8_t* fb_d(void);\n"
+    assert declared_functions(header) == ["fb_reactor_connect", "fb_a_is", "fb_b_open", "fb_c_text", "fb_d"]
