@@ -18,8 +18,8 @@
 #include <pthread.h>
 
 #include "bench.h"
-#include "io/connection.h"
 #include "ground/wakeup.h"
+#include "io/connection.h"
 
 #define HEAD 47
 #define BODY 32768
@@ -38,11 +38,11 @@ static void row(const char* name, const char* unit, double rate) {
 
 struct side {
   struct fb_reactor* reactor;
-  struct fb_address address;
+  struct fb_tcp_address address;
   struct fb_connection* connection;
-  struct fb_slice body; /* sent again and again */
-  uint8_t* memory;      /* received into */
-  uint32_t left;        /* bytes of the body that is being received */
+  struct fb_buffer_slice body; /* sent again and again */
+  uint8_t* memory;             /* received into */
+  uint32_t left;               /* bytes of the body that is being received */
   uint32_t head_left;
   bool floods, answers;
   uint64_t round_trips;
@@ -53,8 +53,8 @@ static uint8_t head[HEAD];
 
 static void flood(struct side* self) {
   while (self->floods && fb_connection_is_writable(self->connection)) {
-    struct fb_slice body = self->body;
-    fb_slice_retain(&body);
+    struct fb_buffer_slice body = self->body;
+    fb_buffer_slice_retain(&body);
     fb_connection_send(self->connection, head, HEAD, &body);
   }
 }
@@ -121,12 +121,12 @@ static void on_accept(struct fb_connection* connection, void* context) {
 static void listen_there(void* context) {
   struct side* self = context;
   struct fb_listener* listener;
-  if (fb_reactor_listen(self->reactor, &self->address, 8, on_accept, self, &listener) < 0) exit(1);
+  if (fb_connection_listen(self->reactor, &self->address, 8, on_accept, self, &listener) < 0) exit(1);
 }
 
 static void connect_there(void* context) {
   struct side* self = context;
-  if (fb_reactor_connect(self->reactor, &self->address, 1000, &HANDLER, self, &self->connection) < 0) exit(1);
+  if (fb_connection_connect(self->reactor, &self->address, 1000, &HANDLER, self, &self->connection) < 0) exit(1);
 }
 
 static void never(struct fb_buffer* buffer) { (void)buffer; }
@@ -140,11 +140,11 @@ static void measure_reactors(double seconds, bool is_round_trip) {
   fb_memory_segment_open(&buffer.segment, BODY);
   fb_buffer_reset(&buffer, never, NULL);
   client.memory = malloc(BODY);
-  server.body = (struct fb_slice){.buffer = &buffer, .size = BODY, .data_type = FB_DATA_BUFFER};
+  server.body = (struct fb_buffer_slice){.buffer = &buffer, .size = BODY, .data_type = FB_DATA_BUFFER};
   server.floods = client.floods = !is_round_trip;
   server.answers = client.answers = is_round_trip;
   if (fb_reactor_open(&server.reactor) < 0 || fb_reactor_open(&client.reactor) < 0) exit(1);
-  fb_address_resolve(&server.address, "127.0.0.1", 0);
+  fb_tcp_address_resolve(&server.address, "127.0.0.1", 0);
   fb_reactor_call(server.reactor, listen_there, &server);
   client.address = server.address;
   fb_reactor_call(client.reactor, connect_there, &client);
@@ -205,13 +205,13 @@ static void* receive_plain(void* argument) {
 
 static void measure_blocking(double seconds, bool is_round_trip) {
   struct plain sender = {.answers = is_round_trip}, receiver = {.answers = is_round_trip};
-  struct fb_address address;
+  struct fb_tcp_address address;
   pthread_t threads[2];
   int listener, one = 1;
   uint64_t before;
   double start;
 
-  fb_address_resolve(&address, "127.0.0.1", 0);
+  fb_tcp_address_resolve(&address, "127.0.0.1", 0);
   listener = socket(AF_INET, SOCK_STREAM, 0);
   if (bind(listener, (struct sockaddr*)&address.bytes, address.size) < 0 || listen(listener, 1) < 0) exit(1);
   getsockname(listener, (struct sockaddr*)&address.bytes, &address.size);

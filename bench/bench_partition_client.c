@@ -65,7 +65,7 @@ static void produce(uint32_t channels, int tell) {
   struct fb_partition_manager* manager;
   struct fb_partition_server* server;
   struct fb_reactor* reactor;
-  struct fb_address address;
+  struct fb_tcp_address address;
 
   check(fb_network_buffer_pool_open(4 * channels + 64, SEGMENT, &network), "pool");
   fill_segments(network, 4 * channels + 64);
@@ -75,7 +75,7 @@ static void produce(uint32_t channels, int tell) {
       "partition");
   check(fb_reactor_open(&reactor), "reactor");
   check(fb_partition_manager_open(&manager), "manager");
-  check(fb_address_resolve(&address, "127.0.0.1", 0), "address");
+  check(fb_tcp_address_resolve(&address, "127.0.0.1", 0), "address");
   check(fb_partition_server_open(reactor, manager, &address, NULL, &server), "server");
   check(fb_partition_manager_register(manager, ID, partition), "register");
   if (write(tell, &address, sizeof address) != sizeof address) check(FB_EIO, "pipe");
@@ -84,11 +84,11 @@ static void produce(uint32_t channels, int tell) {
 
 /* The rival: sends 32 KiB after 32 KiB to whoever connects. */
 static void send_plain(int tell) {
-  struct fb_address address;
+  struct fb_tcp_address address;
   uint8_t* bytes = calloc(1, SEGMENT);
   int one = 1, listener, fd;
 
-  check(fb_address_resolve(&address, "127.0.0.1", 0), "address");
+  check(fb_tcp_address_resolve(&address, "127.0.0.1", 0), "address");
   listener = socket(AF_INET, SOCK_STREAM, 0);
   if (bind(listener, (const struct sockaddr*)&address.bytes, address.size) < 0 || listen(listener, 1) < 0 ||
       getsockname(listener, (struct sockaddr*)&address.bytes, &address.size) < 0)
@@ -100,7 +100,7 @@ static void send_plain(int tell) {
   exit(0);
 }
 
-static pid_t start(void (*run)(uint32_t channels, int tell), uint32_t channels, struct fb_address* address) {
+static pid_t start(void (*run)(uint32_t channels, int tell), uint32_t channels, struct fb_tcp_address* address) {
   int fds[2];
   pid_t child = -1;
 
@@ -115,7 +115,7 @@ static pid_t start(void (*run)(uint32_t channels, int tell), uint32_t channels, 
 }
 
 static double receive_plain(double seconds) {
-  struct fb_address address;
+  struct fb_tcp_address address;
   pid_t child = start(NULL, 0, &address);
   uint8_t* memory = malloc(SEGMENT);
   double begun, end, bytes = 0;
@@ -134,7 +134,7 @@ static double receive_plain(double seconds) {
 }
 
 static double receive_buffers(uint32_t channels, double seconds) {
-  struct fb_address address;
+  struct fb_tcp_address address;
   pid_t child = start(produce, channels, &address);
   struct fb_partition_client_options options = {.max_data = SEGMENT};
   struct fb_network_buffer_pool* network;
@@ -168,7 +168,7 @@ static double receive_buffers(uint32_t channels, double seconds) {
       continue;
     }
     bytes += item.slice.size;
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
   }
   kill(child, SIGKILL);
   fb_input_gate_close(&gate);

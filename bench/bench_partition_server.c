@@ -34,7 +34,7 @@ static void* produce(void* argument) {
   return NULL;
 }
 
-static int ask(const struct fb_address* address, uint32_t channels) {
+static int ask(const struct fb_tcp_address* address, uint32_t channels) {
   int fd = socket(AF_INET, SOCK_STREAM, 0);
 
   if (fd < 0 || connect(fd, (const struct sockaddr*)&address->bytes, address->size) < 0) check(FB_EIO, "connect");
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
   struct fb_partition_server* server;
   struct fb_reactor* reactor;
   struct fb_reactor_counters before, after;
-  struct fb_address address;
+  struct fb_tcp_address address;
   uint8_t* memory = malloc(4 * SEGMENT);
   uint64_t bytes = 0;
   pthread_t producer;
@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
   check(fb_result_partition_open(FB_PIPELINED, channels, pool, &partition), "partition");
   check(fb_reactor_open(&reactor), "reactor");
   check(fb_partition_manager_open(&manager), "manager");
-  check(fb_address_resolve(&address, "127.0.0.1", 0), "address");
+  check(fb_tcp_address_resolve(&address, "127.0.0.1", 0), "address");
   check(fb_partition_server_open(reactor, manager, &address, NULL, &server), "server");
   check(fb_partition_manager_register(manager, id, partition), "register");
   fd = ask(&address, channels);

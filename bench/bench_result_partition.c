@@ -58,7 +58,7 @@ static void drain(struct bench* self, uint32_t channel) {
 
   while (fb_subpartition_poll(&self->partition->subpartitions[channel], &polled) == 1) {
     self->bytes_read += polled.slice.size;
-    fb_slice_release(&polled.slice);
+    fb_buffer_slice_release(&polled.slice);
   }
 }
 

@@ -8,14 +8,14 @@
 
 /* ---- the queue of channels with data ------------------------------------------------------------- */
 
-static uint32_t queue_at(const struct fb_ring* queue, uint32_t position) {
+static uint32_t queued_channel_at(const struct fb_ring* queue, uint32_t position) {
   return *(uint32_t*)fb_ring_at(queue, position, sizeof(uint32_t));
 }
 
 static void queue_remove(struct fb_ring* queue, uint32_t channel) {
   uint32_t position = 0;
 
-  while (position < queue->count && queue_at(queue, position) != channel) position++;
+  while (position < queue->count && queued_channel_at(queue, position) != channel) position++;
   if (position < queue->count) fb_ring_remove(queue, position, sizeof channel);
 }
 
@@ -25,7 +25,7 @@ static void queue_insert(struct fb_ring* queue, uint32_t channel, bool has_prior
 }
 
 /* Under the lock. Queues the channel, or moves it to the front part; returns whether the queue was empty. */
-static bool enqueue(struct fb_input_gate* self, struct fb_input_channel* channel, bool has_priority) {
+static bool enqueue_channel(struct fb_input_gate* self, struct fb_input_channel* channel, bool has_priority) {
   bool was_empty = self->queue.count == 0;
 
   if (channel->has_ended || !self->is_open) return false;
@@ -39,27 +39,27 @@ static bool enqueue(struct fb_input_gate* self, struct fb_input_channel* channel
 
 /* ---- notifications, from any thread ---------------------------------------------------------------- */
 
-static void notify(struct fb_input_channel* channel, bool has_priority) {
+static void notify_gate(struct fb_input_channel* channel, bool has_priority) {
   struct fb_input_gate* self = channel->gate;
   bool ring;
 
   pthread_mutex_lock(&self->lock);
-  ring = enqueue(self, channel, has_priority) || has_priority;
+  ring = enqueue_channel(self, channel, has_priority) || has_priority;
   pthread_mutex_unlock(&self->lock);
   if (!ring) return;
   if (self->reactor != NULL) fb_reactor_ring(self->reactor, self->wakeup);
   else fb_wakeup_ring(self->wakeup);
 }
 
-static void on_data_available(void* context, uint32_t subpartition_index) {
+static void on_channel_data(void* context, uint32_t subpartition_index) {
   (void)subpartition_index;
-  notify(context, false);
+  notify_gate(context, false);
 }
 
-static void on_priority_event(void* context, uint32_t subpartition_index, int32_t sequence_number) {
+static void on_channel_priority(void* context, uint32_t subpartition_index, int32_t sequence_number) {
   (void)subpartition_index;
   (void)sequence_number;
-  notify(context, true);
+  notify_gate(context, true);
 }
 
 /* ---- life -------------------------------------------------------------------------------------------- */
@@ -147,7 +147,7 @@ void fb_input_gate_close(struct fb_input_gate* self) {
 /* ---- channels --------------------------------------------------------------------------------------- */
 
 /* The channel if it may still be set, else NULL and *code. */
-static struct fb_input_channel* settable(struct fb_input_gate* self, uint32_t index, int* code) {
+static struct fb_input_channel* settable_channel(struct fb_input_gate* self, uint32_t index, int* code) {
   *code = FB_EARGUMENT;
   if (index >= self->channel_count) return NULL;
   *code = FB_ESTATE;
@@ -161,7 +161,7 @@ int fb_input_gate_set_local(struct fb_input_gate* self, uint32_t index, struct f
   int code = FB_EARGUMENT;
   struct fb_input_channel* channel = NULL;
 
-  if (subpartition_index < partition->subpartition_count) channel = settable(self, index, &code);
+  if (subpartition_index < partition->subpartition_count) channel = settable_channel(self, index, &code);
   if (channel == NULL) return code;
   fb_result_partition_retain(partition);
   channel->kind = FB_LOCAL_CHANNEL;
@@ -188,7 +188,7 @@ int fb_input_gate_set_network(struct fb_input_gate* self, const struct fb_gate_n
 int fb_input_gate_set_local_id(struct fb_input_gate* self, uint32_t index, const uint8_t* partition_id,
                                uint32_t subpartition_index) {
   int code;
-  struct fb_input_channel* channel = settable(self, index, &code);
+  struct fb_input_channel* channel = settable_channel(self, index, &code);
 
   if (channel == NULL) return code;
   if (self->manager == NULL) return FB_ESTATE;
@@ -202,7 +202,7 @@ int fb_input_gate_set_remote(struct fb_input_gate* self, uint32_t index, const s
                              const uint8_t* id, uint32_t exclusive_count, int64_t timeout_ms) {
   struct fb_buffer** exclusive;
   int code;
-  struct fb_input_channel* channel = settable(self, index, &code);
+  struct fb_input_channel* channel = settable_channel(self, index, &code);
 
   if (channel == NULL) return code;
   if (self->pool == NULL) return FB_ESTATE;
@@ -218,7 +218,7 @@ int fb_input_gate_set_remote(struct fb_input_gate* self, uint32_t index, const s
   channel->subpartition_index = source->subpartition_index;
   memcpy(channel->partition_id, source->partition, FB_PARTITION_ID_SIZE);
   fb_remote_channel_set_listener(channel->remote, index,
-                                 &(struct fb_availability_listener){on_data_available, on_priority_event, channel});
+                                 &(struct fb_availability_listener){on_channel_data, on_channel_priority, channel});
   return FB_OK;
 }
 
@@ -237,8 +237,8 @@ void fb_input_gate_set_wakeup(struct fb_input_gate* self, struct fb_wakeup* wake
 
 /* ---- requests --------------------------------------------------------------------------------------- */
 
-static int attach(struct fb_input_channel* channel) {
-  struct fb_availability_listener listener = {on_data_available, on_priority_event, channel};
+static int attach_channel(struct fb_input_channel* channel) {
+  struct fb_availability_listener listener = {on_channel_data, on_channel_priority, channel};
   int code;
 
   if (channel->has_view) return FB_OK; /* attached by an earlier call that failed further on */
@@ -249,7 +249,7 @@ static int attach(struct fb_input_channel* channel) {
   if (channel->gate->announced_size > 0) /* while it was waited for */
     fb_subpartition_set_buffer_size(&channel->partition->subpartitions[channel->subpartition_index],
                                     channel->gate->announced_size);
-  notify(channel, false); /* what was written before the view existed told nobody */
+  notify_gate(channel, false); /* what was written before the view existed told nobody */
   return FB_OK;
 }
 
@@ -257,13 +257,13 @@ static int attach(struct fb_input_channel* channel) {
 static int find_and_attach(struct fb_input_channel* channel) {
   if (channel->partition == NULL)
     channel->partition = fb_partition_manager_find(channel->gate->manager, channel->partition_id);
-  return channel->partition != NULL ? attach(channel) : FB_OK;
+  return channel->partition != NULL ? attach_channel(channel) : FB_OK;
 }
 
 /* Looks for the partitions that were not there. *failed: the channel that cannot be attached, or waited in vain. */
 static int attach_awaited(struct fb_input_gate* self, uint32_t* failed) {
   uint64_t registrations = fb_partition_manager_registrations(self->manager);
-  bool is_late = fb_now_ms() >= self->deadline_ms;
+  bool is_late = fb_wakeup_now_ms() >= self->deadline_ms;
 
   if (registrations == self->registrations_seen && !is_late) return FB_OK;
   self->registrations_seen = registrations;
@@ -287,7 +287,7 @@ static int attach_awaited(struct fb_input_gate* self, uint32_t* failed) {
 }
 
 /* Has those that found nothing wait for it. */
-static int await(struct fb_input_gate* self) {
+static int await_channel(struct fb_input_gate* self) {
   uint32_t count = 0;
   int code;
 
@@ -302,7 +302,7 @@ static int await(struct fb_input_gate* self) {
   if (code < 0) return code;
   self->awaited_count = count;
   self->registrations_seen = UINT64_MAX; /* what came meanwhile is found at the next poll */
-  self->deadline_ms = fb_deadline_ms(self->patience_ms);
+  self->deadline_ms = fb_wakeup_deadline_ms(self->patience_ms);
   return FB_OK;
 }
 
@@ -328,10 +328,10 @@ int fb_input_gate_request_partitions(struct fb_input_gate* self, uint32_t* faile
     struct fb_input_channel* channel = &self->channels[i];
     *failed = i;
     if (channel->kind == FB_UNKNOWN_CHANNEL) code = FB_ESTATE;
-    else if (channel->partition != NULL) code = attach(channel);
+    else if (channel->partition != NULL) code = attach_channel(channel);
     else if (channel->kind == FB_LOCAL_CHANNEL) code = find_and_attach(channel);
   }
-  if (code == FB_OK) code = await(self);
+  if (code == FB_OK) code = await_channel(self);
   if (code == FB_OK) code = request_remotes(self);
   if (code == FB_OK) self->is_requested = true;
   return code;
@@ -369,8 +369,8 @@ static void announce_buffer_size(struct fb_input_gate* self, int32_t size) {
 }
 
 /* After each poll: `bytes` came, or nothing did. */
-static void debloat(struct fb_input_gate* self, bool has_item, uint32_t bytes) {
-  int64_t now_ms = fb_now_ms();
+static void debloat_buffers(struct fb_input_gate* self, bool has_item, uint32_t bytes) {
+  int64_t now_ms = fb_wakeup_now_ms();
   int32_t size;
 
   if (has_item) fb_buffer_debloater_receive(&self->debloater, bytes, now_ms);
@@ -391,7 +391,7 @@ static struct fb_input_channel* take_channel(struct fb_input_gate* self) {
 
   pthread_mutex_lock(&self->lock);
   if (self->queue.count > 0) {
-    channel = &self->channels[queue_at(&self->queue, 0)];
+    channel = &self->channels[queued_channel_at(&self->queue, 0)];
     fb_ring_pop(&self->queue);
     channel->is_enqueued = channel->has_priority = false;
   }
@@ -400,21 +400,23 @@ static struct fb_input_channel* take_channel(struct fb_input_gate* self) {
 }
 
 /* Puts the channel back if it has more; says whether the queue holds anything. */
-static bool put_back(struct fb_input_gate* self, struct fb_input_channel* channel, enum fb_data_type next) {
+static bool put_back(struct fb_input_gate* self, struct fb_input_channel* channel, enum fb_buffer_data_type next) {
   bool more;
 
   pthread_mutex_lock(&self->lock);
-  if (next != FB_NONE) enqueue(self, channel, fb_data_type_has_priority(next));
+  if (next != FB_NONE) enqueue_channel(self, channel, fb_buffer_data_type_has_priority(next));
   more = self->queue.count > 0;
   pthread_mutex_unlock(&self->lock);
   return more;
 }
 
-static void note_end(struct fb_input_gate* self, struct fb_input_channel* channel, const struct fb_slice* event) {
+static void note_end(struct fb_input_gate* self, struct fb_input_channel* channel,
+                     const struct fb_buffer_slice* event) {
   if (event->data_type == FB_END_OF_DATA && !channel->has_ended_data) {
     channel->has_ended_data = true;
     self->ended_data_count++;
-    if (event->size >= END_OF_DATA_EVENT_BYTES && fb_slice_data(event)[4] == STOP_MODE_DRAIN) self->drained_count++;
+    if (event->size >= END_OF_DATA_EVENT_BYTES && fb_buffer_slice_data(event)[4] == STOP_MODE_DRAIN)
+      self->drained_count++;
   }
   if (event->data_type != FB_END_OF_PARTITION || channel->has_ended) return;
   pthread_mutex_lock(&self->lock);
@@ -460,11 +462,11 @@ int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item) {
     item->slice = polled.slice;
     item->sequence_number = polled.sequence_number;
     note_end(self, channel, &polled.slice);
-    item->more_available = put_back(self, channel, (enum fb_data_type)polled.next_data_type);
-    if (self->debloat_period_ms > 0) debloat(self, true, item->slice.size);
+    item->more_available = put_back(self, channel, (enum fb_buffer_data_type)polled.next_data_type);
+    if (self->debloat_period_ms > 0) debloat_buffers(self, true, item->slice.size);
     return 1;
   }
-  if (self->debloat_period_ms > 0) debloat(self, false, 0);
+  if (self->debloat_period_ms > 0) debloat_buffers(self, false, 0);
   return 0;
 }
 
@@ -502,9 +504,9 @@ bool fb_input_gate_wait(struct fb_input_gate* self, int64_t timeout_ms) {
   int64_t since_ms;
 
   if (fb_input_gate_queued_channels(self) > 0) return true;
-  since_ms = fb_now_ms();
+  since_ms = fb_wakeup_now_ms();
   fb_wakeup_wait(self->wakeup, seen, timeout_ms);
-  atomic_fetch_add_explicit(&self->idle_ms, (uint64_t)(fb_now_ms() - since_ms), memory_order_relaxed);
+  atomic_fetch_add_explicit(&self->idle_ms, (uint64_t)(fb_wakeup_now_ms() - since_ms), memory_order_relaxed);
   return fb_input_gate_queued_channels(self) > 0;
 }
 
@@ -521,7 +523,7 @@ int fb_input_gate_resume(struct fb_input_gate* self, uint32_t channel_index) {
   if (channel->remote != NULL) return fb_remote_channel_resume(channel->remote);
   if (channel->partition == NULL) return FB_ESTATE;
   code = fb_subpartition_resume_of(&channel->partition->subpartitions[channel->subpartition_index], channel);
-  if (code == FB_OK) notify(channel, false);
+  if (code == FB_OK) notify_gate(channel, false);
   return code;
 }
 

@@ -80,7 +80,7 @@ struct fb_input_gate {
 
 /* What poll() gives; the slice's reference is the caller's. */
 struct fb_gate_item {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   uint32_t channel_index;
   int32_t sequence_number;
   bool more_available;

@@ -109,9 +109,9 @@ bool fb_union_input_gate_wait(struct fb_union_input_gate* self, int64_t timeout_
   uint64_t idle_ms;
 
   if (fb_union_input_gate_queued_channels(self) > 0) return true;
-  since_ms = fb_now_ms();
+  since_ms = fb_wakeup_now_ms();
   fb_wakeup_wait(self->wakeup, seen, timeout_ms);
-  idle_ms = (uint64_t)(fb_now_ms() - since_ms);
+  idle_ms = (uint64_t)(fb_wakeup_now_ms() - since_ms);
   for (uint32_t i = 0; i < self->gate_count; i++)
     atomic_fetch_add_explicit(&self->gates[i].gate->idle_ms, idle_ms, memory_order_relaxed);
   return fb_union_input_gate_queued_channels(self) > 0;

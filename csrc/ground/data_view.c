@@ -7,14 +7,14 @@
 #define MAX_RECORD_BYTES    ((size_t)INT32_MAX)
 #define FIRST_SCRATCH_BYTES 256
 
-void fb_output_close(struct fb_output* self) {
+void fb_data_output_close(struct fb_data_output* self) {
   free(self->scratch);
-  *self = (struct fb_output){0};
+  *self = (struct fb_data_output){0};
 }
 
-int fb_output_grow(struct fb_output* self, size_t size) {
-  size_t used = fb_output_size(self);
-  bool in_scratch = fb_output_in_scratch(self);
+int fb_data_output_grow(struct fb_data_output* self, size_t size) {
+  size_t used = fb_data_output_size(self);
+  bool in_scratch = fb_data_output_in_scratch(self);
   size_t capacity = self->scratch_capacity > 0 ? self->scratch_capacity : FIRST_SCRATCH_BYTES;
   uint8_t* grown = self->scratch;
 
@@ -32,9 +32,9 @@ int fb_output_grow(struct fb_output* self, size_t size) {
   return FB_OK;
 }
 
-void fb_output_prune(struct fb_output* self, size_t limit) {
+void fb_data_output_prune(struct fb_data_output* self, size_t limit) {
   if (self->scratch_capacity <= limit) return;
-  if (fb_output_in_scratch(self)) self->start = self->pos = self->end = NULL;
+  if (fb_data_output_in_scratch(self)) self->start = self->pos = self->end = NULL;
   free(self->scratch);
   self->scratch = NULL;
   self->scratch_capacity = 0;

@@ -22,21 +22,21 @@ static const uint32_t K[64] = {
     0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2,
 };
 
-static uint32_t rotate(uint32_t value, unsigned by) { return value >> by | value << (32 - by); }
+static uint32_t rotate_right(uint32_t value, unsigned by) { return value >> by | value << (32 - by); }
 
-static void mix(uint32_t* state, const uint8_t* block) {
+static void mix_block(uint32_t* state, const uint8_t* block) {
   uint32_t w[64], s[8];
 
   for (int i = 0; i < 16; i++) w[i] = fb_load_be32(block + 4 * i);
   for (int i = 16; i < 64; i++) {
-    uint32_t low = rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3;
-    uint32_t high = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10;
+    uint32_t low = rotate_right(w[i - 15], 7) ^ rotate_right(w[i - 15], 18) ^ w[i - 15] >> 3;
+    uint32_t high = rotate_right(w[i - 2], 17) ^ rotate_right(w[i - 2], 19) ^ w[i - 2] >> 10;
     w[i] = w[i - 16] + low + w[i - 7] + high;
   }
   memcpy(s, state, sizeof s);
   for (int i = 0; i < 64; i++) {
-    uint32_t e = rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25);
-    uint32_t a = rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22);
+    uint32_t e = rotate_right(s[4], 6) ^ rotate_right(s[4], 11) ^ rotate_right(s[4], 25);
+    uint32_t a = rotate_right(s[0], 2) ^ rotate_right(s[0], 13) ^ rotate_right(s[0], 22);
     uint32_t first = s[7] + e + ((s[4] & s[5]) ^ (~s[4] & s[6])) + K[i] + w[i];
     uint32_t second = a + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
 
@@ -68,7 +68,7 @@ void fb_sha256_add(struct fb_sha256* self, const void* data, size_t size) {
     self->size += taken;
     from += taken;
     size -= taken;
-    if (filled + taken == BLOCK) mix(self->state, self->block);
+    if (filled + taken == BLOCK) mix_block(self->state, self->block);
   }
 }
 
@@ -86,7 +86,7 @@ void fb_sha256_finish(struct fb_sha256* self, uint8_t* digest) {
   fb_sha256_wipe(self, sizeof(*self));
 }
 
-void fb_hmac_sha256_open(struct fb_hmac_sha256* self, const void* key, size_t size) {
+void fb_sha256_hmac_open(struct fb_sha256_hmac* self, const void* key, size_t size) {
   uint8_t pad[BLOCK] = {0};
 
   if (size > BLOCK) {
@@ -105,11 +105,11 @@ void fb_hmac_sha256_open(struct fb_hmac_sha256* self, const void* key, size_t si
   fb_sha256_wipe(pad, sizeof pad);
 }
 
-void fb_hmac_sha256_add(struct fb_hmac_sha256* self, const void* data, size_t size) {
+void fb_sha256_hmac_add(struct fb_sha256_hmac* self, const void* data, size_t size) {
   fb_sha256_add(&self->inner, data, size);
 }
 
-void fb_hmac_sha256_finish(struct fb_hmac_sha256* self, uint8_t* digest) {
+void fb_sha256_hmac_finish(struct fb_sha256_hmac* self, uint8_t* digest) {
   uint8_t inner[FB_SHA256_SIZE];
 
   fb_sha256_finish(&self->inner, inner);

@@ -25,14 +25,14 @@ void fb_sha256_add(struct fb_sha256* self, const void* data, size_t size);
 /* Writes FB_SHA256_SIZE bytes and wipes `self`. */
 void fb_sha256_finish(struct fb_sha256* self, uint8_t* digest);
 
-struct fb_hmac_sha256 {
+struct fb_sha256_hmac {
   struct fb_sha256 inner, outer;
 };
 
 /* The key is not needed after this. */
-void fb_hmac_sha256_open(struct fb_hmac_sha256* self, const void* key, size_t size);
-void fb_hmac_sha256_add(struct fb_hmac_sha256* self, const void* data, size_t size);
-void fb_hmac_sha256_finish(struct fb_hmac_sha256* self, uint8_t* digest);
+void fb_sha256_hmac_open(struct fb_sha256_hmac* self, const void* key, size_t size);
+void fb_sha256_hmac_add(struct fb_sha256_hmac* self, const void* data, size_t size);
+void fb_sha256_hmac_finish(struct fb_sha256_hmac* self, uint8_t* digest);
 
 /* Whether both hold the same bytes, in a time that depends on `size` alone. */
 bool fb_sha256_is_equal(const void* left, const void* right, size_t size);

@@ -22,7 +22,7 @@ static int64_t now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int64_t fb_now_ms(void) { return now_ns() / 1000000; }
+int64_t fb_wakeup_now_ms(void) { return now_ns() / 1000000; }
 
 /* ---- sleep: as long as the count is `seen` ---------------------------------------------------------- */
 
@@ -31,7 +31,7 @@ int64_t fb_now_ms(void) { return now_ns() / 1000000; }
 /* A condition variable takes two system calls more for each sleep: its mutex passes for contended. The system compares
  * the lower half of the count. It could not be `is_awaited`: a second sleeper that has seen a ring sets that again, and
  * a first one on its way to sleep would sleep through the same ring. */
-static long futex(struct fb_wakeup* self, int operation, uint32_t value, const struct timespec* until) {
+static long call_futex(struct fb_wakeup* self, int operation, uint32_t value, const struct timespec* until) {
   _Atomic uint32_t* lower = (_Atomic uint32_t*)(void*)&self->count;
 
 #if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -47,14 +47,14 @@ static int open_sleep(struct fb_wakeup* self) {
 
 static void close_sleep(struct fb_wakeup* self) { (void)self; }
 
-static void wake_all(struct fb_wakeup* self) { futex(self, FUTEX_WAKE, INT_MAX, NULL); }
+static void wake_all(struct fb_wakeup* self) { call_futex(self, FUTEX_WAKE, INT_MAX, NULL); }
 
 /* Returns when somebody has rung, or for no reason; false: at the deadline. */
-static bool fall_asleep(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
+static bool sleep_until_rung(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
   struct timespec until = {.tv_sec = deadline_ms / 1000, .tv_nsec = (deadline_ms % 1000) * 1000000};
   const struct timespec* limit = deadline_ms == FB_NO_DEADLINE ? NULL : &until;
 
-  return futex(self, FUTEX_WAIT_BITSET, (uint32_t)seen, limit) == 0 || errno != ETIMEDOUT;
+  return call_futex(self, FUTEX_WAIT_BITSET, (uint32_t)seen, limit) == 0 || errno != ETIMEDOUT;
 }
 
 #else
@@ -91,7 +91,7 @@ static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
 
   if (deadline_ms == FB_NO_DEADLINE) return pthread_cond_wait(&self->rung, &self->mutex);
 #ifdef __APPLE__
-  int64_t left = deadline_ms - fb_now_ms();
+  int64_t left = deadline_ms - fb_wakeup_now_ms();
   if (left <= 0) return ETIMEDOUT;
   until.tv_sec = left / 1000;
   until.tv_nsec = (left % 1000) * 1000000;
@@ -103,7 +103,7 @@ static int wait_once(struct fb_wakeup* self, int64_t deadline_ms) {
 #endif
 }
 
-static bool fall_asleep(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
+static bool sleep_until_rung(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
   int code = 0;
 
   pthread_mutex_lock(&self->mutex);
@@ -138,8 +138,8 @@ void fb_wakeup_ring(struct fb_wakeup* self) {
   if (atomic_exchange_explicit(&self->is_awaited, 0, memory_order_seq_cst) == 1) wake_all(self);
 }
 
-int64_t fb_deadline_ms(int64_t timeout_ms) {
-  int64_t now_ms = fb_now_ms();
+int64_t fb_wakeup_deadline_ms(int64_t timeout_ms) {
+  int64_t now_ms = fb_wakeup_now_ms();
   return timeout_ms < 0 || timeout_ms > INT64_MAX - now_ms ? FB_NO_DEADLINE : now_ms + timeout_ms;
 }
 
@@ -156,18 +156,18 @@ static bool is_rung_soon(struct fb_wakeup* self, uint64_t seen) {
 }
 
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms) {
-  int64_t deadline_ms = fb_deadline_ms(timeout_ms);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
 
   if (timeout_ms == 0) return fb_wakeup_seen(self) != seen;
   if (is_rung_soon(self, seen)) return true;
   do {
     atomic_store_explicit(&self->is_awaited, 1, memory_order_seq_cst);
-  } while (fb_wakeup_seen(self) == seen && fall_asleep(self, seen, deadline_ms));
+  } while (fb_wakeup_seen(self) == seen && sleep_until_rung(self, seen, deadline_ms));
   return fb_wakeup_seen(self) != seen;
 }
 
 int fb_wakeup_wait_until(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms) {
-  int64_t left = deadline_ms == FB_NO_DEADLINE ? -1 : deadline_ms - fb_now_ms();
+  int64_t left = deadline_ms == FB_NO_DEADLINE ? -1 : deadline_ms - fb_wakeup_now_ms();
 
   if (deadline_ms != FB_NO_DEADLINE && left <= 0) return FB_ETIMEOUT;
   fb_wakeup_wait(self, seen, left);
@@ -240,7 +240,7 @@ void fb_wakeup_list_ring(struct fb_wakeup_list* self) {
   pthread_mutex_unlock(&self->mutex);
 }
 
-int fb_thread_start(pthread_t* thread, void* (*run)(void* argument), void* argument) {
+int fb_wakeup_start_thread(pthread_t* thread, void* (*run)(void* argument), void* argument) {
   static const int CRASHES[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
   sigset_t blocked, before;
   int failed;

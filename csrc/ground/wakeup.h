@@ -49,8 +49,8 @@ static inline void fb_wakeup_relax(void) {
 bool fb_wakeup_wait(struct fb_wakeup* self, uint64_t seen, int64_t timeout_ms);
 
 #define FB_NO_DEADLINE INT64_MAX
-/* The time of fb_now_ms() in `timeout_ms` from now; < 0: FB_NO_DEADLINE. */
-int64_t fb_deadline_ms(int64_t timeout_ms);
+/* The time of fb_wakeup_now_ms() in `timeout_ms` from now; < 0: FB_NO_DEADLINE. */
+int64_t fb_wakeup_deadline_ms(int64_t timeout_ms);
 /* Sleeps until it is rung or the deadline is there. FB_ETIMEOUT, without sleeping, if it was there before. */
 int fb_wakeup_wait_until(struct fb_wakeup* self, uint64_t seen, int64_t deadline_ms);
 
@@ -83,9 +83,9 @@ static inline bool fb_wakeup_list_is_empty(struct fb_wakeup_list* self) {
 }
 
 /* Milliseconds of a clock that never jumps. */
-int64_t fb_now_ms(void);
+int64_t fb_wakeup_now_ms(void);
 
 /* Starts a thread of the core's own. Signals are for the threads of the program: it blocks them all. FB_ETHREAD. */
-int fb_thread_start(pthread_t* thread, void* (*run)(void* argument), void* argument);
+int fb_wakeup_start_thread(pthread_t* thread, void* (*run)(void* argument), void* argument);
 
 #endif

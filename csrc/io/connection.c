@@ -23,7 +23,7 @@ enum {
 };
 
 struct piece {
-  struct fb_slice body;
+  struct fb_buffer_slice body;
   uint32_t done; /* bytes of head and body that were written */
   uint32_t head_size;
   uint8_t head[FB_CONNECTION_HEAD_MAX];
@@ -89,7 +89,7 @@ static void close_connection(struct fb_connection* self, int code) {
   fb_reactor_cancel_timer(self->reactor, &self->pulse);
   fb_reactor_remove(self->reactor, &self->source);
   end_socket(fd);
-  for (uint32_t i = 0; i < self->pieces.count; i++) fb_slice_release(&piece_at(self, i)->body);
+  for (uint32_t i = 0; i < self->pieces.count; i++) fb_buffer_slice_release(&piece_at(self, i)->body);
   self->pieces.count = 0;
   self->queued = 0;
   fb_reactor_leave(self->reactor, &self->chore);
@@ -125,7 +125,7 @@ static void fail_connection(struct fb_connection* self, int code, const char* wh
 void fb_connection_close(struct fb_connection* self) { close_connection(self, FB_OK); }
 
 /* The last word about one that was closed. */
-static void bury(struct fb_connection* self) {
+static void bury_connection(struct fb_connection* self) {
   if (self->handler != NULL && self->handler->on_closed != NULL)
     self->handler->on_closed(self, self->code, self->reason[0] != 0 ? self->reason : NULL);
   if (self->carrier != NULL) fb_carrier_drop(self->carrier);
@@ -139,8 +139,9 @@ static void make_due(struct fb_connection* self) {
   if (!self->is_connecting && !self->is_closed) fb_reactor_leave(self->reactor, &self->chore);
 }
 
-int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_slice* body) {
-  struct fb_slice taken = {0};
+int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size,
+                       struct fb_buffer_slice* body) {
+  struct fb_buffer_slice taken = {0};
   struct piece* piece;
   int code = FB_OK;
 
@@ -151,7 +152,7 @@ int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t h
   if (self->is_closed || self->is_shutting) code = FB_ERELEASED;
   else if (head_size > FB_CONNECTION_HEAD_MAX) code = FB_EARGUMENT;
   else code = fb_ring_reserve(&self->pieces, 1, sizeof *piece);
-  if (code < 0 || (taken.buffer != NULL && taken.size == 0)) fb_slice_release(&taken);
+  if (code < 0 || (taken.buffer != NULL && taken.size == 0)) fb_buffer_slice_release(&taken);
   if (code < 0 || (head_size == 0 && taken.buffer == NULL)) return code;
   piece = fb_ring_push(&self->pieces, sizeof *piece);
   piece->body = taken;
@@ -164,7 +165,7 @@ int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t h
   return FB_OK;
 }
 
-static size_t gather(struct fb_connection* self, struct iovec* ranges) {
+static size_t gather_ranges(struct fb_connection* self, struct iovec* ranges) {
   size_t filled = 0;
 
   for (uint32_t i = 0; i < self->pieces.count && filled + 2 <= RANGES_PER_WRITE; i++) {
@@ -174,7 +175,7 @@ static size_t gather(struct fb_connection* self, struct iovec* ranges) {
     if (piece->done < piece->head_size)
       ranges[filled++] = (struct iovec){piece->head + piece->done, piece->head_size - piece->done};
     if (piece->body.buffer == NULL) continue;
-    ranges[filled].iov_base = (uint8_t*)fb_slice_data(&piece->body) + skipped;
+    ranges[filled].iov_base = (uint8_t*)fb_buffer_slice_data(&piece->body) + skipped;
     ranges[filled++].iov_len = piece->body.size - skipped;
   }
   return filled;
@@ -192,7 +193,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
     }
     written -= left;
     fb_ring_pop(&self->pieces);
-    fb_slice_release(&piece->body);
+    fb_buffer_slice_release(&piece->body);
   }
 }
 
@@ -206,7 +207,7 @@ static uint8_t interest_of(const struct fb_connection* self) {
 }
 
 /* What was asked to finish has so long from now on for the next step: to send the rest, to read the peer's end. */
-static void linger(struct fb_connection* self) {
+static void linger_socket(struct fb_connection* self) {
   if (fb_reactor_set_timer(self->reactor, &self->timer, LINGER_MS) < 0) close_connection(self, FB_OK);
 }
 
@@ -217,7 +218,7 @@ static void shut_if_asked(struct fb_connection* self) {
   shutdown(self->source.watch.fd, SHUT_WR);
   if (!self->is_finishing) return;
   if (self->has_read_end) close_connection(self, FB_OK);
-  else linger(self);
+  else linger_socket(self);
 }
 
 /* How often the pulse of a peer is felt: its silence is noticed at most a tenth late. */
@@ -228,7 +229,7 @@ static uint32_t pulse_interval_ms(const struct fb_connection* self) {
 
 /* Without memory for a timer it is left to the system. */
 static void watch_pulse(struct fb_connection* self) {
-  if (fb_reactor_tcp_patience(self->reactor)->dead_ms == 0 || fb_timer_is_set(&self->pulse)) return;
+  if (fb_reactor_tcp_patience(self->reactor)->dead_ms == 0 || fb_timer_queue_is_set(&self->pulse)) return;
   fb_reactor_set_timer(self->reactor, &self->pulse, pulse_interval_ms(self));
 }
 
@@ -236,7 +237,7 @@ static void on_pulse(struct fb_timer* timer) {
   struct fb_connection* self = FB_OWNER(fb_connection, pulse, timer);
   uint32_t interval_ms = pulse_interval_ms(self);
   enum fb_tcp_pulse pulse = fb_tcp_feel_pulse(self->source.watch.fd, interval_ms);
-  int64_t now_ms = fb_now_ms();
+  int64_t now_ms = fb_wakeup_now_ms();
 
   if (pulse != FB_TCP_SILENT) self->silent_since_ms = 0;
   else if (self->silent_since_ms == 0) self->silent_since_ms = now_ms - interval_ms;
@@ -251,7 +252,7 @@ static void write_pieces(struct fb_connection* self) {
   struct iovec ranges[RANGES_PER_WRITE];
 
   for (int i = 0; i < WRITES_PER_TURN && self->pieces.count > 0; i++) {
-    int64_t written = fb_tcp_write(self->source.watch.fd, ranges, gather(self, ranges));
+    int64_t written = fb_tcp_write(self->source.watch.fd, ranges, gather_ranges(self, ranges));
     if (written < 0) {
       fail_connection(self, FB_EIO, "writing failed", errno);
       return;
@@ -260,7 +261,7 @@ static void write_pieces(struct fb_connection* self) {
     fb_reactor_count_written(self->reactor, (size_t)written);
     drop_written(self, (size_t)written);
     watch_pulse(self);
-    if (self->is_finishing && self->pieces.count > 0) linger(self);
+    if (self->is_finishing && self->pieces.count > 0) linger_socket(self);
     if (self->is_closed) return;
   }
   if (self->pieces.count == 0) shut_if_asked(self);
@@ -275,7 +276,7 @@ static void write_pieces(struct fb_connection* self) {
 static void run_chore(struct fb_chore* chore) {
   struct fb_connection* self = FB_OWNER(fb_connection, chore, chore);
 
-  if (self->is_closed) bury(self);
+  if (self->is_closed) bury_connection(self);
   else write_pieces(self);
 }
 
@@ -306,7 +307,7 @@ static void hand_over(struct fb_connection* self, size_t size, size_t target_siz
     self->handler->on_bytes(self, fb_reactor_receive_buffer(self->reactor), size - direct);
 }
 
-static void read_bytes(struct fb_connection* self) {
+static void read_socket(struct fb_connection* self) {
   for (int i = 0; i < READS_PER_TURN && !self->is_closed; i++) {
     uint8_t* target = NULL;
     size_t target_size = 0, room;
@@ -372,7 +373,7 @@ static void on_connection_ready(struct fb_source* source, uint8_t events) {
   }
   if (events & FB_WRITABLE) make_due(self);
   if (events & (FB_READABLE | FB_HUNG_UP) && !self->has_read_end) {
-    read_bytes(self);
+    read_socket(self);
   } else if (events & FB_HUNG_UP) {
     int error = fb_tcp_error(source->watch.fd);
     if (error == 0 || self->is_finishing) close_connection(self, FB_OK);
@@ -398,8 +399,8 @@ static void on_connection_stop(struct fb_source* source) {
 }
 
 /* Takes the descriptor over, and the reference of a carrier, also on failure. */
-static int new_connection(struct fb_reactor* reactor, const struct fb_carried* carried, const struct fb_address* peer,
-                          bool is_connecting, struct fb_connection** connection) {
+static int new_connection(struct fb_reactor* reactor, const struct fb_carried* carried,
+                          const struct fb_tcp_address* peer, bool is_connecting, struct fb_connection** connection) {
   struct fb_connection* self = calloc(1, sizeof(*self));
   int code = self == NULL ? FB_ENOMEM : FB_OK;
   int fd = carried->fd;
@@ -425,7 +426,7 @@ static int new_connection(struct fb_reactor* reactor, const struct fb_carried* c
   self->pulse.on_due = on_pulse;
   self->low = LOW_MARK;
   self->high = HIGH_MARK;
-  fb_address_text(peer, self->peer);
+  fb_tcp_address_text(peer, self->peer);
   *connection = self;
   return FB_OK;
 }
@@ -438,8 +439,9 @@ static int limit_connecting(struct fb_connection* self, int64_t timeout_ms) {
   return code;
 }
 
-int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, int64_t timeout_ms,
-                       const struct fb_connection_handler* handler, void* context, struct fb_connection** connection) {
+int fb_connection_connect(struct fb_reactor* self, const struct fb_tcp_address* peer, int64_t timeout_ms,
+                          const struct fb_connection_handler* handler, void* context,
+                          struct fb_connection** connection) {
   int fd = -1;
   int code = fb_tcp_connect(peer, &fd);
 
@@ -451,8 +453,8 @@ int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, i
   return code;
 }
 
-int fb_reactor_adopt(struct fb_reactor* self, const struct fb_address* peer, const struct fb_carried* carried,
-                     int64_t connect_timeout_ms, struct fb_connection** connection) {
+int fb_connection_adopt(struct fb_reactor* self, const struct fb_tcp_address* peer, const struct fb_carried* carried,
+                        int64_t connect_timeout_ms, struct fb_connection** connection) {
   int code = new_connection(self, carried, peer, connect_timeout_ms != 0, connection);
 
   return code == FB_OK && connect_timeout_ms != 0 ? limit_connecting(*connection, connect_timeout_ms) : code;
@@ -487,7 +489,7 @@ void fb_connection_finish(struct fb_connection* self) {
   if (self->is_closed) return;
   /* Shut down before: write_pieces() has nothing to do any more. */
   if (self->is_shut && self->has_read_end) close_connection(self, FB_OK);
-  else linger(self);
+  else linger_socket(self);
 }
 
 /* ---- listeners ------------------------------------------------------------------------------------- */
@@ -498,7 +500,7 @@ static void on_listener_ready(struct fb_source* source, uint8_t events) {
   (void)events;
   for (int i = 0; i < ACCEPTS_PER_TURN && !self->is_closed; i++) {
     struct fb_connection* connection;
-    struct fb_address peer;
+    struct fb_tcp_address peer;
     int fd;
     int code = fb_tcp_accept(self->fd, &fd, &peer);
 
@@ -521,12 +523,12 @@ static void resume_listener(struct fb_timer* timer) {
   fb_reactor_set_interest(self->reactor, &self->source, FB_READABLE);
 }
 
-static void on_listener_stop(struct fb_source* source) { fb_listener_close((struct fb_listener*)source); }
+static void on_listener_stop(struct fb_source* source) { fb_connection_close_listener((struct fb_listener*)source); }
 static void free_listener(struct fb_chore* chore) { free(FB_OWNER(fb_listener, chore, chore)); }
 
-int fb_reactor_listen(struct fb_reactor* self, struct fb_address* address, int backlog,
-                      void (*on_accept)(struct fb_connection* connection, void* context), void* context,
-                      struct fb_listener** listener) {
+int fb_connection_listen(struct fb_reactor* self, struct fb_tcp_address* address, int backlog,
+                         void (*on_accept)(struct fb_connection* connection, void* context), void* context,
+                         struct fb_listener** listener) {
   struct fb_listener* opened = calloc(1, sizeof(*opened));
   int code;
 
@@ -552,7 +554,7 @@ no_socket:
   return code;
 }
 
-void fb_listener_close(struct fb_listener* self) {
+void fb_connection_close_listener(struct fb_listener* self) {
   if (self->is_closed) return;
   self->is_closed = true;
   fb_reactor_cancel_timer(self->reactor, &self->timer);

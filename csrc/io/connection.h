@@ -5,15 +5,15 @@
  * system call. Reads and writes of one connection are bounded in each turn.
  *
  * Owner:   a connection or listener belongs to the reactor; its pointer is not used after on_closed() or
- *          fb_listener_close(). Handlers and contexts are borrowed until then.
+ *          fb_connection_close_listener(). Handlers and contexts are borrowed until then.
  * Threads: the I/O thread only. Handlers must not block. */
 #ifndef FB_CONNECTION_H
 #define FB_CONNECTION_H
 
-#include "memory/buffer.h"
 #include "io/carrier.h"
 #include "io/reactor.h"
 #include "io/tcp.h"
+#include "memory/buffer.h"
 
 struct fb_connection; /* opaque */
 struct fb_listener;   /* opaque */
@@ -42,15 +42,16 @@ struct fb_connection_handler {
 
 /* Listens at *address, which becomes the one in use. Each new connection is given to on_accept, which gives
  * it a handler, or it is closed. FB_ENOMEM, FB_EIO with errno, FB_ESTATE (the reactor is being closed). */
-int fb_reactor_listen(struct fb_reactor* self, struct fb_address* address, int backlog,
-                      void (*on_accept)(struct fb_connection* connection, void* context), void* context,
-                      struct fb_listener** listener);
+int fb_connection_listen(struct fb_reactor* self, struct fb_tcp_address* address, int backlog,
+                         void (*on_accept)(struct fb_connection* connection, void* context), void* context,
+                         struct fb_listener** listener);
 /* No connection is accepted any more; those that were stay. */
-void fb_listener_close(struct fb_listener* self);
+void fb_connection_close_listener(struct fb_listener* self);
 /* Starts to connect; on_connected or on_closed says how it went, never before this returns. Errors as
  * listen(). */
-int fb_reactor_connect(struct fb_reactor* self, const struct fb_address* peer, int64_t timeout_ms,
-                       const struct fb_connection_handler* handler, void* context, struct fb_connection** connection);
+int fb_connection_connect(struct fb_reactor* self, const struct fb_tcp_address* peer, int64_t timeout_ms,
+                          const struct fb_connection_handler* handler, void* context,
+                          struct fb_connection** connection);
 
 /* A connection whose bytes somebody carries: one end of a local pair of sockets, and what both share. */
 struct fb_carried {
@@ -61,8 +62,8 @@ struct fb_carried {
  * peer is the one that the carrier speaks with. connect_timeout_ms 0: it stands. Otherwise it is on its way, and
  * stands when the carrier has written one byte, before any others; on_connected or on_closed says how it went.
  * FB_ENOMEM, FB_EIO with errno, FB_ESTATE. */
-int fb_reactor_adopt(struct fb_reactor* self, const struct fb_address* peer, const struct fb_carried* carried,
-                     int64_t connect_timeout_ms, struct fb_connection** connection);
+int fb_connection_adopt(struct fb_reactor* self, const struct fb_tcp_address* peer, const struct fb_carried* carried,
+                        int64_t connect_timeout_ms, struct fb_connection** connection);
 
 void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler, void* context);
 void* fb_connection_context(const struct fb_connection* self);
@@ -72,7 +73,7 @@ struct fb_reactor* fb_connection_reactor(const struct fb_connection* self);
 /* Queues at most FB_CONNECTION_HEAD_MAX bytes, copied, then `body` (NULL or empty: none), whose reference is
  * taken over on every path. FB_ERELEASED (closed, shut down or finished), FB_EARGUMENT, FB_ENOMEM: nothing
  * was queued. */
-int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_slice* body);
+int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_buffer_slice* body);
 /* Bytes at which it is writable again, and over which it is not: 64 KiB and 256 KiB at first. A sender that
  * heeds is_writable() keeps the queue at the high mark and one piece, however slow the peer. */
 void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high);

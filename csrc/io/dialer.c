@@ -56,7 +56,7 @@ void fb_dialer_close(struct fb_dialer* self) {
 
 int fb_dialer_fd(const struct fb_dialer* self) { return self->bell[0]; }
 
-static void put(struct fb_dialer* self, struct waiting_call* call) {
+static void put_call(struct fb_dialer* self, struct waiting_call* call) {
   uint8_t byte = 0;
   struct iovec ring = {&byte, 1};
 
@@ -70,7 +70,7 @@ static void put(struct fb_dialer* self, struct waiting_call* call) {
   fb_tcp_write(self->bell[1], &ring, 1);
 }
 
-int fb_dialer_connect(struct fb_dialer* self, struct fb_reactor* reactor, const struct fb_address* peer,
+int fb_dialer_connect(struct fb_dialer* self, struct fb_reactor* reactor, const struct fb_tcp_address* peer,
                       int64_t timeout_ms, const struct fb_connection_handler* handler, void* context,
                       struct fb_connection** connection) {
   struct waiting_call* call = calloc(1, sizeof *call);
@@ -81,7 +81,7 @@ int fb_dialer_connect(struct fb_dialer* self, struct fb_reactor* reactor, const 
   code = fb_tcp_pair(fds);
   if (code < 0) goto failed;
   fb_carrier_retain(carrier); /* adopt() takes one over, whatever comes of it */
-  code = fb_reactor_adopt(reactor, peer, &(struct fb_carried){fds[0], carrier}, timeout_ms, connection);
+  code = fb_connection_adopt(reactor, peer, &(struct fb_carried){fds[0], carrier}, timeout_ms, connection);
   if (code < 0) {
     error = errno;
     close(fds[1]);
@@ -90,7 +90,7 @@ int fb_dialer_connect(struct fb_dialer* self, struct fb_reactor* reactor, const 
   }
   fb_connection_set_handler(*connection, handler, context);
   *call = (struct waiting_call){.call = {{fds[1], carrier}, *peer, timeout_ms}};
-  put(self, call);
+  put_call(self, call);
   return FB_OK;
 
 failed:

@@ -16,14 +16,14 @@ void fb_dialer_close(struct fb_dialer* self);
 /* Readable after a call came: read what is there, then take all calls. Not the caller's to close. */
 int fb_dialer_fd(const struct fb_dialer* self);
 
-/* As fb_reactor_connect(), of which it takes the place. FB_ENOMEM, FB_EIO with errno, FB_ESTATE. */
-int fb_dialer_connect(struct fb_dialer* self, struct fb_reactor* reactor, const struct fb_address* peer,
+/* As fb_connection_connect(), of which it takes the place. FB_ENOMEM, FB_EIO with errno, FB_ESTATE. */
+int fb_dialer_connect(struct fb_dialer* self, struct fb_reactor* reactor, const struct fb_tcp_address* peer,
                       int64_t timeout_ms, const struct fb_connection_handler* handler, void* context,
                       struct fb_connection** connection);
 
 struct fb_call {
   struct fb_carried carried; /* the carrier's end of the pair, and its reference: the taker's to close and drop */
-  struct fb_address peer;
+  struct fb_tcp_address peer;
   int64_t timeout_ms; /* for the connection to stand */
 };
 /* false: none waits. */

@@ -8,7 +8,7 @@
 #include "ground/errors.h"
 
 /* A wait is cut to what the system call can express; the caller looks at its clock anyway. */
-static int clipped(int64_t timeout_ms) {
+static int clipped_timeout(int64_t timeout_ms) {
   if (timeout_ms < 0) return -1;
   return timeout_ms > INT_MAX ? INT_MAX : (int)timeout_ms;
 }
@@ -28,7 +28,7 @@ void fb_poller_close(struct fb_poller* self) {
   *self = (struct fb_poller){0};
 }
 
-static int grow(struct fb_poller* self) {
+static int grow_watches(struct fb_poller* self) {
   uint32_t capacity = self->capacity > 0 ? 2 * self->capacity : 16;
   struct fb_watch** watches = realloc(self->watches, capacity * sizeof *watches);
   struct pollfd* fds;
@@ -52,7 +52,7 @@ static uint8_t events_of(short flags) {
 }
 
 int fb_poller_add(struct fb_poller* self, struct fb_watch* watch, int fd, uint8_t interest) {
-  if (self->count == self->capacity && grow(self) < 0) return FB_ENOMEM;
+  if (self->count == self->capacity && grow_watches(self) < 0) return FB_ENOMEM;
   self->watches[self->count] = watch;
   self->fds[self->count] = (struct pollfd){.fd = fd, .events = flags_of(interest)};
   *watch = (struct fb_watch){.fd = fd, .interest = interest, .place = self->count++};
@@ -75,7 +75,7 @@ void fb_poller_remove(struct fb_poller* self, struct fb_watch* watch) {
 }
 
 int fb_poller_wait(struct fb_poller* self, int64_t timeout_ms, struct fb_ready* ready, uint32_t capacity) {
-  int ready_count = poll(self->fds, self->count, clipped(timeout_ms));
+  int ready_count = poll(self->fds, self->count, clipped_timeout(timeout_ms));
   uint32_t filled = 0;
 
   if (ready_count < 0) return errno == EINTR ? 0 : FB_EIO;
@@ -147,7 +147,7 @@ void fb_poller_remove(struct fb_poller* self, struct fb_watch* watch) {
 int fb_poller_wait(struct fb_poller* self, int64_t timeout_ms, struct fb_ready* ready, uint32_t capacity) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int limit = capacity < EVENTS_AT_ONCE ? (int)capacity : EVENTS_AT_ONCE;
-  int count = epoll_wait(self->fd, events, limit, clipped(timeout_ms));
+  int count = epoll_wait(self->fd, events, limit, clipped_timeout(timeout_ms));
 
   if (count < 0) return errno == EINTR ? 0 : FB_EIO;
   for (int i = 0; i < count; i++) ready[i] = (struct fb_ready){events[i].data.ptr, events_of(events[i].events)};

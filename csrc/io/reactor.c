@@ -52,7 +52,7 @@ struct fb_reactor {
 };
 
 /* Relaxed: the I/O thread alone counts, others only look. */
-static void count(_Atomic uint64_t* counter, uint64_t by) {
+static void count_up(_Atomic uint64_t* counter, uint64_t by) {
   uint64_t counted = atomic_load_explicit(counter, memory_order_relaxed);
   atomic_store_explicit(counter, counted + by, memory_order_relaxed);
 }
@@ -92,11 +92,11 @@ static void close_waker(struct fb_reactor* self) {
   if (self->wake_fd >= 0 && self->wake_fd != fd) close(self->wake_fd);
 }
 
-static void wake(struct fb_reactor* self) {
+static void wake_reactor(struct fb_reactor* self) {
   uint64_t one = 1;
 
   /* A cheap load first: while it is awake, or somebody has rung already, there is nothing to do. Partner
-   * of fall_asleep(): it clears the flag before it looks for work, we left work before we look at it. */
+   * of prepare_sleep(): it clears the flag before it looks for work, we left work before we look at it. */
   if (atomic_load_explicit(&self->is_awake, memory_order_seq_cst)) return;
   if (atomic_exchange_explicit(&self->is_awake, true, memory_order_seq_cst)) return;
   while (write(self->wake_fd, &one, sizeof one) < 0 && errno == EINTR) continue;
@@ -108,7 +108,7 @@ static void on_wake(struct fb_source* source, uint8_t events) {
 
   (void)events;
   while (read(source->watch.fd, bytes, sizeof bytes) == sizeof bytes) continue;
-  count(&self->wakeups, 1);
+  count_up(&self->wakeups, 1);
 }
 
 /* ---- tasks ----------------------------------------------------------------------------------------- */
@@ -129,7 +129,7 @@ int fb_reactor_post(struct fb_reactor* self, struct fb_task* task) {
     /* Release half: the task's fields, partner of the exchange in run_tasks(). */
   } while (
       !atomic_compare_exchange_weak_explicit(&self->tasks, &newest, task, memory_order_seq_cst, memory_order_relaxed));
-  wake(self);
+  wake_reactor(self);
   return FB_OK;
 }
 
@@ -202,7 +202,7 @@ void fb_reactor_ring(struct fb_reactor* self, struct fb_wakeup* wakeup) {
 }
 
 int fb_reactor_set_timer(struct fb_reactor* self, struct fb_timer* timer, int64_t delay_ms) {
-  return fb_timer_queue_set(&self->timers, timer, fb_now_ms() + (delay_ms > 0 ? delay_ms : 0));
+  return fb_timer_queue_set(&self->timers, timer, fb_wakeup_now_ms() + (delay_ms > 0 ? delay_ms : 0));
 }
 
 void fb_reactor_cancel_timer(struct fb_reactor* self, struct fb_timer* timer) {
@@ -262,19 +262,19 @@ const char* fb_reactor_failure(const struct fb_reactor* self) { return self->fai
 
 uint8_t* fb_reactor_receive_buffer(struct fb_reactor* self) { return self->received; }
 
-void fb_reactor_count_read(struct fb_reactor* self, size_t size) { count(&self->bytes_read, size); }
+void fb_reactor_count_read(struct fb_reactor* self, size_t size) { count_up(&self->bytes_read, size); }
 
 void fb_reactor_count_written(struct fb_reactor* self, size_t size) {
-  count(&self->bytes_written, size);
-  count(&self->writes, 1);
+  count_up(&self->bytes_written, size);
+  count_up(&self->writes, 1);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------ */
 
-/* How long the poller may wait; 0 if there is work. Says that we sleep before it looks: partner of wake(). */
-static int64_t fall_asleep(struct fb_reactor* self) {
+/* How long the poller may wait; 0 if there is work. Says that we sleep before it looks: partner of wake_reactor(). */
+static int64_t prepare_sleep(struct fb_reactor* self) {
   int64_t next_ms = fb_timer_queue_next_ms(&self->timers);
-  int64_t wait_ms = next_ms == INT64_MAX ? -1 : next_ms - fb_now_ms();
+  int64_t wait_ms = next_ms == INT64_MAX ? -1 : next_ms - fb_wakeup_now_ms();
 
   atomic_store_explicit(&self->is_awake, false, memory_order_seq_cst);
   if (self->first_chore != NULL || is_stopping(self) ||
@@ -284,7 +284,7 @@ static int64_t fall_asleep(struct fb_reactor* self) {
 }
 
 /* Nothing that may be rung goes away meanwhile: that takes a task, which runs later. */
-static void serve(struct fb_reactor* self, const struct fb_ready* ready) {
+static void serve_ready(struct fb_reactor* self, const struct fb_ready* ready) {
   struct fb_source* source = (struct fb_source*)ready->watch;
 
   if (source->watch.fd < 0) return; /* removed in this turn */
@@ -306,21 +306,21 @@ static int give_up(struct fb_reactor* self, int error) {
   return FB_EIO;
 }
 
-static int turn(struct fb_reactor* self) {
+static int run_turn(struct fb_reactor* self) {
   struct fb_ready ready[READY_PER_TURN];
-  int ready_count = fb_poller_wait(&self->poller, fall_asleep(self), ready, READY_PER_TURN);
+  int ready_count = fb_poller_wait(&self->poller, prepare_sleep(self), ready, READY_PER_TURN);
 
   atomic_store_explicit(&self->is_awake, true, memory_order_seq_cst);
   if (ready_count < 0) return give_up(self, errno);
-  count(&self->turns, 1);
-  for (int i = 0; i < ready_count; i++) serve(self, &ready[i]);
+  count_up(&self->turns, 1);
+  for (int i = 0; i < ready_count; i++) serve_ready(self, &ready[i]);
   run_tasks(self, NULL);
-  fb_timer_queue_run(&self->timers, fb_now_ms(), TIMERS_PER_TURN);
+  fb_timer_queue_run(&self->timers, fb_wakeup_now_ms(), TIMERS_PER_TURN);
   run_chores(self);
   return FB_OK;
 }
 
-static void stop(struct fb_reactor* self) {
+static void stop_reactor(struct fb_reactor* self) {
   /* What was posted before close() runs, what is posted from now on is refused. */
   run_tasks(self, &self->closed_tasks);
   run_chores(self);
@@ -328,14 +328,14 @@ static void stop(struct fb_reactor* self) {
   while (self->first_chore != NULL) run_chores(self);
 }
 
-static void* run(void* argument) {
+static void* run_reactor(void* argument) {
   struct fb_reactor* self = argument;
 
   /* open() holds the lock until it has stored the thread. */
   pthread_mutex_lock(&self->lock);
   pthread_mutex_unlock(&self->lock);
-  while (!is_stopping(self) && turn(self) == FB_OK) continue;
-  stop(self);
+  while (!is_stopping(self) && run_turn(self) == FB_OK) continue;
+  stop_reactor(self);
   pthread_mutex_lock(&self->lock);
   atomic_store_explicit(&self->has_ended, true, memory_order_relaxed);
   pthread_cond_broadcast(&self->done);
@@ -347,7 +347,7 @@ static int start_thread(struct fb_reactor* self) {
   int code;
 
   pthread_mutex_lock(&self->lock);
-  code = fb_thread_start(&self->thread, run, self);
+  code = fb_wakeup_start_thread(&self->thread, run_reactor, self);
   pthread_mutex_unlock(&self->lock);
   return code;
 }
@@ -389,7 +389,7 @@ int fb_reactor_open(struct fb_reactor** self) {
 void fb_reactor_close(struct fb_reactor* self) {
   if (self == NULL) return;
   atomic_store_explicit(&self->is_stopping, true, memory_order_seq_cst);
-  wake(self);
+  wake_reactor(self);
   pthread_join(self->thread, NULL);
   fb_reactor_drop(self);
 }

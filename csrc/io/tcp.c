@@ -32,13 +32,13 @@ enum { KEEP_IDLE_S = 5, KEEP_INTERVAL_S = 2, KEEP_COUNT = 3 };
 
 /* ---- addresses ------------------------------------------------------------------------------------- */
 
-const struct addrinfo* fb_address_choose(const struct addrinfo* found) {
+const struct addrinfo* fb_tcp_address_choose(const struct addrinfo* found) {
   for (const struct addrinfo* at = found; at != NULL; at = at->ai_next)
     if (at->ai_family == AF_INET) return at;
   return found;
 }
 
-int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port) {
+int fb_tcp_address_resolve(struct fb_tcp_address* self, const char* host, uint16_t port) {
   struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
   const struct addrinfo* chosen;
   struct addrinfo* found;
@@ -53,22 +53,22 @@ int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port)
     return FB_EIO;
   }
   memset(self, 0, sizeof(*self));
-  chosen = fb_address_choose(found);
+  chosen = fb_tcp_address_choose(found);
   memcpy(&self->bytes, chosen->ai_addr, chosen->ai_addrlen);
   self->size = chosen->ai_addrlen;
   freeaddrinfo(found);
   return FB_OK;
 }
 
-void fb_address_text(const struct fb_address* self, char* text) {
+void fb_tcp_address_text(const struct fb_tcp_address* self, char* text) {
   char host[INET6_ADDRSTRLEN + 16] = "?";
 
   getnameinfo((const struct sockaddr*)&self->bytes, self->size, host, sizeof host, NULL, 0, NI_NUMERICHOST);
   snprintf(text, FB_ADDRESS_TEXT_SIZE, self->bytes.ss_family == AF_INET6 ? "[%s]:%u" : "%s:%u", host,
-           fb_address_port(self));
+           fb_tcp_address_port(self));
 }
 
-uint16_t fb_address_port(const struct fb_address* self) {
+uint16_t fb_tcp_address_port(const struct fb_tcp_address* self) {
   if (self->bytes.ss_family == AF_INET) return ntohs(((const struct sockaddr_in*)&self->bytes)->sin_port);
   if (self->bytes.ss_family == AF_INET6) return ntohs(((const struct sockaddr_in6*)&self->bytes)->sin6_port);
   return 0;
@@ -160,7 +160,7 @@ enum fb_tcp_pulse fb_tcp_feel_pulse(int fd, uint32_t window_ms) {
 }
 #endif
 
-int fb_tcp_listen(struct fb_address* address, int backlog, int* fd) {
+int fb_tcp_listen(struct fb_tcp_address* address, int backlog, int* fd) {
   int opened = new_socket(address->bytes.ss_family);
 
   if (opened < 0) return FB_EIO;
@@ -177,7 +177,7 @@ failed:
   return FB_EIO;
 }
 
-int fb_tcp_accept(int listener, int* fd, struct fb_address* peer) {
+int fb_tcp_accept(int listener, int* fd, struct fb_tcp_address* peer) {
   peer->size = sizeof peer->bytes;
   for (;;) {
 #ifdef SOCK_NONBLOCK
@@ -198,7 +198,7 @@ int fb_tcp_accept(int listener, int* fd, struct fb_address* peer) {
   return FB_OK;
 }
 
-int fb_tcp_connect(const struct fb_address* peer, int* fd) {
+int fb_tcp_connect(const struct fb_tcp_address* peer, int* fd) {
   int opened = new_socket(peer->bytes.ss_family);
 
   if (opened < 0) return FB_EIO;

@@ -16,28 +16,28 @@
 
 #define FB_ADDRESS_TEXT_SIZE 80 /* bytes for "[IPv6 address]:port" and its end */
 
-struct fb_address {
+struct fb_tcp_address {
   struct sockaddr_storage bytes;
   socklen_t size;
 };
 
 /* Finds the address of a name or a number, such as "worker-3", "127.0.0.1" or "::1". FB_EIO (errno EINVAL: no
  * such name), FB_EARGUMENT. */
-int fb_address_resolve(struct fb_address* self, const char* host, uint16_t port);
+int fb_tcp_address_resolve(struct fb_tcp_address* self, const char* host, uint16_t port);
 /* Of several addresses of a name an IPv4 one, as Java takes it: where a name has both, listening at 127.0.0.1 or
  * 0.0.0.0 is what most do, and whoever asks for "localhost" has to come there. */
 struct addrinfo;
-const struct addrinfo* fb_address_choose(const struct addrinfo* found);
+const struct addrinfo* fb_tcp_address_choose(const struct addrinfo* found);
 /* "127.0.0.1:6121" or "[::1]:6121" into FB_ADDRESS_TEXT_SIZE bytes. */
-void fb_address_text(const struct fb_address* self, char* text);
-uint16_t fb_address_port(const struct fb_address* self);
+void fb_tcp_address_text(const struct fb_tcp_address* self, char* text);
+uint16_t fb_tcp_address_port(const struct fb_tcp_address* self);
 
 /* Listens; *address becomes the one in use, with the port that port 0 stood for. FB_EIO. */
-int fb_tcp_listen(struct fb_address* address, int backlog, int* fd);
+int fb_tcp_listen(struct fb_tcp_address* address, int backlog, int* fd);
 /* FB_OK with a connection, 1 if there is none now, FB_EIO. */
-int fb_tcp_accept(int listener, int* fd, struct fb_address* peer);
+int fb_tcp_accept(int listener, int* fd, struct fb_tcp_address* peer);
 /* FB_OK: connected; 1: on its way, the socket will be writable when it is decided; FB_EIO. */
-int fb_tcp_connect(const struct fb_address* peer, int* fd);
+int fb_tcp_connect(const struct fb_tcp_address* peer, int* fd);
 /* Two sockets of this process that talk with each other. FB_EIO. */
 int fb_tcp_pair(int fds[2]);
 /* The errno of a socket: how a connect ended, why it hung up; 0: nothing wrong. */

@@ -4,17 +4,17 @@
 
 #include "ground/errors.h"
 
-static void put(struct fb_timer_queue* self, struct fb_timer* timer, uint32_t place) {
+static void put_timer(struct fb_timer_queue* self, struct fb_timer* timer, uint32_t place) {
   self->heap[place] = timer;
   timer->place = place;
 }
 
 static void move_up(struct fb_timer_queue* self, struct fb_timer* timer, uint32_t place) {
   while (place > 1 && timer->due_ms < self->heap[place / 2]->due_ms) {
-    put(self, self->heap[place / 2], place);
+    put_timer(self, self->heap[place / 2], place);
     place /= 2;
   }
-  put(self, timer, place);
+  put_timer(self, timer, place);
 }
 
 static void move_down(struct fb_timer_queue* self, struct fb_timer* timer, uint32_t place) {
@@ -23,13 +23,13 @@ static void move_down(struct fb_timer_queue* self, struct fb_timer* timer, uint3
     if (child > self->count) break;
     if (child < self->count && self->heap[child + 1]->due_ms < self->heap[child]->due_ms) child++;
     if (timer->due_ms <= self->heap[child]->due_ms) break;
-    put(self, self->heap[child], place);
+    put_timer(self, self->heap[child], place);
     place = child;
   }
-  put(self, timer, place);
+  put_timer(self, timer, place);
 }
 
-static void settle(struct fb_timer_queue* self, struct fb_timer* timer, uint32_t place) {
+static void settle_timer(struct fb_timer_queue* self, struct fb_timer* timer, uint32_t place) {
   if (place > 1 && timer->due_ms < self->heap[place / 2]->due_ms) move_up(self, timer, place);
   else move_down(self, timer, place);
 }
@@ -40,7 +40,7 @@ void fb_timer_queue_close(struct fb_timer_queue* self) {
   *self = (struct fb_timer_queue){0};
 }
 
-static int reserve(struct fb_timer_queue* self) {
+static int reserve_timer(struct fb_timer_queue* self) {
   uint32_t capacity = self->capacity > 0 ? 2 * self->capacity : 32;
   struct fb_timer** heap;
 
@@ -54,13 +54,13 @@ static int reserve(struct fb_timer_queue* self) {
 
 int fb_timer_queue_set(struct fb_timer_queue* self, struct fb_timer* timer, int64_t due_ms) {
   if (timer->place == 0) {
-    if (reserve(self) < 0) return FB_ENOMEM;
+    if (reserve_timer(self) < 0) return FB_ENOMEM;
     timer->due_ms = due_ms;
     move_up(self, timer, ++self->count);
     return FB_OK;
   }
   timer->due_ms = due_ms;
-  settle(self, timer, timer->place);
+  settle_timer(self, timer, timer->place);
   return FB_OK;
 }
 
@@ -71,7 +71,7 @@ void fb_timer_queue_cancel(struct fb_timer_queue* self, struct fb_timer* timer) 
   if (place == 0) return;
   timer->place = 0;
   last = self->heap[self->count--];
-  if (last != timer) settle(self, last, place);
+  if (last != timer) settle_timer(self, last, place);
 }
 
 int64_t fb_timer_queue_next_ms(const struct fb_timer_queue* self) {

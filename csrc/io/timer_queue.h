@@ -1,7 +1,7 @@
 /* Timers of one thread: a heap of what is due when.
  *
  * Owner:   timers belong to the caller and stay where they are while they are set.
- * Threads: one. Times are those of fb_now_ms(). */
+ * Threads: one. Times are those of fb_wakeup_now_ms(). */
 #ifndef FB_TIMER_QUEUE_H
 #define FB_TIMER_QUEUE_H
 
@@ -21,7 +21,7 @@ struct fb_timer_queue {
   uint32_t capacity;
 };
 
-static inline bool fb_timer_is_set(const struct fb_timer* self) { return self->place != 0; }
+static inline bool fb_timer_queue_is_set(const struct fb_timer* self) { return self->place != 0; }
 
 /* Forgets all timers, which count as not set. All-zero is closed and empty. */
 void fb_timer_queue_close(struct fb_timer_queue* self);

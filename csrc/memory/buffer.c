@@ -5,7 +5,8 @@
 
 #include "ground/byte_order.h"
 
-int fb_slice_part(const struct fb_slice* self, uint32_t offset, uint32_t size, struct fb_slice* part) {
+int fb_buffer_slice_part(const struct fb_buffer_slice* self, uint32_t offset, uint32_t size,
+                         struct fb_buffer_slice* part) {
   if (self->buffer == NULL) return FB_EREFERENCES;
   if (size > self->size || offset > self->size - size) return FB_EBOUNDS;
   *part = *self;
@@ -39,13 +40,13 @@ static uint32_t event_size(uint32_t kind) {
   }
 }
 
-bool fb_event_is_of_its_type(const struct fb_slice* event) {
+bool fb_buffer_event_is_of_its_type(const struct fb_buffer_slice* event) {
   uint32_t kind;
 
   if (event->size < 4) return false;
-  kind = fb_load_be32(fb_slice_data(event));
+  kind = fb_load_be32(fb_buffer_slice_data(event));
   if (kind > LAST_KIND || (event_size(kind) != 0 && event_size(kind) != event->size)) return false;
-  switch ((enum fb_data_type)event->data_type) {
+  switch ((enum fb_buffer_data_type)event->data_type) {
     case FB_PRIORITIZED_EVENT_BUFFER: return true; /* any event may overtake */
     case FB_END_OF_PARTITION: return kind == END_OF_PARTITION;
     case FB_END_OF_DATA: return kind == END_OF_DATA;
@@ -57,11 +58,12 @@ bool fb_event_is_of_its_type(const struct fb_slice* event) {
 
 static void free_event(struct fb_buffer* self) { free(self); }
 
-int fb_event_buffer_new(const uint8_t* data, size_t size, enum fb_data_type type, struct fb_slice* event) {
+int fb_buffer_new_unpooled(const uint8_t* data, size_t size, enum fb_buffer_data_type type,
+                           struct fb_buffer_slice* event) {
   struct fb_buffer* buffer;
   uint8_t* bytes;
 
-  *event = (struct fb_slice){0};
+  *event = (struct fb_buffer_slice){0};
   if (size > INT32_MAX || type <= FB_NONE || type >= FB_DATA_TYPE_COUNT) return FB_EARGUMENT;
   buffer = malloc(sizeof *buffer + size);
   if (buffer == NULL) return FB_ENOMEM;
@@ -72,6 +74,6 @@ int fb_event_buffer_new(const uint8_t* data, size_t size, enum fb_data_type type
   fb_memory_segment_wrap(&buffer->segment, bytes, size);
   atomic_init(&buffer->references, 1);
   atomic_init(&buffer->position_marker, 0);
-  *event = (struct fb_slice){.buffer = buffer, .size = (uint32_t)size, .data_type = (uint8_t)type};
+  *event = (struct fb_buffer_slice){.buffer = buffer, .size = (uint32_t)size, .data_type = (uint8_t)type};
   return FB_OK;
 }

@@ -1,11 +1,11 @@
 /* Counted views of memory segments: what partitions queue, gates hand over and sockets carry.
  *
  * A `struct fb_buffer` is the root: one segment, one reference count, and what to do with the segment
- * when the count reaches zero. A `struct fb_slice` is a small value that names a part of a root and what
+ * when the count reaches zero. A `struct fb_buffer_slice` is a small value that names a part of a root and what
  * kind of bytes lie there; it is copied freely, and each copy that is kept owns one reference.
  * Flink: NetworkBuffer and ReadOnlySlicedNetworkBuffer.
  *
- * Owner:   whoever holds a reference. request() and fb_event_buffer_new() give the first one.
+ * Owner:   whoever holds a reference. request() and fb_buffer_new_unpooled() give the first one.
  * Threads: retain and release from any; the bytes are written by one thread (buffer_builder.h says how
  *          they become visible to another). */
 #ifndef FB_BUFFER_H
@@ -20,7 +20,7 @@
 #include "memory/memory_segment.h"
 
 /* Buffer.DataType of Flink 2.2: the number is a byte on the wire. */
-enum fb_data_type {
+enum fb_buffer_data_type {
   FB_NONE = 0, /* there is nothing */
   FB_DATA_BUFFER = 1,
   FB_EVENT_BUFFER = 2,
@@ -38,18 +38,20 @@ enum fb_data_type {
   FB_DATA_TYPE_COUNT = 14,
 };
 
-static inline bool fb_data_type_is_buffer(enum fb_data_type type) {
+static inline bool fb_buffer_data_type_is_buffer(enum fb_buffer_data_type type) {
   return type == FB_DATA_BUFFER || type == FB_DATA_BUFFER_WITH_CLEAR_END;
 }
-static inline bool fb_data_type_is_event(enum fb_data_type type) {
-  return type != FB_NONE && !fb_data_type_is_buffer(type);
+static inline bool fb_buffer_data_type_is_event(enum fb_buffer_data_type type) {
+  return type != FB_NONE && !fb_buffer_data_type_is_buffer(type);
 }
-static inline bool fb_data_type_has_priority(enum fb_data_type type) { return type == FB_PRIORITIZED_EVENT_BUFFER; }
-static inline bool fb_data_type_blocks_upstream(enum fb_data_type type) {
+static inline bool fb_buffer_data_type_has_priority(enum fb_buffer_data_type type) {
+  return type == FB_PRIORITIZED_EVENT_BUFFER;
+}
+static inline bool fb_buffer_data_type_blocks_upstream(enum fb_buffer_data_type type) {
   return type == FB_ALIGNED_CHECKPOINT_BARRIER || type == FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER ||
          type == FB_RECOVERY_COMPLETION || type == FB_ALIGNED_WATERMARK_EVENT;
 }
-static inline bool fb_data_type_requires_announcement(enum fb_data_type type) {
+static inline bool fb_buffer_data_type_requires_announcement(enum fb_buffer_data_type type) {
   return type == FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER;
 }
 
@@ -65,11 +67,11 @@ struct fb_buffer {
 
 #define FB_NO_CHANNEL UINT32_MAX
 
-struct fb_slice {
+struct fb_buffer_slice {
   struct fb_buffer* buffer; /* the root; NULL: there is nothing here */
   uint32_t offset;          /* bytes from the segment's start */
   uint32_t size;            /* bytes */
-  uint8_t data_type;        /* enum fb_data_type */
+  uint8_t data_type;        /* enum fb_buffer_data_type */
   bool is_compressed;
 };
 
@@ -99,26 +101,28 @@ static inline void fb_buffer_release(struct fb_buffer* self) {
   }
 }
 
-static inline const uint8_t* fb_slice_data(const struct fb_slice* self) {
+static inline const uint8_t* fb_buffer_slice_data(const struct fb_buffer_slice* self) {
   return self->buffer->segment.data + self->offset;
 }
-static inline void fb_slice_retain(const struct fb_slice* self) { fb_buffer_retain(self->buffer); }
+static inline void fb_buffer_slice_retain(const struct fb_buffer_slice* self) { fb_buffer_retain(self->buffer); }
 /* Releases the slice's reference and empties the slice. An empty one is left alone. */
-static inline void fb_slice_release(struct fb_slice* self) {
+static inline void fb_buffer_slice_release(struct fb_buffer_slice* self) {
   struct fb_buffer* buffer = self->buffer;
   self->buffer = NULL;
   if (buffer != NULL) fb_buffer_release(buffer);
 }
 
 /* A part of a slice, sharing its reference (not retained). FB_EBOUNDS when it does not lie inside. */
-int fb_slice_part(const struct fb_slice* self, uint32_t offset, uint32_t size, struct fb_slice* part);
+int fb_buffer_slice_part(const struct fb_buffer_slice* self, uint32_t offset, uint32_t size,
+                         struct fb_buffer_slice* part);
 
 /* A buffer of its own, outside every pool, holding a copy of `data`: events travel in these. NULL: the caller
  * fills in the bytes. The root is freed at the last release. */
-int fb_event_buffer_new(const uint8_t* data, size_t size, enum fb_data_type type, struct fb_slice* event);
+int fb_buffer_new_unpooled(const uint8_t* data, size_t size, enum fb_buffer_data_type type,
+                           struct fb_buffer_slice* event);
 
 /* Whether the bytes of an event begin as its data type says, as far as Flink ties the two together: a stream must not
  * end, block or lose data because a data type was mistaken for another. */
-bool fb_event_is_of_its_type(const struct fb_slice* event);
+bool fb_buffer_event_is_of_its_type(const struct fb_buffer_slice* event);
 
 #endif

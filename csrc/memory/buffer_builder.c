@@ -76,7 +76,7 @@ static uint32_t cached_readable(const struct fb_buffer_consumer* self) {
   return written > self->reader_position ? written - self->reader_position : 0;
 }
 
-void fb_buffer_consumer_open(struct fb_buffer_consumer* self, struct fb_slice* slice) {
+void fb_buffer_consumer_open(struct fb_buffer_consumer* self, struct fb_buffer_slice* slice) {
   int32_t end = (int32_t)(slice->offset + slice->size);
 
   *self = (struct fb_buffer_consumer){
@@ -111,17 +111,17 @@ int fb_buffer_consumer_copy_at(const struct fb_buffer_consumer* self, uint32_t r
   return FB_OK;
 }
 
-static void refresh(struct fb_buffer_consumer* self) {
+static void refresh_consumer(struct fb_buffer_consumer* self) {
   if (!self->is_whole) self->cached_marker = shared_marker(self);
 }
 
-void fb_buffer_consumer_build(struct fb_buffer_consumer* self, struct fb_slice* slice) {
+void fb_buffer_consumer_build(struct fb_buffer_consumer* self, struct fb_buffer_slice* slice) {
   uint32_t size;
 
-  refresh(self);
+  refresh_consumer(self);
   size = cached_readable(self);
   fb_buffer_retain(self->buffer);
-  *slice = (struct fb_slice){
+  *slice = (struct fb_buffer_slice){
       .buffer = self->buffer,
       .offset = self->reader_position,
       .size = size,
@@ -132,7 +132,7 @@ void fb_buffer_consumer_build(struct fb_buffer_consumer* self, struct fb_slice* 
 }
 
 int fb_buffer_consumer_skip(struct fb_buffer_consumer* self, uint32_t size) {
-  refresh(self);
+  refresh_consumer(self);
   if (size > cached_readable(self)) return FB_ESTATE;
   self->reader_position += size;
   return FB_OK;

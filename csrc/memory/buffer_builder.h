@@ -22,7 +22,7 @@ struct fb_buffer_builder {
   uint32_t capacity;        /* bytes that may be written; trim() moves it */
   bool is_finished;
   bool has_consumer;
-  uint8_t data_type; /* enum fb_data_type the consumer will report */
+  uint8_t data_type; /* enum fb_buffer_data_type the consumer will report */
 };
 
 struct fb_buffer_consumer {
@@ -75,7 +75,7 @@ int fb_buffer_builder_consumer(struct fb_buffer_builder* self, bool from_beginni
 
 /* A consumer that is born finished over a whole slice, whose reference it takes over: events, and
  * buffers that came from elsewhere. */
-void fb_buffer_consumer_open(struct fb_buffer_consumer* self, struct fb_slice* slice);
+void fb_buffer_consumer_open(struct fb_buffer_consumer* self, struct fb_buffer_slice* slice);
 void fb_buffer_consumer_close(struct fb_buffer_consumer* self);
 /* An independent reader (own reference) that starts where this one stands and sees later commits. */
 void fb_buffer_consumer_copy(const struct fb_buffer_consumer* self, struct fb_buffer_consumer* copy);
@@ -84,7 +84,7 @@ int fb_buffer_consumer_copy_at(const struct fb_buffer_consumer* self, uint32_t r
                                struct fb_buffer_consumer* copy);
 
 /* Hands out [reader, writer) as a slice with a reference of its own; may have size 0. */
-void fb_buffer_consumer_build(struct fb_buffer_consumer* self, struct fb_slice* slice);
+void fb_buffer_consumer_build(struct fb_buffer_consumer* self, struct fb_buffer_slice* slice);
 /* Passes over `size` readable bytes. FB_ESTATE if there are fewer. */
 int fb_buffer_consumer_skip(struct fb_buffer_consumer* self, uint32_t size);
 

@@ -10,7 +10,7 @@ struct fb_local_buffer_pool {
   _Alignas(64) atomic_bool latch; /* guards what follows, up to `handles` */
   atomic_bool is_available;       /* written under the latch, read anywhere */
   bool is_destroyed;
-  bool had_stock; /* at the last update() */
+  bool had_stock; /* at the last update_availability() */
   uint32_t stock_count;
   uint32_t requested; /* segments attributed here: idle, in use or reserved */
   uint32_t size;
@@ -34,12 +34,12 @@ struct fb_local_buffer_pool {
   struct fb_pool_member member;
 };
 
-static void tell(struct fb_local_buffer_pool* self);
-static void unpin(struct fb_local_buffer_pool* self);
-static void refill(struct fb_local_buffer_pool* self);
+static void tell_listener(struct fb_local_buffer_pool* self);
+static void unpin_pool(struct fb_local_buffer_pool* self);
+static void refill_pool(struct fb_local_buffer_pool* self);
 static void recycle_local(struct fb_buffer* buffer);
 
-static void pin(struct fb_local_buffer_pool* self) {
+static void pin_pool(struct fb_local_buffer_pool* self) {
   atomic_fetch_add_explicit(&self->handles, 1, memory_order_relaxed);
 }
 
@@ -71,8 +71,9 @@ static void lock_slowly(struct fb_local_buffer_pool* self) {
 }
 
 /* A latch and not a mutex: it is held for a few instructions only, and to leave it costs a plain store, which
- * makes it half as dear as a mutex (8 against 16 ns where it was measured). Acquire here pairs with the release in unlock(). */
-static inline void lock(struct fb_local_buffer_pool* self) {
+ * makes it half as dear as a mutex (8 against 16 ns where it was measured). Acquire here pairs with the release in
+ * unlock_pool(). */
+static inline void lock_pool(struct fb_local_buffer_pool* self) {
   if (atomic_exchange_explicit(&self->latch, true, memory_order_acquire)) lock_slowly(self);
 }
 
@@ -80,7 +81,7 @@ static bool should_be_available(const struct fb_local_buffer_pool* self) {
   return self->stock != NULL && self->full_channels == 0 && !self->is_destroyed;
 }
 
-static inline void unlock(struct fb_local_buffer_pool* self) {
+static inline void unlock_pool(struct fb_local_buffer_pool* self) {
 #ifdef FB_DEBUG
   if (atomic_load_explicit(&self->is_available, memory_order_relaxed) != should_be_available(self)) abort();
   if (self->stock_count > self->requested || (self->stock == NULL) != (self->stock_count == 0)) abort();
@@ -106,7 +107,7 @@ static inline struct fb_buffer* take_from_stock(struct fb_local_buffer_pool* sel
 }
 
 /* One segment from the global pool, attributed to this one. */
-static struct fb_buffer* fetch(struct fb_local_buffer_pool* self) {
+static struct fb_buffer* fetch_buffer(struct fb_local_buffer_pool* self) {
   struct fb_buffer* buffer = fb_network_buffer_pool_take(self->global);
 
   if (buffer == NULL) return NULL;
@@ -118,23 +119,23 @@ static struct fb_buffer* fetch(struct fb_local_buffer_pool* self) {
 
 /* Keeps one segment in stock while the size allows; else has itself told when the global pool has one. */
 static void keep_stock(struct fb_local_buffer_pool* self) {
-  struct fb_buffer* buffer = fetch(self);
+  struct fb_buffer* buffer = fetch_buffer(self);
 
   if (buffer == NULL) {
     fb_network_buffer_pool_start_waiting(self->global, &self->member);
-    buffer = fetch(self); /* again: it may have come between the look and the registration */
+    buffer = fetch_buffer(self); /* again: it may have come between the look and the registration */
   }
   if (buffer == NULL) return;
   put_in_stock(self, buffer);
-  /* Relaxed: a stale value costs a needless call of refill(), which finds nothing to do. */
+  /* Relaxed: a stale value costs a needless call of refill_pool(), which finds nothing to do. */
   if (atomic_load_explicit(&self->member.is_waiting, memory_order_relaxed)) {
     fb_network_buffer_pool_stop_waiting(self->global, &self->member);
   }
 }
 
-/* Brings stock and availability in line with the rest, after every change and before unlock(). Returns
+/* Brings stock and availability in line with the rest, after every change and before unlock_pool(). Returns
  * whether somebody who found nothing before may find something now. */
-static inline bool update(struct fb_local_buffer_pool* self) {
+static inline bool update_availability(struct fb_local_buffer_pool* self) {
   bool had_stock = self->had_stock;
   bool was_available = atomic_load_explicit(&self->is_available, memory_order_relaxed);
   bool is_available;
@@ -157,14 +158,14 @@ static void free_local(struct fb_local_buffer_pool* self) {
 }
 
 /* Lowers the count of handles and pins; the last one to leave, with every segment back home, frees. */
-static void unpin(struct fb_local_buffer_pool* self) {
+static void unpin_pool(struct fb_local_buffer_pool* self) {
   struct fb_network_buffer_pool* global = self->global;
   bool is_last;
 
-  lock(self);
+  lock_pool(self);
   /* Relaxed: all decrements are under the latch. */
   is_last = atomic_fetch_sub_explicit(&self->handles, 1, memory_order_relaxed) == 1 && self->requested == 0;
-  unlock(self);
+  unlock_pool(self);
   if (!is_last) return;
   free_local(self);
   fb_network_buffer_pool_drop_handle(global);
@@ -176,13 +177,13 @@ static inline void unlock_and_tell(struct fb_local_buffer_pool* self, bool news)
   bool is_heard = self->blocked > 0 || self->first_listener != NULL || !fb_wakeup_list_is_empty(&self->bells);
 
   if (!news || !is_heard) {
-    unlock(self);
+    unlock_pool(self);
     return;
   }
-  pin(self);
-  unlock(self);
-  tell(self);
-  unpin(self);
+  pin_pool(self);
+  unlock_pool(self);
+  tell_listener(self);
+  unpin_pool(self);
 }
 
 /* ---- the way back ---------------------------------------------------------------------------------- */
@@ -200,7 +201,7 @@ static struct fb_buffer_listener* next_listener(struct fb_local_buffer_pool* sel
 
 /* Finds a place for a buffer that nobody holds: the global pool if this one has too many or is destroyed,
  * else the first listener that wants it, else the stock. Enters under the latch and leaves it. */
-static void settle(struct fb_local_buffer_pool* self, struct fb_buffer* buffer) {
+static void settle_buffer(struct fb_local_buffer_pool* self, struct fb_buffer* buffer) {
   struct fb_network_buffer_pool* global = self->global;
   struct fb_buffer_listener* listener;
   bool news;
@@ -209,31 +210,31 @@ static void settle(struct fb_local_buffer_pool* self, struct fb_buffer* buffer) 
     if (self->is_destroyed || self->requested > self->size) {
       self->requested--;
       /* A request that may overdraw can find this segment in the global pool. */
-      news = update(self) || self->options.max_overdraft > 0;
-      pin(self);
-      unlock(self);
+      news = update_availability(self) || self->options.max_overdraft > 0;
+      pin_pool(self);
+      unlock_pool(self);
       fb_network_buffer_pool_give(global, buffer);
-      if (news) tell(self);
-      unpin(self);
+      if (news) tell_listener(self);
+      unpin_pool(self);
       return;
     }
     listener = next_listener(self);
     if (listener == NULL) {
       put_in_stock(self, buffer);
-      unlock_and_tell(self, update(self));
+      unlock_and_tell(self, update_availability(self));
       return;
     }
-    news = update(self);
-    pin(self);
-    unlock(self);
+    news = update_availability(self);
+    pin_pool(self);
+    unlock_pool(self);
     fb_buffer_reset(buffer, recycle_local, self);
     if (listener->on_buffer_available(listener, buffer)) {
-      if (news) tell(self);
-      unpin(self);
+      if (news) tell_listener(self);
+      unpin_pool(self);
       return;
     }
-    if (news) tell(self);
-    lock(self);
+    if (news) tell_listener(self);
+    lock_pool(self);
     atomic_fetch_sub_explicit(&self->handles, 1, memory_order_relaxed); /* `buffer` holds the pool again */
   }
 }
@@ -242,7 +243,7 @@ static void recycle_local(struct fb_buffer* buffer) {
   struct fb_local_buffer_pool* self = buffer->owner;
   bool was_full = false;
 
-  lock(self);
+  lock_pool(self);
   if (buffer->channel < self->channel_count) {
     was_full = self->per_channel[buffer->channel]-- == self->quota;
     if (was_full) self->full_channels--;
@@ -251,39 +252,39 @@ static void recycle_local(struct fb_buffer* buffer) {
   if (self->stock != NULL && !was_full && self->requested <= self->size && self->first_listener == NULL) {
     /* The usual case: there was stock before, so nothing becomes possible that was not. */
     put_in_stock(self, buffer);
-    unlock(self);
+    unlock_pool(self);
     return;
   }
-  settle(self, buffer);
+  settle_buffer(self, buffer);
 }
 
 /* Tells everybody who waits that something may have become possible. The caller has a pin and no lock. */
-static void tell(struct fb_local_buffer_pool* self) {
+static void tell_listener(struct fb_local_buffer_pool* self) {
   struct fb_buffer* buffer;
 
   fb_wakeup_ring(&self->changed);
   fb_wakeup_list_ring(&self->bells);
   for (;;) {
-    lock(self);
+    lock_pool(self);
     buffer = self->first_listener != NULL ? take_from_stock(self) : NULL;
     if (buffer == NULL) {
-      unlock(self);
+      unlock_pool(self);
       return;
     }
-    settle(self, buffer);
+    settle_buffer(self, buffer);
   }
 }
 
-static void refill(struct fb_local_buffer_pool* self) {
-  lock(self);
-  unlock_and_tell(self, update(self));
+static void refill_pool(struct fb_local_buffer_pool* self) {
+  lock_pool(self);
+  unlock_and_tell(self, update_availability(self));
 }
 
 /* Under the registry lock. */
-static bool resize(struct fb_local_buffer_pool* self, uint32_t size, struct fb_buffer** homecoming) {
+static bool resize_pool(struct fb_local_buffer_pool* self, uint32_t size, struct fb_buffer** homecoming) {
   bool news;
 
-  lock(self);
+  lock_pool(self);
   self->size = size < self->options.max ? size : self->options.max;
   while (self->requested > self->size && self->stock != NULL) {
     struct fb_buffer* buffer = take_from_stock(self);
@@ -291,8 +292,8 @@ static bool resize(struct fb_local_buffer_pool* self, uint32_t size, struct fb_b
     buffer->next = *homecoming;
     *homecoming = buffer;
   }
-  news = update(self);
-  unlock(self);
+  news = update_availability(self);
+  unlock_pool(self);
   return news;
 }
 
@@ -304,16 +305,16 @@ int fb_local_buffer_pool_set_size(struct fb_local_buffer_pool* self, uint32_t si
 
 /* ---- as a member of the global pool ---------------------------------------------------------------- */
 
-static struct fb_local_buffer_pool* of(struct fb_pool_member* member) {
+static struct fb_local_buffer_pool* pool_of(struct fb_pool_member* member) {
   return (struct fb_local_buffer_pool*)((char*)member - offsetof(struct fb_local_buffer_pool, member));
 }
-static void pin_member(struct fb_pool_member* member) { pin(of(member)); }
-static void unpin_member(struct fb_pool_member* member) { unpin(of(member)); }
-static void tell_member(struct fb_pool_member* member) { tell(of(member)); }
-static void refill_member(struct fb_pool_member* member) { refill(of(member)); }
-static void destroy_member(struct fb_pool_member* member) { fb_local_buffer_pool_destroy(of(member)); }
+static void pin_member(struct fb_pool_member* member) { pin_pool(pool_of(member)); }
+static void unpin_member(struct fb_pool_member* member) { unpin_pool(pool_of(member)); }
+static void tell_member(struct fb_pool_member* member) { tell_listener(pool_of(member)); }
+static void refill_member(struct fb_pool_member* member) { refill_pool(pool_of(member)); }
+static void destroy_member(struct fb_pool_member* member) { fb_local_buffer_pool_destroy(pool_of(member)); }
 static bool resize_member(struct fb_pool_member* member, uint32_t size, struct fb_buffer** homecoming) {
-  return resize(of(member), size, homecoming);
+  return resize_pool(pool_of(member), size, homecoming);
 }
 
 static const struct fb_pool_member_type member_type = {
@@ -372,7 +373,7 @@ int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global, const struc
     free_local(pool);
     return code;
   }
-  refill(pool);
+  refill_pool(pool);
   *self = pool;
   return FB_OK;
 }
@@ -381,7 +382,7 @@ int fb_local_buffer_pool_open(struct fb_network_buffer_pool* global, const struc
 static struct fb_buffer* mark_destroyed(struct fb_local_buffer_pool* self, struct fb_buffer_listener** listeners) {
   struct fb_buffer* idle;
 
-  lock(self);
+  lock_pool(self);
   self->is_destroyed = true;
   idle = self->stock;
   self->requested -= self->stock_count;
@@ -391,9 +392,9 @@ static struct fb_buffer* mark_destroyed(struct fb_local_buffer_pool* self, struc
   self->first_listener = self->last_listener = NULL;
   /* For good: keep_stock() is not called for a destroyed pool. */
   fb_network_buffer_pool_stop_waiting(self->global, &self->member);
-  update(self);
-  pin(self);
-  unlock(self);
+  update_availability(self);
+  pin_pool(self);
+  unlock_pool(self);
   return idle;
 }
 
@@ -413,31 +414,31 @@ void fb_local_buffer_pool_destroy(struct fb_local_buffer_pool* self) {
     listener->next = NULL;
     listener->on_pool_destroyed(listener);
   }
-  tell(self);
+  tell_listener(self);
   fb_wakeup_ring(fb_network_buffer_pool_freed(global)); /* reserve() sleeps there */
   fb_network_buffer_pool_unregister(global, &self->member);
-  unpin(self);
+  unpin_pool(self);
 }
 
 bool fb_local_buffer_pool_is_destroyed(struct fb_local_buffer_pool* self) {
   bool is_destroyed;
 
-  lock(self);
+  lock_pool(self);
   is_destroyed = self->is_destroyed;
-  unlock(self);
+  unlock_pool(self);
   return is_destroyed;
 }
 
 void fb_local_buffer_pool_close(struct fb_local_buffer_pool* self) {
   if (self == NULL) return;
   fb_local_buffer_pool_destroy(self);
-  unpin(self);
+  unpin_pool(self);
 }
 
 /* ---- requests -------------------------------------------------------------------------------------- */
 
 /* Counts `buffer` for its channel. Returns whether the channel has reached its quota with it. */
-static inline bool hand_out(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer* buffer) {
+static inline bool hand_out_buffer(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer* buffer) {
   atomic_store_explicit(&buffer->references, 1, memory_order_relaxed); /* relaxed, as in fb_buffer_reset() */
   atomic_store_explicit(&buffer->position_marker, 0, memory_order_relaxed);
   buffer->channel = channel;
@@ -453,11 +454,11 @@ static int request_locked(struct fb_local_buffer_pool* self, uint32_t channel, s
   taken = take_from_stock(self);
   if (taken == NULL) {
     bool is_full = self->requested >= self->size;
-    if (!is_full || self->requested - self->size < self->options.max_overdraft) taken = fetch(self);
+    if (!is_full || self->requested - self->size < self->options.max_overdraft) taken = fetch_buffer(self);
     if (taken == NULL) return fb_network_buffer_pool_is_destroyed(self->global) ? FB_EDESTROYED : FB_OK;
     if (self->requested > self->size) self->usage.overdrafts++;
   }
-  if (hand_out(self, channel, taken)) self->full_channels++;
+  if (hand_out_buffer(self, channel, taken)) self->full_channels++;
   *buffer = taken;
   return FB_OK;
 }
@@ -467,24 +468,24 @@ static int request_slowly(struct fb_local_buffer_pool* self, uint32_t channel, s
   int code = request_locked(self, channel, buffer);
 
   if (*buffer == NULL) self->usage.refused++;
-  unlock_and_tell(self, update(self));
+  unlock_and_tell(self, update_availability(self));
   return code;
 }
 
 int fb_local_buffer_pool_request(struct fb_local_buffer_pool* self, uint32_t channel, struct fb_buffer** buffer) {
   struct fb_buffer* taken;
 
-  lock(self);
+  lock_pool(self);
   taken = self->stock;
   if (taken == NULL || taken->next == NULL) return request_slowly(self, channel, buffer);
   /* The usual case: there is stock and will be. */
   take_from_stock(self);
   *buffer = taken;
-  if (hand_out(self, channel, taken)) {
+  if (hand_out_buffer(self, channel, taken)) {
     self->full_channels++;
-    update(self);
+    update_availability(self);
   }
-  unlock(self);
+  unlock_pool(self);
   return FB_OK;
 }
 
@@ -494,9 +495,9 @@ static void wait_for_change(struct fb_local_buffer_pool* self, int64_t deadline_
   uint64_t seen = fb_wakeup_seen(&self->changed);
 
   self->blocked++;
-  unlock_and_tell(self, update(self));
+  unlock_and_tell(self, update_availability(self));
   fb_wakeup_wait_until(&self->changed, seen, deadline_ms);
-  lock(self);
+  lock_pool(self);
   self->blocked--;
 }
 
@@ -505,25 +506,25 @@ int fb_local_buffer_pool_request_blocking(struct fb_local_buffer_pool* self, uin
   int64_t start_ms, deadline_ms;
   int code;
 
-  lock(self);
+  lock_pool(self);
   code = request_locked(self, channel, buffer);
   if (*buffer != NULL || code != FB_OK) {
-    unlock_and_tell(self, update(self));
+    unlock_and_tell(self, update_availability(self));
     return code;
   }
-  pin(self); /* it may be closed while we sleep */
-  start_ms = fb_now_ms();
-  deadline_ms = fb_deadline_ms(timeout_ms);
+  pin_pool(self); /* it may be closed while we sleep */
+  start_ms = fb_wakeup_now_ms();
+  deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
   self->usage.waits++;
   do {
-    bool is_late = fb_now_ms() >= deadline_ms;
+    bool is_late = fb_wakeup_now_ms() >= deadline_ms;
     if (!is_late) wait_for_change(self, deadline_ms);
     code = request_locked(self, channel, buffer);
     if (is_late && code == FB_OK && *buffer == NULL) code = FB_ETIMEOUT;
   } while (code == FB_OK && *buffer == NULL);
-  self->usage.waited_ms += fb_now_ms() - start_ms;
-  unlock_and_tell(self, update(self));
-  unpin(self);
+  self->usage.waited_ms += fb_wakeup_now_ms() - start_ms;
+  unlock_and_tell(self, update_availability(self));
+  unpin_pool(self);
   return code;
 }
 
@@ -532,25 +533,25 @@ static int fetch_until(struct fb_local_buffer_pool* self, uint32_t count, bool* 
   struct fb_buffer* buffer;
   int code;
 
-  lock(self);
-  while (!self->is_destroyed && self->requested < count && (buffer = fetch(self)) != NULL) {
+  lock_pool(self);
+  while (!self->is_destroyed && self->requested < count && (buffer = fetch_buffer(self)) != NULL) {
     put_in_stock(self, buffer);
   }
   code = self->is_destroyed || fb_network_buffer_pool_is_destroyed(self->global) ? FB_EDESTROYED : FB_OK;
   *is_done = self->requested >= count;
-  unlock_and_tell(self, update(self));
+  unlock_and_tell(self, update_availability(self));
   return code;
 }
 
 int fb_local_buffer_pool_reserve(struct fb_local_buffer_pool* self, uint32_t count, int64_t timeout_ms) {
   struct fb_network_buffer_pool* global = self->global;
   struct fb_wakeup* freed = fb_network_buffer_pool_freed(global);
-  int64_t deadline_ms = fb_deadline_ms(timeout_ms);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
   bool is_done = false;
   int code = FB_OK;
 
   if (count > self->options.min) return FB_EARGUMENT;
-  pin(self);
+  pin_pool(self);
   fb_network_buffer_pool_want(global);
   while (code == FB_OK && !is_done) {
     uint64_t seen = fb_wakeup_seen(freed);
@@ -558,12 +559,12 @@ int fb_local_buffer_pool_reserve(struct fb_local_buffer_pool* self, uint32_t cou
     if (code == FB_OK && !is_done) code = fb_wakeup_wait_until(freed, seen, deadline_ms);
   }
   fb_network_buffer_pool_unwant(global);
-  unpin(self);
+  unpin_pool(self);
   return code;
 }
 
 bool fb_local_buffer_pool_is_available(struct fb_local_buffer_pool* self) {
-  /* Acquire: pairs with the release in update(). */
+  /* Acquire: pairs with the release in update_availability(). */
   return atomic_load_explicit(&self->is_available, memory_order_acquire);
 }
 
@@ -572,8 +573,8 @@ int fb_local_buffer_pool_add_wakeup(struct fb_local_buffer_pool* self, struct fb
 
   /* Through the latch once: a change either comes later and sees the bell, or came before and is seen by
    * the caller, who looks before sleeping. */
-  lock(self);
-  unlock(self);
+  lock_pool(self);
+  unlock_pool(self);
   return code;
 }
 
@@ -584,7 +585,7 @@ void fb_local_buffer_pool_remove_wakeup(struct fb_local_buffer_pool* self, struc
 bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener) {
   bool is_taken;
 
-  lock(self);
+  lock_pool(self);
   is_taken = self->stock == NULL && !self->is_destroyed;
   if (is_taken) {
     listener->next = NULL;
@@ -592,14 +593,14 @@ bool fb_local_buffer_pool_add_listener(struct fb_local_buffer_pool* self, struct
     else self->first_listener = listener;
     self->last_listener = listener;
   }
-  unlock(self);
+  unlock_pool(self);
   return is_taken;
 }
 
 bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, struct fb_buffer_listener* listener) {
   struct fb_buffer_listener *item, *before = NULL;
 
-  lock(self);
+  lock_pool(self);
   for (item = self->first_listener; item != NULL && item != listener; item = item->next) before = item;
   if (item != NULL) {
     if (before != NULL) before->next = item->next;
@@ -607,14 +608,14 @@ bool fb_local_buffer_pool_remove_listener(struct fb_local_buffer_pool* self, str
     if (self->last_listener == item) self->last_listener = before;
     item->next = NULL;
   }
-  unlock(self);
+  unlock_pool(self);
   return item != NULL;
 }
 
 /* ---- figures --------------------------------------------------------------------------------------- */
 
 void fb_local_buffer_pool_get_usage(struct fb_local_buffer_pool* self, struct fb_buffer_pool_usage* usage) {
-  lock(self);
+  lock_pool(self);
   *usage = self->usage;
   usage->granted = self->granted;
   usage->size = self->size;
@@ -622,7 +623,7 @@ void fb_local_buffer_pool_get_usage(struct fb_local_buffer_pool* self, struct fb
   usage->requested = self->requested;
   usage->full_channels = self->full_channels;
   usage->blocked = self->blocked;
-  unlock(self);
+  unlock_pool(self);
 }
 
 uint32_t fb_local_buffer_pool_segment_size(const struct fb_local_buffer_pool* self) {

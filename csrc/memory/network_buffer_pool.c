@@ -97,7 +97,7 @@ static void part_ways(uint32_t shelf) { own_shelf = (shelf + 1) % SHELVES; }
 /* Takes the top of a shelf; NULL if it is empty. */
 static inline struct fb_buffer* take_from(struct fb_network_buffer_pool* self, uint32_t shelf) {
   _Atomic uint64_t* top = &self->shelves[shelf].head;
-  /* Acquire: pairs with the release in push(), so the link is the one of this head. */
+  /* Acquire: pairs with the release in push_segment(), so the link is the one of this head. */
   uint64_t head = atomic_load_explicit(top, memory_order_acquire);
   bool is_contended = false;
 
@@ -127,7 +127,7 @@ struct fb_buffer* fb_network_buffer_pool_take(struct fb_network_buffer_pool* sel
   return buffer;
 }
 
-static uint32_t depth(struct fb_network_buffer_pool* self, uint64_t head) {
+static uint32_t stack_depth(struct fb_network_buffer_pool* self, uint64_t head) {
   uint32_t top = (uint32_t)head;
 
   if (top >= CLOSED) return 0;
@@ -136,18 +136,18 @@ static uint32_t depth(struct fb_network_buffer_pool* self, uint64_t head) {
 
 /* Puts `buffer` on top of the caller's shelf unless that is CLOSED, or wanted and empty while !may_wake. *head is its
  * last seen state: on success the one before. */
-static bool push(struct fb_network_buffer_pool* self, struct fb_buffer* buffer, bool may_wake, uint64_t* head) {
+static bool push_segment(struct fb_network_buffer_pool* self, struct fb_buffer* buffer, bool may_wake, uint64_t* head) {
   struct slot* slot = (struct slot*)(void*)buffer; /* its first member */
   uint32_t index = (uint32_t)(slot - self->slots), shelf = own_shelf;
   _Atomic uint64_t* top = &self->shelves[shelf].head;
   bool is_contended = false;
 
-  /* Acquire: depth() reads the link that the pusher of this top has stored before its release. */
+  /* Acquire: stack_depth() reads the link that the pusher of this top has stored before its release. */
   *head = atomic_load_explicit(top, memory_order_acquire);
   for (;;) {
     if ((uint32_t)*head == CLOSED) return false;
     if (!may_wake && (uint32_t)*head == EMPTY && (*head & WANTED)) return false;
-    atomic_store_explicit(&slot->link, ((uint64_t)depth(self, *head) + 1) << 32 | (uint32_t)*head,
+    atomic_store_explicit(&slot->link, ((uint64_t)stack_depth(self, *head) + 1) << 32 | (uint32_t)*head,
                           memory_order_relaxed);
     /* Release: pairs with the acquires in take_from() and here; link and bytes are done. */
     if (atomic_compare_exchange_weak_explicit(top, head, (*head & ~(uint64_t)UINT32_MAX) | index, memory_order_release,
@@ -187,7 +187,7 @@ static bool is_empty(struct fb_network_buffer_pool* self) {
   return is_empty;
 }
 
-static void tell_waiting(struct fb_network_buffer_pool* self) {
+static void tell_members(struct fb_network_buffer_pool* self) {
   struct fb_pool_member* pool;
 
   fb_wakeup_ring(&self->freed);
@@ -206,14 +206,14 @@ void fb_network_buffer_pool_give(struct fb_network_buffer_pool* self, struct fb_
   uint64_t head;
 
   HIDE_BYTES(buffer->segment);
-  if (push(self, buffer, false, &head)) return;
+  if (push_segment(self, buffer, false, &head)) return;
 
   /* Relaxed: this buffer is still out, so nobody is freeing. */
   atomic_fetch_add_explicit(&self->outstanding, 1, memory_order_relaxed);
-  if (!push(self, buffer, true, &head)) {
+  if (!push_segment(self, buffer, true, &head)) {
     lower_outstanding(self, 1); /* the buffer itself: it counts since the list was closed */
   } else if ((uint32_t)head == EMPTY) {
-    tell_waiting(self);
+    tell_members(self);
   }
   lower_outstanding(self, 1);
 }
@@ -300,7 +300,7 @@ static size_t stride_of(uint32_t segment_size) {
   return segment_size < PARTED_SIZE ? segment_size : (lines | 1) * LINE;
 }
 
-static void fill(struct fb_network_buffer_pool* self) {
+static void fill_stack(struct fb_network_buffer_pool* self) {
   size_t stride = stride_of(self->segment_size);
 
   for (uint32_t i = 0; i < self->count; i++) {
@@ -316,7 +316,7 @@ static void fill(struct fb_network_buffer_pool* self) {
   if (self->count > 0) atomic_init(&self->shelves[0].head, self->count - 1);
 }
 
-static int allocate(struct fb_network_buffer_pool* self) {
+static int allocate_segments(struct fb_network_buffer_pool* self) {
   size_t count = self->count > 0 ? self->count : 1;
 
   if (self->count > SIZE_MAX / stride_of(self->segment_size)) return FB_ENOMEM;
@@ -349,12 +349,12 @@ int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size, s
   atomic_init(&pool->handles, 1);
   pthread_mutex_init(&pool->registry_lock, NULL);
   pthread_mutex_init(&pool->waiting_lock, NULL);
-  if (allocate(pool) != FB_OK) {
+  if (allocate_segments(pool) != FB_OK) {
     pool->count = 0;
     free_global(pool);
     return FB_ENOMEM;
   }
-  fill(pool);
+  fill_stack(pool);
   *self = pool;
   return FB_OK;
 }
@@ -366,7 +366,7 @@ void fb_network_buffer_pool_drop_handle(struct fb_network_buffer_pool* self) {
   if (atomic_fetch_sub_explicit(&self->handles, 1, memory_order_acq_rel) != 1) return;
   /* Nothing is pushed on a closed shelf; what is on none of them now counts itself down in give(). */
   for (uint32_t i = 0; i < SHELVES; i++) {
-    home += depth(self, atomic_exchange_explicit(&self->shelves[i].head, CLOSED, memory_order_acq_rel));
+    home += stack_depth(self, atomic_exchange_explicit(&self->shelves[i].head, CLOSED, memory_order_acq_rel));
   }
   lower_outstanding(self, STILL_OPEN - (int64_t)(self->count - home));
 }
@@ -387,7 +387,7 @@ bool fb_network_buffer_pool_is_destroyed(struct fb_network_buffer_pool* self) {
 static bool is_resizable(const struct fb_pool_member* pool) { return pool->min < pool->max; }
 
 /* One round over the pools that can still take (delta > 0) or give (delta < 0). Returns what is left. */
-static int64_t spread(struct fb_network_buffer_pool* self, int64_t delta) {
+static int64_t spread_buffers(struct fb_network_buffer_pool* self, int64_t delta) {
   bool grow = delta > 0;
   uint64_t amount = (uint64_t)(grow ? delta : -delta), left = amount, weight = 0;
   struct fb_pool_member* pool;
@@ -410,13 +410,13 @@ static int64_t spread(struct fb_network_buffer_pool* self, int64_t delta) {
 }
 
 /* What leaves and whom to tell waits until leave_registry(). */
-static void resize(struct fb_network_buffer_pool* self, struct fb_pool_member* pool, uint32_t size) {
+static void set_member_size(struct fb_network_buffer_pool* self, struct fb_pool_member* pool, uint32_t size) {
   if (pool->type->resize(pool, size, &self->homecoming)) pool->has_news = self->has_news = true;
 }
 
 /* Gives each resizable pool its guaranteed minimum and a part of what nobody is guaranteed, by weight.
  * Under the registry lock, which leave_registry() must leave: it tells whoever profited. */
-static void redistribute(struct fb_network_buffer_pool* self) {
+static void redistribute_buffers(struct fb_network_buffer_pool* self) {
   uint64_t spare = self->count - self->required, budget = spare, weight = 0, shared = 0;
   int64_t delta, before;
   struct fb_pool_member* pool;
@@ -439,10 +439,10 @@ static void redistribute(struct fb_network_buffer_pool* self) {
   delta = spare > 0 ? (int64_t)budget - (int64_t)shared : 0;
   do {
     before = delta;
-    if (delta != 0) delta = spread(self, delta);
+    if (delta != 0) delta = spread_buffers(self, delta);
   } while (delta != before);
   for (pool = self->pools; pool != NULL; pool = pool->next) {
-    if (is_resizable(pool)) resize(self, pool, pool->share);
+    if (is_resizable(pool)) set_member_size(self, pool, pool->share);
   }
 }
 
@@ -483,7 +483,7 @@ static void leave_registry(struct fb_network_buffer_pool* self) {
 
 void fb_network_buffer_pool_resize(struct fb_network_buffer_pool* self, struct fb_pool_member* member, uint32_t size) {
   pthread_mutex_lock(&self->registry_lock);
-  resize(self, member, size);
+  set_member_size(self, member, size);
   leave_registry(self);
 }
 
@@ -502,7 +502,7 @@ int fb_network_buffer_pool_register(struct fb_network_buffer_pool* self, struct 
     if (self->pools != NULL) self->pools->previous = member;
     self->pools = member;
     member->is_registered = true;
-    redistribute(self);
+    redistribute_buffers(self);
   }
   leave_registry(self);
   return code;
@@ -517,7 +517,7 @@ void fb_network_buffer_pool_unregister(struct fb_network_buffer_pool* self, stru
     if (member->next != NULL) member->next->previous = member->previous;
     self->pool_count--;
     self->required -= member->min;
-    redistribute(self);
+    redistribute_buffers(self);
   }
   leave_registry(self);
 }
@@ -564,7 +564,7 @@ static uint32_t count_on(struct fb_network_buffer_pool* self, struct shelf* shel
   /* The link belongs to the head only if the head is still the same afterwards. */
   do {
     head = again;
-    count = depth(self, head);
+    count = stack_depth(self, head);
     again = atomic_load_explicit(&shelf->head, memory_order_acquire);
   } while (head != again);
   return count;
@@ -617,7 +617,7 @@ static void recycle_global(struct fb_buffer* buffer) { fb_network_buffer_pool_gi
 static void lower_required(struct fb_network_buffer_pool* self, uint32_t count) {
   pthread_mutex_lock(&self->registry_lock);
   self->required -= count;
-  redistribute(self);
+  redistribute_buffers(self);
   leave_registry(self);
 }
 
@@ -642,7 +642,7 @@ int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct f
 
 static int take_all(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
                     struct fb_buffer** buffers) {
-  int64_t deadline_ms = fb_deadline_ms(timeout_ms);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
   uint32_t taken = 0;
   int code = FB_OK;
 
@@ -674,7 +674,7 @@ int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self,
   else if (count > self->count - self->required) code = FB_EBUFFERS;
   if (code == FB_OK && count > 0) {
     self->required += count;
-    redistribute(self);
+    redistribute_buffers(self);
   }
   leave_registry(self);
   if (code != FB_OK || count == 0) return code;

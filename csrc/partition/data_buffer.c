@@ -64,7 +64,7 @@ static uint8_t* entry_at(const struct fb_data_buffer* self, uint64_t address) {
 }
 
 /* Whether `size` bytes and their entry fit in what is left; a rest too short for an entry is lost. */
-static bool has_room(const struct fb_data_buffer* self, size_t size) {
+static bool has_segment_room(const struct fb_data_buffer* self, size_t size) {
   uint64_t rest = self->segment_size - self->write_offset;
   uint64_t whole = self->segment_count - self->write_segment - 1;
   uint64_t room = (rest >= ENTRY_BYTES ? rest : 0) + whole * self->segment_size;
@@ -93,12 +93,12 @@ static void write_bytes(struct fb_data_buffer* self, const uint8_t* data, size_t
   }
 }
 
-int fb_data_buffer_append(struct fb_data_buffer* self, uint32_t subpartition, enum fb_data_type type,
+int fb_data_buffer_append(struct fb_data_buffer* self, uint32_t subpartition, enum fb_buffer_data_type type,
                           const uint8_t* data, size_t size) {
   if (self->is_finished) return FB_ESTATE;
   if (size == 0 || subpartition >= self->subpartition_count) return FB_EARGUMENT;
   if (size > UINT32_MAX) return FB_ETOO_LARGE;
-  if (!has_room(self, size)) return FB_NEEDS_BUFFER;
+  if (!has_segment_room(self, size)) return FB_NEEDS_BUFFER;
 
   struct entry entry = {.data_type = type, .length = (uint32_t)size, .next = NO_ENTRY};
   uint8_t* to = write_place(self, ENTRY_BYTES);
@@ -130,7 +130,8 @@ void fb_data_buffer_finish(struct fb_data_buffer* self, const uint32_t* order) {
 }
 
 /* Copies bytes [from, from + size) of the record at `address`. */
-static void read_bytes(const struct fb_data_buffer* self, uint64_t address, uint32_t from, uint8_t* to, uint32_t size) {
+static void read_stored(const struct fb_data_buffer* self, uint64_t address, uint32_t from, uint8_t* to,
+                        uint32_t size) {
   uint64_t segment = address >> 32;
   uint64_t offset = (uint32_t)address + ENTRY_BYTES + from;
 
@@ -160,7 +161,7 @@ static bool find_entry(struct fb_data_buffer* self) {
 }
 
 uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t capacity, uint32_t* subpartition,
-                             enum fb_data_type* type) {
+                             enum fb_buffer_data_type* type) {
   uint32_t filled = 0;
 
   if (!self->is_finished || !find_entry(self)) return 0;
@@ -168,12 +169,13 @@ uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t 
   while (self->read_entry != NO_ENTRY && filled < capacity) {
     struct entry entry;
     memcpy(&entry, entry_at(self, self->read_entry), ENTRY_BYTES);
-    if (filled == 0) *type = (enum fb_data_type)entry.data_type;
-    else if (entry.data_type != *type || fb_data_type_is_event(*type)) break; /* an event has a buffer of its own */
+    if (filled == 0) *type = (enum fb_buffer_data_type)entry.data_type;
+    else if (entry.data_type != *type || fb_buffer_data_type_is_event(*type))
+      break; /* an event has a buffer of its own */
 
     uint32_t left = entry.length - self->read_record_bytes;
     uint32_t part = left < capacity - filled ? left : capacity - filled;
-    read_bytes(self, self->read_entry, self->read_record_bytes, to + filled, part);
+    read_stored(self, self->read_entry, self->read_record_bytes, to + filled, part);
     filled += part;
     self->read_record_bytes += part;
     if (part < left) break;

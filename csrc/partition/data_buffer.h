@@ -38,14 +38,14 @@ void fb_data_buffer_close(struct fb_data_buffer* self);
 
 /* FB_RECORD: stored. FB_NEEDS_BUFFER: does not fit in what is left; nothing was written. FB_EARGUMENT (empty
  * record, subpartition out of range), FB_ETOO_LARGE (2^32 bytes or more), FB_ESTATE (finished). */
-int fb_data_buffer_append(struct fb_data_buffer* self, uint32_t subpartition, enum fb_data_type type,
+int fb_data_buffer_append(struct fb_data_buffer* self, uint32_t subpartition, enum fb_buffer_data_type type,
                           const uint8_t* data, size_t size);
 /* From now on it is read. `order` names each subpartition once and is borrowed (NULL: ascending). */
 void fb_data_buffer_finish(struct fb_data_buffer* self, const uint32_t* order);
 /* Fills `to` with the next bytes of one subpartition and one type: returns the count (0: all has been read).
  * Only an event longer than `capacity` goes on in the next buffer; the caller gives room for the longest. */
 uint32_t fb_data_buffer_read(struct fb_data_buffer* self, uint8_t* to, uint32_t capacity, uint32_t* subpartition,
-                             enum fb_data_type* type);
+                             enum fb_buffer_data_type* type);
 /* Empty again, same segments. */
 void fb_data_buffer_reset(struct fb_data_buffer* self);
 

@@ -40,7 +40,7 @@ static bool list_subpartition(struct fb_output_flusher* self, struct fb_flushed_
   entry->is_listed[subpartition] = true;
   entry->listed[entry->list_count++] = subpartition;
   if (entry->due_ms != NEVER) return false;
-  entry->due_ms = fb_deadline_ms(entry->interval_ms);
+  entry->due_ms = fb_wakeup_deadline_ms(entry->interval_ms);
   return entry->due_ms < self->planned_ms;
 }
 
@@ -94,7 +94,7 @@ static struct fb_flushed_partition* first_due(struct fb_output_flusher* self) {
 
 /* Flushes every partition whose time has come; the lock is held before and after, not during a flush. */
 static void flush_due(struct fb_output_flusher* self) {
-  int64_t now_ms = fb_now_ms();
+  int64_t now_ms = fb_wakeup_now_ms();
   struct fb_flushed_partition* entry;
 
   while (!self->is_closing && (entry = first_due(self)) != NULL && entry->due_ms <= now_ms) {
@@ -109,7 +109,7 @@ static void flush_due(struct fb_output_flusher* self) {
   }
 }
 
-static void* run(void* argument) {
+static void* run_flusher(void* argument) {
   struct fb_output_flusher* self = argument;
 
   pthread_mutex_lock(&self->lock);
@@ -122,7 +122,7 @@ static void* run(void* argument) {
     first = first_due(self);
     self->planned_ms = first == NULL ? NEVER : first->due_ms;
     if (self->planned_ms != NEVER) {
-      wait_ms = self->planned_ms - fb_now_ms();
+      wait_ms = self->planned_ms - fb_wakeup_now_ms();
       if (wait_ms < 0) wait_ms = 0;
     }
     if (self->is_closing) break;
@@ -137,7 +137,7 @@ static void* run(void* argument) {
 
 /* ---- partitions ---------------------------------------------------------------------------------- */
 
-static void free_entry(struct fb_flushed_partition* entry) {
+static void free_flushed(struct fb_flushed_partition* entry) {
   free(entry->listed);
   free(entry->is_listed);
   free(entry->batch);
@@ -158,7 +158,7 @@ static struct fb_flushed_partition* new_entry(struct fb_output_flusher* self, st
   entry->is_listed = calloc(n, sizeof(*entry->is_listed));
   entry->batch = malloc(n * sizeof(*entry->batch));
   if (entry->listed != NULL && entry->is_listed != NULL && entry->batch != NULL) return entry;
-  free_entry(entry);
+  free_flushed(entry);
   return NULL;
 }
 
@@ -194,7 +194,7 @@ void fb_output_flusher_remove(struct fb_output_flusher* self, struct fb_result_p
   *link = entry->next;
   while (self->busy == entry) pthread_cond_wait(&self->idle, &self->lock);
   pthread_mutex_unlock(&self->lock);
-  free_entry(entry);
+  free_flushed(entry);
   fb_result_partition_drop(partition);
 }
 
@@ -228,7 +228,7 @@ int fb_output_flusher_open(struct fb_output_flusher** self) {
   if (pthread_mutex_init(&opened->lock, NULL) != 0) goto no_lock;
   if (pthread_cond_init(&opened->idle, NULL) != 0) goto no_condition;
   if (fb_wakeup_open(&opened->wakeup) < 0) goto no_wakeup;
-  code = fb_thread_start(&opened->thread, run, opened);
+  code = fb_wakeup_start_thread(&opened->thread, run_flusher, opened);
   if (code < 0) goto no_thread;
   *self = opened;
   return FB_OK;

@@ -16,7 +16,7 @@ static struct fb_buffer_builder* slot_of(struct fb_result_partition* self, uint3
 }
 
 /* Only the producer counts, so a load and a store do; relaxed: the figures order nothing. */
-static void count(_Atomic uint64_t* counter, uint64_t more) {
+static void count_more(_Atomic uint64_t* counter, uint64_t more) {
   uint64_t value = atomic_load_explicit(counter, memory_order_relaxed);
   atomic_store_explicit(counter, value + more, memory_order_relaxed);
 }
@@ -28,8 +28,8 @@ static void finish_builder(struct fb_result_partition* self, uint32_t target) {
 
   if (builder->buffer == NULL) return;
   bytes = fb_buffer_builder_finish(builder);
-  count(&self->total_buffers, copies);
-  count(&self->total_written_bytes, (uint64_t)bytes * copies);
+  count_more(&self->total_buffers, copies);
+  count_more(&self->total_written_bytes, (uint64_t)bytes * copies);
   fb_buffer_builder_close(builder);
   if (!is_broadcast(self, target)) self->open_unicast_count--;
 }
@@ -54,7 +54,7 @@ static bool is_gone(struct fb_result_partition* self, uint32_t target) {
 /* What a producer is told that writes for nobody: nothing, if those readers took leave. */
 static int code_of_gone(struct fb_result_partition* self) { return fb_result_partition_verdict(self); }
 
-static int reserve(struct fb_result_partition* self, uint32_t target) {
+static int reserve_builder(struct fb_result_partition* self, uint32_t target) {
   if (!is_broadcast(self, target)) return fb_subpartition_reserve(&self->subpartitions[target]);
   for (uint32_t i = 0; i < self->subpartition_count; i++) {
     int code = fb_subpartition_reserve(&self->subpartitions[i]);
@@ -67,7 +67,7 @@ static int reserve(struct fb_result_partition* self, uint32_t target) {
  * a place: then there is nothing to undo. */
 static int request_builder(struct fb_result_partition* self, uint32_t target) {
   struct fb_buffer* buffer = NULL;
-  int code = reserve(self, target);
+  int code = reserve_builder(self, target);
 
   if (code < 0) return code;
   /* A broadcast buffer counts for channel 0, as in Flink. */
@@ -153,7 +153,7 @@ void fb_result_partition_finish_broadcast(struct fb_result_partition* self) {
 /* When the record will overflow a buffer that its readers wanted small and the pool has no other, the wish is
  * ignored: better a larger buffer than a producer that is blocked. One byte more, so that it does not fill up
  * at once. */
-static void widen(struct fb_result_partition* self, struct fb_buffer_builder* builder, size_t size) {
+static void widen_builder(struct fb_result_partition* self, struct fb_buffer_builder* builder, size_t size) {
   uint32_t writable = fb_buffer_builder_writable(builder);
   size_t segment_size = builder->buffer->segment.size;
   size_t missing = size - writable;
@@ -163,11 +163,11 @@ static void widen(struct fb_result_partition* self, struct fb_buffer_builder* bu
   fb_buffer_builder_trim(builder, (uint32_t)(builder->capacity + missing + 1));
 }
 
-static uint32_t append(struct fb_result_partition* self, struct fb_buffer_builder* builder, const uint8_t** data,
-                       size_t* size) {
+static uint32_t append_bytes(struct fb_result_partition* self, struct fb_buffer_builder* builder, const uint8_t** data,
+                             size_t* size) {
   size_t taken;
 
-  if (*size >= fb_buffer_builder_writable(builder)) widen(self, builder, *size);
+  if (*size >= fb_buffer_builder_writable(builder)) widen_builder(self, builder, *size);
   taken = fb_buffer_builder_append(builder, *data, *size);
   fb_buffer_builder_commit(builder);
   *data += taken;
@@ -192,7 +192,7 @@ static int start_record(struct fb_result_partition* self, uint32_t target, const
   /* No buffer is made so small that its first record would have to be cut. */
   if (builder->position == 0 && *size > builder->capacity)
     fb_buffer_builder_trim(builder, *size < INT32_MAX ? (uint32_t)*size : INT32_MAX);
-  append(self, builder, data, size);
+  append_bytes(self, builder, data, size);
   return FB_OK;
 }
 
@@ -205,10 +205,10 @@ static int continue_record(struct fb_result_partition* self, uint32_t target, co
   self->continued = target;
   code = request_builder(self, target);
   if (code != FB_OK) return code;
-  return register_builder(self, target, (int32_t)append(self, slot_of(self, target), data, size));
+  return register_builder(self, target, (int32_t)append_bytes(self, slot_of(self, target), data, size));
 }
 
-static int emit(struct fb_result_partition* self, uint32_t target, const uint8_t** data, size_t* size) {
+static int emit_record(struct fb_result_partition* self, uint32_t target, const uint8_t** data, size_t* size) {
   struct fb_buffer_builder* builder = slot_of(self, target);
   int code = FB_OK;
 
@@ -227,15 +227,15 @@ static int emit(struct fb_result_partition* self, uint32_t target, const uint8_t
 int fb_result_partition_emit(struct fb_result_partition* self, uint32_t subpartition, const uint8_t** data,
                              size_t* size) {
   if (subpartition >= self->subpartition_count) return FB_EARGUMENT;
-  return emit(self, subpartition, data, size);
+  return emit_record(self, subpartition, data, size);
 }
 
 int fb_result_partition_broadcast(struct fb_result_partition* self, const uint8_t** data, size_t* size) {
-  return emit(self, self->subpartition_count, data, size);
+  return emit_record(self, self->subpartition_count, data, size);
 }
 
 /* A stock helps even while another channel's quota makes the pool as a whole unavailable. */
-static bool has_room(struct fb_result_partition* self) {
+static bool has_pool_room(struct fb_result_partition* self) {
   return fb_local_buffer_pool_is_available(self->pool) || fb_local_buffer_pool_stock(self->pool) > 0 ||
          fb_result_partition_is_released(self);
 }
@@ -244,11 +244,11 @@ bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_
   uint64_t seen = fb_wakeup_seen(&self->pool_wakeup);
   int64_t since_ms;
 
-  if (has_room(self)) return true;
-  since_ms = fb_now_ms();
+  if (has_pool_room(self)) return true;
+  since_ms = fb_wakeup_now_ms();
   fb_wakeup_wait(&self->pool_wakeup, seen, timeout_ms);
-  count(&self->hard_back_pressured_ms, (uint64_t)(fb_now_ms() - since_ms));
-  return has_room(self);
+  count_more(&self->hard_back_pressured_ms, (uint64_t)(fb_wakeup_now_ms() - since_ms));
+  return has_pool_room(self);
 }
 
 bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms) {
@@ -257,33 +257,33 @@ bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32
   int64_t since_ms;
 
   if (builder->buffer == NULL || builder->capacity == builder->buffer->segment.size) return true;
-  if (has_room(self) || is_gone(self, subpartition)) return true;
-  since_ms = fb_now_ms();
+  if (has_pool_room(self) || is_gone(self, subpartition)) return true;
+  since_ms = fb_wakeup_now_ms();
   fb_wakeup_wait(&self->pool_wakeup, seen, timeout_ms);
-  count(&self->soft_back_pressured_ms, (uint64_t)(fb_now_ms() - since_ms));
-  return has_room(self) || is_gone(self, subpartition);
+  count_more(&self->soft_back_pressured_ms, (uint64_t)(fb_wakeup_now_ms() - since_ms));
+  return has_pool_room(self) || is_gone(self, subpartition);
 }
 
 /* ---- events, flush, end -------------------------------------------------------------------------- */
 
-static int check_event(const struct fb_result_partition* self, enum fb_data_type type) {
-  if ((unsigned)type >= FB_DATA_TYPE_COUNT || !fb_data_type_is_event(type)) return FB_EARGUMENT;
+static int check_event(const struct fb_result_partition* self, enum fb_buffer_data_type type) {
+  if ((unsigned)type >= FB_DATA_TYPE_COUNT || !fb_buffer_data_type_is_event(type)) return FB_EARGUMENT;
   if (self->is_finished) return FB_EFINISHED;
-  return self->continued == FB_NO_CHANNEL || fb_data_type_has_priority(type) ? FB_OK : FB_ESTATE;
+  return self->continued == FB_NO_CHANNEL || fb_buffer_data_type_has_priority(type) ? FB_OK : FB_ESTATE;
 }
 
 static int add_event(struct fb_result_partition* self, uint32_t target, const uint8_t* data, size_t size,
-                     enum fb_data_type type) {
+                     enum fb_buffer_data_type type) {
   struct fb_buffer_consumer consumer;
-  struct fb_slice event;
+  struct fb_buffer_slice event;
   int code;
 
   code = check_event(self, type);
   if (code < 0) return code;
   if (is_gone(self, target)) return code_of_gone(self);
-  code = reserve(self, target);
+  code = reserve_builder(self, target);
   if (code < 0) return code;
-  code = fb_event_buffer_new(data, size, type, &event);
+  code = fb_buffer_new_unpooled(data, size, type, &event);
   if (code < 0) return code;
 
   if (is_broadcast(self, target)) finish_unicast_builders(self);
@@ -295,12 +295,12 @@ static int add_event(struct fb_result_partition* self, uint32_t target, const ui
 }
 
 int fb_result_partition_broadcast_event(struct fb_result_partition* self, const uint8_t* data, size_t size,
-                                        enum fb_data_type type) {
+                                        enum fb_buffer_data_type type) {
   return add_event(self, self->subpartition_count, data, size, type);
 }
 
 int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
-                                   size_t size, enum fb_data_type type) {
+                                   size_t size, enum fb_buffer_data_type type) {
   if (subpartition >= self->subpartition_count) return FB_EARGUMENT;
   return add_event(self, subpartition, data, size, type);
 }
@@ -321,7 +321,7 @@ int fb_result_partition_finish(struct fb_result_partition* self) {
   if (self->continued != FB_NO_CHANNEL) return FB_ESTATE;
   if (fb_result_partition_verdict(self) < 0) return fb_result_partition_verdict(self);
   /* All memory first: no channel may end and then be written to, because another one could not end. */
-  code = reserve(self, self->subpartition_count);
+  code = reserve_builder(self, self->subpartition_count);
   if (code == FB_OK) code = fb_subpartition_new_end(&end);
   if (code < 0) return code;
 
@@ -514,7 +514,7 @@ static bool is_acknowledgement_lost(struct fb_result_partition* self) {
 }
 
 bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms) {
-  int64_t deadline_ms = fb_deadline_ms(timeout_ms);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
   uint64_t seen;
 
   do {

@@ -109,10 +109,10 @@ int fb_result_partition_broadcast(struct fb_result_partition* self, const uint8_
 /* Adds an event (copied) to every subpartition; finishes all builders. Needs no pooled memory. FB_EARGUMENT
  * when `type` is not an event's; FB_ENOMEM adds it nowhere. */
 int fb_result_partition_broadcast_event(struct fb_result_partition* self, const uint8_t* data, size_t size,
-                                        enum fb_data_type type);
+                                        enum fb_buffer_data_type type);
 /* The same to one subpartition: finishes its builder (or the broadcast builder) only. */
 int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
-                                   size_t size, enum fb_data_type type);
+                                   size_t size, enum fb_buffer_data_type type);
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_flush_all(struct fb_result_partition* self);
 /* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. FB_ENOMEM adds it nowhere. */

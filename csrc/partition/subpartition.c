@@ -8,7 +8,7 @@ static const uint8_t END_OF_PARTITION_EVENT[4] = {0, 0, 0, 0};
 
 /* ---- the queue ----------------------------------------------------------------------------------- */
 
-static struct fb_queued_consumer* queue_at(const struct fb_ring* self, uint32_t position) {
+static struct fb_queued_consumer* queued_consumer_at(const struct fb_ring* self, uint32_t position) {
   return fb_ring_at(self, position, sizeof(struct fb_queued_consumer));
 }
 
@@ -21,7 +21,7 @@ static void queue_add(struct fb_ring* self, const struct fb_queued_consumer* ite
 }
 
 static struct fb_buffer_consumer queue_take(struct fb_ring* self) {
-  struct fb_buffer_consumer consumer = queue_at(self, 0)->consumer;
+  struct fb_buffer_consumer consumer = queued_consumer_at(self, 0)->consumer;
 
   fb_ring_pop(self);
   return consumer;
@@ -38,13 +38,13 @@ static void queue_close(struct fb_ring* self) {
 /* ---- what follows from the state; all under the lock --------------------------------------------- */
 
 static bool is_buffer(const struct fb_buffer_consumer* consumer) {
-  return fb_data_type_is_buffer((enum fb_data_type)consumer->data_type);
+  return fb_buffer_data_type_is_buffer((enum fb_buffer_data_type)consumer->data_type);
 }
 
 /* Every buffer but the last is finished. Of a single one only the cached fact is asked: it may lag by one
  * flush, and the edges of notification rest on that. */
 static uint32_t finished_buffers(const struct fb_subpartition* self) {
-  if (self->queue.count == 1) return fb_buffer_consumer_is_finished(&queue_at(&self->queue, 0)->consumer);
+  if (self->queue.count == 1) return fb_buffer_consumer_is_finished(&queued_consumer_at(&self->queue, 0)->consumer);
   return self->queue.count == 0 ? 0 : self->queue.count - 1;
 }
 
@@ -61,14 +61,14 @@ static uint32_t reported_backlog(const struct fb_subpartition* self) {
   const struct fb_queued_consumer* last;
 
   if (self->is_blocked || self->queue.count == 0) return 0;
-  last = queue_at(&self->queue, self->queue.count - 1);
+  last = queued_consumer_at(&self->queue, self->queue.count - 1);
   if (self->is_flush_requested || self->is_finished || !is_buffer(&last->consumer)) return self->backlog;
   return self->backlog > 0 ? self->backlog - 1 : 0;
 }
 
-static enum fb_data_type next_data_type(const struct fb_subpartition* self) {
+static enum fb_buffer_data_type next_data_type(const struct fb_subpartition* self) {
   if (!is_data_available(self)) return FB_NONE;
-  return (enum fb_data_type)queue_at(&self->queue, 0)->consumer.data_type;
+  return (enum fb_buffer_data_type)queued_consumer_at(&self->queue, 0)->consumer.data_type;
 }
 
 /* ---- notification -------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static void plan_notification(struct fb_subpartition* self, struct notification*
   self->notifying++;
 }
 
-static void deliver(struct fb_subpartition* self, const struct notification* notification) {
+static void deliver_notification(struct fb_subpartition* self, const struct notification* notification) {
   const struct fb_availability_listener* listener = &notification->listener;
   bool is_last;
 
@@ -132,7 +132,7 @@ void fb_subpartition_close(struct fb_subpartition* self) {
 /* Queues the consumer, or says why not. */
 static int add_locked(struct fb_subpartition* self, const struct fb_queued_consumer* item, bool is_end,
                       struct notification* notification) {
-  bool has_priority = fb_data_type_has_priority((enum fb_data_type)item->consumer.data_type);
+  bool has_priority = fb_buffer_data_type_has_priority((enum fb_buffer_data_type)item->consumer.data_type);
   int code;
 
   if (fb_subpartition_is_released(self)) return FB_ERELEASED;
@@ -151,9 +151,9 @@ static int add_locked(struct fb_subpartition* self, const struct fb_queued_consu
   return FB_OK;
 }
 
-static int add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer, int32_t partial_record_length,
-               bool is_end, int32_t* desired_size) {
-  struct fb_queued_consumer item = {*consumer, partial_record_length, fb_now_ms()};
+static int queue_consumer(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
+                          int32_t partial_record_length, bool is_end, int32_t* desired_size) {
+  struct fb_queued_consumer item = {*consumer, partial_record_length, fb_wakeup_now_ms()};
   struct notification notification = {0};
   int code;
 
@@ -164,13 +164,13 @@ static int add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer
   pthread_mutex_unlock(&self->lock);
 
   if (code < 0) fb_buffer_consumer_close(&item.consumer);
-  deliver(self, &notification);
+  deliver_notification(self, &notification);
   return code;
 }
 
 int fb_subpartition_add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
                         int32_t partial_record_length, int32_t* desired_size) {
-  return add(self, consumer, partial_record_length, false, desired_size);
+  return queue_consumer(self, consumer, partial_record_length, false, desired_size);
 }
 
 int fb_subpartition_reserve(struct fb_subpartition* self) {
@@ -183,8 +183,9 @@ int fb_subpartition_reserve(struct fb_subpartition* self) {
 }
 
 int fb_subpartition_new_end(struct fb_buffer_consumer* end) {
-  struct fb_slice event;
-  int code = fb_event_buffer_new(END_OF_PARTITION_EVENT, sizeof(END_OF_PARTITION_EVENT), FB_END_OF_PARTITION, &event);
+  struct fb_buffer_slice event;
+  int code =
+      fb_buffer_new_unpooled(END_OF_PARTITION_EVENT, sizeof(END_OF_PARTITION_EVENT), FB_END_OF_PARTITION, &event);
 
   if (code == FB_OK) fb_buffer_consumer_open(end, &event);
   return code;
@@ -192,7 +193,7 @@ int fb_subpartition_new_end(struct fb_buffer_consumer* end) {
 
 int fb_subpartition_add_end(struct fb_subpartition* self, struct fb_buffer_consumer* end) {
   int32_t desired_size;
-  return add(self, end, 0, true, &desired_size);
+  return queue_consumer(self, end, 0, true, &desired_size);
 }
 
 int fb_subpartition_finish(struct fb_subpartition* self) {
@@ -207,14 +208,15 @@ void fb_subpartition_flush(struct fb_subpartition* self) {
 
   pthread_mutex_lock(&self->lock);
   if (self->queue.count > 0 && !self->is_flush_requested) {
-    bool is_one = self->queue.count == 1 && fb_buffer_consumer_is_data_available(&queue_at(&self->queue, 0)->consumer);
+    bool is_one =
+        self->queue.count == 1 && fb_buffer_consumer_is_data_available(&queued_consumer_at(&self->queue, 0)->consumer);
     /* With more than one the reader was told already; the flag makes the open last one count as available. */
     self->is_flush_requested = self->queue.count > 1 || is_one;
     notification.of_data = is_one && !self->is_blocked;
     plan_notification(self, &notification);
   }
   pthread_mutex_unlock(&self->lock);
-  deliver(self, &notification);
+  deliver_notification(self, &notification);
 }
 
 void fb_subpartition_release(struct fb_subpartition* self) {
@@ -236,7 +238,7 @@ void fb_subpartition_release(struct fb_subpartition* self) {
   pthread_mutex_unlock(&self->lock);
 
   queue_close(&dropped);
-  deliver(self, &notification);
+  deliver_notification(self, &notification);
 }
 
 /* ---- the reader's side --------------------------------------------------------------------------- */
@@ -270,7 +272,7 @@ static int poll_head(struct fb_subpartition* self, struct fb_polled_buffer* poll
     self->is_flush_requested = false;
     return 0;
   }
-  head = queue_at(&self->queue, 0);
+  head = queued_consumer_at(&self->queue, 0);
   code = self->is_cleanup_required ? skip_partial_record(self, head) : FB_OK;
   if (code < 0) return code;
   fb_buffer_consumer_build(&head->consumer, &polled->slice);
@@ -285,10 +287,10 @@ static int poll_head(struct fb_subpartition* self, struct fb_polled_buffer* poll
   return is_finished ? SKIPPED : 0;
 }
 
-static void describe(struct fb_subpartition* self, struct fb_polled_buffer* polled, bool is_taken) {
+static void describe_polled(struct fb_subpartition* self, struct fb_polled_buffer* polled, bool is_taken) {
   /* What is written into the open buffer from now on is younger than what was read. */
-  if (!is_taken) queue_at(&self->queue, 0)->waiting_since_ms = fb_now_ms();
-  if (fb_data_type_blocks_upstream((enum fb_data_type)polled->slice.data_type)) self->is_blocked = true;
+  if (!is_taken) queued_consumer_at(&self->queue, 0)->waiting_since_ms = fb_wakeup_now_ms();
+  if (fb_buffer_data_type_blocks_upstream((enum fb_buffer_data_type)polled->slice.data_type)) self->is_blocked = true;
   self->total_bytes += polled->slice.size;
   polled->backlog = reported_backlog(self);
   polled->next_data_type = (uint8_t)next_data_type(self);
@@ -310,11 +312,11 @@ static int poll(struct fb_subpartition* self, bool is_any, const void* context, 
     *polled = (struct fb_polled_buffer){0};
     pthread_mutex_lock(&self->lock);
     step = is_any || is_viewer(self, context) ? poll_head(self, polled, &taken) : FB_ESTATE;
-    if (step == 1) describe(self, polled, taken.buffer != NULL);
+    if (step == 1) describe_polled(self, polled, taken.buffer != NULL);
     pthread_mutex_unlock(&self->lock);
 
     if (taken.buffer != NULL) fb_buffer_consumer_close(&taken);
-    if (step != 1) fb_slice_release(&polled->slice);
+    if (step != 1) fb_buffer_slice_release(&polled->slice);
   } while (step == SKIPPED);
   return step;
 }
@@ -332,7 +334,7 @@ static void wait_until_quiet(struct fb_subpartition* self) {
 }
 
 /* Waits until no call of the listener is running; has_view is false, so none starts. */
-static void detach(struct fb_subpartition* self) {
+static void detach_view(struct fb_subpartition* self) {
   self->has_view = false;
   wait_until_quiet(self);
   if (!self->is_approximate) return;
@@ -347,7 +349,7 @@ int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_av
 
   pthread_mutex_lock(&self->lock);
   if (self->has_view && self->is_approximate) {
-    detach(self);
+    detach_view(self);
     /* Whoever sleeps until there are data would not hear that they go to another from now on. */
     farewell = (struct notification){.of_data = true, .listener = self->listener};
     self->notifying++;
@@ -361,7 +363,7 @@ int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_av
     self->has_view = true;
   }
   pthread_mutex_unlock(&self->lock);
-  deliver(self, &farewell);
+  deliver_notification(self, &farewell);
   return code;
 }
 
@@ -370,7 +372,7 @@ static void release_view(struct fb_subpartition* self, bool is_any, const void* 
 
   pthread_mutex_lock(&self->lock);
   had_view = is_any ? self->has_view : is_viewer(self, context);
-  if (had_view) detach(self);
+  if (had_view) detach_view(self);
   else wait_until_quiet(self); /* it may be told just now that another has its place */
   pthread_mutex_unlock(&self->lock);
   if (!had_view || self->is_approximate) return;
@@ -417,7 +419,9 @@ bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit,
 
   pthread_mutex_lock(&self->lock);
   if (has_credit) is_available = is_data_available(self);
-  else is_available = !self->is_blocked && self->queue.count > 0 && !is_buffer(&queue_at(&self->queue, 0)->consumer);
+  else
+    is_available =
+        !self->is_blocked && self->queue.count > 0 && !is_buffer(&queued_consumer_at(&self->queue, 0)->consumer);
   if (backlog != NULL) *backlog = reported_backlog(self);
   pthread_mutex_unlock(&self->lock);
   return is_available;
@@ -479,9 +483,9 @@ void fb_subpartition_get_usage(struct fb_subpartition* self, struct fb_subpartit
   usage->queued = self->queue.count;
   usage->backlog = reported_backlog(self);
   if (self->queue.count > 0) {
-    head = queue_at(&self->queue, 0);
+    head = queued_consumer_at(&self->queue, 0);
     if (self->queue.count > 1 || fb_buffer_consumer_is_data_available(&head->consumer))
-      usage->oldest_ms = fb_now_ms() - head->waiting_since_ms;
+      usage->oldest_ms = fb_wakeup_now_ms() - head->waiting_since_ms;
   }
   pthread_mutex_unlock(&self->lock);
 }

@@ -63,9 +63,9 @@ struct fb_subpartition {
 
 /* What poll() gives. `slice` owns a reference. */
 struct fb_polled_buffer {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   uint32_t backlog;       /* data buffers that can be taken after this one */
-  uint8_t next_data_type; /* enum fb_data_type of the following buffer, FB_NONE if nothing is available */
+  uint8_t next_data_type; /* enum fb_buffer_data_type of the following buffer, FB_NONE if nothing is available */
   int32_t sequence_number;
 };
 

@@ -49,7 +49,7 @@ static inline uint32_t hash_4_bytes(uint32_t h, uint32_t bytes) {
   return h * POWER_4 + (pairs & 0xffffu) * 961 + (pairs >> 16);
 }
 
-int32_t fb_key_hash_latin1(const uint8_t* characters, size_t length) {
+int32_t fb_key_group_hash_latin1(const uint8_t* characters, size_t length) {
   uint32_t h = 0;
 
   for (; length >= 8; length -= 8, characters += 8) h = hash_8_bytes(h, fb_load_le64(characters));
@@ -62,7 +62,7 @@ int32_t fb_key_hash_latin1(const uint8_t* characters, size_t length) {
   return (int32_t)h;
 }
 
-int32_t fb_key_hash_ucs2(const uint16_t* characters, size_t length) {
+int32_t fb_key_group_hash_ucs2(const uint16_t* characters, size_t length) {
   uint32_t h = 0;
 
   for (; length >= 4; length -= 4, characters += 4)
@@ -71,7 +71,7 @@ int32_t fb_key_hash_ucs2(const uint16_t* characters, size_t length) {
   return (int32_t)h;
 }
 
-int32_t fb_key_hash_ucs4(const uint32_t* characters, size_t length) {
+int32_t fb_key_group_hash_ucs4(const uint32_t* characters, size_t length) {
   uint32_t h = 0;
 
   for (size_t i = 0; i < length; i++) {
@@ -87,16 +87,16 @@ int32_t fb_key_hash_ucs4(const uint32_t* characters, size_t length) {
 
 /* ---- many values ------------------------------------------------------------------------------------ */
 
-void fb_key_hash_longs(const int64_t* keys, size_t count, int32_t* hashes) {
-  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_hash_long(keys[i]);
+void fb_key_group_hash_longs(const int64_t* keys, size_t count, int32_t* hashes) {
+  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_group_hash_long(keys[i]);
 }
 
-void fb_key_hash_floats(const float* keys, size_t count, int32_t* hashes) {
-  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_hash_float(keys[i]);
+void fb_key_group_hash_floats(const float* keys, size_t count, int32_t* hashes) {
+  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_group_hash_float(keys[i]);
 }
 
-void fb_key_hash_doubles(const double* keys, size_t count, int32_t* hashes) {
-  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_hash_double(keys[i]);
+void fb_key_group_hash_doubles(const double* keys, size_t count, int32_t* hashes) {
+  for (size_t i = 0; i < count; i++) hashes[i] = fb_key_group_hash_double(keys[i]);
 }
 
 /* ---- encoded values --------------------------------------------------------------------------------- */
@@ -110,35 +110,35 @@ struct hashed {
 
 enum { PLAIN = false, DEEP = true };
 
-typedef int (*hasher)(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out);
+typedef int (*hasher)(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out);
 
-static int hash_value(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out);
+static int hash_value(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out);
 
-static int take(struct fb_input* input, size_t size, const uint8_t** bytes) {
-  if (fb_input_left(input) < size) return FB_ETRUNCATED;
+static int take_bytes(struct fb_data_input* input, size_t size, const uint8_t** bytes) {
+  if (fb_data_input_left(input) < size) return FB_ETRUNCATED;
   *bytes = input->pos;
   input->pos += size;
   return FB_OK;
 }
 
-static int take_flag(struct fb_input* input, bool* flag) {
+static int take_flag(struct fb_data_input* input, bool* flag) {
   const uint8_t* bytes;
 
-  if (take(input, 1, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, 1, &bytes) < 0) return FB_ETRUNCATED;
   *flag = bytes[0] != 0;
   return FB_OK;
 }
 
-static int take_count(struct fb_input* input, uint32_t* count) {
+static int take_count(struct fb_data_input* input, uint32_t* count) {
   const uint8_t* bytes;
 
-  if (take(input, 4, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, 4, &bytes) < 0) return FB_ETRUNCATED;
   *count = fb_load_be32(bytes);
   return *count > (uint32_t)INT32_MAX ? FB_ECORRUPT : FB_OK;
 }
 
 /* Seven bits a byte, the low ones first, at most `bits` in all. */
-static int take_varint(struct fb_input* input, uint32_t bits, uint32_t* value) {
+static int take_varint(struct fb_data_input* input, uint32_t bits, uint32_t* value) {
   uint64_t sum = 0;
 
   for (uint32_t shift = 0; shift < bits; shift += 7) {
@@ -166,14 +166,14 @@ static int set_null(struct hashed* out) {
 /* The hash of a number of `kind` at `bytes`, which hold one; also an element of a primitive array. */
 static int32_t hash_number(enum fb_type_kind kind, const uint8_t* bytes) {
   switch (kind) {
-    case FB_TYPE_BOOLEAN: return fb_key_hash_bool(bytes[0] != 0);
+    case FB_TYPE_BOOLEAN: return fb_key_group_hash_bool(bytes[0] != 0);
     case FB_TYPE_BYTE: return (int8_t)bytes[0];
     case FB_TYPE_SHORT: return (int16_t)fb_load_be16(bytes);
     case FB_TYPE_CHAR: return fb_load_be16(bytes);
     case FB_TYPE_INT: return (int32_t)fb_load_be32(bytes);
-    case FB_TYPE_LONG: return fb_key_hash_long((int64_t)fb_load_be64(bytes));
-    case FB_TYPE_FLOAT: return fb_key_hash_float_bits(fb_load_be32(bytes));
-    default: return fb_key_hash_double_bits(fb_load_be64(bytes));
+    case FB_TYPE_LONG: return fb_key_group_hash_long((int64_t)fb_load_be64(bytes));
+    case FB_TYPE_FLOAT: return fb_key_group_hash_float_bits(fb_load_be32(bytes));
+    default: return fb_key_group_hash_double_bits(fb_load_be64(bytes));
   }
 }
 
@@ -186,20 +186,20 @@ static size_t number_size(enum fb_type_kind kind) {
   return (size_t)kind < sizeof SIZES ? SIZES[kind] : 0;
 }
 
-static int number_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int number_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   const uint8_t* bytes;
 
   (void)deep;
-  if (take(input, number_size(type->kind), &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, number_size(type->kind), &bytes) < 0) return FB_ETRUNCATED;
   return set_hash(out, hash_number(type->kind, bytes));
 }
 
 /* `length` UTF-16 units, a varint each: eight at once while they are ASCII. */
-static int hash_units(struct fb_input* input, uint32_t length, struct hashed* out) {
+static int hash_units(struct fb_data_input* input, uint32_t length, struct hashed* out) {
   uint32_t h = 0, unit;
 
   while (length > 0) {
-    if (length >= 8 && fb_input_left(input) >= 8) {
+    if (length >= 8 && fb_data_input_left(input) >= 8) {
       uint64_t bytes = fb_load_le64(input->pos);
       if ((bytes & HIGH_BITS) == 0) {
         h = hash_8_bytes(h, bytes);
@@ -216,7 +216,7 @@ static int hash_units(struct fb_input* input, uint32_t length, struct hashed* ou
   return set_hash(out, (int32_t)h);
 }
 
-static int string_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int string_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   uint32_t length;
   int code = take_varint(input, 32, &length);
 
@@ -226,20 +226,20 @@ static int string_hash(const struct fb_type* type, struct fb_input* input, bool 
     if (length == 0) return set_null(out);
     length--;
   }
-  if (length > fb_input_left(input)) return FB_ETRUNCATED;
+  if (length > fb_data_input_left(input)) return FB_ETRUNCATED;
   return hash_units(input, length, out);
 }
 
-static int void_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int void_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   const uint8_t* bytes;
 
   (void)type, (void)deep;
-  if (take(input, 1, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, 1, &bytes) < 0) return FB_ETRUNCATED;
   return set_null(out);
 }
 
 /* NullValue is an object, takes no bytes, and has this hash. */
-static int null_value_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int null_value_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   (void)type, (void)input, (void)deep;
   return set_hash(out, 53);
 }
@@ -270,7 +270,7 @@ static uint32_t hash_twos_complement(const uint8_t* bytes, size_t size) {
 }
 
 /* A length + 4 and that many bytes; 0 is null, and 1, 2, 3 are the numbers 0, 1, 10. */
-static int big_int_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int big_int_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   static const int32_t SHORT_FORMS[] = {0, 0, 1, 10};
   const uint8_t* bytes;
   uint32_t length;
@@ -281,29 +281,29 @@ static int big_int_hash(const struct fb_type* type, struct fb_input* input, bool
   if (length == 0) return set_null(out);
   if (length < 4) return set_hash(out, SHORT_FORMS[length]);
   if (length == 4) return FB_ECORRUPT; /* no number has zero bytes */
-  if (take(input, length - 4, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, length - 4, &bytes) < 0) return FB_ETRUNCATED;
   return set_hash(out, (int32_t)hash_twos_complement(bytes, length - 4));
 }
 
-static int big_dec_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int big_dec_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   const uint8_t* bytes;
   int code = big_int_hash(type, input, deep, out);
 
   if (code < 0 || out->is_null) return code;
-  if (take(input, 4, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, 4, &bytes) < 0) return FB_ETRUNCATED;
   out->hash = 31 * out->hash + fb_load_be32(bytes);
   return FB_OK;
 }
 
-static int instant_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int instant_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   const uint8_t* bytes;
 
   (void)type, (void)deep;
-  if (take(input, 12, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, 12, &bytes) < 0) return FB_ETRUNCATED;
   int64_t second = (int64_t)fb_load_be64(bytes);
   uint32_t nano = fb_load_be32(bytes + 8);
   if (second == INT64_MIN) return set_null(out);
-  return set_hash(out, (int32_t)((uint32_t)fb_key_hash_long(second) + 51 * nano));
+  return set_hash(out, (int32_t)((uint32_t)fb_key_group_hash_long(second) + 51 * nano));
 }
 
 static uint32_t hash_date(const uint8_t* bytes) {
@@ -313,19 +313,19 @@ static uint32_t hash_date(const uint8_t* bytes) {
 
 static uint32_t hash_time(const uint8_t* bytes) {
   int64_t second = bytes[0] * 3600 + bytes[1] * 60 + bytes[2];
-  return (uint32_t)fb_key_hash_long(second * 1000000000 + (int32_t)fb_load_be32(bytes + 3));
+  return (uint32_t)fb_key_group_hash_long(second * 1000000000 + (int32_t)fb_load_be32(bytes + 3));
 }
 
 /* A date is six bytes, a time seven, and both together one after the other; null has its mark in the
  * first. */
-static int local_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int local_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   bool has_date = type->kind != FB_TYPE_LOCAL_TIME, has_time = type->kind != FB_TYPE_LOCAL_DATE;
   const uint8_t *date = NULL, *time = NULL;
   uint32_t h = 0;
 
   (void)deep;
-  if (has_date && take(input, 6, &date) < 0) return FB_ETRUNCATED;
-  if (has_time && take(input, 7, &time) < 0) return FB_ETRUNCATED;
+  if (has_date && take_bytes(input, 6, &date) < 0) return FB_ETRUNCATED;
+  if (has_time && take_bytes(input, 7, &time) < 0) return FB_ETRUNCATED;
   bool date_is_null = has_date && fb_load_be32(date) == 0x80000000u;
   bool time_is_null = has_time && time[0] == 0x80;
   if (has_date && has_time && date_is_null != time_is_null) return FB_ECORRUPT;
@@ -336,23 +336,24 @@ static int local_hash(const struct fb_type* type, struct fb_input* input, bool d
 }
 
 /* java.util.Date and java.sql's three hash their milliseconds since 1970. */
-static int millis_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int millis_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   bool has_nanos = type->kind == FB_TYPE_SQL_TIMESTAMP;
   const uint8_t* bytes;
 
   (void)deep;
-  if (take(input, has_nanos ? 12 : 8, &bytes) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, has_nanos ? 12 : 8, &bytes) < 0) return FB_ETRUNCATED;
   int64_t millis = (int64_t)fb_load_be64(bytes);
   if (millis == INT64_MIN) return set_null(out);
-  return set_hash(out, fb_key_hash_long(millis));
+  return set_hash(out, fb_key_group_hash_long(millis));
 }
 
-static int no_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int no_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   (void)type, (void)input, (void)deep, (void)out;
   return FB_EARGUMENT;
 }
 
-static int primitive_array_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int primitive_array_hash(const struct fb_type* type, struct fb_data_input* input, bool deep,
+                                struct hashed* out) {
   enum fb_type_kind kind = type->children[0]->kind;
   size_t size = number_size(kind);
   const uint8_t* bytes;
@@ -362,8 +363,8 @@ static int primitive_array_hash(const struct fb_type* type, struct fb_input* inp
   if (!deep || size == 0) return FB_EARGUMENT;
   code = take_count(input, &count);
   if (code < 0) return code;
-  if (count > fb_input_left(input) / size) return FB_ETRUNCATED;
-  if (take(input, count * size, &bytes) < 0) return FB_ETRUNCATED;
+  if (count > fb_data_input_left(input) / size) return FB_ETRUNCATED;
+  if (take_bytes(input, count * size, &bytes) < 0) return FB_ETRUNCATED;
   for (uint32_t i = 0; i < count; i++, bytes += size) h = 31 * h + (uint32_t)hash_number(kind, bytes);
   return set_hash(out, (int32_t)h);
 }
@@ -371,7 +372,7 @@ static int primitive_array_hash(const struct fb_type* type, struct fb_input* inp
 /* Whether a byte stands before each element, and which value of it means that the element is null. */
 enum null_mark { NO_MARK, NULL_IS_ONE, NULL_IS_ZERO };
 
-static int hash_element(const struct fb_type* child, struct fb_input* input, bool deep, enum null_mark mark,
+static int hash_element(const struct fb_type* child, struct fb_data_input* input, bool deep, enum null_mark mark,
                         struct hashed* out) {
   bool flag;
 
@@ -382,7 +383,7 @@ static int hash_element(const struct fb_type* child, struct fb_input* input, boo
 
 /* A count, then the elements. Elements take a byte or more, so that a false count soon meets the end of the
  * bytes; only where they take none it has to be refused. */
-static int hash_elements(const struct fb_type* child, struct fb_input* input, bool deep, enum null_mark mark,
+static int hash_elements(const struct fb_type* child, struct fb_data_input* input, bool deep, enum null_mark mark,
                          struct hashed* out) {
   bool is_sum = mark == NULL_IS_ONE; /* a set, the only one with this mark, has no order */
   const uint8_t* first;
@@ -401,21 +402,21 @@ static int hash_elements(const struct fb_type* child, struct fb_input* input, bo
   return set_hash(out, (int32_t)h);
 }
 
-static int list_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int list_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   return hash_elements(type->children[0], input, deep, NO_MARK, out);
 }
 
-static int set_of_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int set_of_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   (void)deep;
   return hash_elements(type->children[0], input, PLAIN, NULL_IS_ONE, out);
 }
 
-static int object_array_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int object_array_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   if (!deep) return FB_EARGUMENT;
   return hash_elements(type->children[0], input, deep, NULL_IS_ZERO, out);
 }
 
-static int string_array_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int string_array_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   static const struct fb_type STRING = {.kind = FB_TYPE_STRING};
 
   (void)type;
@@ -424,7 +425,7 @@ static int string_array_hash(const struct fb_type* type, struct fb_input* input,
 }
 
 /* A sum over the entries, so that their order is free; Row's deep hash starts it at 1. */
-static int map_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int map_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   struct hashed key, value;
   uint32_t count, h = deep ? 1 : 0;
   int code = take_count(input, &count);
@@ -437,7 +438,7 @@ static int map_hash(const struct fb_type* type, struct fb_input* input, bool dee
   return code < 0 ? code : set_hash(out, (int32_t)h);
 }
 
-static int tuple_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int tuple_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   struct hashed field;
   uint32_t h = 0;
 
@@ -452,13 +453,13 @@ static int tuple_hash(const struct fb_type* type, struct fb_input* input, bool d
 
 /* A bit mask comes first, the highest bit of each byte first: two bits of RowKind, low one first, and one
  * a field, set where the field is null and has no bytes. The fields hash as an Object[] of their own. */
-static int row_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int row_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   struct hashed field = {0};
   const uint8_t* mask;
   uint32_t h = 1;
 
   (void)deep;
-  if (take(input, ((size_t)type->child_count + 9) / 8, &mask) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, ((size_t)type->child_count + 9) / 8, &mask) < 0) return FB_ETRUNCATED;
   for (uint32_t i = 0; i < type->child_count; i++) {
     uint32_t bit = i + 2;
     bool is_null = (mask[bit / 8] & 0x80 >> bit % 8) != 0;
@@ -470,7 +471,7 @@ static int row_hash(const struct fb_type* type, struct fb_input* input, bool dee
   return set_hash(out, (int32_t)(31 * kind + h));
 }
 
-static int either_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int either_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   bool is_left;
 
   (void)deep;
@@ -478,13 +479,13 @@ static int either_hash(const struct fb_type* type, struct fb_input* input, bool 
   return hash_value(type->children[is_left ? 0 : 1], input, PLAIN, out);
 }
 
-static int nullable_hash(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int nullable_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   const uint8_t* padding;
   bool is_null;
 
   if (take_flag(input, &is_null) < 0) return FB_ETRUNCATED;
   if (!is_null) return hash_value(type->children[0], input, deep, out);
-  if (take(input, type->padding, &padding) < 0) return FB_ETRUNCATED;
+  if (take_bytes(input, type->padding, &padding) < 0) return FB_ETRUNCATED;
   return set_null(out);
 }
 
@@ -537,7 +538,7 @@ static hasher hasher_of(const struct fb_type* type) {
   return found != NULL ? found : no_hash;
 }
 
-static int hash_value(const struct fb_type* type, struct fb_input* input, bool deep, struct hashed* out) {
+static int hash_value(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
   int code = hasher_of(type)(type, input, deep, out);
 
   /* The deep hash of such an object is that of an array which holds it alone: 31 * 1 + its own. */
@@ -556,9 +557,9 @@ static int check_type(const struct fb_type* type, bool deep) {
   return FB_OK;
 }
 
-int fb_key_hash_check(const struct fb_type* type) { return check_type(type, PLAIN); }
+int fb_key_group_hash_check(const struct fb_type* type) { return check_type(type, PLAIN); }
 
-int fb_key_hash_encoded(const struct fb_type* type, struct fb_input* input, int32_t* hash) {
+int fb_key_group_hash_encoded(const struct fb_type* type, struct fb_data_input* input, int32_t* hash) {
   struct hashed result;
   int code = hash_value(type, input, PLAIN, &result);
 

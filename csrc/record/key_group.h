@@ -54,47 +54,47 @@ int fb_key_group_default_max_parallelism(uint32_t parallelism);
 
 /* ---- Java hash codes of single values --------------------------------------------------------------- */
 
-static inline int32_t fb_key_hash_bool(bool value) { return value ? 1231 : 1237; }
+static inline int32_t fb_key_group_hash_bool(bool value) { return value ? 1231 : 1237; }
 
-static inline int32_t fb_key_hash_long(int64_t value) {
+static inline int32_t fb_key_group_hash_long(int64_t value) {
   return (int32_t)(uint32_t)((uint64_t)value ^ (uint64_t)value >> 32);
 }
 
 /* Bits of a float; every NaN hashes as the one canonical NaN, and -0.0 is not 0.0. */
-static inline int32_t fb_key_hash_float_bits(uint32_t bits) {
+static inline int32_t fb_key_group_hash_float_bits(uint32_t bits) {
   return (int32_t)((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : bits);
 }
 
-static inline int32_t fb_key_hash_double_bits(uint64_t bits) {
+static inline int32_t fb_key_group_hash_double_bits(uint64_t bits) {
   bool is_nan = (bits & (uint64_t)INT64_MAX) > 0x7ff0000000000000u;
-  return fb_key_hash_long((int64_t)(is_nan ? 0x7ff8000000000000u : bits));
+  return fb_key_group_hash_long((int64_t)(is_nan ? 0x7ff8000000000000u : bits));
 }
 
-static inline int32_t fb_key_hash_float(float value) {
+static inline int32_t fb_key_group_hash_float(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof bits);
-  return fb_key_hash_float_bits(bits);
+  return fb_key_group_hash_float_bits(bits);
 }
 
-static inline int32_t fb_key_hash_double(double value) {
+static inline int32_t fb_key_group_hash_double(double value) {
   uint64_t bits;
   memcpy(&bits, &value, sizeof bits);
-  return fb_key_hash_double_bits(bits);
+  return fb_key_group_hash_double_bits(bits);
 }
 
 /* String.hashCode of a string held as one byte (ASCII or Latin-1), two bytes (UCS-2, surrogates as they
  * are) or four bytes (UCS-4, hashed as UTF-16) a character: Python's three kinds. `length` counts
  * characters. */
-int32_t fb_key_hash_latin1(const uint8_t* characters, size_t length);
-int32_t fb_key_hash_ucs2(const uint16_t* characters, size_t length);
-int32_t fb_key_hash_ucs4(const uint32_t* characters, size_t length);
+int32_t fb_key_group_hash_latin1(const uint8_t* characters, size_t length);
+int32_t fb_key_group_hash_ucs2(const uint16_t* characters, size_t length);
+int32_t fb_key_group_hash_ucs4(const uint32_t* characters, size_t length);
 
 /* ---- Java hash codes of many values ----------------------------------------------------------------- */
 
 /* hashes[i] is the hash code of keys[i] as a Long, Float or Double. `hashes` may not overlap `keys`. */
-void fb_key_hash_longs(const int64_t* keys, size_t count, int32_t* hashes);
-void fb_key_hash_floats(const float* keys, size_t count, int32_t* hashes);
-void fb_key_hash_doubles(const double* keys, size_t count, int32_t* hashes);
+void fb_key_group_hash_longs(const int64_t* keys, size_t count, int32_t* hashes);
+void fb_key_group_hash_floats(const float* keys, size_t count, int32_t* hashes);
+void fb_key_group_hash_doubles(const double* keys, size_t count, int32_t* hashes);
 
 /* ---- Java hash codes of encoded values -------------------------------------------------------------- */
 
@@ -102,15 +102,15 @@ void fb_key_hash_doubles(const double* keys, size_t count, int32_t* hashes);
  * content where they are a field of a ROW, also in a list, map or object array there), ENUM (identity
  * again), PICKLED_BYTES (equal objects may pickle to different bytes) and STREAM_ELEMENT, at the top or
  * inside. */
-int fb_key_hash_check(const struct fb_type* type);
+int fb_key_group_hash_check(const struct fb_type* type);
 
 /* Hashes the encoded value at input->pos and moves past it; `*hash` is what Java's hashCode() gives for
  * the object that Flink's serializer makes of those bytes. A null inside a tuple, row, list, set or map
- * hashes to 0. FB_EARGUMENT: fb_key_hash_check refuses the type. FB_ESTATE: the value itself is null, and
+ * hashes to 0. FB_EARGUMENT: fb_key_group_hash_check refuses the type. FB_ESTATE: the value itself is null, and
  * a key may not be. FB_ETRUNCATED, FB_ECORRUPT, FB_ETOO_LARGE: as fb_type_skip. After an error
  * `*hash` is not written.
  *
  * A set or map that holds an element twice, which no Java set does, counts it twice. */
-int fb_key_hash_encoded(const struct fb_type* type, struct fb_input* input, int32_t* hash);
+int fb_key_group_hash_encoded(const struct fb_type* type, struct fb_data_input* input, int32_t* hash);
 
 #endif

@@ -19,7 +19,7 @@
 static size_t min_size(size_t a, size_t b) { return a < b ? a : b; }
 static size_t max_size(size_t a, size_t b) { return a > b ? a : b; }
 
-static size_t unread(const struct fb_record_deserializer* self) { return (size_t)(self->end - self->pos); }
+static size_t unread_size(const struct fb_record_deserializer* self) { return (size_t)(self->end - self->pos); }
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
@@ -132,7 +132,7 @@ static int open_spill_file(struct fb_record_deserializer* self) {
   return FB_EIO;
 }
 
-static int spill(struct fb_record_deserializer* self, size_t size) {
+static int spill_record(struct fb_record_deserializer* self, size_t size) {
   if (!self->is_spilling && open_spill_file(self) < 0) return FB_EIO;
   while (size > 0) {
     ssize_t written = write(self->spill_file, self->pos, size);
@@ -175,8 +175,8 @@ static int grow_spanning(struct fb_record_deserializer* self, size_t needed) {
   return FB_OK;
 }
 
-static int join(struct fb_record_deserializer* self, size_t size) {
-  if ((uint64_t)self->record_length > self->options.spill_threshold) return spill(self, size);
+static int join_pieces(struct fb_record_deserializer* self, size_t size) {
+  if ((uint64_t)self->record_length > self->options.spill_threshold) return spill_record(self, size);
 
   int code = grow_spanning(self, self->accumulated + size);
   if (code < 0) return code;
@@ -188,7 +188,7 @@ static int join(struct fb_record_deserializer* self, size_t size) {
 
 /* Takes the 4 length bytes, wherever they are cut. */
 static int read_length(struct fb_record_deserializer* self) {
-  size_t size = min_size(4 - self->length_count, unread(self));
+  size_t size = min_size(4 - self->length_count, unread_size(self));
 
   if (size > 0) { /* `pos` is NULL before the first buffer */
     memcpy(self->length_bytes + self->length_count, self->pos, size);
@@ -204,7 +204,8 @@ static int read_length(struct fb_record_deserializer* self) {
   return FB_RECORD;
 }
 
-static int hand_out(struct fb_record_deserializer* self, const uint8_t* data, const uint8_t** record, size_t* size) {
+static int hand_out_record(struct fb_record_deserializer* self, const uint8_t* data, const uint8_t** record,
+                           size_t* size) {
   *record = data;
   *size = (size_t)self->record_length;
   self->last_bytes = 4 + (uint32_t)self->record_length;
@@ -220,18 +221,18 @@ int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, co
   if (self->record_length < 0 && (code = read_length(self)) != FB_RECORD) return code;
 
   size_t length = (size_t)self->record_length;
-  if (self->accumulated == 0 && length <= unread(self)) {
+  if (self->accumulated == 0 && length <= unread_size(self)) {
     /* Only the length was cut off: the record itself lies in this buffer. */
     const uint8_t* data = self->pos;
     self->pos += length;
-    return hand_out(self, data, record, size);
+    return hand_out_record(self, data, record, size);
   }
-  size_t missing = min_size(length - self->accumulated, unread(self));
-  if (missing > 0 && (code = join(self, missing)) < 0) return code;
+  size_t missing = min_size(length - self->accumulated, unread_size(self));
+  if (missing > 0 && (code = join_pieces(self, missing)) < 0) return code;
   if (self->accumulated < length) return FB_NEEDS_INPUT;
-  if (!self->is_spilling) return hand_out(self, self->spanning, record, size);
+  if (!self->is_spilling) return hand_out_record(self, self->spanning, record, size);
   if ((code = map_spilled(self)) < 0) return code;
-  return hand_out(self, self->spilled, record, size);
+  return hand_out_record(self, self->spilled, record, size);
 }
 
 /* ---- where we are ---------------------------------------------------------------------------------- */
@@ -241,7 +242,7 @@ size_t fb_record_deserializer_pending(const struct fb_record_deserializer* self)
 }
 
 uint64_t fb_record_deserializer_offset(const struct fb_record_deserializer* self) {
-  uint64_t taken = self->stream_offset + self->buffer_size - unread(self);
+  uint64_t taken = self->stream_offset + self->buffer_size - unread_size(self);
   return taken - (self->length_count > 0 ? fb_record_deserializer_pending(self) : self->last_bytes);
 }
 
@@ -269,7 +270,7 @@ int64_t fb_record_deserializer_unconsumed(struct fb_record_deserializer* self, u
   } parts[] = {
       {self->length_bytes, self->length_count},
       {self->is_spilling ? NULL : self->spanning, self->accumulated},
-      {self->pos, unread(self)},
+      {self->pos, unread_size(self)},
   };
   uint64_t total = 0;
 

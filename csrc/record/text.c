@@ -1,6 +1,6 @@
 #include "record/text.h"
 
-int fb_text_read_varint(struct fb_input* input, uint32_t* value) {
+int fb_text_read_varint(struct fb_data_input* input, uint32_t* value) {
   const uint8_t* pos = input->pos;
   uint32_t bits = 0;
 
@@ -42,7 +42,7 @@ static inline uint32_t join_surrogates(uint32_t high, uint32_t low) {
   return 0x10000u + ((high & 0x3ffu) << 10) + (low & 0x3ffu);
 }
 
-int fb_text_measure(struct fb_input* input, uint32_t units, struct fb_text* text) {
+int fb_text_measure(struct fb_data_input* input, uint32_t units, struct fb_text* text) {
   const uint8_t *pos = input->pos, *end = input->end;
   uint32_t previous = 0, unit = 0, points = 0, max_point = 0;
 

@@ -18,10 +18,10 @@ struct fb_text {
 };
 
 /* Reads a varint of at most 31 bits, as short as can be. FB_ETRUNCATED, FB_ECORRUPT. */
-int fb_text_read_varint(struct fb_input* input, uint32_t* value);
+int fb_text_read_varint(struct fb_data_input* input, uint32_t* value);
 
 /* Measures `units` UTF-16 units at input->pos and moves past them. FB_ETRUNCATED, FB_ECORRUPT as for skip. */
-int fb_text_measure(struct fb_input* input, uint32_t units, struct fb_text* text);
+int fb_text_measure(struct fb_data_input* input, uint32_t units, struct fb_text* text);
 
 /* Writes the code points of measured text as an array of `width` (1, 2 or 4) byte numbers in native order. */
 void fb_text_decode(const uint8_t* from, const struct fb_text* text, int width, void* points);

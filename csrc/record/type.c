@@ -54,40 +54,41 @@ void fb_type_measure(struct fb_type* self) {
 
 /* --- skip: helpers ---------------------------------------------------------------------------------- */
 
-static int skip_bytes(struct fb_input* input, size_t size) {
-  if (fb_input_left(input) < size) return FB_ETRUNCATED;
+static int skip_bytes(struct fb_data_input* input, size_t size) {
+  if (fb_data_input_left(input) < size) return FB_ETRUNCATED;
   input->pos += size;
   return FB_OK;
 }
 
 /* One byte that is 0 or 1. */
-static int skip_flag(struct fb_input* input, bool* flag) {
-  if (fb_input_left(input) < 1) return FB_ETRUNCATED;
+static int skip_flag(struct fb_data_input* input, bool* flag) {
+  if (fb_data_input_left(input) < 1) return FB_ETRUNCATED;
   if (*input->pos > 1) return FB_ECORRUPT;
   *flag = *input->pos++ == 1;
   return FB_OK;
 }
 
-static int skip_zeros(struct fb_input* input, size_t size) {
-  if (fb_input_left(input) < size) return FB_ETRUNCATED;
+static int skip_zeros(struct fb_data_input* input, size_t size) {
+  if (fb_data_input_left(input) < size) return FB_ETRUNCATED;
   for (; size > 0; size--, input->pos++)
     if (*input->pos != 0) return FB_ECORRUPT;
   return FB_OK;
 }
 
 /* A count, checked against the bytes left; an offending one is not passed over. */
-static int skip_count(struct fb_input* input, uint32_t min_size, uint32_t* count) {
-  if (fb_input_left(input) < 4) return FB_ETRUNCATED;
+static int skip_count(struct fb_data_input* input, uint32_t min_size, uint32_t* count) {
+  if (fb_data_input_left(input) < 4) return FB_ETRUNCATED;
   *count = fb_load_be32(input->pos);
   if (*count > INT32_MAX) return FB_ECORRUPT;
-  if (!fb_type_fits(*count, min_size, fb_input_left(input) - 4)) return min_size == 0 ? FB_ETOO_LARGE : FB_ETRUNCATED;
+  if (!fb_type_fits(*count, min_size, fb_data_input_left(input) - 4))
+    return min_size == 0 ? FB_ETOO_LARGE : FB_ETRUNCATED;
   input->pos += 4;
   return FB_OK;
 }
 
 /* --- skip: one value of each kind ------------------------------------------------------------------- */
 
-static int skip_string(struct fb_input* input, bool has_null) {
+static int skip_string(struct fb_data_input* input, bool has_null) {
   const uint8_t* start = input->pos;
   struct fb_text text;
   uint32_t units;
@@ -95,39 +96,39 @@ static int skip_string(struct fb_input* input, bool has_null) {
 
   if (code != FB_OK) return code;
   if (has_null && units-- == 0) return FB_OK; /* null; else one more than the units */
-  if (units > fb_input_left(input)) return input->pos = start, FB_ETRUNCATED;
+  if (units > fb_data_input_left(input)) return input->pos = start, FB_ETRUNCATED;
   return fb_text_measure(input, units, &text);
 }
 
 /* The two's complement of a BigInteger is never empty and never longer than it needs to be. */
-static int skip_big_int(struct fb_input* input, bool* is_null) {
+static int skip_big_int(struct fb_data_input* input, bool* is_null) {
   uint32_t length;
   const uint8_t* bytes;
 
-  if (fb_input_left(input) < 4) return FB_ETRUNCATED;
+  if (fb_data_input_left(input) < 4) return FB_ETRUNCATED;
   length = fb_load_be32(input->pos);
   *is_null = length == 0;
   if (length == 4 || length > INT32_MAX) return FB_ECORRUPT;
   if (length < 4) return skip_bytes(input, 4); /* null, and the short forms of 0, 1 and 10 */
-  if (fb_input_left(input) - 4 < length - 4) return FB_ETRUNCATED;
+  if (fb_data_input_left(input) - 4 < length - 4) return FB_ETRUNCATED;
   bytes = input->pos + 4;
   if (length > 5 && ((bytes[0] == 0 && bytes[1] < 0x80) || (bytes[0] == 0xff && bytes[1] >= 0x80))) return FB_ECORRUPT;
   input->pos = bytes + (length - 4);
   return FB_OK;
 }
 
-static int skip_big_dec(struct fb_input* input) {
+static int skip_big_dec(struct fb_data_input* input) {
   bool is_null;
   int code = skip_big_int(input, &is_null);
 
   return code != FB_OK || is_null ? code : skip_bytes(input, 4);
 }
 
-static int skip_instant(struct fb_input* input) {
+static int skip_instant(struct fb_data_input* input) {
   int64_t second;
   uint32_t nano;
 
-  if (fb_input_left(input) < 12) return FB_ETRUNCATED;
+  if (fb_data_input_left(input) < 12) return FB_ETRUNCATED;
   second = (int64_t)fb_load_be64(input->pos);
   nano = fb_load_be32(input->pos + 8);
   if (!(second == INT64_MIN && nano == 0x80000000u) &&
@@ -154,10 +155,10 @@ static bool is_time(const uint8_t* from) {
 static const uint8_t null_date_time[13] = {0x80, 0, 0, 0, 0x80, 0, 0x80, 0x80, 0, 0x80, 0, 0, 0};
 
 /* LOCAL_DATE is the first 6 bytes of this, LOCAL_TIME the other 7. */
-static int skip_date_time(struct fb_input* input, bool has_date, bool has_time) {
+static int skip_date_time(struct fb_data_input* input, bool has_date, bool has_time) {
   size_t date_size = has_date ? 6 : 0, size = date_size + (has_time ? 7 : 0);
 
-  if (fb_input_left(input) < size) return FB_ETRUNCATED;
+  if (fb_data_input_left(input) < size) return FB_ETRUNCATED;
   if (memcmp(input->pos, null_date_time + (has_date ? 0 : 6), size) != 0 &&
       ((has_date && !is_date(input->pos)) || (has_time && !is_time(input->pos + date_size))))
     return FB_ECORRUPT;
@@ -166,11 +167,11 @@ static int skip_date_time(struct fb_input* input, bool has_date, bool has_time) 
 }
 
 /* java.sql.Timestamp: its milliseconds count the whole ones of its nanoseconds too. */
-static int skip_timestamp(struct fb_input* input) {
+static int skip_timestamp(struct fb_data_input* input) {
   int64_t millis, milli;
   uint32_t nanos;
 
-  if (fb_input_left(input) < 12) return FB_ETRUNCATED;
+  if (fb_data_input_left(input) < 12) return FB_ETRUNCATED;
   millis = (int64_t)fb_load_be64(input->pos);
   nanos = fb_load_be32(input->pos + 8);
   milli = (millis % 1000 + 1000) % 1000;
@@ -180,14 +181,14 @@ static int skip_timestamp(struct fb_input* input) {
   return FB_OK;
 }
 
-static int skip_enum(const struct fb_type* self, struct fb_input* input) {
-  if (fb_input_left(input) < 4) return FB_ETRUNCATED;
+static int skip_enum(const struct fb_type* self, struct fb_data_input* input) {
+  if (fb_data_input_left(input) < 4) return FB_ETRUNCATED;
   if (fb_load_be32(input->pos) >= self->symbol_count) return FB_ECORRUPT;
   input->pos += 4;
   return FB_OK;
 }
 
-static int skip_primitive_array(const struct fb_type* self, struct fb_input* input) {
+static int skip_primitive_array(const struct fb_type* self, struct fb_data_input* input) {
   uint32_t size = self->children[0]->min_size, count;
   int code = skip_count(input, size, &count);
 
@@ -198,7 +199,7 @@ static int skip_primitive_array(const struct fb_type* self, struct fb_input* inp
   return FB_OK;
 }
 
-static int skip_strings(struct fb_input* input) {
+static int skip_strings(struct fb_data_input* input) {
   uint32_t count;
   int code = skip_count(input, 1, &count);
 
@@ -206,7 +207,7 @@ static int skip_strings(struct fb_input* input) {
   return code;
 }
 
-static int skip_list(const struct fb_type* self, struct fb_input* input) {
+static int skip_list(const struct fb_type* self, struct fb_data_input* input) {
   uint32_t count;
   int code = skip_count(input, self->children[0]->min_size, &count);
 
@@ -215,7 +216,7 @@ static int skip_list(const struct fb_type* self, struct fb_input* input) {
 }
 
 /* A flag before each element: SET says with 1 that it is null, OBJECT_ARRAY that it is not. */
-static int skip_flagged(const struct fb_type* self, struct fb_input* input, bool flag_of_null) {
+static int skip_flagged(const struct fb_type* self, struct fb_data_input* input, bool flag_of_null) {
   uint32_t count;
   bool flag = false;
   int code = skip_count(input, 1, &count);
@@ -227,7 +228,7 @@ static int skip_flagged(const struct fb_type* self, struct fb_input* input, bool
   return code;
 }
 
-static int skip_map(const struct fb_type* self, struct fb_input* input) {
+static int skip_map(const struct fb_type* self, struct fb_data_input* input) {
   uint32_t count;
   bool is_null = false;
   int code = skip_count(input, add_saturated(self->children[0]->min_size, 1), &count);
@@ -240,7 +241,7 @@ static int skip_map(const struct fb_type* self, struct fb_input* input) {
   return code;
 }
 
-static int skip_tuple(const struct fb_type* self, struct fb_input* input) {
+static int skip_tuple(const struct fb_type* self, struct fb_data_input* input) {
   int code = FB_OK;
 
   for (uint32_t i = 0; code == FB_OK && i < self->child_count; i++) code = fb_type_skip(self->children[i], input);
@@ -248,7 +249,7 @@ static int skip_tuple(const struct fb_type* self, struct fb_input* input) {
 }
 
 /* The mask: 2 bits of RowKind, a null bit for each field, most significant bit first, then zeros. */
-static int skip_row(const struct fb_type* self, struct fb_input* input) {
+static int skip_row(const struct fb_type* self, struct fb_data_input* input) {
   const uint8_t* mask = input->pos;
   uint32_t size = mask_size(self), bits = self->child_count + 2;
   int code = skip_bytes(input, size);
@@ -260,14 +261,14 @@ static int skip_row(const struct fb_type* self, struct fb_input* input) {
   return code;
 }
 
-static int skip_either(const struct fb_type* self, struct fb_input* input) {
+static int skip_either(const struct fb_type* self, struct fb_data_input* input) {
   bool is_left = false;
   int code = skip_flag(input, &is_left);
 
   return code == FB_OK ? fb_type_skip(self->children[is_left ? 0 : 1], input) : code;
 }
 
-static int skip_nullable(const struct fb_type* self, struct fb_input* input) {
+static int skip_nullable(const struct fb_type* self, struct fb_data_input* input) {
   bool is_null = false;
   int code = skip_flag(input, &is_null);
 
@@ -275,7 +276,7 @@ static int skip_nullable(const struct fb_type* self, struct fb_input* input) {
   return is_null ? skip_zeros(input, self->padding) : fb_type_skip(self->children[0], input);
 }
 
-static int skip_stream_element(const struct fb_type* self, struct fb_input* input) {
+static int skip_stream_element(const struct fb_type* self, struct fb_data_input* input) {
   const uint8_t* tag = input->pos;
   bool backlog;
   int code = skip_bytes(input, 1);
@@ -289,7 +290,7 @@ static int skip_stream_element(const struct fb_type* self, struct fb_input* inpu
     case FB_ELEMENT_WATERMARK: return skip_bytes(input, 8);
     case FB_ELEMENT_LATENCY_MARKER: return skip_bytes(input, 28);
     case FB_ELEMENT_WATERMARK_STATUS:
-      if (fb_input_left(input) < 4) return FB_ETRUNCATED;
+      if (fb_data_input_left(input) < 4) return FB_ETRUNCATED;
       if (fb_load_be32(input->pos) + 1 > 1) return FB_ECORRUPT; /* 0 active, -1 idle */
       return skip_bytes(input, 4);
     case FB_ELEMENT_RECORD_ATTRIBUTES: return skip_flag(input, &backlog);
@@ -298,14 +299,14 @@ static int skip_stream_element(const struct fb_type* self, struct fb_input* inpu
   }
 }
 
-static int skip_sized_bytes(struct fb_input* input) {
+static int skip_sized_bytes(struct fb_data_input* input) {
   uint32_t size;
   int code = skip_count(input, 1, &size);
 
   return code == FB_OK ? skip_bytes(input, size) : code;
 }
 
-int fb_type_skip(const struct fb_type* self, struct fb_input* input) {
+int fb_type_skip(const struct fb_type* self, struct fb_data_input* input) {
   bool flag;
 
   switch (self->kind) {

@@ -94,6 +94,6 @@ static inline bool fb_type_fits(uint32_t count, uint32_t min_size, size_t left) 
 
 /* Measures and checks one encoded value at input->pos and moves past it. FB_ETRUNCATED (it ends early),
  * FB_ECORRUPT (a byte that no Flink serializer writes), FB_ETOO_LARGE; then input->pos is at the offence. */
-int fb_type_skip(const struct fb_type* self, struct fb_input* input);
+int fb_type_skip(const struct fb_type* self, struct fb_data_input* input);
 
 #endif

@@ -54,7 +54,7 @@ struct fb_admission {
 
 /* ---- queues ---------------------------------------------------------------------------------------- */
 
-static void join(struct guest* guest, struct guests* place) {
+static void join_guests(struct guest* guest, struct guests* place) {
   guest->place = place;
   guest->next = NULL;
   guest->previous = place->last;
@@ -64,7 +64,7 @@ static void join(struct guest* guest, struct guests* place) {
   place->count++;
 }
 
-static void leave(struct guest* guest) {
+static void leave_guests(struct guest* guest) {
   struct guests* place = guest->place;
 
   if (guest->previous != NULL) guest->previous->next = guest->next;
@@ -75,8 +75,8 @@ static void leave(struct guest* guest) {
 }
 
 /* The end of it here: the connection is another's, or gone. */
-static void dismiss(struct guest* guest) {
-  leave(guest);
+static void dismiss_guest(struct guest* guest) {
+  leave_guests(guest);
   fb_reactor_cancel_timer(guest->admission->reactor, &guest->timer);
   atomic_fetch_sub_explicit(&guest->admission->unproven_count, 1, memory_order_relaxed);
   free(guest);
@@ -92,7 +92,7 @@ void fb_admission_note(struct fb_admission* self, const char* reason) {
 }
 
 /* Words that did not fit into a queue are lost with the connection: nobody needs them. */
-static void say(struct guest* guest, const uint8_t* words, size_t size) {
+static void say_words(struct guest* guest, const uint8_t* words, size_t size) {
   for (size_t piece; size > 0; words += piece, size -= piece) {
     piece = size < FB_CONNECTION_HEAD_MAX ? size : FB_CONNECTION_HEAD_MAX;
     if (fb_connection_send(guest->connection, words, piece, NULL) < 0) return;
@@ -103,7 +103,7 @@ static void say(struct guest* guest, const uint8_t* words, size_t size) {
 static void say_in_flink(struct guest* guest) {
   struct fb_frame frame = {.id = FB_ERROR_RESPONSE};
   uint8_t head[FB_FRAME_HEAD_MAX], tail[FB_FRAME_TAIL_MAX];
-  struct fb_slice cause;
+  struct fb_buffer_slice cause;
 
   if (fb_error_cause_new(guest->preface.error, &cause) < 0) return;
   frame.body_size = cause.size;
@@ -112,13 +112,13 @@ static void say_in_flink(struct guest* guest) {
 }
 
 static void close_guest(struct guest* guest) {
-  leave(guest);
-  join(guest, &guest->admission->closed);
+  leave_guests(guest);
+  join_guests(guest, &guest->admission->closed);
   fb_connection_close(guest->connection);
 }
 
 /* preface.error says why, and `words` tell the peer. */
-static void refuse(struct guest* guest, const uint8_t* words, size_t size) {
+static void refuse_guest(struct guest* guest, const uint8_t* words, size_t size) {
   struct fb_admission* self = guest->admission;
 
   guest->is_refused = true;
@@ -129,17 +129,17 @@ static void refuse(struct guest* guest, const uint8_t* words, size_t size) {
     close_guest(guest);
     return;
   }
-  leave(guest);
-  join(guest, &self->refused);
+  leave_guests(guest);
+  join_guests(guest, &self->refused);
   if (guest->preface.peer_speaks_flink) say_in_flink(guest);
-  else say(guest, words, size);
+  else say_words(guest, words, size);
   fb_connection_shutdown(guest->connection);
   if (self->refused.count > self->options.max_unproven) close_guest(self->refused.first);
 }
 
 static void refuse_because(struct guest* guest, const char* why) {
   uint8_t words[FB_PREFACE_OUT_MAX];
-  refuse(guest, words, fb_preface_refuse(&guest->preface, why, words));
+  refuse_guest(guest, words, fb_preface_refuse(&guest->preface, why, words));
 }
 
 static void on_timeout(struct fb_timer* timer) {
@@ -157,7 +157,7 @@ static void on_timeout(struct fb_timer* timer) {
 
 /* ---- the connection -------------------------------------------------------------------------------- */
 
-static void on_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
+static void on_guest_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
   struct guest* guest = fb_connection_context(connection);
   const struct fb_admission_handler* handler = guest->handler;
   void* context = guest->context;
@@ -172,12 +172,12 @@ static void on_bytes(struct fb_connection* connection, const uint8_t* data, size
   }
   code = fb_preface_take(&guest->preface, &data, &size, words, &words_size);
   if (code < 0) {
-    refuse(guest, words, words_size);
+    refuse_guest(guest, words, words_size);
     return;
   }
-  say(guest, words, words_size);
+  say_words(guest, words, words_size);
   if (code == 0) return;
-  dismiss(guest);
+  dismiss_guest(guest);
   handler->on_proven(connection, context, data, size);
 }
 
@@ -185,10 +185,10 @@ static void on_end(struct fb_connection* connection) {
   struct guest* guest = fb_connection_context(connection);
   uint8_t words[FB_PREFACE_OUT_MAX];
 
-  if (!guest->is_refused) refuse(guest, words, fb_preface_end(&guest->preface, words));
+  if (!guest->is_refused) refuse_guest(guest, words, fb_preface_end(&guest->preface, words));
 }
 
-static void on_closed(struct fb_connection* connection, int code, const char* reason) {
+static void on_guest_closed(struct fb_connection* connection, int code, const char* reason) {
   struct guest* guest = fb_connection_context(connection);
   const struct fb_admission_handler* handler = guest->handler;
   void* context = guest->context;
@@ -202,11 +202,12 @@ static void on_closed(struct fb_connection* connection, int code, const char* re
     fb_admission_note(guest->admission, reason);
   }
   /* Before the last call: whoever waits for that may close the admission in it. */
-  dismiss(guest);
+  dismiss_guest(guest);
   if (handler->on_refused != NULL) handler->on_refused(connection, context, code, reason);
 }
 
-static const struct fb_connection_handler HANDLER = {.on_bytes = on_bytes, .on_end = on_end, .on_closed = on_closed};
+static const struct fb_connection_handler HANDLER = {
+    .on_bytes = on_guest_bytes, .on_end = on_end, .on_closed = on_guest_closed};
 
 int fb_admission_start(struct fb_admission* self, struct fb_connection* connection,
                        const struct fb_admission_handler* handler, void* context) {
@@ -231,10 +232,10 @@ int fb_admission_start(struct fb_admission* self, struct fb_connection* connecti
   guest->connection = connection;
   guest->handler = handler;
   guest->context = context;
-  join(guest, &self->waiting);
+  join_guests(guest, &self->waiting);
   atomic_fetch_add_explicit(&self->unproven_count, 1, memory_order_relaxed);
   fb_connection_set_handler(connection, &HANDLER, guest);
-  say(guest, words, fb_preface_start(&guest->preface, words));
+  say_words(guest, words, fb_preface_start(&guest->preface, words));
   if (self->options.is_server && self->waiting.count > self->options.max_unproven)
     refuse_because(self->waiting.first,
                    "too many connections wait to prove that they know the shared secret; "

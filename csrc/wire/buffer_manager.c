@@ -2,13 +2,13 @@
 
 /* ---- lists, under the lock -------------------------------------------------------------------------- */
 
-static void push(struct fb_buffer** list, uint32_t* count, struct fb_buffer* buffer) {
+static void push_buffer(struct fb_buffer** list, uint32_t* count, struct fb_buffer* buffer) {
   buffer->next = *list;
   *list = buffer;
   ++*count;
 }
 
-static struct fb_buffer* pop(struct fb_buffer** list, uint32_t* count) {
+static struct fb_buffer* pop_buffer(struct fb_buffer** list, uint32_t* count) {
   struct fb_buffer* buffer = *list;
 
   if (buffer == NULL) return NULL;
@@ -17,7 +17,9 @@ static struct fb_buffer* pop(struct fb_buffer** list, uint32_t* count) {
   return buffer;
 }
 
-static uint32_t available(const struct fb_buffer_manager* self) { return self->exclusive_count + self->floating_count; }
+static uint32_t available_count(const struct fb_buffer_manager* self) {
+  return self->exclusive_count + self->floating_count;
+}
 
 /* ---- exclusive buffers ------------------------------------------------------------------------------ */
 
@@ -32,8 +34,8 @@ static void recycle_exclusive(struct fb_buffer* buffer) {
   pthread_mutex_lock(&self->lock);
   is_released = self->is_released;
   if (!is_released) {
-    push(&self->exclusive, &self->exclusive_count, buffer);
-    if (available(self) > self->required) surplus = pop(&self->floating, &self->floating_count);
+    push_buffer(&self->exclusive, &self->exclusive_count, buffer);
+    if (available_count(self) > self->required) surplus = pop_buffer(&self->floating, &self->floating_count);
   }
   pthread_mutex_unlock(&self->lock);
   if (is_released) {
@@ -52,7 +54,7 @@ void fb_buffer_manager_add_exclusive(struct fb_buffer_manager* self, struct fb_b
   pthread_mutex_lock(&self->lock);
   for (uint32_t i = 0; i < count; i++) {
     fb_buffer_reset(buffers[i], recycle_exclusive, self);
-    push(&self->exclusive, &self->exclusive_count, buffers[i]);
+    push_buffer(&self->exclusive, &self->exclusive_count, buffers[i]);
   }
   pthread_mutex_unlock(&self->lock);
   for (uint32_t i = 0; i < count; i++) self->owner->retain(self);
@@ -65,18 +67,18 @@ static bool wants_more(struct fb_buffer_manager* self) {
   bool wants;
 
   pthread_mutex_lock(&self->lock);
-  wants = !self->is_released && !self->is_waiting && available(self) < self->required;
+  wants = !self->is_released && !self->is_waiting && available_count(self) < self->required;
   pthread_mutex_unlock(&self->lock);
   return wants;
 }
 
 /* Keeps a borrowed buffer if it is still wanted; another thread may have brought one meanwhile. */
-static bool keep(struct fb_buffer_manager* self, struct fb_buffer* buffer) {
+static bool keep_buffer(struct fb_buffer_manager* self, struct fb_buffer* buffer) {
   bool is_wanted;
 
   pthread_mutex_lock(&self->lock);
-  is_wanted = !self->is_released && available(self) < self->required;
-  if (is_wanted) push(&self->floating, &self->floating_count, buffer);
+  is_wanted = !self->is_released && available_count(self) < self->required;
+  if (is_wanted) push_buffer(&self->floating, &self->floating_count, buffer);
   pthread_mutex_unlock(&self->lock);
   return is_wanted;
 }
@@ -100,7 +102,7 @@ static bool start_waiting(struct fb_buffer_manager* self) {
 }
 
 /* Borrows until enough are waiting or the pool has none; returns how many came. */
-static uint32_t borrow(struct fb_buffer_manager* self) {
+static uint32_t borrow_floating(struct fb_buffer_manager* self) {
   uint32_t count = 0;
 
   while (wants_more(self)) {
@@ -108,7 +110,7 @@ static uint32_t borrow(struct fb_buffer_manager* self) {
     if (fb_local_buffer_pool_request(self->pool, FB_NO_CHANNEL, &buffer) < 0) break; /* destroyed: the gate closes */
     if (buffer == NULL) {
       if (start_waiting(self)) break;
-    } else if (keep(self, buffer)) {
+    } else if (keep_buffer(self, buffer)) {
       count++;
     } else {
       fb_buffer_release(buffer);
@@ -124,8 +126,8 @@ static bool on_buffer_available(struct fb_buffer_listener* listener, struct fb_b
   pthread_mutex_lock(&self->lock);
   self->is_waiting = false;
   pthread_mutex_unlock(&self->lock);
-  is_kept = keep(self, buffer);
-  if (is_kept) self->owner->on_credit(self, 1 + borrow(self));
+  is_kept = keep_buffer(self, buffer);
+  if (is_kept) self->owner->on_credit(self, 1 + borrow_floating(self));
   self->owner->drop(self); /* the registration that has ended */
   return is_kept;
 }
@@ -143,7 +145,7 @@ void fb_buffer_manager_require(struct fb_buffer_manager* self, uint32_t required
   pthread_mutex_lock(&self->lock);
   self->required = required;
   pthread_mutex_unlock(&self->lock);
-  came = borrow(self);
+  came = borrow_floating(self);
   if (came > 0) self->owner->on_credit(self, came);
 }
 
@@ -152,8 +154,8 @@ struct fb_buffer* fb_buffer_manager_take(struct fb_buffer_manager* self) {
 
   pthread_mutex_lock(&self->lock);
   if (self->required > 0) self->required--;
-  buffer = pop(&self->floating, &self->floating_count);
-  if (buffer == NULL) buffer = pop(&self->exclusive, &self->exclusive_count);
+  buffer = pop_buffer(&self->floating, &self->floating_count);
+  if (buffer == NULL) buffer = pop_buffer(&self->exclusive, &self->exclusive_count);
   pthread_mutex_unlock(&self->lock);
   return buffer;
 }
@@ -236,7 +238,7 @@ uint32_t fb_buffer_manager_available(struct fb_buffer_manager* self) {
   uint32_t count;
 
   pthread_mutex_lock(&self->lock);
-  count = available(self);
+  count = available_count(self);
   pthread_mutex_unlock(&self->lock);
   return count;
 }

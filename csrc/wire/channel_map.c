@@ -8,7 +8,7 @@
 #define FIRST_BUCKETS 16
 
 /* Where the entry of `id` is chained, or would be. There are buckets. */
-static struct fb_channel_entry** link_of(const struct fb_channel_map* self, const uint8_t* id) {
+static struct fb_channel_entry** mapped_link_of(const struct fb_channel_map* self, const uint8_t* id) {
   uint64_t words[2];
   struct fb_channel_entry** link;
 
@@ -19,7 +19,7 @@ static struct fb_channel_entry** link_of(const struct fb_channel_map* self, cons
 }
 
 /* Twice as many buckets. Without memory it stays as it is, only slower, unless it has none at all. */
-static int widen(struct fb_channel_map* self) {
+static int widen_map(struct fb_channel_map* self) {
   struct fb_channel_map wide = {.bucket_count = self->bucket_count > 0 ? 2 * self->bucket_count : FIRST_BUCKETS};
 
   wide.buckets = calloc(wide.bucket_count, sizeof *wide.buckets);
@@ -29,7 +29,7 @@ static int widen(struct fb_channel_map* self) {
       struct fb_channel_entry* entry = self->buckets[i];
       self->buckets[i] = entry->next;
       entry->next = NULL;
-      *link_of(&wide, entry->id) = entry;
+      *mapped_link_of(&wide, entry->id) = entry;
     }
   }
   free(self->buckets);
@@ -46,8 +46,8 @@ void fb_channel_map_close(struct fb_channel_map* self) {
 int fb_channel_map_add(struct fb_channel_map* self, struct fb_channel_entry* entry) {
   struct fb_channel_entry** link;
 
-  if (self->count == self->bucket_count && widen(self) < 0) return FB_ENOMEM;
-  link = link_of(self, entry->id);
+  if (self->count == self->bucket_count && widen_map(self) < 0) return FB_ENOMEM;
+  link = mapped_link_of(self, entry->id);
   if (*link != NULL) return FB_ESTATE;
   entry->next = NULL;
   *link = entry;
@@ -56,14 +56,14 @@ int fb_channel_map_add(struct fb_channel_map* self, struct fb_channel_entry* ent
 }
 
 struct fb_channel_entry* fb_channel_map_find(const struct fb_channel_map* self, const uint8_t* id) {
-  return self->count > 0 ? *link_of(self, id) : NULL;
+  return self->count > 0 ? *mapped_link_of(self, id) : NULL;
 }
 
 bool fb_channel_map_remove(struct fb_channel_map* self, struct fb_channel_entry* entry) {
   struct fb_channel_entry** link;
 
   if (self->count == 0) return false;
-  link = link_of(self, entry->id);
+  link = mapped_link_of(self, entry->id);
   if (*link != entry) return false;
   *link = entry->next;
   self->count--;

@@ -73,29 +73,29 @@ static size_t copy_message(uint8_t* to, const char* message) {
   return 2 + size;
 }
 
-int fb_error_cause_new(const char* message, struct fb_slice* cause) {
+int fb_error_cause_new(const char* message, struct fb_buffer_slice* cause) {
   uint8_t bytes[sizeof STATE_START + 2 + MESSAGE_MAX + sizeof STATE_END];
   size_t size = sizeof STATE_START - 1;
 
   memcpy(bytes, STATE_START, size);
   size += copy_message(bytes + size, message);
   memcpy(bytes + size, STATE_END, sizeof STATE_END - 1);
-  return fb_event_buffer_new(bytes, size + sizeof STATE_END - 1, FB_EVENT_BUFFER, cause);
+  return fb_buffer_new_unpooled(bytes, size + sizeof STATE_END - 1, FB_EVENT_BUFFER, cause);
 }
 
-int fb_error_cause_new_not_found(const uint8_t* partition, struct fb_slice* cause) {
+int fb_error_cause_new_not_found(const uint8_t* partition, struct fb_buffer_slice* cause) {
   uint8_t bytes[sizeof NOT_FOUND_START + 2 + MESSAGE_MAX + sizeof NOT_FOUND_END];
   char message[FB_PARTITION_ID_TEXT_SIZE + 32], id[FB_PARTITION_ID_TEXT_SIZE];
   size_t size = sizeof NOT_FOUND_START - 1;
 
-  fb_partition_id_text(partition, id);
+  fb_error_cause_id_text(partition, id);
   snprintf(message, sizeof message, "Partition %s not found.", id);
   memcpy(bytes, NOT_FOUND_START, size);
   size += copy_message(bytes + size, message);
   memcpy(bytes + size, NOT_FOUND_END, sizeof NOT_FOUND_END - 1);
   for (size_t i = 0; i < sizeof ID_FIELDS / sizeof ID_FIELDS[0]; i++)
     memcpy(bytes + size + ID_FIELDS[i].place, partition + ID_FIELDS[i].start, ID_FIELDS[i].size);
-  return fb_event_buffer_new(bytes, size + sizeof NOT_FOUND_END - 1, FB_EVENT_BUFFER, cause);
+  return fb_buffer_new_unpooled(bytes, size + sizeof NOT_FOUND_END - 1, FB_EVENT_BUFFER, cause);
 }
 
 static char* put_hex(char* to, const uint8_t* bytes, size_t size) {
@@ -103,7 +103,7 @@ static char* put_hex(char* to, const uint8_t* bytes, size_t size) {
   return to;
 }
 
-void fb_partition_id_text(const uint8_t* partition, char* text) {
+void fb_error_cause_id_text(const uint8_t* partition, char* text) {
   text = put_hex(text, partition, 16);
   text += sprintf(text, "#%d@", (int32_t)fb_load_be32(partition + 16));
   text = put_hex(text, partition + 20, 16);
@@ -125,7 +125,7 @@ static const uint8_t* cut_text(const uint8_t** at, const uint8_t* end, size_t* s
   return text;
 }
 
-static const uint8_t* find(const uint8_t* in, const uint8_t* end, const char* what, size_t size) {
+static const uint8_t* find_text(const uint8_t* in, const uint8_t* end, const char* what, size_t size) {
   for (; (size_t)(end - in) >= size; in++)
     if (memcmp(in, what, size) == 0) return in;
   return NULL;
@@ -143,7 +143,7 @@ void fb_error_cause_read(const uint8_t* data, size_t size, struct fb_error_cause
   if (cause->class_name == NULL) return;
   cause->is_partition_not_found = cause->class_size == sizeof NOT_FOUND_CLASS - 1 &&
                                   memcmp(cause->class_name, NOT_FOUND_CLASS, cause->class_size) == 0;
-  at = find(at, end, before_values, 18);
+  at = find_text(at, end, before_values, 18);
   if (at == NULL) return;
   at += 18;
   /* Its first value, another cause: none, or a reference to itself, which means none as well. */

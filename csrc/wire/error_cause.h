@@ -13,11 +13,11 @@
 #define FB_PARTITION_ID_TEXT_SIZE 160 /* bytes for the text of an id and its end */
 
 /* `partition` has 60 bytes here and below: "data set#number@graph_vertex_subtask_attempt", ids in hex. */
-void fb_partition_id_text(const uint8_t* partition, char* text);
+void fb_error_cause_id_text(const uint8_t* partition, char* text);
 
 /* A buffer of its own with the cause; the caller has its reference. FB_ENOMEM. */
-int fb_error_cause_new(const char* message, struct fb_slice* cause);
-int fb_error_cause_new_not_found(const uint8_t* partition, struct fb_slice* cause);
+int fb_error_cause_new(const char* message, struct fb_buffer_slice* cause);
+int fb_error_cause_new_not_found(const uint8_t* partition, struct fb_buffer_slice* cause);
 
 /* What could be picked out of a cause; texts lie in the cause, are not ended by 0, and NULL if not found. */
 struct fb_error_cause {

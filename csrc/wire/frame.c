@@ -164,15 +164,17 @@ static uint32_t sum_of(const uint8_t* id) {
   return sum;
 }
 
-void fb_channel_id_seal(uint8_t* id) { fb_store_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE, sum_of(id)); }
+void fb_frame_channel_id_seal(uint8_t* id) {
+  fb_store_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE, sum_of(id));
+}
 
-bool fb_channel_id_is_sealed(const uint8_t* id) {
+bool fb_frame_channel_id_is_sealed(const uint8_t* id) {
   return fb_load_be32(id + FB_CHANNEL_ID_SIZE - FB_CHANNEL_SEAL_SIZE) == sum_of(id);
 }
 
 /* ---- decoding: one stage each ---------------------------------------------------------------------- */
 
-static void enter(struct fb_frame_decoder* self, enum stage stage, uint32_t wanted) {
+static void enter_stage(struct fb_frame_decoder* self, enum stage stage, uint32_t wanted) {
   self->stage = (uint8_t)stage;
   self->wanted = (uint8_t)wanted;
   self->joined = 0;
@@ -186,7 +188,7 @@ void fb_frame_decoder_open(struct fb_frame_decoder* self, const struct fb_frame_
   if (self->limits.max_event == 0) self->limits.max_event = INT32_MAX;
   if (self->limits.max_error == 0) self->limits.max_error = INT32_MAX;
   if (self->limits.max_parts == 0) self->limits.max_parts = INT32_MAX;
-  enter(self, IN_HEADER, FB_FRAME_HEADER_SIZE);
+  enter_stage(self, IN_HEADER, FB_FRAME_HEADER_SIZE);
 }
 
 __attribute__((format(printf, 3, 4))) static int refuse(struct fb_frame_decoder* self, int code, const char* format,
@@ -203,7 +205,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(struct fb_frame_decoder*
 
 static int32_t get_i32(const uint8_t* from) { return (int32_t)fb_load_be32(from); }
 
-static int take_header(struct fb_frame_decoder* self, const uint8_t* from) {
+static int take_frame_header(struct fb_frame_decoder* self, const uint8_t* from) {
   uint32_t length = fb_load_be32(from);
   uint32_t magic = fb_load_be32(from + 4);
   uint8_t id = from[8];
@@ -231,7 +233,7 @@ static int take_header(struct fb_frame_decoder* self, const uint8_t* from) {
   memset(&self->frame, 0, sizeof self->frame);
   self->frame.id = id;
   self->frame_size = length;
-  enter(self, IN_FIELDS, (uint32_t)shape->head_size - FB_FRAME_HEADER_SIZE);
+  enter_stage(self, IN_FIELDS, (uint32_t)shape->head_size - FB_FRAME_HEADER_SIZE);
   return FB_OK;
 }
 
@@ -290,7 +292,7 @@ static void get_fields(struct fb_frame* frame, const uint8_t* from) {
 static int check_body(struct fb_frame_decoder* self) {
   const struct fb_frame* frame = &self->frame;
   const char* name = SHAPES[frame->id].name;
-  bool is_data = frame->id == FB_BUFFER_RESPONSE && fb_data_type_is_buffer(frame->data_type);
+  bool is_data = frame->id == FB_BUFFER_RESPONSE && fb_buffer_data_type_is_buffer(frame->data_type);
   uint32_t limit = is_data ? self->limits.max_data : self->limits.max_event;
   uint64_t size =
       SHAPES[frame->id].head_size + 4 * (uint64_t)frame->part_count + frame->body_size + SHAPES[frame->id].tail_size;
@@ -322,19 +324,19 @@ static int take_fields(struct fb_frame_decoder* self, const uint8_t* from) {
     return refuse(self, FB_ECORRUPT, "%s with %s %" PRId64 ", expected %s", SHAPES[frame->id].name, found.field,
                   found.value, found.rule);
   if (!SHAPES[frame->id].has_body) {
-    enter(self, AT_END, 0);
+    enter_stage(self, AT_END, 0);
     return FB_OK;
   }
   if (check_body(self) < 0) return self->failure;
   self->parts_left = frame->part_count;
   self->parts_sum = 0;
-  enter(self, BEFORE_BODY, 0);
+  enter_stage(self, BEFORE_BODY, 0);
   return FB_OK;
 }
 
 static void enter_body(struct fb_frame_decoder* self) {
   self->body_left = self->frame.body_size;
-  enter(self, IN_BODY, 0);
+  enter_stage(self, IN_BODY, 0);
 }
 
 static int take_part(struct fb_frame_decoder* self, const uint8_t* from) {
@@ -359,13 +361,13 @@ static int take_part(struct fb_frame_decoder* self, const uint8_t* from) {
 static void take_tail(struct fb_frame_decoder* self, const uint8_t* from) {
   memcpy(self->frame.partition, from, FB_PARTITION_ID_SIZE);
   get_receiver(&self->frame, from + FB_PARTITION_ID_SIZE);
-  enter(self, AT_END, 0);
+  enter_stage(self, AT_END, 0);
 }
 
 /* ---- decoding: the machine ------------------------------------------------------------------------- */
 
 /* The bytes the stage wants: in place if they came in one piece, else joined in `side`. NULL: not yet. */
-static const uint8_t* join(struct fb_frame_decoder* self, const uint8_t** data, size_t* size) {
+static const uint8_t* join_header(struct fb_frame_decoder* self, const uint8_t** data, size_t* size) {
   size_t missing = (size_t)(self->wanted - self->joined);
   size_t taken = missing < *size ? missing : *size;
   const uint8_t* whole = self->side;
@@ -395,7 +397,7 @@ static int take_body(struct fb_frame_decoder* self, const uint8_t** data, size_t
   uint32_t taken = self->body_left < *size ? self->body_left : (uint32_t)*size;
 
   if (self->body_left == 0) {
-    enter(self, SHAPES[self->frame.id].tail_size > 0 ? IN_TAIL : AT_END, SHAPES[self->frame.id].tail_size);
+    enter_stage(self, SHAPES[self->frame.id].tail_size > 0 ? IN_TAIL : AT_END, SHAPES[self->frame.id].tail_size);
     return FB_OK;
   }
   if (taken == 0) return FB_FRAME_NEEDS_INPUT;
@@ -416,29 +418,29 @@ int fb_frame_decoder_next(struct fb_frame_decoder* self, const uint8_t** data, s
     switch ((enum stage)self->stage) {
       case IN_HEADER:
         if (self->joined == 0) self->frame_offset = self->stream_offset;
-        if ((from = join(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
-        take_header(self, from);
+        if ((from = join_header(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
+        take_frame_header(self, from);
         break;
       case IN_FIELDS:
-        if ((from = join(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
+        if ((from = join_header(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
         take_fields(self, from);
         break;
       case BEFORE_BODY:
-        if (self->parts_left > 0) enter(self, IN_PARTS, 4);
+        if (self->parts_left > 0) enter_stage(self, IN_PARTS, 4);
         else enter_body(self);
         return FB_FRAME_BODY_STARTS;
       case IN_PARTS:
-        if ((from = join(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
+        if ((from = join_header(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
         return take_part(self, from);
       case IN_BODY:
         code = take_body(self, data, size);
         if (code != FB_OK || self->stage == IN_BODY) return code;
         break;
       case IN_TAIL:
-        if ((from = join(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
+        if ((from = join_header(self, data, size)) == NULL) return FB_FRAME_NEEDS_INPUT;
         take_tail(self, from);
         break;
-      case AT_END: enter(self, IN_HEADER, FB_FRAME_HEADER_SIZE); return FB_FRAME_ENDS;
+      case AT_END: enter_stage(self, IN_HEADER, FB_FRAME_HEADER_SIZE); return FB_FRAME_ENDS;
     }
   }
   return self->failure;

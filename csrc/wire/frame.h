@@ -57,7 +57,7 @@ enum fb_frame_id {
 /* One frame without its body. Each id uses the fields named beside it; the others are 0 after decoding. */
 struct fb_frame {
   uint8_t id;                /* enum fb_frame_id */
-  uint8_t data_type;         /* enum fb_data_type; BUFFER_RESPONSE */
+  uint8_t data_type;         /* enum fb_buffer_data_type; BUFFER_RESPONSE */
   bool is_compressed;        /* BUFFER_RESPONSE */
   bool has_receiver;         /* false: CLOSE_REQUEST, and an ERROR_RESPONSE that ends the whole connection */
   int32_t subpartition;      /* >= 0: BUFFER_RESPONSE, SEGMENT_ID; the first of a range: PARTITION_REQUEST */
@@ -91,8 +91,8 @@ uint64_t fb_frame_size(const struct fb_frame* self);
 
 /* Sets the last FB_CHANNEL_SEAL_SIZE bytes of an id from those before them. */
 #define FB_CHANNEL_SEAL_SIZE 4
-void fb_channel_id_seal(uint8_t* id);
-bool fb_channel_id_is_sealed(const uint8_t* id);
+void fb_frame_channel_id_seal(uint8_t* id);
+bool fb_frame_channel_id_is_sealed(const uint8_t* id);
 
 /* ---- decoding -------------------------------------------------------------------------------------- */
 

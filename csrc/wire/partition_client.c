@@ -20,7 +20,7 @@ enum {
 struct link {
   struct fb_partition_client* client;
   struct fb_connection* connection; /* NULL: it could not even be started, or is closed */
-  struct fb_address address;
+  struct fb_tcp_address address;
   uint32_t index;
   uint32_t retries_left;
   bool is_connected; /* and, with a secret, proven */
@@ -31,7 +31,7 @@ struct link {
   struct fb_frame_decoder decoder;
   /* The body that is being received. */
   struct fb_remote_channel* receiver; /* NULL: nobody wants it */
-  struct fb_slice body;               /* where it goes; empty: it is dropped */
+  struct fb_buffer_slice body;        /* where it goes; empty: it is dropped */
   uint8_t* cause;                     /* of an ERROR_RESPONSE */
   uint32_t* parts;
   uint32_t part_count, part_capacity;
@@ -60,7 +60,7 @@ static struct fb_remote_channel* channel_of(struct fb_channel_entry* entry) {
 /* ---- sending ---------------------------------------------------------------------------------------- */
 
 /* Control frames have no body. Without memory the connection goes: a lost credit would stop the channel. */
-static void send_frame(struct link* self, const struct fb_frame* frame) {
+static void send_link_frame(struct link* self, const struct fb_frame* frame) {
   uint8_t bytes[FB_FRAME_HEAD_MAX];
   int size = fb_frame_write_head(frame, bytes);
   int code = size;
@@ -72,7 +72,7 @@ static void send_frame(struct link* self, const struct fb_frame* frame) {
 static void send_to_reader(struct link* self, struct fb_frame frame, const uint8_t* receiver) {
   frame.has_receiver = true;
   memcpy(frame.receiver, receiver, FB_CHANNEL_ID_SIZE);
-  send_frame(self, &frame);
+  send_link_frame(self, &frame);
 }
 
 static void send_request(struct link* self, struct fb_remote_channel* channel) {
@@ -110,11 +110,11 @@ static void send_wishes(struct link* self, struct fb_remote_channel* channel) {
   if (credit > 0) send_to_reader(self, (struct fb_frame){.id = FB_ADD_CREDIT, .credit = (int32_t)credit}, id);
 }
 
-static void greet(struct fb_channel_entry* entry, void* context) {
+static void greet_channel(struct fb_channel_entry* entry, void* context) {
   struct fb_remote_channel* channel = channel_of(entry);
   struct link* link = context;
 
-  if (fb_timer_is_set(&channel->request.timer)) return; /* asks again when it is due */
+  if (fb_timer_queue_is_set(&channel->request.timer)) return; /* asks again when it is due */
   if (!channel->request.is_sent) send_request(link, channel);
   send_wishes(link, channel);
 }
@@ -129,7 +129,7 @@ static void cancel_again(struct link* self, const uint8_t* receiver) {
 /* ---- channels of a connection ----------------------------------------------------------------------- */
 
 /* Nothing is called on the channel after this. */
-static void forget(struct fb_remote_channel* channel) {
+static void forget_channel(struct fb_remote_channel* channel) {
   struct link* link = channel->request.link;
 
   if (link == NULL) return;
@@ -139,11 +139,11 @@ static void forget(struct fb_remote_channel* channel) {
   atomic_fetch_sub_explicit(&link->client->channel_count, 1, memory_order_relaxed);
   if (link->receiver != channel) return;
   link->receiver = NULL;
-  fb_slice_release(&link->body); /* the rest of it is dropped as it comes */
+  fb_buffer_slice_release(&link->body); /* the rest of it is dropped as it comes */
 }
 
 static void fail_channel(struct fb_remote_channel* channel, int code, const char* what) {
-  forget(channel);
+  forget_channel(channel);
   fb_remote_channel_fail(channel, code, what);
 }
 
@@ -169,7 +169,7 @@ static void end_if_unused(struct link* self) {
   self->is_finishing = true;
   if (self->connection == NULL) return;
   if (self->is_connected) {
-    send_frame(self, &(struct fb_frame){.id = FB_CLOSE_REQUEST});
+    send_link_frame(self, &(struct fb_frame){.id = FB_CLOSE_REQUEST});
     fb_connection_finish(self->connection);
   } else {
     fb_connection_close(self->connection);
@@ -177,7 +177,7 @@ static void end_if_unused(struct link* self) {
 }
 
 /* One channel fails; the last one takes its connection with it. */
-static void expel(struct link* self, struct fb_remote_channel* channel, int code, const char* what) {
+static void expel_channel(struct link* self, struct fb_remote_channel* channel, int code, const char* what) {
   fail_channel(channel, code, what);
   end_if_unused(self);
 }
@@ -188,7 +188,7 @@ static void on_ask_again(struct fb_timer* timer) {
   struct fb_remote_channel* channel = FB_OWNER(fb_remote_channel, request.timer, timer);
   struct link* link = channel->request.link;
 
-  if (link->is_connected) greet(&channel->request.entry, link);
+  if (link->is_connected) greet_channel(&channel->request.entry, link);
 }
 
 /* The server has waited for it already, so the back-off grows by that time; twofold, if servers do not wait. */
@@ -207,12 +207,12 @@ static void on_not_found(struct link* self, struct fb_remote_channel* channel) {
   if (request->backoff_ms > 0 && request->backoff_ms < 2 * options->backoff_max_ms &&
       fb_reactor_set_timer(self->client->reactor, &request->timer, wait_ms) == FB_OK)
     return;
-  fb_partition_id_text(channel->source.partition, id);
+  fb_error_cause_id_text(channel->source.partition, id);
   snprintf(text, sizeof text,
            "partition %s was not found at %s: its producer has not registered it there, or has "
            "released it",
            id, self->peer);
-  expel(self, channel, FB_ENOT_FOUND, text);
+  expel_channel(self, channel, FB_ENOT_FOUND, text);
 }
 
 /* ---- receiving -------------------------------------------------------------------------------------- */
@@ -228,10 +228,10 @@ static void fail_link(struct link* self, int code, const char* what) {
 }
 
 /* NULL: it has gone; or there never was one of that id, and the connection is given up. */
-static struct fb_remote_channel* find(struct link* self, const uint8_t* id) {
+static struct fb_remote_channel* find_channel(struct link* self, const uint8_t* id) {
   struct fb_channel_entry* entry = fb_channel_map_find(&self->channels, id);
 
-  if (entry == NULL && !self->has_unsealed && !fb_channel_id_is_sealed(id))
+  if (entry == NULL && !self->has_unsealed && !fb_frame_channel_id_is_sealed(id))
     fail_link(self, FB_ECORRUPT, "it names a channel that was never opened here: the stream is corrupted");
   return entry != NULL ? channel_of(entry) : NULL;
 }
@@ -241,20 +241,20 @@ static void choose_buffer(struct link* self, const struct fb_frame* frame) {
   struct fb_buffer* buffer;
 
   self->part_count = 0;
-  self->receiver = find(self, frame->receiver);
+  self->receiver = find_channel(self, frame->receiver);
   if (self->receiver == NULL) return;
-  if (!fb_data_type_is_buffer(frame->data_type)) {
-    if (fb_event_buffer_new(NULL, frame->body_size, frame->data_type, &self->body) < 0)
-      expel(self, self->receiver, FB_ENOMEM, "no memory for an event that arrived");
+  if (!fb_buffer_data_type_is_buffer(frame->data_type)) {
+    if (fb_buffer_new_unpooled(NULL, frame->body_size, frame->data_type, &self->body) < 0)
+      expel_channel(self, self->receiver, FB_ENOMEM, "no memory for an event that arrived");
     return;
   }
   buffer = fb_remote_channel_request_buffer(self->receiver);
   if (buffer != NULL)
-    self->body = (struct fb_slice){buffer, 0, frame->body_size, frame->data_type, frame->is_compressed};
+    self->body = (struct fb_buffer_slice){buffer, 0, frame->body_size, frame->data_type, frame->is_compressed};
   else
-    expel(self, self->receiver, FB_ECORRUPT,
-          "a data buffer came without credit: the sender does not keep to the "
-          "protocol"); /* unless it has just been released: then nobody reads this */
+    expel_channel(self, self->receiver, FB_ECORRUPT,
+                  "a data buffer came without credit: the sender does not keep to the "
+                  "protocol"); /* unless it has just been released: then nobody reads this */
 }
 
 static void start_body(struct link* self, const struct fb_frame* frame) {
@@ -286,41 +286,42 @@ static void put_body(struct link* self, const uint8_t* bytes, uint32_t offset, u
 }
 
 /* Several buffers in one frame: each is a slice of it with its own sequence number. */
-static void deliver_parts(struct link* self, struct fb_remote_channel* channel, struct fb_slice* body,
+static void deliver_parts(struct link* self, struct fb_remote_channel* channel, struct fb_buffer_slice* body,
                           const struct fb_frame* frame) {
   int32_t sequence_number = frame->sequence_number;
   uint32_t offset = 0;
 
   for (uint32_t i = 0; i < self->part_count; i++) {
-    struct fb_slice part = *body;
+    struct fb_buffer_slice part = *body;
     bool is_last = i + 1 == self->part_count;
     part.offset += offset;
     part.size = self->parts[i];
     offset += part.size;
-    fb_slice_retain(&part);
+    fb_buffer_slice_retain(&part);
     fb_remote_channel_on_buffer(channel, &part, sequence_number, is_last ? frame->backlog : -1);
     sequence_number = sequence_number == INT32_MAX ? INT32_MIN : sequence_number + 1;
   }
-  fb_slice_release(body);
+  fb_buffer_slice_release(body);
 }
 
 static void on_response(struct link* self, const struct fb_frame* frame) {
   struct fb_remote_channel* channel = self->receiver;
-  struct fb_slice body = self->body;
+  struct fb_buffer_slice body = self->body;
 
   atomic_fetch_add_explicit(&self->client->buffer_count, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&self->client->byte_count, frame->body_size, memory_order_relaxed);
   self->receiver = NULL;
   self->body.buffer = NULL;
   if (channel == NULL) { /* it went while the buffer was on its way */
-    fb_slice_release(&body);
+    fb_buffer_slice_release(&body);
     cancel_again(self, frame->receiver);
-  } else if (frame->body_size == 0 && fb_data_type_is_buffer(frame->data_type)) {
-    fb_slice_release(&body); /* gives the credit back */
+  } else if (frame->body_size == 0 && fb_buffer_data_type_is_buffer(frame->data_type)) {
+    fb_buffer_slice_release(&body); /* gives the credit back */
     fb_remote_channel_on_empty_buffer(channel, frame->sequence_number, frame->backlog);
-  } else if (!fb_data_type_is_buffer(frame->data_type) && !fb_event_is_of_its_type(&body)) {
-    fb_slice_release(&body);
-    expel(self, channel, FB_ECORRUPT, "what came as an event is none, or is another one: the stream is corrupted");
+  } else if (!fb_buffer_data_type_is_buffer(frame->data_type) && !fb_buffer_event_is_of_its_type(&body)) {
+    fb_buffer_slice_release(&body);
+    expel_channel(self, channel, FB_ECORRUPT,
+                  "what came as an event is none, or is another one: the stream is corrupted");
   } else if (self->part_count > 0) {
     deliver_parts(self, channel, &body, frame);
   } else {
@@ -329,7 +330,7 @@ static void on_response(struct link* self, const struct fb_frame* frame) {
 }
 
 /* A sentence about what the other side reports. */
-static void describe(struct link* self, const struct fb_error_cause* cause, const char* what, char* text) {
+static void describe_cause(struct link* self, const struct fb_error_cause* cause, const char* what, char* text) {
   snprintf(text, TEXT_SIZE, "%s %s: %.*s%s%.*s", self->peer, what,
            cause->class_name != NULL ? (int)cause->class_size : 0, cause->class_name != NULL ? cause->class_name : "",
            cause->class_name != NULL && cause->message != NULL ? ": " : "",
@@ -348,25 +349,25 @@ static void on_error(struct link* self, struct fb_frame* frame) {
   } else {
     fb_error_cause_read(bytes, frame->body_size, &cause);
     if (!frame->has_receiver) {
-      describe(self, &cause, "failed and ends the connection", text);
+      describe_cause(self, &cause, "failed and ends the connection", text);
       fail_link(self, FB_EIO, text);
-    } else if ((channel = find(self, frame->receiver)) != NULL) {
-      describe(self, &cause, "failed", text);
+    } else if ((channel = find_channel(self, frame->receiver)) != NULL) {
+      describe_cause(self, &cause, "failed", text);
       if (cause.is_partition_not_found) on_not_found(self, channel);
-      else expel(self, channel, FB_ERELEASED, text);
+      else expel_channel(self, channel, FB_ERELEASED, text);
     }
   }
   free(bytes);
 }
 
-static void handle(struct link* self, struct fb_frame* frame) {
+static void handle_link_frame(struct link* self, struct fb_frame* frame) {
   struct fb_remote_channel* channel;
 
   if (frame->id == FB_BUFFER_RESPONSE) {
     on_response(self, frame);
   } else if (frame->id == FB_ERROR_RESPONSE) {
     on_error(self, frame);
-  } else if ((channel = find(self, frame->receiver)) != NULL) {
+  } else if ((channel = find_channel(self, frame->receiver)) != NULL) {
     fb_remote_channel_on_backlog(channel, frame->backlog);
   } else {
     cancel_again(self, frame->receiver);
@@ -385,7 +386,7 @@ static void fail_frame(struct link* self, int code) {
   fail_link(self, code, text);
 }
 
-static void on_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
+static void on_link_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
   struct link* self = fb_connection_context(connection);
   struct fb_frame_decoder* decoder = &self->decoder;
   int step;
@@ -396,13 +397,13 @@ static void on_bytes(struct fb_connection* connection, const uint8_t* data, size
     if (step == FB_FRAME_BODY_STARTS) start_body(self, &decoder->frame);
     else if (step == FB_FRAME_PART) add_part(self, decoder->part_size);
     else if (step == FB_FRAME_BODY) put_body(self, decoder->bytes, decoder->offset, decoder->size);
-    else if (step == FB_FRAME_ENDS) handle(self, &decoder->frame);
+    else if (step == FB_FRAME_ENDS) handle_link_frame(self, &decoder->frame);
     else fail_frame(self, step);
   }
 }
 
 /* The rest of a body that goes into a buffer is received there. */
-static size_t target(struct fb_connection* connection, uint8_t** memory) {
+static size_t target_memory(struct fb_connection* connection, uint8_t** memory) {
   struct link* self = fb_connection_context(connection);
   uint32_t left = fb_frame_decoder_body_left(&self->decoder);
 
@@ -415,21 +416,21 @@ static void on_filled(struct fb_connection* connection, size_t size) {
   struct link* self = fb_connection_context(connection);
 
   fb_frame_decoder_took(&self->decoder, (uint32_t)size);
-  on_bytes(connection, NULL, 0);
+  on_link_bytes(connection, NULL, 0);
 }
 
 /* ---- connections ------------------------------------------------------------------------------------ */
 
-static void tell_waiting(struct fb_channel_entry* entry, void* context) {
+static void tell_channel(struct fb_channel_entry* entry, void* context) {
   if (channel_of(entry)->request.is_sent) send_wishes(context, channel_of(entry));
 }
 
-static void on_writable(struct fb_connection* connection) {
+static void on_link_writable(struct fb_connection* connection) {
   struct link* self = fb_connection_context(connection);
 
   if (!self->has_waiting) return;
   self->has_waiting = false;
-  fb_channel_map_each(&self->channels, tell_waiting, self);
+  fb_channel_map_each(&self->channels, tell_channel, self);
 }
 
 static void free_link(struct link* self) {
@@ -439,7 +440,7 @@ static void free_link(struct link* self) {
   else client->links = self->next;
   if (self->next != NULL) self->next->previous = self->previous;
   atomic_fetch_sub_explicit(&client->connection_count, 1, memory_order_relaxed);
-  fb_slice_release(&self->body);
+  fb_buffer_slice_release(&self->body);
   fb_channel_map_close(&self->channels);
   free(self->cause);
   free(self->parts);
@@ -471,24 +472,27 @@ static void end_link(struct fb_connection* connection, void* context, int code, 
   free_link(self);
 }
 
-static void on_closed(struct fb_connection* connection, int code, const char* reason) {
+static void on_link_closed(struct fb_connection* connection, int code, const char* reason) {
   end_link(connection, fb_connection_context(connection), code, reason);
 }
 
-static const struct fb_connection_handler HANDLER = {
-    .target = target, .on_filled = on_filled, .on_bytes = on_bytes, .on_writable = on_writable, .on_closed = on_closed};
+static const struct fb_connection_handler HANDLER = {.target = target_memory,
+                                                     .on_filled = on_filled,
+                                                     .on_bytes = on_link_bytes,
+                                                     .on_writable = on_link_writable,
+                                                     .on_closed = on_link_closed};
 
 /* The server is who it should be: requests may go, and what it has said already is read. */
-static void on_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
+static void on_link_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
   struct link* self = context;
 
   fb_connection_set_handler(connection, &HANDLER, self);
   self->is_connected = true;
-  fb_channel_map_each(&self->channels, greet, self);
-  if (size > 0) on_bytes(connection, data, size);
+  fb_channel_map_each(&self->channels, greet_channel, self);
+  if (size > 0) on_link_bytes(connection, data, size);
 }
 
-static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_proven, .on_refused = end_link};
+static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_link_proven, .on_refused = end_link};
 
 static void on_connected(struct fb_connection* connection) {
   struct link* self = fb_connection_context(connection);
@@ -498,7 +502,7 @@ static void on_connected(struct fb_connection* connection) {
 
 /* Nothing of the peer's is read before on_connected(), which gives the connection on. */
 static const struct fb_connection_handler CONNECTING = {
-    .on_connected = on_connected, .on_bytes = on_bytes, .on_closed = on_closed};
+    .on_connected = on_connected, .on_bytes = on_link_bytes, .on_closed = on_link_closed};
 
 static int connect_link(struct link* self) {
   const struct fb_partition_client* client = self->client;
@@ -506,8 +510,8 @@ static int connect_link(struct link* self) {
   if (client->options.dialer != NULL)
     return fb_dialer_connect(client->options.dialer, client->reactor, &self->address,
                              client->options.connect_timeout_ms, &CONNECTING, self, &self->connection);
-  return fb_reactor_connect(client->reactor, &self->address, client->options.connect_timeout_ms, &CONNECTING, self,
-                            &self->connection);
+  return fb_connection_connect(client->reactor, &self->address, client->options.connect_timeout_ms, &CONNECTING, self,
+                               &self->connection);
 }
 
 /* A new connection, on its way. FB_ENOMEM, FB_EIO with errno, FB_ESTATE. */
@@ -525,7 +529,7 @@ static int open_link(struct fb_partition_client* client, const struct fb_remote_
     opened->address = source->address;
     opened->index = source->connection_index;
     opened->retries_left = client->options.connect_retries;
-    fb_address_text(&source->address, opened->peer);
+    fb_tcp_address_text(&source->address, opened->peer);
     fb_frame_decoder_open(&opened->decoder, &limits);
     code = connect_link(opened);
   }
@@ -563,7 +567,7 @@ static void cancel_channel(struct fb_remote_channel* channel) {
   /* The last one of a connection that ends takes leave for all. */
   if (link->is_connected && (link->channels.count > 1 || link->client->options.keeps_connections))
     send_to_reader(link, (struct fb_frame){.id = FB_CANCEL_PARTITION_REQUEST}, channel->id);
-  forget(channel);
+  forget_channel(channel);
   end_if_unused(link);
 }
 
@@ -607,9 +611,9 @@ static void join_link(struct fb_partition_client* client, struct fb_remote_chann
   code = find_link(client, &channel->source, &link);
   error = errno;
   if (code == FB_OK) code = fb_channel_map_add(&link->channels, &channel->request.entry);
-  if (code == FB_OK && !fb_channel_id_is_sealed(channel->id)) link->has_unsealed = true;
+  if (code == FB_OK && !fb_frame_channel_id_is_sealed(channel->id)) link->has_unsealed = true;
   if (code < 0) {
-    fb_address_text(&channel->source.address, peer);
+    fb_tcp_address_text(&channel->source.address, peer);
     snprintf(text, sizeof text, "connecting with %s failed: %s", peer,
              code == FB_EIO ? strerror(error) : fb_strerror(code));
     fb_remote_channel_fail(channel, code, text);
@@ -618,7 +622,7 @@ static void join_link(struct fb_partition_client* client, struct fb_remote_chann
   }
   channel->request.link = link;
   atomic_fetch_add_explicit(&client->channel_count, 1, memory_order_relaxed);
-  if (link->is_connected) greet(&channel->request.entry, link);
+  if (link->is_connected) greet_channel(&channel->request.entry, link);
 }
 
 static void request_batch(void* context) {
@@ -680,7 +684,7 @@ int fb_partition_client_open(struct fb_reactor* reactor, const struct fb_partiti
   return FB_OK;
 }
 
-static void stop(void* context) {
+static void stop_client(void* context) {
   struct fb_partition_client* self = context;
   struct link* next;
 
@@ -693,7 +697,7 @@ static void stop(void* context) {
   }
 }
 
-static void look(void* context) { (void)context; }
+static void pass_client(void* context) { (void)context; }
 
 static void cut_off(void* context) {
   struct fb_partition_client* self = context;
@@ -702,7 +706,7 @@ static void cut_off(void* context) {
     if (at->connection != NULL) fb_connection_close(at->connection);
 }
 
-static bool has_connections(struct fb_partition_client* self) {
+static bool has_links(struct fb_partition_client* self) {
   return atomic_load_explicit(&self->connection_count, memory_order_relaxed) > 0;
 }
 
@@ -711,10 +715,10 @@ void fb_partition_client_close(struct fb_partition_client* self) {
 
   if (self == NULL) return;
   /* What was said last leaves before the connections go; a peer that does not listen is not waited for. */
-  fb_reactor_call(self->reactor, stop, self);
-  for (int i = 0; i < LAST_WORDS_MS && has_connections(self); i++) nanosleep(&millisecond, NULL);
+  fb_reactor_call(self->reactor, stop_client, self);
+  for (int i = 0; i < LAST_WORDS_MS && has_links(self); i++) nanosleep(&millisecond, NULL);
   fb_reactor_call(self->reactor, cut_off, self);
-  while (fb_reactor_call(self->reactor, look, NULL) == FB_OK && has_connections(self)) continue;
+  while (fb_reactor_call(self->reactor, pass_client, NULL) == FB_OK && has_links(self)) continue;
   fb_admission_close(self->admission);
   self->admission = NULL;
   fb_partition_client_drop(self);

@@ -34,7 +34,7 @@ static struct entry** bucket_of(struct fb_partition_manager* self, const uint8_t
 }
 
 /* The link that holds the entry of `id`, or the empty one at the end of its bucket. */
-static struct entry** link_of(struct fb_partition_manager* self, const uint8_t* id) {
+static struct entry** managed_link_of(struct fb_partition_manager* self, const uint8_t* id) {
   struct entry** link = bucket_of(self, id);
   while (*link != NULL && memcmp((*link)->id, id, ID_SIZE) != 0) link = &(*link)->next;
   return link;
@@ -48,7 +48,7 @@ static struct entry* unlink_entry(struct fb_partition_manager* self, struct entr
   return found;
 }
 
-static void free_entry(struct entry* entry) {
+static void free_managed(struct entry* entry) {
   fb_result_partition_drop(entry->partition);
   free(entry);
 }
@@ -82,7 +82,7 @@ static void release_all(struct fb_partition_manager* self, bool is_last_word) {
   while ((entry = unlink_any(self)) != NULL) {
     if (is_last_word) entry->partition->on_consumed = NULL;
     fb_result_partition_release(entry->partition);
-    free_entry(entry);
+    free_managed(entry);
   }
 }
 
@@ -108,7 +108,7 @@ static void on_consumed(struct fb_result_partition* partition, void* context) {
       if ((*link)->partition == partition) found = unlink_entry(self, link);
       else link = &(*link)->next;
   pthread_mutex_unlock(&self->lock);
-  if (found != NULL) free_entry(found);
+  if (found != NULL) free_managed(found);
 }
 
 int fb_partition_manager_register(struct fb_partition_manager* self, const uint8_t* id,
@@ -120,7 +120,7 @@ int fb_partition_manager_register(struct fb_partition_manager* self, const uint8
   memcpy(entry->id, id, ID_SIZE);
   entry->partition = partition;
   pthread_mutex_lock(&self->lock);
-  link = link_of(self, id);
+  link = managed_link_of(self, id);
   if (*link != NULL) {
     pthread_mutex_unlock(&self->lock);
     free(entry);
@@ -144,9 +144,9 @@ bool fb_partition_manager_unregister(struct fb_partition_manager* self, const ui
   struct entry* found;
 
   pthread_mutex_lock(&self->lock);
-  found = unlink_entry(self, link_of(self, id));
+  found = unlink_entry(self, managed_link_of(self, id));
   pthread_mutex_unlock(&self->lock);
-  if (found != NULL) free_entry(found);
+  if (found != NULL) free_managed(found);
   return found != NULL;
 }
 
@@ -155,7 +155,7 @@ struct fb_result_partition* fb_partition_manager_find(struct fb_partition_manage
   struct entry* found;
 
   pthread_mutex_lock(&self->lock);
-  found = *link_of(self, id);
+  found = *managed_link_of(self, id);
   if (found != NULL) {
     partition = found->partition;
     fb_result_partition_retain(partition);

@@ -53,12 +53,12 @@ struct fb_partition_server {
   struct fb_reactor* reactor;
   struct fb_partition_manager* manager;
   struct fb_partition_server_options options;
-  struct fb_address address;
+  struct fb_tcp_address address;
   struct fb_listener* listener;
   struct fb_admission* admission;
   struct fb_task registered; /* posted by the manager */
   struct session* sessions;
-  int code; /* of start() */
+  int code; /* of start_server() */
   int error;
   /* Relaxed: figures that anybody may look at. */
   _Atomic uint32_t connection_count, channel_count;
@@ -66,7 +66,7 @@ struct fb_partition_server {
   _Atomic uint64_t byte_count;
 };
 
-static void serve(struct session* self);
+static void serve_session(struct session* self);
 
 static struct reader* reader_of(struct fb_channel_entry* entry) {
   return entry != NULL ? FB_OWNER(reader, entry, entry) : NULL;
@@ -141,29 +141,29 @@ static void remove_all(struct session* self, const char* why) {
 /* ---- sending --------------------------------------------------------------------------------------- */
 
 /* Without memory a stream would have a hole: the connection goes instead. */
-static void send_frame(struct session* self, const struct fb_frame* frame, struct fb_slice* body) {
+static void send_session_frame(struct session* self, const struct fb_frame* frame, struct fb_buffer_slice* body) {
   uint8_t bytes[FB_FRAME_HEAD_MAX];
   int size = fb_frame_write_head(frame, bytes);
   int code = size;
 
   if (size >= 0) code = fb_connection_send(self->connection, bytes, (size_t)size, body);
-  else if (body != NULL) fb_slice_release(body);
+  else if (body != NULL) fb_buffer_slice_release(body);
   if (code >= 0) size = fb_frame_write_tail(frame, bytes);
   if (code >= 0 && size > 0) code = fb_connection_send(self->connection, bytes, (size_t)size, NULL);
   if (code < 0 && code != FB_ERELEASED) fb_connection_close(self->connection);
 }
 
 /* Takes the cause over. `receiver` NULL: the error ends the connection. */
-static void send_cause(struct session* self, const uint8_t* receiver, struct fb_slice* cause) {
+static void send_cause(struct session* self, const uint8_t* receiver, struct fb_buffer_slice* cause) {
   struct fb_frame frame = {.id = FB_ERROR_RESPONSE, .body_size = cause->size};
 
   frame.has_receiver = receiver != NULL;
   if (receiver != NULL) memcpy(frame.receiver, receiver, FB_CHANNEL_ID_SIZE);
-  send_frame(self, &frame, cause);
+  send_session_frame(self, &frame, cause);
 }
 
 static void send_error(struct session* self, const uint8_t* receiver, const char* message) {
-  struct fb_slice cause;
+  struct fb_buffer_slice cause;
 
   if (fb_error_cause_new(message, &cause) < 0) fb_connection_close(self->connection);
   else send_cause(self, receiver, &cause);
@@ -184,7 +184,7 @@ static void end_session(struct session* self, const char* message) {
 static void refuse_reader(struct reader* self, const char* what) {
   char id[FB_PARTITION_ID_TEXT_SIZE], message[FB_PARTITION_ID_TEXT_SIZE + 300], why[REASON_SIZE];
 
-  fb_partition_id_text(self->partition_id, id);
+  fb_error_cause_id_text(self->partition_id, id);
   snprintf(message, sizeof message, "subpartition %u of partition %s: %s", self->index, id, what);
   send_error(self->session, self->entry.id, message);
   snprintf(why, sizeof why, "%s was refused: %s", fb_connection_peer(self->session->connection), what);
@@ -223,7 +223,7 @@ static void send_buffer(struct reader* self, struct fb_polled_buffer* polled) {
   memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
   atomic_fetch_add_explicit(&self->session->server->buffer_count, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&self->session->server->byte_count, polled->slice.size, memory_order_relaxed);
-  send_frame(self->session, &frame, &polled->slice);
+  send_session_frame(self->session, &frame, &polled->slice);
 }
 
 static void set_credits(struct reader* self, int64_t credits) {
@@ -238,7 +238,7 @@ static bool is_available(struct reader* self, uint32_t* backlog) {
 }
 
 /* Puts the reader in the queue if it may send; else tells a client without credit what waits for it. */
-static void enqueue(struct reader* self, bool is_first) {
+static void enqueue_reader(struct reader* self, bool is_first) {
   struct session* session = self->session;
   uint32_t backlog = 0;
 
@@ -250,14 +250,14 @@ static void enqueue(struct reader* self, bool is_first) {
   } else if (backlog > 0 && self->had_no_credit && self->credits == 0) {
     struct fb_frame frame = {.id = FB_BACKLOG_ANNOUNCEMENT, .backlog = (int32_t)backlog};
     memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
-    send_frame(session, &frame, NULL);
+    send_session_frame(session, &frame, NULL);
   }
 }
 
 /* Sends one buffer. The reader is behind the others if it has more; it may be gone after this. */
 static void send_next(struct reader* self) {
   struct fb_polled_buffer polled;
-  enum fb_data_type next;
+  enum fb_buffer_data_type next;
   uint32_t backlog;
   int code;
 
@@ -270,15 +270,15 @@ static void send_next(struct reader* self) {
   } else if (code < 0) {
     refuse_reader(self, fb_strerror(code));
   } else if (code == 1) {
-    if (fb_data_type_is_buffer(polled.slice.data_type)) set_credits(self, self->credits - 1);
+    if (fb_buffer_data_type_is_buffer(polled.slice.data_type)) set_credits(self, self->credits - 1);
     if (polled.slice.data_type == FB_END_OF_PARTITION) self->has_ended = true;
     next = polled.next_data_type;
     send_buffer(self, &polled);
-    if (fb_data_type_is_event(next) || (next != FB_NONE && self->credits > 0)) put_last(self->session, self);
+    if (fb_buffer_data_type_is_event(next) || (next != FB_NONE && self->credits > 0)) put_last(self->session, self);
   }
 }
 
-static void serve(struct session* self) {
+static void serve_session(struct session* self) {
   while (self->first_ready != NULL && fb_connection_is_writable(self->connection)) {
     struct reader* reader = self->first_ready;
     take_out(self, reader);
@@ -288,18 +288,18 @@ static void serve(struct session* self) {
 
 /* ---- from the subpartition to the reader ----------------------------------------------------------- */
 
-static void on_data_available(void* context, uint32_t index) {
+static void on_reader_data(void* context, uint32_t index) {
   struct reader* self = context;
   (void)index;
   /* Refused: the reactor stops, and its connections with it. */
   fb_reactor_post(self->session->server->reactor, &self->task);
 }
 
-static void on_priority_event(void* context, uint32_t index, int32_t sequence_number) {
+static void on_reader_priority(void* context, uint32_t index, int32_t sequence_number) {
   struct reader* self = context;
   (void)sequence_number;
   atomic_store_explicit(&self->has_priority, true, memory_order_release);
-  on_data_available(context, index);
+  on_reader_data(context, index);
 }
 
 static void run_reader(struct fb_task* task) {
@@ -311,18 +311,18 @@ static void run_reader(struct fb_task* task) {
     return;
   }
   if (has_given_way(self)) {
-    serve(session);
+    serve_session(session);
     return;
   }
-  enqueue(self, atomic_exchange_explicit(&self->has_priority, false, memory_order_acquire));
-  serve(session);
+  enqueue_reader(self, atomic_exchange_explicit(&self->has_priority, false, memory_order_acquire));
+  serve_session(session);
 }
 
 /* ---- requests -------------------------------------------------------------------------------------- */
 
 /* Starts to read if the partition is there. The reader may be gone after this. */
-static void attach(struct reader* self) {
-  struct fb_availability_listener listener = {on_data_available, on_priority_event, self};
+static void attach_reader(struct reader* self) {
+  struct fb_availability_listener listener = {on_reader_data, on_reader_priority, self};
   int code;
 
   self->partition = fb_partition_manager_find(self->session->server->manager, self->partition_id);
@@ -343,13 +343,13 @@ static void attach(struct reader* self) {
     self->subpartition->sends_empty_buffers = self->had_no_credit;
     set_credits(self, self->credits);
     if (self->buffer_size > 0) fb_subpartition_set_buffer_size(self->subpartition, self->buffer_size);
-    enqueue(self, false);
+    enqueue_reader(self, false);
   }
 }
 
 static void on_request_timeout(struct fb_timer* timer) {
   struct reader* self = FB_OWNER(reader, timer, timer);
-  struct fb_slice cause;
+  struct fb_buffer_slice cause;
 
   if (fb_error_cause_new_not_found(self->partition_id, &cause) < 0) {
     fb_connection_close(self->session->connection);
@@ -364,7 +364,7 @@ static void on_request(struct session* self, const struct fb_frame* frame) {
   struct fb_partition_server* server = self->server;
   struct reader* reader;
 
-  if (fb_channel_id_is_sealed(frame->receiver)) self->has_sealed = true;
+  if (fb_frame_channel_id_is_sealed(frame->receiver)) self->has_sealed = true;
   else self->has_unsealed = true;
   if (asked != NULL) {
     refuse_reader(asked, "this channel has asked for a subpartition already");
@@ -398,16 +398,16 @@ static void on_request(struct session* self, const struct fb_frame* frame) {
   atomic_fetch_add_explicit(&server->channel_count, 1, memory_order_relaxed);
   if (fb_reactor_set_timer(server->reactor, &reader->timer, server->options.request_timeout_ms) < 0)
     fb_connection_close(self->connection);
-  attach(reader);
+  attach_reader(reader);
 }
 
-static void on_credit(struct reader* self, int32_t credit) {
+static void on_reader_credit(struct reader* self, int32_t credit) {
   if (credit > INT32_MAX - self->credits) {
     refuse_reader(self, "credit over 2147483647");
     return;
   }
   set_credits(self, self->credits + credit);
-  enqueue(self, false);
+  enqueue_reader(self, false);
 }
 
 /* Of one that still waits for its partition the size is kept for it. */
@@ -421,15 +421,15 @@ static void on_resume(struct reader* self) {
   if (self->had_no_credit) set_credits(self, 0);
   if (self->subpartition == NULL || fb_subpartition_resume_of(self->subpartition, self) < 0)
     refuse_reader(self, "it is not blocked by an event, so it cannot be resumed");
-  else enqueue(self, false);
+  else enqueue_reader(self, false);
 }
 
 /* Frames for channels that are not there (any more) are late, not wrong: they are ignored. */
-static void handle(struct session* self, const struct fb_frame* frame) {
+static void handle_session_frame(struct session* self, const struct fb_frame* frame) {
   struct reader* reader = frame->has_receiver ? reader_of(fb_channel_map_find(&self->readers, frame->receiver)) : NULL;
 
   if (reader == NULL && frame->has_receiver && frame->id != FB_PARTITION_REQUEST && self->has_sealed &&
-      !self->has_unsealed && !fb_channel_id_is_sealed(frame->receiver)) {
+      !self->has_unsealed && !fb_frame_channel_id_is_sealed(frame->receiver)) {
     end_session(self, "it names a channel that it never opened here: the stream is corrupted");
     return;
   }
@@ -446,7 +446,7 @@ static void handle(struct session* self, const struct fb_frame* frame) {
       if (reader != NULL) remove_reader(reader);
       break;
     case FB_ADD_CREDIT:
-      if (reader != NULL) on_credit(reader, frame->credit);
+      if (reader != NULL) on_reader_credit(reader, frame->credit);
       break;
     case FB_RESUME_CONSUMPTION:
       if (reader != NULL) on_resume(reader);
@@ -473,7 +473,7 @@ static void note_refusal(struct session* self) {
   fb_admission_note(self->server->admission, reason);
 }
 
-static void on_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
+static void on_session_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
   struct session* self = fb_connection_context(connection);
   int step;
 
@@ -482,18 +482,18 @@ static void on_bytes(struct fb_connection* connection, const uint8_t* data, size
     if (step == FB_FRAME_NEEDS_INPUT) break;
     if (step == FB_FRAME_ENDS) {
       self->has_spoken = true;
-      handle(self, &self->decoder.frame);
+      handle_session_frame(self, &self->decoder.frame);
     } else if (step < 0) {
       if (!self->has_spoken) note_refusal(self);
       end_session(self, self->decoder.error);
     }
   }
-  serve(self);
+  serve_session(self);
 }
 
-static void on_writable(struct fb_connection* connection) { serve(fb_connection_context(connection)); }
+static void on_session_writable(struct fb_connection* connection) { serve_session(fb_connection_context(connection)); }
 
-static void on_closed(struct fb_connection* connection, int code, const char* reason) {
+static void on_session_closed(struct fb_connection* connection, int code, const char* reason) {
   struct session* self = fb_connection_context(connection);
   struct fb_partition_server* server = self->server;
 
@@ -509,10 +509,10 @@ static void on_closed(struct fb_connection* connection, int code, const char* re
 }
 
 static const struct fb_connection_handler HANDLER = {
-    .on_bytes = on_bytes, .on_writable = on_writable, .on_closed = on_closed};
+    .on_bytes = on_session_bytes, .on_writable = on_session_writable, .on_closed = on_session_closed};
 
 /* The peer may ask now; [data, data + size) it has said already. */
-static void on_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
+static void on_session_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
   struct fb_partition_server* server = context;
   struct fb_frame_limits limits = {.accepted = FB_FRAMES_OF_CLIENTS, .max_event = MAX_EVENT};
   struct session* self = calloc(1, sizeof(*self));
@@ -532,10 +532,10 @@ static void on_proven(struct fb_connection* connection, void* context, const uin
   fb_connection_set_handler(connection, &HANDLER, self);
   fb_connection_set_marks(connection, server->options.low_mark, server->options.high_mark);
   fb_connection_set_deaf_over(connection, server->options.high_mark + MAX_ANSWERS);
-  if (size > 0) on_bytes(connection, data, size);
+  if (size > 0) on_session_bytes(connection, data, size);
 }
 
-static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_proven};
+static const struct fb_admission_handler ON_ADMISSION = {.on_proven = on_session_proven};
 
 /* On failure the connection stays without a handler, and is closed. */
 static void on_accept(struct fb_connection* connection, void* context) {
@@ -545,7 +545,7 @@ static void on_accept(struct fb_connection* connection, void* context) {
 
 static void attach_waiting(struct fb_channel_entry* entry, void* context) {
   (void)context;
-  if (reader_of(entry)->partition == NULL) attach(reader_of(entry));
+  if (reader_of(entry)->partition == NULL) attach_reader(reader_of(entry));
 }
 
 /* A partition was registered: looks for those that are waited for. */
@@ -554,17 +554,17 @@ static void on_registered(struct fb_task* task) {
 
   for (struct session* session = self->sessions; session != NULL; session = session->next) {
     fb_channel_map_each(&session->readers, attach_waiting, NULL);
-    serve(session);
+    serve_session(session);
   }
 }
 
 /* ---- life ------------------------------------------------------------------------------------------ */
 
-static void start(void* context) {
+static void start_server(void* context) {
   struct fb_partition_server* self = context;
 
   if (self->address.size == 0) return;
-  self->code = fb_reactor_listen(self->reactor, &self->address, BACKLOG, on_accept, self, &self->listener);
+  self->code = fb_connection_listen(self->reactor, &self->address, BACKLOG, on_accept, self, &self->listener);
   self->error = errno;
 }
 
@@ -582,7 +582,7 @@ static int open_admission(struct fb_partition_server* self) {
 }
 
 int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_manager* manager,
-                             struct fb_address* address, const struct fb_partition_server_options* options,
+                             struct fb_tcp_address* address, const struct fb_partition_server_options* options,
                              struct fb_partition_server** self) {
   struct fb_partition_server* opened = calloc(1, sizeof(*opened));
   int code;
@@ -600,7 +600,7 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
   if (opened->options.high_mark == 0) opened->options.high_mark = 131072;
   code = open_admission(opened);
   if (code == FB_OK) code = fb_partition_manager_add_observer(manager, reactor, &opened->registered);
-  if (code == FB_OK) code = fb_reactor_call(reactor, start, opened);
+  if (code == FB_OK) code = fb_reactor_call(reactor, start_server, opened);
   if (code == FB_OK) code = opened->code;
   if (code < 0) {
     fb_partition_manager_remove_observer(manager, &opened->registered);
@@ -615,10 +615,10 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
   return FB_OK;
 }
 
-static void stop(void* context) {
+static void stop_server(void* context) {
   struct fb_partition_server* self = context;
 
-  if (self->listener != NULL) fb_listener_close(self->listener);
+  if (self->listener != NULL) fb_connection_close_listener(self->listener);
   fb_admission_stop(self->admission);
   for (struct session* at = self->sessions; at != NULL; at = at->next) {
     at->is_over = true;
@@ -626,9 +626,9 @@ static void stop(void* context) {
   }
 }
 
-static void look(void* context) { (void)context; }
+static void pass_server(void* context) { (void)context; }
 
-static bool has_connections(struct fb_partition_server* self) {
+static bool has_sessions(struct fb_partition_server* self) {
   struct fb_partition_server_counters counters;
 
   fb_partition_server_get_counters(self, &counters);
@@ -638,9 +638,9 @@ static bool has_connections(struct fb_partition_server* self) {
 void fb_partition_server_close(struct fb_partition_server* self) {
   if (self == NULL) return;
   fb_partition_manager_remove_observer(self->manager, &self->registered);
-  if (fb_reactor_call(self->reactor, stop, self) == FB_OK) {
+  if (fb_reactor_call(self->reactor, stop_server, self) == FB_OK) {
     /* The turn in which they were closed ends with their last words; tasks posted before have run, too. */
-    while (fb_reactor_call(self->reactor, look, NULL) == FB_OK && has_connections(self)) continue;
+    while (fb_reactor_call(self->reactor, pass_server, NULL) == FB_OK && has_sessions(self)) continue;
   }
   fb_admission_close(self->admission);
   fb_reactor_drop(self->reactor);
@@ -649,27 +649,27 @@ void fb_partition_server_close(struct fb_partition_server* self) {
 
 struct adoption {
   struct fb_partition_server* server;
-  const struct fb_address* peer;
+  const struct fb_tcp_address* peer;
   const struct fb_carried* carried;
   int code;
   int error;
 };
 
-static void adopt(void* context) {
+static void adopt_socket(void* context) {
   struct adoption* adoption = context;
   struct fb_connection* connection;
 
-  adoption->code = fb_reactor_adopt(adoption->server->reactor, adoption->peer, adoption->carried, 0, &connection);
+  adoption->code = fb_connection_adopt(adoption->server->reactor, adoption->peer, adoption->carried, 0, &connection);
   adoption->error = errno;
   if (adoption->code < 0) return;
   adoption->code = fb_admission_start(adoption->server->admission, connection, &ON_ADMISSION, adoption->server);
   if (adoption->code < 0) fb_connection_close(connection);
 }
 
-int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_address* peer,
+int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_tcp_address* peer,
                               const struct fb_carried* carried) {
   struct adoption adoption = {.server = self, .peer = peer, .carried = carried};
-  int code = fb_reactor_call(self->reactor, adopt, &adoption);
+  int code = fb_reactor_call(self->reactor, adopt_socket, &adoption);
 
   if (code < 0) {
     close(carried->fd);

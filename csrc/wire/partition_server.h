@@ -42,14 +42,14 @@ struct fb_partition_server_counters {
 /* Listens at *address, which becomes the one in use; NULL: nowhere, connections come by adopt(). FB_ENOMEM, FB_EIO
  * with errno, FB_ESTATE (the reactor is closed), FB_EARGUMENT (the secret is too short). */
 int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_manager* manager,
-                             struct fb_address* address, const struct fb_partition_server_options* options,
+                             struct fb_tcp_address* address, const struct fb_partition_server_options* options,
                              struct fb_partition_server** self);
 /* Closes its connections and lets go of every partition. */
 void fb_partition_server_close(struct fb_partition_server* self);
 void fb_partition_server_get_counters(struct fb_partition_server* self, struct fb_partition_server_counters* counters);
 /* Serves a peer whose bytes somebody carries; what `carried` holds is taken over, also on failure. Any thread but the
  * I/O thread. FB_ENOMEM, FB_EIO with errno, FB_ESTATE (the reactor is closed). */
-int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_address* peer,
+int fb_partition_server_adopt(struct fb_partition_server* self, const struct fb_tcp_address* peer,
                               const struct fb_carried* carried);
 /* Counts a connection that was refused before it came here. */
 void fb_partition_server_note_refusal(struct fb_partition_server* self, const char* reason);

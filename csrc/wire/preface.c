@@ -6,8 +6,8 @@
 
 #include "ground/byte_order.h"
 #include "ground/errors.h"
-#include "wire/frame.h"
 #include "ground/sha256.h"
+#include "wire/frame.h"
 
 enum kind { HELLO = 1, PROOF = 2, REFUSAL = 3 };
 enum role { CLIENT = 1, SERVER = 2 };
@@ -38,19 +38,19 @@ static size_t write_hello(struct fb_preface* self, uint8_t* to) {
 }
 
 /* What whoever has the role `of` has to send. */
-static void prove(const struct fb_preface* self, enum role of, uint8_t* proof) {
+static void make_proof(const struct fb_preface* self, enum role of, uint8_t* proof) {
   static const char labels[][24] = {"flinkbuf preface client", "flinkbuf preface server"};
-  struct fb_hmac_sha256 hmac;
+  struct fb_sha256_hmac hmac;
 
-  fb_hmac_sha256_open(&hmac, self->secret, self->secret_size);
-  fb_hmac_sha256_add(&hmac, labels[of == SERVER], sizeof labels[0]);
-  fb_hmac_sha256_add(&hmac, self->is_server ? self->theirs : self->mine, FB_PREFACE_HELLO_SIZE);
-  fb_hmac_sha256_add(&hmac, self->is_server ? self->mine : self->theirs, FB_PREFACE_HELLO_SIZE);
-  fb_hmac_sha256_finish(&hmac, proof);
+  fb_sha256_hmac_open(&hmac, self->secret, self->secret_size);
+  fb_sha256_hmac_add(&hmac, labels[of == SERVER], sizeof labels[0]);
+  fb_sha256_hmac_add(&hmac, self->is_server ? self->theirs : self->mine, FB_PREFACE_HELLO_SIZE);
+  fb_sha256_hmac_add(&hmac, self->is_server ? self->mine : self->theirs, FB_PREFACE_HELLO_SIZE);
+  fb_sha256_hmac_finish(&hmac, proof);
 }
 
 static size_t write_proof(const struct fb_preface* self, uint8_t* to) {
-  prove(self, self->is_server ? SERVER : CLIENT, write_header(self, PROOF, FB_PREFACE_PROOF_SIZE, to));
+  make_proof(self, self->is_server ? SERVER : CLIENT, write_header(self, PROOF, FB_PREFACE_PROOF_SIZE, to));
   return FB_PREFACE_PROOF_SIZE;
 }
 
@@ -116,7 +116,7 @@ static int take_start(struct fb_preface* self) {
 }
 
 /* Nothing of the peer's is believed before its header is right; its refusal is heard whatever its version. */
-static int take_header(struct fb_preface* self) {
+static int take_preface_header(struct fb_preface* self) {
   uint32_t length = fb_load_be32(self->side);
   uint8_t kind = self->side[8], role = self->side[9];
   uint16_t version = fb_load_be16(self->side + 10);
@@ -164,7 +164,7 @@ static int take_proof(struct fb_preface* self, uint8_t* out, size_t* out_size) {
   uint8_t expected[FB_SHA256_SIZE];
   bool is_right;
 
-  prove(self, self->is_server ? CLIENT : SERVER, expected);
+  make_proof(self, self->is_server ? CLIENT : SERVER, expected);
   is_right = fb_sha256_is_equal(expected, self->side + FB_PREFACE_HEADER_SIZE, sizeof expected);
   fb_sha256_wipe(expected, sizeof expected); /* what would have been right is for nobody to see */
   if (!is_right)
@@ -179,7 +179,7 @@ static int take_proof(struct fb_preface* self, uint8_t* out, size_t* out_size) {
 /* `wanted` bytes are there. */
 static int take_joined(struct fb_preface* self, uint8_t* out, size_t* out_size) {
   if (self->wanted == START_SIZE) return take_start(self);
-  if (self->wanted == FB_PREFACE_HEADER_SIZE) return take_header(self);
+  if (self->wanted == FB_PREFACE_HEADER_SIZE) return take_preface_header(self);
   self->joined = 0;
   if (self->side[8] == REFUSAL) return take_refusal(self);
   self->wanted = START_SIZE;

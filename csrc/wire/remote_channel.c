@@ -28,16 +28,16 @@ enum {
 
 /* ---- the queue, under the lock ---------------------------------------------------------------------- */
 
-static struct fb_received_buffer* at(const struct fb_received_queue* self, uint32_t position) {
+static struct fb_received_buffer* received_at(const struct fb_received_queue* self, uint32_t position) {
   return fb_ring_at(&self->ring, position, sizeof(struct fb_received_buffer));
 }
 
 static size_t event_bytes(const struct fb_received_buffer* item) {
-  return fb_data_type_is_event(item->slice.data_type) ? EVENT_OVERHEAD + (size_t)item->slice.size : 0;
+  return fb_buffer_data_type_is_event(item->slice.data_type) ? EVENT_OVERHEAD + (size_t)item->slice.size : 0;
 }
 
 /* Room was reserved. */
-static void put(struct fb_received_queue* self, const struct fb_received_buffer* item, bool has_priority) {
+static void put_received(struct fb_received_queue* self, const struct fb_received_buffer* item, bool has_priority) {
   struct fb_received_buffer* place =
       has_priority ? fb_ring_push_priority(&self->ring, sizeof *place) : fb_ring_push(&self->ring, sizeof *place);
 
@@ -45,8 +45,8 @@ static void put(struct fb_received_queue* self, const struct fb_received_buffer*
   self->event_bytes += event_bytes(item);
 }
 
-static struct fb_received_buffer take(struct fb_received_queue* self) {
-  struct fb_received_buffer item = *at(self, 0);
+static struct fb_received_buffer take_received(struct fb_received_queue* self) {
+  struct fb_received_buffer item = *received_at(self, 0);
 
   fb_ring_pop(&self->ring);
   self->event_bytes -= event_bytes(&item);
@@ -54,7 +54,7 @@ static struct fb_received_buffer take(struct fb_received_queue* self) {
 }
 
 static struct fb_received_buffer take_at(struct fb_received_queue* self, uint32_t position) {
-  struct fb_received_buffer item = *at(self, position);
+  struct fb_received_buffer item = *received_at(self, position);
 
   fb_ring_remove(&self->ring, position, sizeof item);
   self->event_bytes -= event_bytes(&item);
@@ -70,7 +70,7 @@ static void tell_client(struct fb_remote_channel* self) {
   pthread_mutex_unlock(&self->lock);
 }
 
-static void on_credit(struct fb_buffer_manager* manager, uint32_t count) {
+static void on_credit_gained(struct fb_buffer_manager* manager, uint32_t count) {
   struct fb_remote_channel* self = FB_OWNER(fb_remote_channel, buffers, manager);
 
   uint32_t before = atomic_fetch_add_explicit(&self->unannounced_credit, count, memory_order_seq_cst);
@@ -92,7 +92,7 @@ static void use_credit(struct fb_remote_channel* self) {
 }
 
 uint32_t fb_remote_channel_take_credit(struct fb_remote_channel* self) {
-  /* Partner of on_credit() by whoever recycled. */
+  /* Partner of on_credit_gained() by whoever recycled. */
   uint32_t credit = atomic_exchange_explicit(&self->unannounced_credit, 0, memory_order_seq_cst);
 
   atomic_fetch_add_explicit(&self->sender_credit, (int32_t)credit, memory_order_seq_cst);
@@ -173,15 +173,15 @@ void fb_remote_channel_drop(struct fb_remote_channel* self) {
   free(self);
 }
 
-static void retain(struct fb_buffer_manager* manager) {
+static void retain_owner(struct fb_buffer_manager* manager) {
   fb_remote_channel_retain(FB_OWNER(fb_remote_channel, buffers, manager));
 }
 
-static void drop(struct fb_buffer_manager* manager) {
+static void drop_owner(struct fb_buffer_manager* manager) {
   fb_remote_channel_drop(FB_OWNER(fb_remote_channel, buffers, manager));
 }
 
-static const struct fb_buffer_manager_owner MANAGER_OWNER = {on_credit, retain, drop};
+static const struct fb_buffer_manager_owner MANAGER_OWNER = {on_credit_gained, retain_owner, drop_owner};
 
 int fb_remote_channel_open(const struct fb_remote_source* source, const uint8_t* id,
                            struct fb_network_buffer_pool* network_pool, struct fb_local_buffer_pool* pool,
@@ -238,8 +238,8 @@ void fb_remote_channel_close(struct fb_remote_channel* self) {
   self->queue = (struct fb_received_queue){0};
   pthread_mutex_unlock(&self->lock);
   while (queue.ring.count > 0) {
-    struct fb_received_buffer item = take(&queue);
-    fb_slice_release(&item.slice);
+    struct fb_received_buffer item = take_received(&queue);
+    fb_buffer_slice_release(&item.slice);
   }
   fb_ring_close(&queue.ring);
   fb_buffer_manager_release(&self->buffers);
@@ -260,11 +260,11 @@ int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buff
   } else if (self->queue.ring.count == 0) {
     code = 0;
   } else {
-    item = take(&self->queue);
+    item = take_received(&self->queue);
     polled->slice = item.slice;
     polled->sequence_number = item.sequence_number;
     polled->backlog = self->queue.ring.count;
-    polled->next_data_type = self->queue.ring.count > 0 ? at(&self->queue, 0)->slice.data_type : FB_NONE;
+    polled->next_data_type = self->queue.ring.count > 0 ? received_at(&self->queue, 0)->slice.data_type : FB_NONE;
   }
   pthread_mutex_unlock(&self->lock);
   return code;
@@ -282,7 +282,7 @@ const char* fb_remote_channel_failure(struct fb_remote_channel* self) {
 void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remote_channel_usage* usage) {
   pthread_mutex_lock(&self->lock);
   usage->queued = self->queue.ring.count;
-  usage->oldest_ms = self->queue.ring.count > 0 ? fb_now_ms() - at(&self->queue, 0)->received_ms : 0;
+  usage->oldest_ms = self->queue.ring.count > 0 ? fb_wakeup_now_ms() - received_at(&self->queue, 0)->received_ms : 0;
   pthread_mutex_unlock(&self->lock);
   usage->credit = fb_buffer_manager_available(&self->buffers);
   usage->required = fb_buffer_manager_required(&self->buffers);
@@ -309,13 +309,13 @@ static int find_options(const uint8_t* bytes, uint32_t size, uint32_t* place) {
 }
 
 /* The same barrier as a priority event. FB_ECORRUPT, FB_ENOMEM. */
-static int copy_as_unaligned(const struct fb_slice* barrier, struct fb_slice* copy) {
+static int copy_as_unaligned(const struct fb_buffer_slice* barrier, struct fb_buffer_slice* copy) {
   uint32_t place;
   uint8_t* bytes;
-  int code = find_options(fb_slice_data(barrier), barrier->size, &place);
+  int code = find_options(fb_buffer_slice_data(barrier), barrier->size, &place);
 
   if (code == FB_OK)
-    code = fb_event_buffer_new(fb_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, copy);
+    code = fb_buffer_new_unpooled(fb_buffer_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, copy);
   if (code < 0) return code;
   bytes = copy->buffer->segment.data + copy->offset + place;
   bytes[0] = UNALIGNED;
@@ -326,26 +326,26 @@ static int copy_as_unaligned(const struct fb_slice* barrier, struct fb_slice* co
 int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_t sequence_number) {
   struct fb_received_queue* queue = &self->queue;
   struct fb_received_buffer item = {0};
-  struct fb_slice copy = {0};
+  struct fb_buffer_slice copy = {0};
   int code = FB_ESTATE;
 
   pthread_mutex_lock(&self->lock);
   for (uint32_t i = queue->ring.priority_count; i < queue->ring.count; i++) {
-    struct fb_received_buffer* found = at(queue, i);
-    if (found->sequence_number != sequence_number || !fb_data_type_requires_announcement(found->slice.data_type))
+    struct fb_received_buffer* found = received_at(queue, i);
+    if (found->sequence_number != sequence_number || !fb_buffer_data_type_requires_announcement(found->slice.data_type))
       continue;
     code = copy_as_unaligned(&found->slice, &copy);
     if (code == FB_OK) {
       item = take_at(queue, i);
-      struct fb_slice old = item.slice;
+      struct fb_buffer_slice old = item.slice;
       item.slice = copy;
-      put(queue, &item, true);
+      put_received(queue, &item, true);
       item.slice = old;
     }
     break;
   }
   pthread_mutex_unlock(&self->lock);
-  fb_slice_release(&item.slice);
+  fb_buffer_slice_release(&item.slice);
   /* Also if the gate has heard of this number before, with the announcement. */
   if (code == FB_OK) self->listener.on_priority_event(self->listener.context, self->index, sequence_number);
   return code;
@@ -393,17 +393,17 @@ static bool is_expected(struct fb_remote_channel* self, int32_t sequence_number)
 }
 
 /* A priority event that tells of a barrier before its turn: the same number, the barrier's bytes. */
-static int announce(const struct fb_received_buffer* barrier, struct fb_received_buffer* announcement) {
-  struct fb_slice event;
+static int announce_barrier(const struct fb_received_buffer* barrier, struct fb_received_buffer* announcement) {
+  struct fb_buffer_slice event;
   uint8_t* bytes = malloc(ANNOUNCEMENT_HEAD + (size_t)barrier->slice.size);
   int code;
 
   if (bytes == NULL) return FB_ENOMEM;
   fb_store_be32(bytes, ANNOUNCEMENT_TYPE);
   fb_store_be32(bytes + 4, (uint32_t)barrier->sequence_number);
-  memcpy(bytes + ANNOUNCEMENT_HEAD, fb_slice_data(&barrier->slice), barrier->slice.size);
-  code =
-      fb_event_buffer_new(bytes, ANNOUNCEMENT_HEAD + (size_t)barrier->slice.size, FB_PRIORITIZED_EVENT_BUFFER, &event);
+  memcpy(bytes + ANNOUNCEMENT_HEAD, fb_buffer_slice_data(&barrier->slice), barrier->slice.size);
+  code = fb_buffer_new_unpooled(bytes, ANNOUNCEMENT_HEAD + (size_t)barrier->slice.size, FB_PRIORITIZED_EVENT_BUFFER,
+                                &event);
   free(bytes);
   if (code < 0) return code;
   *announcement = *barrier;
@@ -422,39 +422,39 @@ static int enqueue(struct fb_remote_channel* self, const struct fb_received_buff
   if (code == FB_OK && event_bytes(item) > 0 && self->queue.event_bytes > MAX_EVENT_BYTES) code = FB_ETOO_LARGE;
   if (code == FB_OK) {
     *was_empty = self->queue.ring.count == 0;
-    put(&self->queue, item, fb_data_type_has_priority(item->slice.data_type));
-    if (announcement != NULL) put(&self->queue, announcement, true);
+    put_received(&self->queue, item, fb_buffer_data_type_has_priority(item->slice.data_type));
+    if (announcement != NULL) put_received(&self->queue, announcement, true);
   }
   pthread_mutex_unlock(&self->lock);
   return code;
 }
 
-void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_slice* slice, int32_t sequence_number,
+void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_buffer_slice* slice, int32_t sequence_number,
                                  int32_t backlog) {
-  struct fb_received_buffer item = {*slice, sequence_number, fb_now_ms()};
+  struct fb_received_buffer item = {*slice, sequence_number, fb_wakeup_now_ms()};
   struct fb_received_buffer announcement = {0};
-  enum fb_data_type type = slice->data_type;
+  enum fb_buffer_data_type type = slice->data_type;
   bool was_empty = false;
   int code = FB_OK;
 
   slice->buffer = NULL;
   if (!is_expected(self, sequence_number)) {
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
     return;
   }
   atomic_fetch_add_explicit(&self->buffer_count, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&self->byte_count, item.slice.size, memory_order_relaxed);
-  if (fb_data_type_blocks_upstream(type)) {
+  if (fb_buffer_data_type_blocks_upstream(type)) {
     /* They could not be used while the sender is blocked, and other channels may need them. New ones would have no
      * credit after the resume, so nothing is believed to be behind it. */
     if (self->initial_credit == 0) fb_buffer_manager_release_floating(&self->buffers);
     backlog = 0;
   }
-  if (fb_data_type_requires_announcement(type)) code = announce(&item, &announcement);
+  if (fb_buffer_data_type_requires_announcement(type)) code = announce_barrier(&item, &announcement);
   if (code == FB_OK) code = enqueue(self, &item, announcement.slice.buffer != NULL ? &announcement : NULL, &was_empty);
   if (code < 0) {
-    fb_slice_release(&announcement.slice);
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&announcement.slice);
+    fb_buffer_slice_release(&item.slice);
     if (code == FB_ETOO_LARGE)
       fb_remote_channel_fail(self, FB_ECORRUPT,
                              "events of 64 MiB wait to be read, and more came: the sender floods "
@@ -462,7 +462,7 @@ void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_slice
     else if (code != FB_ERELEASED) fb_remote_channel_fail(self, code, "no memory to queue a buffer that arrived");
     return;
   }
-  if (fb_data_type_has_priority(type) || announcement.slice.buffer != NULL)
+  if (fb_buffer_data_type_has_priority(type) || announcement.slice.buffer != NULL)
     self->listener.on_priority_event(self->listener.context, self->index, sequence_number);
   else if (was_empty) self->listener.on_data_available(self->listener.context, self->index);
   if (backlog >= 0) fb_remote_channel_on_backlog(self, backlog);

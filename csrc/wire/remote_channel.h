@@ -21,7 +21,7 @@
 #include "wire/frame.h"
 
 struct fb_received_buffer {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   int32_t sequence_number;
   int64_t received_ms;
 };
@@ -33,7 +33,7 @@ struct fb_received_queue {
 
 /* What the channel reads; fixed before it is opened. */
 struct fb_remote_source {
-  struct fb_address address;
+  struct fb_tcp_address address;
   uint32_t connection_index; /* channels with the same address and index share a connection */
   uint32_t subpartition_index;
   uint8_t partition[FB_PARTITION_ID_SIZE];
@@ -133,7 +133,7 @@ void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remot
 /* A buffer for data that arrives, with a reference for the caller. NULL: the sender has no credit for it. */
 struct fb_buffer* fb_remote_channel_request_buffer(struct fb_remote_channel* self);
 /* Takes the slice over on every path. `backlog` < 0: nothing is said of it. */
-void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_slice* slice, int32_t sequence_number,
+void fb_remote_channel_on_buffer(struct fb_remote_channel* self, struct fb_buffer_slice* slice, int32_t sequence_number,
                                  int32_t backlog);
 /* A data buffer of 0 bytes: it costs a credit and counts in the sequence, but there is nothing to read. */
 void fb_remote_channel_on_empty_buffer(struct fb_remote_channel* self, int32_t sequence_number, int32_t backlog);

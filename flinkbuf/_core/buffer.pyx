@@ -30,15 +30,15 @@ cdef class Buffer:
         raise TypeError("buffers come from pools, partitions and gates, or from Buffer.copy_of()")
 
     def __dealloc__(self):
-        fb_slice_release(&self.c)
+        fb_buffer_slice_release(&self.c)
 
     @staticmethod
-    cdef Buffer adopt(fb_slice slice):
+    cdef Buffer adopt(fb_buffer_slice slice):
         cdef Buffer self
         try:
             self = Buffer.__new__(Buffer)
         except BaseException:
-            fb_slice_release(&slice)
+            fb_buffer_slice_release(&slice)
             raise
         self.c = slice
         return self
@@ -54,10 +54,11 @@ cdef class Buffer:
             What the bytes are; a buffer of data unless said otherwise.
         """
         cdef Py_buffer view
-        cdef fb_slice slice
+        cdef fb_buffer_slice slice
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            code = fb_event_buffer_new(<const uint8_t*>view.buf, <size_t>view.len, <fb_data_type>data_type, &slice)
+            code = fb_buffer_new_unpooled(
+                <const uint8_t*>view.buf, <size_t>view.len, <fb_buffer_data_type>data_type, &slice)
         finally:
             PyBuffer_Release(&view)
         if code < 0:
@@ -72,7 +73,7 @@ cdef class Buffer:
 
     def __bytes__(self):
         self.check_held()
-        return PyBytes_FromStringAndSize(<const char*>fb_slice_data(&self.c), self.c.size)
+        return PyBytes_FromStringAndSize(<const char*>fb_buffer_slice_data(&self.c), self.c.size)
 
     def __repr__(self):
         if self.is_released:
@@ -82,13 +83,13 @@ cdef class Buffer:
 
     def __getbuffer__(self, Py_buffer* view, int flags):
         self.check_held()
-        PyBuffer_FillInfo(view, self, <void*>fb_slice_data(&self.c), self.c.size, True, flags)
+        PyBuffer_FillInfo(view, self, <void*>fb_buffer_slice_data(&self.c), self.c.size, True, flags)
         self.view_count += 1
 
     def __releasebuffer__(self, Py_buffer* view):
         self.view_count -= 1
         if self.is_released and self.view_count == 0:
-            fb_slice_release(&self.c)
+            fb_buffer_slice_release(&self.c)
 
     def __enter__(self):
         return self
@@ -100,7 +101,7 @@ cdef class Buffer:
         """Give this reference back; the last memoryview keeps the bytes until it goes. Idempotent."""
         self.is_released = True
         if self.view_count == 0:
-            fb_slice_release(&self.c)
+            fb_buffer_slice_release(&self.c)
 
     def slice(self, Py_ssize_t offset, Py_ssize_t size):
         """A buffer of its own over a part of this one's bytes; nothing is copied.
@@ -110,12 +111,12 @@ cdef class Buffer:
         IndexError
             The part does not lie inside.
         """
-        cdef fb_slice part
+        cdef fb_buffer_slice part
         self.check_held()
         if offset < 0 or size < 0 or offset > self.c.size or size > self.c.size - offset:
             raise IndexError(f"{size} bytes at offset {offset} of a buffer of {self.c.size} bytes")
-        check(fb_slice_part(&self.c, <uint32_t>offset, <uint32_t>size, &part))
-        fb_slice_retain(&part)
+        check(fb_buffer_slice_part(&self.c, <uint32_t>offset, <uint32_t>size, &part))
+        fb_buffer_slice_retain(&part)
         return Buffer.adopt(part)
 
     @property
@@ -134,7 +135,7 @@ cdef class Buffer:
     def is_buffer(self):
         """Whether it holds data of records, not an event."""
         self.check_held()
-        return bool(fb_data_type_is_buffer(<fb_data_type>self.c.data_type))
+        return bool(fb_buffer_data_type_is_buffer(<fb_buffer_data_type>self.c.data_type))
 
     @property
     def is_compressed(self):

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, uint8_t, uint32_t
 
-from flinkbuf._core.buffer cimport fb_buffer, fb_slice
+from flinkbuf._core.buffer cimport fb_buffer, fb_buffer_slice
 
 cdef extern from "memory/buffer_builder.h" nogil:
     struct fb_buffer_builder:
@@ -28,12 +28,12 @@ cdef extern from "memory/buffer_builder.h" nogil:
     uint32_t fb_buffer_builder_finish(fb_buffer_builder* self)
     void fb_buffer_builder_trim(fb_buffer_builder* self, uint32_t size)
     int fb_buffer_builder_consumer(fb_buffer_builder* self, bint from_beginning, fb_buffer_consumer* consumer)
-    void fb_buffer_consumer_open(fb_buffer_consumer* self, fb_slice* slice)
+    void fb_buffer_consumer_open(fb_buffer_consumer* self, fb_buffer_slice* slice)
     void fb_buffer_consumer_close(fb_buffer_consumer* self)
     void fb_buffer_consumer_copy(const fb_buffer_consumer* self, fb_buffer_consumer* copy)
     int fb_buffer_consumer_copy_at(const fb_buffer_consumer* self, uint32_t reader_position,
                                    fb_buffer_consumer* copy)
-    void fb_buffer_consumer_build(fb_buffer_consumer* self, fb_slice* slice)
+    void fb_buffer_consumer_build(fb_buffer_consumer* self, fb_buffer_slice* slice)
     int fb_buffer_consumer_skip(fb_buffer_consumer* self, uint32_t size)
     bint fb_buffer_consumer_is_finished(const fb_buffer_consumer* self)
     bint fb_buffer_consumer_is_data_available(const fb_buffer_consumer* self)

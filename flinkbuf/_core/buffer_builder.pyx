@@ -166,7 +166,7 @@ cdef class BufferConsumer:
 
     def build(self):
         """A `Buffer` of what was committed since the last time; may be empty."""
-        cdef fb_slice slice
+        cdef fb_buffer_slice slice
         self.check_open()
         fb_buffer_consumer_build(&self.c, &slice)
         return Buffer.adopt(slice)

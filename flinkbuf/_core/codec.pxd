@@ -2,15 +2,15 @@ from cpython.object cimport PyObject
 from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 
-from flinkbuf._core.data_view cimport fb_input, fb_output
+from flinkbuf._core.data_view cimport fb_data_input, fb_data_output
 from flinkbuf._core.type cimport fb_type, fb_type_kind
 
 cdef struct codec_node
 
 # The pair of each kind. `put` writes a value at `pos` and returns the position after it; `out.pos` is not kept up to
 # date. `get` reads the value at `source.pos`, moves past it and returns a new reference. NULL: an exception is set.
-ctypedef uint8_t* (*put_function)(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) noexcept
-ctypedef PyObject* (*get_function)(const codec_node* n, fb_input* source) noexcept
+ctypedef uint8_t* (*put_function)(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) noexcept
+ctypedef PyObject* (*get_function)(const codec_node* n, fb_data_input* source) noexcept
 
 # What the walk over a value needs of a type, side by side for all fields of a tuple or row.
 cdef struct codec_node:
@@ -51,15 +51,15 @@ cdef int refuse_step(const codec_node* n, object value, object error, str why, s
 cdef int add_step(const codec_node* n, object step)
 cdef int add_key_step(const codec_node* n, object key)
 cdef int explain(int64_t record_number, str field_path_name) except -1
-cdef uint8_t* make_room(fb_output* out, uint8_t* pos, size_t size) except NULL
+cdef uint8_t* make_room(fb_data_output* out, uint8_t* pos, size_t size) except NULL
 cdef uint8_t* put_count(const codec_node* n, PyObject* value, Py_ssize_t count, size_t size, uint8_t* pos,
-                        fb_output* out) except NULL
+                        fb_data_output* out) except NULL
 cdef uint8_t* put_sized(const codec_node* n, PyObject* value, const void* data, Py_ssize_t size, uint8_t* pos,
-                        fb_output* out) except NULL
-cdef PyObject* corrupt(const codec_node* n, fb_input* source, int code, str why=*, str advice=*) except NULL
-cdef const uint8_t* measured(const codec_node* n, fb_input* source) except NULL
-cdef int get_flag(const codec_node* n, fb_input* source) except -1
-cdef Py_ssize_t get_count(const codec_node* n, fb_input* source, size_t min_size) except -1
-cdef object get_child(const codec_node* child, fb_input* source)
+                        fb_data_output* out) except NULL
+cdef PyObject* corrupt(const codec_node* n, fb_data_input* source, int code, str why=*, str advice=*) except NULL
+cdef const uint8_t* measured(const codec_node* n, fb_data_input* source) except NULL
+cdef int get_flag(const codec_node* n, fb_data_input* source) except -1
+cdef Py_ssize_t get_count(const codec_node* n, fb_data_input* source, size_t min_size) except -1
+cdef object get_child(const codec_node* child, fb_data_input* source)
 cdef bint is_numpy(object value, str name)
 cdef bint is_array(object value)

@@ -13,7 +13,7 @@ from libc.stdint cimport INT32_MAX, int32_t
 from libc.string cimport memcpy
 
 from flinkbuf._core.byte_order cimport fb_load_be32, fb_store_be32
-from flinkbuf._core.data_view cimport fb_input_left, fb_output_reserve
+from flinkbuf._core.data_view cimport fb_data_input_left, fb_data_output_reserve
 from flinkbuf._core.errors cimport FB_ECORRUPT, FB_ETOO_LARGE, FB_ETRUNCATED, FB_OK, check, fb_strerror
 from flinkbuf._core.python_object cimport FB_IDENTITY, PyErr_Restore, Py_DECREF
 from flinkbuf._core.type cimport fb_type_fits, fb_type_skip
@@ -124,13 +124,13 @@ cdef int explain(int64_t record_number, str field_path_name) except -1:
 # --- encode -------------------------------------------------------------------------------------------
 
 
-cdef uint8_t* make_room(fb_output* out, uint8_t* pos, size_t size) except NULL:
+cdef uint8_t* make_room(fb_data_output* out, uint8_t* pos, size_t size) except NULL:
     """Room for `size` bytes at `pos`, which may move."""
     cdef int code
     if <size_t>(out.end - pos) >= size:
         return pos
     out.pos = pos
-    code = fb_output_reserve(out, size)
+    code = fb_data_output_reserve(out, size)
     if code == FB_ETOO_LARGE:
         raise record_refused(
             OverflowError(f"{record_words(out.record_number)}a record must be smaller than 2 GiB when encoded"),
@@ -144,7 +144,7 @@ cdef str record_words(int64_t record_number):
 
 
 cdef uint8_t* put_count(const codec_node* n, PyObject* value, Py_ssize_t count, size_t size, uint8_t* pos,
-                        fb_output* out) except NULL:
+                        fb_data_output* out) except NULL:
     """A 4-byte count or length, and room for `size` bytes after it."""
     if count > INT32_MAX:
         refuse(n, value, OverflowError, "the length must fit 31 bits")
@@ -154,7 +154,7 @@ cdef uint8_t* put_count(const codec_node* n, PyObject* value, Py_ssize_t count, 
 
 
 cdef uint8_t* put_sized(const codec_node* n, PyObject* value, const void* data, Py_ssize_t size, uint8_t* pos,
-                        fb_output* out) except NULL:
+                        fb_data_output* out) except NULL:
     pos = put_count(n, value, size, size, pos, out)
     memcpy(pos, data, size)
     return pos + size
@@ -163,7 +163,7 @@ cdef uint8_t* put_sized(const codec_node* n, PyObject* value, const void* data, 
 # --- decode -------------------------------------------------------------------------------------------
 
 
-cdef PyObject* corrupt(const codec_node* n, fb_input* source, int code, str why="",
+cdef PyObject* corrupt(const codec_node* n, fb_data_input* source, int code, str why="",
                        str advice="was it written with the same type?") except NULL:
     """Raises for bytes at source.pos that the type does not have."""
     cdef list where = [f"byte {source.pos - source.start} of {source.end - source.start}"]
@@ -175,7 +175,7 @@ cdef PyObject* corrupt(const codec_node* n, fb_input* source, int code, str why=
     raise CorruptDataError(f"{(<Codec>n.codec).describe()} expected at {', '.join(where)}: {text}; {advice}")
 
 
-cdef const uint8_t* measured(const codec_node* n, fb_input* source) except NULL:
+cdef const uint8_t* measured(const codec_node* n, fb_data_input* source) except NULL:
     """Where a value begins whose bytes are all there and all right; moves past it."""
     cdef const uint8_t* start = source.pos
     cdef int code = fb_type_skip(&(<Codec>n.codec).type, source)
@@ -184,7 +184,7 @@ cdef const uint8_t* measured(const codec_node* n, fb_input* source) except NULL:
     return start
 
 
-cdef int get_flag(const codec_node* n, fb_input* source) except -1:
+cdef int get_flag(const codec_node* n, fb_data_input* source) except -1:
     cdef int flag
     if source.pos == source.end:
         corrupt(n, source, FB_ETRUNCATED)
@@ -195,23 +195,23 @@ cdef int get_flag(const codec_node* n, fb_input* source) except -1:
     return flag
 
 
-cdef Py_ssize_t get_count(const codec_node* n, fb_input* source, size_t min_size) except -1:
+cdef Py_ssize_t get_count(const codec_node* n, fb_data_input* source, size_t min_size) except -1:
     """A count of elements of at least `min_size` bytes, checked against the bytes left before anything is allocated."""
     cdef uint32_t count
-    if fb_input_left(source) < 4:
+    if fb_data_input_left(source) < 4:
         corrupt(n, source, FB_ETRUNCATED)
     count = fb_load_be32(source.pos)
     if count > <uint32_t>INT32_MAX:
         corrupt(n, source, FB_ECORRUPT, f"a count of {<int32_t>count}")
-    if not fb_type_fits(count, min_size, fb_input_left(source) - 4):
+    if not fb_type_fits(count, min_size, fb_data_input_left(source) - 4):
         corrupt(n, source, FB_ETRUNCATED,
-                f"a count of {count}, but only {fb_input_left(source) - 4} bytes are left for elements of at least "
-                f"{min_size}")
+                f"a count of {count}, but only {fb_data_input_left(source) - 4} bytes are left for elements of at "
+                f"least {min_size}")
     source.pos += 4
     return count
 
 
-cdef object get_child(const codec_node* child, fb_input* source):
+cdef object get_child(const codec_node* child, fb_data_input* source):
     return FB_IDENTITY(child.get(child, source))
 
 

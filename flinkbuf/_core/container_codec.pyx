@@ -13,7 +13,7 @@ from flinkbuf._core.codec cimport (
     Codec, add_key_step, add_step, corrupt, get_child, get_count, get_flag, is_array, make_room, measured,
     put_count, put_sized, refuse, refuse_step,
 )
-from flinkbuf._core.data_view cimport fb_input_left
+from flinkbuf._core.data_view cimport fb_data_input_left
 from flinkbuf._core.errors cimport FB_ECORRUPT
 from flinkbuf._core.inline_codec cimport get, inline_get, put_held
 from flinkbuf._core.number cimport fb_number_load_array, fb_number_store_array
@@ -44,7 +44,7 @@ cdef str array_advice(object value):
     return "use .tolist(), or declare a PRIMITIVE_ARRAY, which takes arrays as they are"
 
 
-cdef uint8_t* put_buffer(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except? NULL:
+cdef uint8_t* put_buffer(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except? NULL:
     """An array of just the right numbers, at once; NULL without an exception: it must go one by one."""
     cdef Py_buffer view
     cdef str wanted = (<Codec>n.codec).array_formats
@@ -80,7 +80,7 @@ cdef object contiguous(object value, str dtype):
     return value
 
 
-cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef uint8_t* end
     cdef object v = <object>value
     if PyBytes_CheckExact(v) and n.children[0].kind == FB_TYPE_BYTE:
@@ -104,7 +104,7 @@ cdef uint8_t* put_array(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
     return put_items(n, value, v.tolist() if hasattr(v, "tolist") else v, pos, out)
 
 
-cdef uint8_t* put_bytes(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_bytes(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """An array of BYTE that Python has as bytes."""
     cdef object v = <object>value
     if PyBytes_CheckExact(v):
@@ -112,7 +112,8 @@ cdef uint8_t* put_bytes(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
     return put_array(n, value, pos, out)
 
 
-cdef uint8_t* put_items(const codec_node* n, PyObject* value, object items, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_items(
+        const codec_node* n, PyObject* value, object items, uint8_t* pos, fb_data_output* out) except NULL:
     """LIST, arrays: a count and the elements; OBJECT_ARRAY has a flag before each, 0 for null."""
     cdef Py_ssize_t i, count
     cdef bint flagged = n.kind == FB_TYPE_OBJECT_ARRAY
@@ -143,13 +144,13 @@ cdef uint8_t* put_items(const codec_node* n, PyObject* value, object items, uint
     return pos
 
 
-cdef uint8_t* put_list(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_list(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     if not PyList_Check(value) and not PyTuple_CheckExact(value):
         refuse(n, value, TypeError, array_advice(<object>value))
     return put_items(n, value, <object>value, pos, out)
 
 
-cdef uint8_t* put_any_list(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_any_list(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """Arrays of objects, which any sequence may hold."""
     if not is_sequence(<object>value):
         refuse(n, value, TypeError, array_advice(<object>value))
@@ -167,7 +168,7 @@ cdef int check_key(const codec_node* key_node, object key, const uint8_t* start,
     return 0
 
 
-cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """A flag before each element: 1 for null."""
     if not isinstance(<object>value, (set, frozenset)):
         refuse(n, value, TypeError)
@@ -189,7 +190,7 @@ cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_out
     return pos
 
 
-cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """The key, a flag (1: the value is null), the value."""
     if not PyDict_Check(value):
         refuse(n, value, TypeError)
@@ -219,7 +220,7 @@ cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_out
 # --- decode -------------------------------------------------------------------------------------------
 
 
-cdef PyObject* get_list(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_list(const codec_node* n, fb_data_input* source) except NULL:
     """LIST, arrays of text and primitives; OBJECT_ARRAY has a flag before each element, 0 for null."""
     cdef bint flagged = n.kind == FB_TYPE_OBJECT_ARRAY
     cdef const codec_node* child = n.children
@@ -232,7 +233,7 @@ cdef PyObject* get_list(const codec_node* n, fb_input* source) except NULL:
     for i in range(count):
         if flagged:
             source.pos = pos
-            flag = (<int (*)(const codec_node*, fb_input*) noexcept>get_flag)(n, source)
+            flag = (<int (*)(const codec_node*, fb_data_input*) noexcept>get_flag)(n, source)
             pos = source.pos
             if flag < 0:
                 Py_DECREF(items)
@@ -249,7 +250,7 @@ cdef PyObject* get_list(const codec_node* n, fb_input* source) except NULL:
     return items
 
 
-cdef object get_array(const codec_node* n, fb_input* source):
+cdef object get_array(const codec_node* n, fb_data_input* source):
     """bytes for BYTE, a numpy array if the type says so, else a list."""
     cdef Codec codec = <Codec>n.codec
     cdef const uint8_t* start = source.pos
@@ -270,9 +271,9 @@ cdef object get_array(const codec_node* n, fb_input* source):
     return array
 
 
-cdef PyObject* get_bytes(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_bytes(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = source.pos
-    cdef size_t left = fb_input_left(source)
+    cdef size_t left = fb_data_input_left(source)
     cdef uint32_t size
     if left >= 4:
         size = fb_load_be32(pos)
@@ -283,7 +284,7 @@ cdef PyObject* get_bytes(const codec_node* n, fb_input* source) except NULL:
     return FB_BYTES(<const char*>pos, source.pos - pos)
 
 
-cdef object get_set(const codec_node* n, fb_input* source):
+cdef object get_set(const codec_node* n, fb_data_input* source):
     cdef Py_ssize_t _
     cdef Py_ssize_t count = get_count(n, source, 1)
     cdef set found = set()
@@ -295,7 +296,7 @@ cdef object get_set(const codec_node* n, fb_input* source):
     return found
 
 
-cdef object get_map(const codec_node* n, fb_input* source):
+cdef object get_map(const codec_node* n, fb_data_input* source):
     cdef Py_ssize_t _
     cdef Py_ssize_t count = get_count(n, source, n.children[0].min_size + 1)
     cdef dict found = {}

@@ -4,7 +4,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 
-from flinkbuf._core.buffer cimport FB_DATA_BUFFER, FB_DATA_TYPE_COUNT, fb_data_type
+from flinkbuf._core.buffer cimport FB_DATA_BUFFER, FB_DATA_TYPE_COUNT, fb_buffer_data_type
 from flinkbuf._core.errors cimport FB_EARGUMENT, FB_ESTATE, FB_RECORD, check, fail
 
 
@@ -88,7 +88,7 @@ cdef class DataBuffer:
         if not 0 < data_type < FB_DATA_TYPE_COUNT:
             raise ValueError(f"data_type must be from 1 to {FB_DATA_TYPE_COUNT - 1}, got {data_type}")
         PyObject_GetBuffer(record, &view, PyBUF_SIMPLE)
-        code = fb_data_buffer_append(&self.c, subpartition, <fb_data_type>data_type, <const uint8_t*>view.buf,
+        code = fb_data_buffer_append(&self.c, subpartition, <fb_buffer_data_type>data_type, <const uint8_t*>view.buf,
                                      <size_t>view.len)
         size = view.len
         PyBuffer_Release(&view)
@@ -144,7 +144,7 @@ cdef class DataBuffer:
             Before `finish`.
         """
         cdef uint32_t subpartition = 0, size
-        cdef fb_data_type data_type = FB_DATA_BUFFER
+        cdef fb_buffer_data_type data_type = FB_DATA_BUFFER
         if not self.c.is_finished:
             fail(FB_ESTATE, "the data buffer is still being written: finish() it first")
         if capacity == 0:

@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t
 
-from flinkbuf._core.tcp cimport fb_address
+from flinkbuf._core.tcp cimport fb_tcp_address
 
 cdef extern from "io/carrier.h" nogil:
     struct fb_carrier:
@@ -20,7 +20,7 @@ cdef extern from "io/dialer.h" nogil:
         pass
     struct fb_call:
         fb_carried carried
-        fb_address peer
+        fb_tcp_address peer
         int64_t timeout_ms
     int fb_dialer_open(fb_dialer** self)
     void fb_dialer_close(fb_dialer* self)

@@ -5,7 +5,7 @@ import os
 from libc.errno cimport errno
 
 from flinkbuf._core.errors cimport FB_ECORRUPT, FB_EIO, fail
-from flinkbuf._core.tcp cimport FB_ADDRESS_TEXT_SIZE, fb_address_text
+from flinkbuf._core.tcp cimport FB_ADDRESS_TEXT_SIZE, fb_tcp_address_text
 
 
 cdef class Carrier:
@@ -68,6 +68,6 @@ cdef class Dialer:
         carrier = Carrier.__new__(Carrier)
         fb_carrier_drop(carrier.c)
         carrier.c = call.carried.carrier
-        fb_address_text(&call.peer, text)
+        fb_tcp_address_text(&call.peer, text)
         host, _, port = (<bytes> text).decode("ascii").rpartition(":")
         return call.carried.fd, host.strip("[]"), int(port), call.timeout_ms, carrier

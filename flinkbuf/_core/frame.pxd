@@ -50,7 +50,7 @@ cdef extern from "wire/frame.h" nogil:
         uint32_t part_size
         uint64_t stream_offset
         char* error
-    void fb_channel_id_seal(uint8_t* id)
+    void fb_frame_channel_id_seal(uint8_t* id)
     const char* fb_frame_name(uint8_t id)
     int fb_frame_write_head(const fb_frame* self, uint8_t* to)
     int fb_frame_write_tail(const fb_frame* self, uint8_t* to)

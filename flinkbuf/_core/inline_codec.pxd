@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.byte_order cimport fb_load_be32, fb_load_be64, fb_store_be32, fb_store_be64
 from flinkbuf._core.codec cimport codec_node
-from flinkbuf._core.data_view cimport fb_input, fb_output
+from flinkbuf._core.data_view cimport fb_data_input, fb_data_output
 from flinkbuf._core.number cimport fb_number_double, fb_number_double_bits
 from flinkbuf._core.number_codec cimport fb_number_codec_int, fb_number_codec_small_int, kept_ints
 from flinkbuf._core.python_object cimport (
@@ -20,11 +20,11 @@ from flinkbuf._core.type cimport FB_TYPE_DOUBLE, FB_TYPE_INT, FB_TYPE_LONG, FB_T
 
 
 # `put` and `get` for callers that have more to do with a failure than to pass it on; NULL with an exception set.
-ctypedef uint8_t* (*inline_put)(const codec_node*, PyObject*, uint8_t*, fb_output*) noexcept
-ctypedef PyObject* (*inline_get)(const codec_node*, const uint8_t**, fb_input*) noexcept
+ctypedef uint8_t* (*inline_put)(const codec_node*, PyObject*, uint8_t*, fb_data_output*) noexcept
+ctypedef PyObject* (*inline_get)(const codec_node*, const uint8_t**, fb_data_input*) noexcept
 
 
-cdef inline uint8_t* put(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef inline uint8_t* put(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """Writes one value at `pos` and returns the position after it; `out.pos` is not kept up to date."""
     cdef int64_t number = 0
     cdef Py_ssize_t length
@@ -51,7 +51,7 @@ cdef inline uint8_t* put(const codec_node* n, PyObject* value, uint8_t* pos, fb_
     return n.put(n, value, pos, out)
 
 
-cdef inline uint8_t* put_held(const codec_node* child, PyObject* value, uint8_t* pos, fb_output* out) noexcept:
+cdef inline uint8_t* put_held(const codec_node* child, PyObject* value, uint8_t* pos, fb_data_output* out) noexcept:
     """As put, for a value whose container may lose it while user code runs; NULL with an exception set."""
     Py_INCREF(value)
     pos = (<inline_put>put)(child, value, pos, out)
@@ -59,7 +59,7 @@ cdef inline uint8_t* put_held(const codec_node* child, PyObject* value, uint8_t*
     return pos
 
 
-cdef inline PyObject* get(const codec_node* n, const uint8_t** at, fb_input* source) except NULL:
+cdef inline PyObject* get(const codec_node* n, const uint8_t** at, fb_data_input* source) except NULL:
     """Reads one value at `at` and moves that past it; a new reference. `source.pos` is not kept up to date."""
     cdef const uint8_t* pos = at[0]
     cdef PyObject* value

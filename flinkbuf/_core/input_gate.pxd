@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from flinkbuf._core.buffer cimport fb_slice
+from flinkbuf._core.buffer cimport fb_buffer_slice
 from flinkbuf._core.buffer_debloater cimport fb_buffer_debloater, fb_buffer_debloater_config
 from flinkbuf._core.local_buffer_pool cimport NetworkBufferPool, fb_local_buffer_pool, fb_network_buffer_pool
 from flinkbuf._core.partition_client cimport PartitionClient, fb_partition_client
@@ -38,7 +38,7 @@ cdef extern from "gate/input_gate.h" nogil:
         fb_local_buffer_pool* pool
         int64_t patience_ms
     struct fb_gate_item:
-        fb_slice slice
+        fb_buffer_slice slice
         uint32_t channel_index
         int32_t sequence_number
         bint more_available

@@ -12,14 +12,14 @@ from libc.errno cimport EINVAL, errno
 from libc.stdint cimport INT64_MAX, uint16_t
 from libc.string cimport memcpy, memset
 
-from flinkbuf._core.buffer cimport Buffer, fb_slice_release, fb_slice_retain
+from flinkbuf._core.buffer cimport Buffer, fb_buffer_slice_release, fb_buffer_slice_retain
 from flinkbuf._core.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport (
     FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
 )
-from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_channel_id_seal
+from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_frame_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition
-from flinkbuf._core.tcp cimport fb_address, fb_address_resolve
+from flinkbuf._core.tcp cimport fb_tcp_address, fb_tcp_address_resolve
 from flinkbuf._core.wakeup cimport fb_wakeup
 
 from flinkbuf.errors import CancelTaskError, CorruptDataError, PartitionNotFoundError, RemoteTransportError, located
@@ -30,14 +30,14 @@ cdef enum:
 
 cdef bytes resolve(str host, uint16_t port):
     """The address of a name, as the core keeps it."""
-    cdef fb_address address
+    cdef fb_tcp_address address
     cdef bytes encoded = host.encode()
     cdef const char* name = encoded
     cdef int code
     cdef int error = 0
     memset(&address, 0, sizeof(address))  # addresses are compared byte by byte
     with nogil:
-        code = fb_address_resolve(&address, name, port)
+        code = fb_tcp_address_resolve(&address, name, port)
         error = errno
     if code < 0:
         known = "" if error == EINVAL else f": {os.strerror(error)}"  # EINVAL: no name of a host at all
@@ -61,7 +61,7 @@ cdef class AbstractInputGate:
     """What a record reader reads: an input gate, or several as one."""
 
     def __dealloc__(self):
-        fb_slice_release(&self.held.slice)
+        fb_buffer_slice_release(&self.held.slice)
 
     def poll(self, timeout_ms=0):
         """Take the next buffer or event.
@@ -106,7 +106,7 @@ cdef class AbstractInputGate:
                 f"{where} is compressed, but the gate has no decompressor: give it one with "
                 "decompressor=fb.BufferDecompressor(codec), codec being the sender's "
                 "taskmanager.network.compression.codec (NetworkConfig.compression_codec)")
-        fb_slice_retain(&self.held.slice)
+        fb_buffer_slice_retain(&self.held.slice)
         compressed = Buffer.adopt(self.held.slice)
         try:
             with compressed:
@@ -118,8 +118,8 @@ cdef class AbstractInputGate:
                 channel_index=channel_index) from error
         item[0] = self.held
         item.slice = original.c
-        fb_slice_retain(&item.slice)
-        fb_slice_release(&self.held.slice)
+        fb_buffer_slice_retain(&item.slice)
+        fb_buffer_slice_release(&self.held.slice)
         return 1
 
     def close(self):
@@ -239,8 +239,8 @@ cdef class InputGate(AbstractInputGate):
             raise ValueError(f"a channel id has {FB_CHANNEL_ID_SIZE} bytes, got {len(key)}")
         memcpy(id, <const char*>key, FB_CHANNEL_ID_SIZE)
         if channel_id is None:
-            fb_channel_id_seal(id)
-        memcpy(&source.address, <const char*>address, sizeof(fb_address))
+            fb_frame_channel_id_seal(id)
+        memcpy(&source.address, <const char*>address, sizeof(fb_tcp_address))
         memcpy(source.partition, <const char*>partition_id, FB_PARTITION_ID_SIZE)
         source.connection_index, source.subpartition_index = connection_index, subpartition_index
         while code == FB_ETIMEOUT:
@@ -273,7 +273,7 @@ cdef class InputGate(AbstractInputGate):
         if self.c is NULL or not self.is_of_this_process():
             self.held.slice.buffer = NULL
             return
-        fb_slice_release(&self.held.slice)
+        fb_buffer_slice_release(&self.held.slice)
         with nogil:
             fb_input_gate_close(self.c)
         PyMem_Free(self.c)
@@ -339,7 +339,7 @@ cdef class InputGate(AbstractInputGate):
         if self.is_of_this_process():
             if self.last_figures is None:
                 self.last_figures = self.look()
-            fb_slice_release(&self.held.slice)
+            fb_buffer_slice_release(&self.held.slice)
             with nogil:
                 fb_input_gate_close(self.c)
         self.sources = []

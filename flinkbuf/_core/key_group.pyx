@@ -7,7 +7,7 @@ from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
 from cpython.unicode cimport PyUnicode_CheckExact
 
-from flinkbuf._core.data_view cimport fb_output_close, fb_output_prune, fb_output_start_scratch
+from flinkbuf._core.data_view cimport fb_data_output_close, fb_data_output_prune, fb_data_output_start_scratch
 from flinkbuf._core.errors cimport FB_ESTATE, check, fail
 from flinkbuf._core.type cimport (
     FB_TYPE_BOOLEAN, FB_TYPE_BYTE, FB_TYPE_DOUBLE, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_LONG, FB_TYPE_NULLABLE,
@@ -42,10 +42,10 @@ cdef inline int32_t hash_text(str text) noexcept:
     cdef int kind = PyUnicode_KIND(text)
     cdef void* data = PyUnicode_DATA(text)
     if kind == PyUnicode_1BYTE_KIND:
-        return fb_key_hash_latin1(<const uint8_t*>data, length)
+        return fb_key_group_hash_latin1(<const uint8_t*>data, length)
     if kind == PyUnicode_2BYTE_KIND:
-        return fb_key_hash_ucs2(<const uint16_t*>data, length)
-    return fb_key_hash_ucs4(<const uint32_t*>data, length)
+        return fb_key_group_hash_ucs2(<const uint16_t*>data, length)
+    return fb_key_group_hash_ucs4(<const uint32_t*>data, length)
 
 
 cdef class KeyHasher:
@@ -68,7 +68,7 @@ cdef class KeyHasher:
     def __cinit__(self, TypeCodec codec not None):
         cdef const fb_type* type = &codec.type
         self.codec = codec
-        if fb_key_hash_check(type) < 0:
+        if fb_key_group_hash_check(type) < 0:
             raise ValueError(
                 "values of this type cannot be keys: Java does not hash arrays and enums by value (but arrays inside "
                 "a ROW), and equal objects may pickle to different bytes; key by a field, or by a function that makes "
@@ -83,7 +83,7 @@ cdef class KeyHasher:
             self.low = -self.high - 1
 
     def __dealloc__(self):
-        fb_output_close(&self.output)
+        fb_data_output_close(&self.output)
 
     cdef int hash(self, object key, int32_t* hash, int64_t record_number) except -1:
         cdef int overflow = 0
@@ -93,7 +93,7 @@ cdef class KeyHasher:
                 number = PyLong_AsLongLongAndOverflow(key, &overflow)
                 if overflow == 0 and self.low <= number <= self.high:
                     # The hash of a LONG folds its halves; the narrower kinds are their own hash.
-                    hash[0] = fb_key_hash_long(number) if self.kind == FB_TYPE_LONG else <int32_t>number
+                    hash[0] = fb_key_group_hash_long(number) if self.kind == FB_TYPE_LONG else <int32_t>number
                     return 0
         elif PyUnicode_CheckExact(key):
             if self.kind == FB_TYPE_STRING:
@@ -101,17 +101,17 @@ cdef class KeyHasher:
                 return 0
         elif PyFloat_CheckExact(key):
             if self.kind == FB_TYPE_DOUBLE:
-                hash[0] = fb_key_hash_double(PyFloat_AS_DOUBLE(key))
+                hash[0] = fb_key_group_hash_double(PyFloat_AS_DOUBLE(key))
                 return 0
         elif key is True or key is False:
             if self.kind == FB_TYPE_BOOLEAN:
-                hash[0] = fb_key_hash_bool(key is True)
+                hash[0] = fb_key_group_hash_bool(key is True)
                 return 0
         return self.hash_by_codec(key, hash, record_number)
 
     cdef int hash_by_codec(self, object key, int32_t* hash, int64_t record_number) except -1:
-        cdef fb_output output = self.output
-        cdef fb_input input
+        cdef fb_data_output output = self.output
+        cdef fb_data_input input
         cdef int code
         if key is None:
             raise ValueError("the assigned key must not be null, got None")
@@ -119,16 +119,16 @@ cdef class KeyHasher:
         self.output.scratch = NULL
         self.output.scratch_capacity = 0
         try:
-            fb_output_start_scratch(&output)
+            fb_data_output_start_scratch(&output)
             output.record_number = record_number
             encode_value(self.codec, key, &output)
             input.start = input.pos = output.start
             input.end = output.pos
             input.record_number = input.channel = -1
-            code = fb_key_hash_encoded(&self.codec.type, &input, hash)
+            code = fb_key_group_hash_encoded(&self.codec.type, &input, hash)
         finally:
-            fb_output_prune(&output, KEEP_BYTES)
-            fb_output_close(&self.output)
+            fb_data_output_prune(&output, KEEP_BYTES)
+            fb_data_output_close(&self.output)
             self.output = output
         if code == FB_ESTATE:
             raise ValueError(f"the assigned key must not be null, got {key!r}")
@@ -156,7 +156,7 @@ cdef class KeyHasher:
         ValueError
             If the key is null, or `data` is not one encoded key.
         """
-        cdef fb_input input
+        cdef fb_data_input input
         cdef int32_t result
         input.start = NULL
         if data.shape[0] > 0:
@@ -164,7 +164,7 @@ cdef class KeyHasher:
         input.pos = input.start
         input.end = input.start + data.shape[0]
         input.record_number = input.channel = -1
-        cdef int code = fb_key_hash_encoded(&self.codec.type, &input, &result)
+        cdef int code = fb_key_group_hash_encoded(&self.codec.type, &input, &result)
         if code == FB_ESTATE:
             raise ValueError("the assigned key must not be null, but the bytes encode null")
         if code < 0:
@@ -202,7 +202,7 @@ cdef hash_column(keys):
     import numpy
 
     if keys.dtype == numpy.bool_:
-        return numpy.where(keys, numpy.int32(fb_key_hash_bool(True)), numpy.int32(fb_key_hash_bool(False)))
+        return numpy.where(keys, numpy.int32(fb_key_group_hash_bool(True)), numpy.int32(fb_key_group_hash_bool(False)))
     if keys.dtype.kind == "i" and keys.dtype.itemsize <= 4:
         return keys.astype(numpy.int32)
     hashes = numpy.empty(keys.shape[0], numpy.int32)
@@ -216,18 +216,18 @@ cdef hash_column(keys):
     if keys.dtype == numpy.int64:
         longs = keys
         if count < GIL_FREE_COUNT:
-            fb_key_hash_longs(&longs[0], count, &out[0])
+            fb_key_group_hash_longs(&longs[0], count, &out[0])
         else:
             with nogil:
-                fb_key_hash_longs(&longs[0], count, &out[0])
+                fb_key_group_hash_longs(&longs[0], count, &out[0])
     elif keys.dtype == numpy.float32:
         floats = keys
         with nogil:
-            fb_key_hash_floats(&floats[0], count, &out[0])
+            fb_key_group_hash_floats(&floats[0], count, &out[0])
     else:
         doubles = keys
         with nogil:
-            fb_key_hash_doubles(&doubles[0], count, &out[0])
+            fb_key_group_hash_doubles(&doubles[0], count, &out[0])
     return hashes
 
 

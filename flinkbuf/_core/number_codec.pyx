@@ -17,7 +17,7 @@ from flinkbuf._core.byte_order cimport (
 from flinkbuf._core.codec cimport (
     corrupt, get_flag, is_array, is_numpy, make_room, measured, put_count, put_sized, refuse,
 )
-from flinkbuf._core.data_view cimport fb_input_left
+from flinkbuf._core.data_view cimport fb_data_input_left
 from flinkbuf._core.errors cimport FB_ETRUNCATED
 from flinkbuf._core.number cimport fb_number_double, fb_number_double_bits, fb_number_float, fb_number_float_bits
 from flinkbuf._core.python_object cimport (
@@ -83,7 +83,7 @@ cdef int as_double(const codec_node* n, PyObject* value, double* number) except 
     return 0
 
 
-cdef uint8_t* put_boolean(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_boolean(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef bint truth = value == Py_True
     if not PyBool_Check(value):
         if not is_numpy(<object>value, "bool"):
@@ -94,7 +94,7 @@ cdef uint8_t* put_boolean(const codec_node* n, PyObject* value, uint8_t* pos, fb
     return pos + 1
 
 
-cdef uint8_t* put_byte(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_byte(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef int64_t number = 0
     as_integer(n, value, -128, 127, &number)
     pos = make_room(out, pos, 1)
@@ -102,7 +102,7 @@ cdef uint8_t* put_byte(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
     return pos + 1
 
 
-cdef uint8_t* put_short(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_short(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef int64_t number = 0
     as_integer(n, value, -32768, 32767, &number)
     pos = make_room(out, pos, 2)
@@ -110,7 +110,7 @@ cdef uint8_t* put_short(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
     return pos + 2
 
 
-cdef uint8_t* put_int(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_int(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef int64_t number = 0
     as_integer(n, value, INT32_MIN, INT32_MAX, &number)
     pos = make_room(out, pos, 4)
@@ -118,7 +118,7 @@ cdef uint8_t* put_int(const codec_node* n, PyObject* value, uint8_t* pos, fb_out
     return pos + 4
 
 
-cdef uint8_t* put_long(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_long(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef int64_t number = 0
     as_integer(n, value, INT64_MIN, INT64_MAX, &number)
     pos = make_room(out, pos, 8)
@@ -126,7 +126,7 @@ cdef uint8_t* put_long(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
     return pos + 8
 
 
-cdef uint8_t* put_float(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_float(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """Rounded to the nearest float32, as Java's (float) does; what would become infinite is refused."""
     cdef double number = 0
     cdef uint32_t bits
@@ -139,7 +139,7 @@ cdef uint8_t* put_float(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
     return pos + 4
 
 
-cdef uint8_t* put_double(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_double(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef double number = 0
     as_double(n, value, &number)
     pos = make_room(out, pos, 8)
@@ -148,7 +148,7 @@ cdef uint8_t* put_double(const codec_node* n, PyObject* value, uint8_t* pos, fb_
 
 
 cdef uint8_t* put_unscaled(const codec_node* n, PyObject* value, object number, uint8_t* pos,
-                           fb_output* out) except NULL:
+                           fb_data_output* out) except NULL:
     """Flink's BigInteger: 0, 1 and 10 have short forms (Flink compares references, so it writes others too)."""
     cdef bytes data
     if number == 0 or number == 1 or number == 10:
@@ -163,7 +163,7 @@ cdef uint8_t* put_unscaled(const codec_node* n, PyObject* value, object number, 
     return pos
 
 
-cdef uint8_t* put_big_int(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_big_int(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     if value == Py_None:
         return put_count(n, value, 0, 0, pos, out)
     if PyBool_Check(value):
@@ -174,7 +174,7 @@ cdef uint8_t* put_big_int(const codec_node* n, PyObject* value, uint8_t* pos, fb
     return put_unscaled(n, value, int(PyNumber_Index(<object>value)), pos, out)
 
 
-cdef uint8_t* put_big_dec(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_big_dec(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     if value == Py_None:
         return put_count(n, value, 0, 0, pos, out)
     v = <object>value
@@ -197,50 +197,50 @@ cdef uint8_t* put_big_dec(const codec_node* n, PyObject* value, uint8_t* pos, fb
 # --- decode -------------------------------------------------------------------------------------------
 
 
-cdef const uint8_t* fixed(const codec_node* n, fb_input* source, size_t size) except NULL:
+cdef const uint8_t* fixed(const codec_node* n, fb_data_input* source, size_t size) except NULL:
     """Where a value of `size` bytes begins; moves past it."""
     cdef const uint8_t* pos = source.pos
-    if fb_input_left(source) < size:
+    if fb_data_input_left(source) < size:
         corrupt(n, source, FB_ETRUNCATED)
     source.pos = pos + size
     return pos
 
 
-cdef PyObject* get_boolean(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_boolean(const codec_node* n, fb_data_input* source) except NULL:
     return FB_BOOL(get_flag(n, source))
 
 
-cdef PyObject* get_byte(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_byte(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = fixed(n, source, 1)
     return PyLong_FromLong(<signed char>pos[0])
 
 
-cdef PyObject* get_short(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_short(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = fixed(n, source, 2)
     return fb_number_codec_int(kept_ints, <int16_t>fb_load_be16(pos))
 
 
-cdef PyObject* get_int(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_int(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = fixed(n, source, 4)
     return fb_number_codec_int(kept_ints, <int32_t>fb_load_be32(pos))
 
 
-cdef PyObject* get_long(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_long(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = fixed(n, source, 8)
     return fb_number_codec_int(kept_ints, <int64_t>fb_load_be64(pos))
 
 
-cdef PyObject* get_float(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_float(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = fixed(n, source, 4)
     return PyFloat_FromDouble(fb_number_float(fb_load_be32(pos)))
 
 
-cdef PyObject* get_double(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_double(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = fixed(n, source, 8)
     return PyFloat_FromDouble(fb_number_double(fb_load_be64(pos)))
 
 
-cdef object get_unscaled(fb_input* source):
+cdef object get_unscaled(fb_data_input* source):
     """None, or an int; the whole value has been measured."""
     cdef uint32_t length = fb_load_be32(source.pos)
     source.pos += 4
@@ -250,12 +250,12 @@ cdef object get_unscaled(fb_input* source):
     return int.from_bytes(source.pos[4 - <int64_t>length:0], "big", signed=True)
 
 
-cdef object get_big_int(const codec_node* n, fb_input* source):
+cdef object get_big_int(const codec_node* n, fb_data_input* source):
     source.pos = measured(n, source)
     return get_unscaled(source)
 
 
-cdef object get_big_dec(const codec_node* n, fb_input* source):
+cdef object get_big_dec(const codec_node* n, fb_data_input* source):
     source.pos = measured(n, source)
     unscaled = get_unscaled(source)
     if unscaled is None:

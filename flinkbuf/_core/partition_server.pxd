@@ -3,7 +3,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from flinkbuf._core.dialer cimport fb_carried
 from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_manager
 from flinkbuf._core.reactor cimport Reactor, fb_reactor
-from flinkbuf._core.tcp cimport fb_address
+from flinkbuf._core.tcp cimport fb_tcp_address
 
 cdef extern from "wire/preface.h" nogil:
     enum:
@@ -32,11 +32,11 @@ cdef extern from "wire/partition_server.h" nogil:
         uint64_t buffers
         uint64_t bytes
         uint64_t refused
-    int fb_partition_server_open(fb_reactor* reactor, fb_partition_manager* manager, fb_address* address,
+    int fb_partition_server_open(fb_reactor* reactor, fb_partition_manager* manager, fb_tcp_address* address,
                                  const fb_partition_server_options* options, fb_partition_server** self)
     void fb_partition_server_close(fb_partition_server* self)
     void fb_partition_server_get_counters(fb_partition_server* self, fb_partition_server_counters* counters)
-    int fb_partition_server_adopt(fb_partition_server* self, const fb_address* peer, const fb_carried* carried)
+    int fb_partition_server_adopt(fb_partition_server* self, const fb_tcp_address* peer, const fb_carried* carried)
     void fb_partition_server_note_refusal(fb_partition_server* self, const char* reason)
     void fb_partition_server_last_refusal(fb_partition_server* self, char* reason)
 

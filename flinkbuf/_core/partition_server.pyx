@@ -9,7 +9,7 @@ cimport cython
 
 from flinkbuf._core.dialer cimport Carrier, fb_carried, fb_carrier_retain
 from flinkbuf._core.errors cimport FB_EIO, fail
-from flinkbuf._core.tcp cimport fb_address, fb_address_port, fb_address_resolve
+from flinkbuf._core.tcp cimport fb_tcp_address, fb_tcp_address_port, fb_tcp_address_resolve
 
 
 @cython.no_gc_clear
@@ -49,7 +49,7 @@ cdef class PartitionServer:
     def __cinit__(self, Reactor reactor not None, PartitionManager manager not None, str host,
                   uint16_t port=0, *, int64_t request_timeout_ms=10000, bytes secret=None,
                   int64_t proof_timeout_ms=10000, uint32_t max_unproven=0):
-        cdef fb_address address
+        cdef fb_tcp_address address
         cdef fb_partition_server_options options
         cdef bytes encoded = (host or "").encode()
         cdef bint listens = host is not None
@@ -72,7 +72,7 @@ cdef class PartitionServer:
         if secret is not None:
             options.secret, options.secret_size = <const uint8_t*> <const char*> secret, <size_t> len(secret)
         with nogil:
-            is_found = not listens or fb_address_resolve(&address, name, port) == 0
+            is_found = not listens or fb_tcp_address_resolve(&address, name, port) == 0
             if is_found:
                 code = fb_partition_server_open(reactor.c, manager.c, &address if listens else NULL, &options, &self.c)
             error = errno
@@ -82,7 +82,7 @@ cdef class PartitionServer:
             raise OSError(error, f"listening at {host}:{port}: {os.strerror(error)}")
         if code < 0:
             fail(code, f"listening at {host}:{port}")
-        self.port = fb_address_port(&address) if listens else 0
+        self.port = fb_tcp_address_port(&address) if listens else 0
         reactor.users.add(self)
 
     def __dealloc__(self):
@@ -121,11 +121,11 @@ cdef class PartitionServer:
         RuntimeError
             If the server is closed.
         """
-        cdef fb_address peer
+        cdef fb_tcp_address peer
         cdef fb_carried carried
         cdef bytes encoded = host.encode()
         cdef const char* name = encoded
-        cdef int code = -1 if self.c is NULL else fb_address_resolve(&peer, name, port)
+        cdef int code = -1 if self.c is NULL else fb_tcp_address_resolve(&peer, name, port)
         cdef int error = 0
         if code < 0:
             os.close(fd)

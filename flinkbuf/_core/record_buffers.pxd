@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flinkbuf._core.channel_selector cimport ChannelSelector
 from flinkbuf._core.data_buffer cimport fb_data_buffer
-from flinkbuf._core.data_view cimport fb_input
+from flinkbuf._core.data_view cimport fb_data_input
 from flinkbuf._core.record_deserializer cimport fb_record_deserializer
 from flinkbuf._core.record_serializer cimport fb_record_serializer
 from flinkbuf._core.type_codec cimport TypeCodec
@@ -82,7 +82,7 @@ cdef class RecordBufferReader:
     cdef object buffers
     cdef TypeCodec codec
     cdef fb_record_deserializer deserializer
-    cdef fb_input input
+    cdef fb_data_input input
     cdef Py_buffer view
     cdef bint has_view
     cdef bint is_busy

@@ -17,7 +17,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.string cimport memcpy
 
-from flinkbuf._core.buffer cimport FB_DATA_BUFFER, fb_data_type
+from flinkbuf._core.buffer cimport FB_DATA_BUFFER, fb_buffer_data_type
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
@@ -25,7 +25,7 @@ from flinkbuf._core.data_buffer cimport (
     fb_data_buffer_append, fb_data_buffer_close, fb_data_buffer_finish, fb_data_buffer_open, fb_data_buffer_read,
     fb_data_buffer_reset,
 )
-from flinkbuf._core.data_view cimport fb_input, fb_output, fb_output_in_scratch, fb_output_prune
+from flinkbuf._core.data_view cimport fb_data_input, fb_data_output, fb_data_output_in_scratch, fb_data_output_prune
 from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.inline_codec cimport inline_put, put
 from flinkbuf._core.record_deserializer cimport (
@@ -168,7 +168,7 @@ cdef class HashBufferWriter(RecordBufferWriter):
         """One record; 1 if that has made a buffer ready."""
         cdef int64_t channel = RecordBufferWriter.select(self, record)  # not through the table of virtual functions
         cdef page* target = &self.pages[0 if channel == BROADCAST else channel]
-        cdef fb_output* output = &self.serializer.output
+        cdef fb_data_output* output = &self.serializer.output
         cdef uint8_t* pos
         if target.bytes is NULL:
             self.open_page(target)
@@ -181,7 +181,7 @@ cdef class HashBufferWriter(RecordBufferWriter):
             return self.codec.fail_encode(output, FB_LENGTH_BYTES)
         output.pos = pos
         self._record_count += 1
-        if fb_output_in_scratch(output):
+        if fb_data_output_in_scratch(output):
             self.append(channel, output.start, fb_record_serializer_frame(&self.serializer))
             return len(self.ready) > 0
         target.position += <uint32_t>fb_record_serializer_frame(&self.serializer)
@@ -204,7 +204,7 @@ cdef class HashBufferWriter(RecordBufferWriter):
             size -= part
             if target.position == self.segment_size:
                 self.close_page(channel)
-        fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
+        fb_data_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
         return 0
 
     cdef int open_page(self, page* target) except -1:
@@ -303,7 +303,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
     cdef int drain_one(self) except -1:
         """Make one buffer of the full log ready; 0 when the log is empty again and the waiting record stored."""
         cdef uint32_t channel = 0
-        cdef fb_data_type kind
+        cdef fb_buffer_data_type kind
         cdef PyObject* filled
         cdef uint32_t size
         fresh = PyBytes_FromStringAndSize(NULL, self.segment_size)
@@ -333,7 +333,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
         if check(fb_data_buffer_append(&self.log, <uint32_t>channel, FB_DATA_BUFFER, framed, size)) == FB_RECORD:
             return 0
         self.cut(channel, framed, size)  # larger than the whole log
-        fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
+        fb_data_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
         return 1
 
     cdef int cut(self, int64_t channel, const uint8_t* data, size_t size) except -1:
@@ -349,7 +349,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
 
 cdef PyObject* decoded(RecordBufferReader reader, const uint8_t* record, size_t size) except NULL:
     """A new reference."""
-    cdef fb_input* input = &reader.input
+    cdef fb_data_input* input = &reader.input
     cdef PyObject* value
     input.start = input.pos = record
     input.end = record + size

@@ -11,7 +11,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
 from cpython.exc cimport PyErr_CheckSignals
 
-from flinkbuf._core.buffer cimport fb_slice_release
+from flinkbuf._core.buffer cimport fb_buffer_slice_release
 from flinkbuf._core.local_buffer_pool cimport fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT
 from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate
@@ -242,7 +242,7 @@ cdef class RecordExchange:
         cdef fb_gate_item item
         cdef fb_input_gate* gate = self.gate.c
         while self.gate.poll_item(&item):
-            fb_slice_release(&item.slice)
+            fb_buffer_slice_release(&item.slice)
         for channel in range(gate.channel_count):
             if gate.channels[channel].buffer_count == 0:
                 return 0

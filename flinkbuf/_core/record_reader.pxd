@@ -1,8 +1,8 @@
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t
 
-from flinkbuf._core.buffer cimport fb_slice
-from flinkbuf._core.data_view cimport fb_input
+from flinkbuf._core.buffer cimport fb_buffer_slice
+from flinkbuf._core.data_view cimport fb_data_input
 from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item
 from flinkbuf._core.record_deserializer cimport fb_record_deserializer
 from flinkbuf._core.type_codec cimport TypeCodec
@@ -17,8 +17,8 @@ cdef class RecordReader:
     cdef RecordCounts record_counts             # shown by the gate
     cdef fb_record_deserializer* current        # the channel being read; NULL: take a buffer first
     cdef uint32_t current_channel
-    cdef fb_slice slice             # the buffer `current` reads from; owned
-    cdef fb_input input
+    cdef fb_buffer_slice slice             # the buffer `current` reads from; owned
+    cdef fb_data_input input
     cdef object pending_event
     cdef object kept_values         # an array: read for a column that was not given because of an error; else None
     cdef bint is_finished

@@ -14,8 +14,8 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint8_t
 
 from flinkbuf._core.buffer cimport (
-    FB_END_OF_DATA, FB_END_OF_PARTITION, fb_data_type, fb_data_type_blocks_upstream, fb_data_type_is_buffer,
-    fb_slice_data, fb_slice_release,
+    FB_END_OF_DATA, FB_END_OF_PARTITION, fb_buffer_data_type, fb_buffer_data_type_blocks_upstream,
+    fb_buffer_data_type_is_buffer, fb_buffer_slice_data, fb_buffer_slice_release,
 )
 from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item
@@ -38,7 +38,7 @@ cdef enum:
 
 cdef PyObject* decoded(RecordReader reader, const uint8_t* record, size_t size) except NULL:
     """A new reference."""
-    cdef fb_input* input = &reader.input
+    cdef fb_data_input* input = &reader.input
     cdef PyObject* value
     input.start = input.pos = record
     input.end = record + size
@@ -86,7 +86,7 @@ cdef class RecordReader:
 
     def __dealloc__(self):
         cdef uint32_t channel
-        fb_slice_release(&self.slice)
+        fb_buffer_slice_release(&self.slice)
         if self.deserializers is not NULL:
             for channel in range(self.channel_count):
                 fb_record_deserializer_close(&self.deserializers[channel])
@@ -243,7 +243,7 @@ cdef class RecordReader:
             self.record_counts.note(self.current_channel, self.current.record_count)
         self.current = NULL
         self.is_finished = True
-        fb_slice_release(&self.slice)
+        fb_buffer_slice_release(&self.slice)
 
     cdef object decode(self, const uint8_t* record, size_t size):
         return FB_IDENTITY(decoded(self, record, size))
@@ -263,7 +263,7 @@ cdef class RecordReader:
                     fail_record(self.current, code, self.current_channel)
                 self.record_counts.note(self.current_channel, self.current.record_count)
                 self.current = NULL
-                fb_slice_release(&self.slice)
+                fb_buffer_slice_release(&self.slice)
             if not self.next_buffer(waits):
                 break
         return 0
@@ -292,22 +292,23 @@ cdef class RecordReader:
         cdef fb_record_deserializer* deserializer = &self.deserializers[item.channel_index]
         cdef int kind = item.slice.data_type
         self.current_channel = item.channel_index
-        if fb_data_type_is_buffer(<fb_data_type>kind):
+        if fb_buffer_data_type_is_buffer(<fb_buffer_data_type>kind):
             self.slice = item.slice
-            check(fb_record_deserializer_set_next_buffer(deserializer, fb_slice_data(&self.slice), self.slice.size))
+            check(fb_record_deserializer_set_next_buffer(
+                deserializer, fb_buffer_slice_data(&self.slice), self.slice.size))
             self.current = deserializer
             return 1
         try:
-            data = (<const char*>fb_slice_data(&item.slice))[:item.slice.size]
+            data = (<const char*>fb_buffer_slice_data(&item.slice))[:item.slice.size]
         finally:
-            fb_slice_release(&item.slice)
+            fb_buffer_slice_release(&item.slice)
         if kind == FB_END_OF_DATA or kind == FB_END_OF_PARTITION:
             if fb_record_deserializer_pending(deserializer) > 0:
                 fail_record(deserializer, FB_ETRUNCATED, item.channel_index)
         if self.event_of is None:
             if kind == FB_END_OF_DATA:
                 self.gate.acknowledge_all_records_processed(item.channel_index)  # they have been handed out
-            if fb_data_type_blocks_upstream(<fb_data_type>kind):
+            if fb_buffer_data_type_blocks_upstream(<fb_buffer_data_type>kind):
                 self.gate.resume_consumption(item.channel_index)  # nobody here aligns barriers
             return 0
         self.pending_event = self.event_of(item.channel_index, data, kind)

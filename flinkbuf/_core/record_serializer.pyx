@@ -5,12 +5,14 @@ from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.string cimport memcpy
 
-from flinkbuf._core.buffer cimport FB_DATA_BUFFER, fb_event_buffer_new, fb_slice_data, fb_slice_release, fb_slice_retain
+from flinkbuf._core.buffer cimport (
+    FB_DATA_BUFFER, fb_buffer_new_unpooled, fb_buffer_slice_data, fb_buffer_slice_release, fb_buffer_slice_retain,
+)
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder_append, fb_buffer_builder_close, fb_buffer_builder_commit, fb_buffer_builder_finish,
     fb_buffer_builder_is_full, fb_buffer_builder_open,
 )
-from flinkbuf._core.data_view cimport fb_output_prune, fb_output_reserve, fb_output_size
+from flinkbuf._core.data_view cimport fb_data_output_prune, fb_data_output_reserve, fb_data_output_size
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, check
 
 cdef enum:
@@ -51,30 +53,30 @@ cdef class RecordSerializer:
         zeros = <uint8_t*>PyMem_Calloc(segment_size, 1)
         if zeros is NULL:
             raise MemoryError
-        code = fb_event_buffer_new(zeros, segment_size, FB_DATA_BUFFER, &self.segment)
+        code = fb_buffer_new_unpooled(zeros, segment_size, FB_DATA_BUFFER, &self.segment)
         PyMem_Free(zeros)
         check(code)
 
     def __dealloc__(self):
         fb_buffer_builder_close(&self.builder)
         fb_record_serializer_close(&self.c)
-        fb_slice_release(&self.segment)
+        fb_buffer_slice_release(&self.segment)
 
     cdef int open_builder(self) except -1:
         if self.builder.buffer is NULL:
-            fb_slice_retain(&self.segment)  # for the builder
+            fb_buffer_slice_retain(&self.segment)  # for the builder
             fb_buffer_builder_open(&self.builder, self.segment.buffer)
         return 0
 
     cdef bytes take_buffer(self):
         cdef uint32_t size = fb_buffer_builder_finish(&self.builder)
-        taken = PyBytes_FromStringAndSize(<const char*>fb_slice_data(&self.segment), size)
+        taken = PyBytes_FromStringAndSize(<const char*>fb_buffer_slice_data(&self.segment), size)
         fb_buffer_builder_close(&self.builder)
         return taken
 
     cdef int cut(self, list filled) except -1:
         cdef const uint8_t* data = self.c.output.start
-        cdef size_t left = fb_output_size(&self.c.output)
+        cdef size_t left = fb_data_output_size(&self.c.output)
         cdef size_t size
         while left > 0:
             self.open_builder()
@@ -84,7 +86,7 @@ cdef class RecordSerializer:
             left -= size
             if fb_buffer_builder_is_full(&self.builder):
                 filled.append(self.take_buffer())
-        fb_output_prune(&self.c.output, FB_SCRATCH_KEEP_BYTES)
+        fb_data_output_prune(&self.c.output, FB_SCRATCH_KEEP_BYTES)
         return 0
 
     def serialize(self, record):
@@ -106,7 +108,7 @@ cdef class RecordSerializer:
         try:
             self.open_builder()
             check(fb_record_serializer_begin(&self.c, &self.builder))
-            check(fb_output_reserve(&self.c.output, <size_t>view.len))
+            check(fb_data_output_reserve(&self.c.output, <size_t>view.len))
             memcpy(self.c.output.pos, view.buf, <size_t>view.len)
             self.c.output.pos += view.len
             if fb_record_serializer_end(&self.c, &self.builder) == FB_NEEDS_BUFFER:

@@ -24,7 +24,7 @@ from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
-from flinkbuf._core.data_view cimport fb_output, fb_output_prune
+from flinkbuf._core.data_view cimport fb_data_output, fb_data_output_prune
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.inline_codec cimport inline_put, put
 from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
@@ -287,7 +287,7 @@ cdef class RecordWriter:
     @cython.final
     cdef inline int start_unicast(self, object record, uint32_t channel) except -1:
         cdef fb_buffer_builder* builder = &self.c.unicast[channel]
-        cdef fb_output* output = &self.serializer.output
+        cdef fb_data_output* output = &self.serializer.output
         cdef uint8_t* pos
         if builder.buffer is NULL:
             if self.partition.check_written(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
@@ -353,7 +353,7 @@ cdef class RecordWriter:
             code = fb_result_partition_emit(self.c, <uint32_t>channel, &self.rest, &self.rest_size)
         if self.partition.check_written(code) == FB_NEEDS_BUFFER:
             return code
-        fb_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
+        fb_data_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
         return self.note_written(channel)
 
     @cython.final

@@ -1,10 +1,10 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from flinkbuf._core.tcp cimport fb_address
+from flinkbuf._core.tcp cimport fb_tcp_address
 
 cdef extern from "wire/remote_channel.h" nogil:
     struct fb_remote_source:
-        fb_address address
+        fb_tcp_address address
         uint32_t connection_index
         uint32_t subpartition_index
         uint8_t[60] partition

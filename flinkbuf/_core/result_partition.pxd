@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flinkbuf._core.buffer cimport fb_data_type
+from flinkbuf._core.buffer cimport fb_buffer_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool
 from flinkbuf._core.subpartition cimport fb_subpartition
@@ -41,9 +41,9 @@ cdef extern from "partition/result_partition.h" nogil:
     int fb_result_partition_emit(fb_result_partition* self, uint32_t subpartition, const uint8_t** data, size_t* size)
     int fb_result_partition_broadcast(fb_result_partition* self, const uint8_t** data, size_t* size)
     int fb_result_partition_broadcast_event(fb_result_partition* self, const uint8_t* data, size_t size,
-                                            fb_data_type type)
+                                            fb_buffer_data_type type)
     int fb_result_partition_emit_event(fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
-                                       size_t size, fb_data_type type)
+                                       size_t size, fb_buffer_data_type type)
     void fb_result_partition_flush(fb_result_partition* self, uint32_t subpartition)
     void fb_result_partition_flush_all(fb_result_partition* self)
     int fb_result_partition_finish(fb_result_partition* self)

@@ -203,7 +203,8 @@ cdef class ResultPartition:
         cdef int code
         self.check_open()
         self.check_unclaimed()
-        code = fb_result_partition_broadcast_event(self.c, &data[0], <size_t>data.shape[0], <fb_data_type>data_type)
+        code = fb_result_partition_broadcast_event(
+            self.c, &data[0], <size_t>data.shape[0], <fb_buffer_data_type>data_type)
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
         self.check_written(code)
@@ -215,7 +216,7 @@ cdef class ResultPartition:
         self.check_index(subpartition)
         self.check_unclaimed()
         code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
-                                              <fb_data_type>data_type)
+                                              <fb_buffer_data_type>data_type)
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
         self.check_written(code)

@@ -2,10 +2,10 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t
 
 from flinkbuf._core.codec cimport codec_node
-from flinkbuf._core.data_view cimport fb_input, fb_output
+from flinkbuf._core.data_view cimport fb_data_input, fb_data_output
 
-cdef uint8_t* put_tuple(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL
-cdef uint8_t* put_row(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL
-cdef PyObject* get_tuple(const codec_node* n, fb_input* source) except NULL
-cdef PyObject* get_row(const codec_node* n, fb_input* source) except NULL
+cdef uint8_t* put_tuple(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL
+cdef uint8_t* put_row(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL
+cdef PyObject* get_tuple(const codec_node* n, fb_data_input* source) except NULL
+cdef PyObject* get_row(const codec_node* n, fb_data_input* source) except NULL
 cdef int check_row_class(object type_) except -1

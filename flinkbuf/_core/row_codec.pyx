@@ -1,7 +1,7 @@
 """Tuples and rows: fields of different types, one after the other."""
 
 from flinkbuf._core.codec cimport Codec, add_step, corrupt, make_room, refuse
-from flinkbuf._core.data_view cimport fb_input_left
+from flinkbuf._core.data_view cimport fb_data_input_left
 from flinkbuf._core.errors cimport FB_ECORRUPT, FB_ETRUNCATED
 from flinkbuf._core.inline_codec cimport get, inline_get, inline_put, put
 from flinkbuf._core.python_object cimport (
@@ -33,7 +33,7 @@ cdef int check_row_class(object type_) except -1:
 # --- encode -------------------------------------------------------------------------------------------
 
 
-cdef uint8_t* put_fields(const codec_node* n, PyObject* fields, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_fields(const codec_node* n, PyObject* fields, uint8_t* pos, fb_data_output* out) except NULL:
     """The fields of a plain tuple one after the other. `fields` is held by the caller."""
     cdef PyObject** items = FB_TUPLE_ITEMS(fields)
     cdef uint32_t i
@@ -45,7 +45,7 @@ cdef uint8_t* put_fields(const codec_node* n, PyObject* fields, uint8_t* pos, fb
     return pos
 
 
-cdef uint8_t* put_tuple(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_tuple(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef object held
     if not PyTuple_CheckExact(value):
         if not PyTuple_Check(value) and not PyList_Check(value):
@@ -58,14 +58,14 @@ cdef uint8_t* put_tuple(const codec_node* n, PyObject* value, uint8_t* pos, fb_o
 
 
 cdef uint8_t* put_tuple_checked(const codec_node* n, PyObject* value, PyObject* fields, uint8_t* pos,
-                                fb_output* out) except NULL:
+                                fb_data_output* out) except NULL:
     if PyTuple_GET_SIZE(fields) != n.child_count:
         refuse(n, value, ValueError, f"it has {PyTuple_GET_SIZE(fields)} fields instead of {n.child_count}")
     return put_fields(n, fields, pos, out)
 
 
 cdef uint8_t* put_row_fields(const codec_node* n, PyObject* fields, unsigned kind, uint8_t* pos,
-                             fb_output* out) except NULL:
+                             fb_data_output* out) except NULL:
     """The mask (2 bits of RowKind, low bit first, then the null bits), then the fields that are not null."""
     cdef PyObject** items = FB_TUPLE_ITEMS(fields)
     cdef size_t mask_at
@@ -96,7 +96,7 @@ cdef uint8_t* put_row_fields(const codec_node* n, PyObject* fields, unsigned kin
     return pos
 
 
-cdef uint8_t* put_row(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_row(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef PyObject* kind = FB_TYPE_OF(value)
     cdef unsigned i
     cdef object held
@@ -150,7 +150,7 @@ cdef tuple fields_by_name(const codec_node* n, v, own):
 # --- decode -------------------------------------------------------------------------------------------
 
 
-cdef PyObject* get_tuple(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_tuple(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* pos = source.pos
     cdef PyObject* fields = PyTuple_New(n.child_count)
     cdef PyObject* item
@@ -165,7 +165,7 @@ cdef PyObject* get_tuple(const codec_node* n, fb_input* source) except NULL:
     return fields
 
 
-cdef PyObject* get_row(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_row(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* mask = source.pos
     cdef const uint8_t* pos = mask + n.mask_size
     cdef uint32_t i
@@ -173,7 +173,7 @@ cdef PyObject* get_row(const codec_node* n, fb_input* source) except NULL:
     cdef PyObject* item
     cdef unsigned bits, kind
     cdef unsigned bit = 0x20
-    if fb_input_left(source) < n.mask_size:
+    if fb_data_input_left(source) < n.mask_size:
         corrupt(n, source, FB_ETRUNCATED)
     bits = mask[0]
     kind = bits >> 7 | (bits >> 5 & 2)

@@ -21,11 +21,11 @@ def sha256(bytes data not None):
 
 def hmac_sha256(bytes key not None, bytes data not None):
     """Return the HMAC of `data` under `key`, 32 bytes."""
-    cdef fb_hmac_sha256 state
+    cdef fb_sha256_hmac state
     cdef uint8_t digest[FB_SHA256_SIZE]
-    fb_hmac_sha256_open(&state, <const char*> key, <size_t> len(key))
-    fb_hmac_sha256_add(&state, <const char*> data, <size_t> len(data))
-    fb_hmac_sha256_finish(&state, digest)
+    fb_sha256_hmac_open(&state, <const char*> key, <size_t> len(key))
+    fb_sha256_hmac_add(&state, <const char*> data, <size_t> len(data))
+    fb_sha256_hmac_finish(&state, digest)
     return digest[:FB_SHA256_SIZE]
 
 

@@ -1,6 +1,6 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from flinkbuf._core.buffer cimport fb_slice
+from flinkbuf._core.buffer cimport fb_buffer_slice
 from flinkbuf._core.wakeup cimport fb_wakeup
 
 cdef extern from "partition/subpartition.h" nogil:
@@ -13,7 +13,7 @@ cdef extern from "partition/subpartition.h" nogil:
         bint is_approximate
         bint sends_empty_buffers
     struct fb_polled_buffer:
-        fb_slice slice
+        fb_buffer_slice slice
         uint32_t backlog
         uint8_t next_data_type
         int32_t sequence_number

@@ -1,7 +1,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
-from flinkbuf._core.data_view cimport fb_input
+from flinkbuf._core.data_view cimport fb_data_input
 
 cdef extern from "record/text.h" nogil:
     struct fb_text:
@@ -9,9 +9,9 @@ cdef extern from "record/text.h" nogil:
         uint32_t units
         uint32_t length
         uint32_t max_point
-    int fb_text_read_varint(fb_input* input, uint32_t* value)
+    int fb_text_read_varint(fb_data_input* input, uint32_t* value)
     uint8_t* fb_text_write_varint(uint32_t value, uint8_t* to)
-    int fb_text_measure(fb_input* input, uint32_t units, fb_text* text)
+    int fb_text_measure(fb_data_input* input, uint32_t units, fb_text* text)
     void fb_text_decode(const uint8_t* from_, const fb_text* text, int width, void* points)
     bint fb_text_plan(const void* points, size_t length, int width, fb_text* text)
     uint8_t* fb_text_encode(const void* points, size_t length, int width, uint8_t* to)

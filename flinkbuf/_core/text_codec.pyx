@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 
 from flinkbuf._core.byte_order cimport fb_load_be16, fb_store_be16
 from flinkbuf._core.codec cimport corrupt, make_room, measured, put_sized, refuse
-from flinkbuf._core.data_view cimport fb_input_left
+from flinkbuf._core.data_view cimport fb_data_input_left
 from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_OK
 from flinkbuf._core.python_object cimport (
     FB_NONE, PyUnicode_Check, PyUnicode_DATA, PyUnicode_FromOrdinal, PyUnicode_GET_LENGTH, PyUnicode_KIND,
@@ -21,7 +21,7 @@ from flinkbuf._core.text cimport (
 from flinkbuf._core.type cimport FB_TYPE_STRING, FB_TYPE_STRING_VALUE
 
 
-cdef uint8_t* put_text(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_text(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """STRING counts one more than the units, so that 0 is null; STRING_VALUE has no null."""
     cdef fb_text text
     cdef Py_ssize_t length
@@ -46,7 +46,7 @@ cdef uint8_t* put_text(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
     return fb_text_encode(PyUnicode_DATA(value), length, PyUnicode_KIND(value), pos)
 
 
-cdef uint8_t* put_char(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_char(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     if not PyUnicode_Check(value):
         refuse(n, value, TypeError, "a CHAR is a str of one character")
     if PyUnicode_GET_LENGTH(value) != 1 or PyUnicode_READ_CHAR(value, 0) > 0xffff:
@@ -77,12 +77,12 @@ cdef bytes pickled(const codec_node* n, PyObject* value):
     refuse(n, value, TypeError, f"it does not pickle: {why}")
 
 
-cdef uint8_t* put_pickled(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_pickled(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef bytes data = pickled(n, value)
     return put_sized(n, value, PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data), pos, out)
 
 
-cdef PyObject* get_text(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_text(const codec_node* n, fb_data_input* source) except NULL:
     cdef const uint8_t* start = source.pos
     cdef const uint8_t* units_at
     cdef PyObject* text
@@ -96,7 +96,7 @@ cdef PyObject* get_text(const codec_node* n, fb_input* source) except NULL:
             return FB_NONE()
         units -= 1
     units_at = source.pos
-    if units > fb_input_left(source):
+    if units > fb_data_input_left(source):
         source.pos = start
         corrupt(n, source, FB_ETRUNCATED,
                 f"a text of {units} characters, but only {source.end - units_at} bytes are left")
@@ -114,14 +114,14 @@ cdef PyObject* get_text(const codec_node* n, fb_input* source) except NULL:
     return text
 
 
-cdef PyObject* get_char(const codec_node* n, fb_input* source) except NULL:
-    if fb_input_left(source) < 2:
+cdef PyObject* get_char(const codec_node* n, fb_data_input* source) except NULL:
+    if fb_data_input_left(source) < 2:
         corrupt(n, source, FB_ETRUNCATED)
     source.pos += 2
     return PyUnicode_FromOrdinal(fb_load_be16(source.pos - 2))
 
 
-cdef object get_pickled(const codec_node* n, fb_input* source):
+cdef object get_pickled(const codec_node* n, fb_data_input* source):
     import pickle
     cdef const uint8_t* start = measured(n, source) + 4
     return pickle.loads((<const char*>start)[:source.pos - start])

@@ -51,7 +51,7 @@ cdef bint is_not_a_time(object value):
     return not PyDateTime_CheckExact(value) and value != value
 
 
-cdef uint8_t* put_local(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_local(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """LOCAL_DATE, LOCAL_TIME, LOCAL_DATE_TIME."""
     cdef object v = <object>value
     cdef object exact = (<Codec>n.codec).classes[0]
@@ -124,7 +124,7 @@ cdef uint8_t* put_second_and_nano(int64_t second, uint32_t nano, uint8_t* pos):
     return pos + 12
 
 
-cdef uint8_t* put_instant(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_instant(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef int64_t second = 0
     cdef int64_t nano = 0
     pos = make_room(out, pos, 12)
@@ -137,7 +137,7 @@ cdef uint8_t* put_instant(const codec_node* n, PyObject* value, uint8_t* pos, fb
     return put_second_and_nano(second, <uint32_t>nano, pos)
 
 
-cdef uint8_t* put_timestamp(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_timestamp(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """java.sql.Timestamp: a naive datetime, read as UTC, or milliseconds with all nanoseconds of the second."""
     cdef int64_t second = 0
     cdef int64_t nano = 0
@@ -178,7 +178,7 @@ cdef int millis_of(const codec_node* n, PyObject* value, int64_t* millis) except
     return 0
 
 
-cdef uint8_t* put_millis(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_millis(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef int64_t millis = INT64_MIN
     pos = make_room(out, pos, 8)
     if FB_TYPE_OF(value) == n.classes[0]:
@@ -206,7 +206,7 @@ cdef object datetime_of(int64_t second, int64_t micro, object zone):
     return datetime_new(year, month, day, rest // 3600, rest // 60 % 60, rest % 60, <int>micro, zone)
 
 
-cdef object get_local(const codec_node* n, fb_input* source):
+cdef object get_local(const codec_node* n, fb_data_input* source):
     cdef const uint8_t* p = measured(n, source)
     cdef const uint8_t* t = p if n.kind == FB_TYPE_LOCAL_TIME else p + 6
     cdef object exact = <object>n.classes[0]
@@ -228,7 +228,7 @@ cdef object get_local(const codec_node* n, fb_input* source):
     return time_new(t[0], t[1], t[2], nano // 1000, None) if nano % 1000 == 0 else exact(t[0], t[1], t[2], nano)
 
 
-cdef object get_instant(const codec_node* n, fb_input* source):
+cdef object get_instant(const codec_node* n, fb_data_input* source):
     """INSTANT and SQL_TIMESTAMP: what Python's datetime cannot hold is given as the class that can."""
     cdef const uint8_t* p = measured(n, source)
     cdef int64_t number = <int64_t>fb_load_be64(p)
@@ -245,7 +245,7 @@ cdef object get_instant(const codec_node* n, fb_input* source):
     return (<object>n.classes[0])(number, nano)
 
 
-cdef object get_millis(const codec_node* n, fb_input* source):
+cdef object get_millis(const codec_node* n, fb_data_input* source):
     cdef int year = 0
     cdef int month = 0
     cdef int day = 0

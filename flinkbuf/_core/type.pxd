@@ -1,7 +1,7 @@
 from libc.stddef cimport size_t
 from libc.stdint cimport uint32_t
 
-from flinkbuf._core.data_view cimport fb_input
+from flinkbuf._core.data_view cimport fb_data_input
 
 cdef extern from "record/type.h" nogil:
     enum fb_type_kind:
@@ -60,4 +60,4 @@ cdef extern from "record/type.h" nogil:
         uint32_t min_size
     void fb_type_measure(fb_type* self)
     bint fb_type_fits(uint32_t count, uint32_t min_size, size_t left)
-    int fb_type_skip(const fb_type* self, fb_input* input)
+    int fb_type_skip(const fb_type* self, fb_data_input* input)

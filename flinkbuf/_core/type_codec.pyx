@@ -15,7 +15,7 @@ from flinkbuf._core.container_codec cimport (
     get_array, get_bytes, get_list, get_map, get_set, put_any_list, put_array, put_bytes, put_list, put_map,
     put_set,
 )
-from flinkbuf._core.data_view cimport fb_output_close, fb_output_size, fb_output_start
+from flinkbuf._core.data_view cimport fb_data_output_close, fb_data_output_size, fb_data_output_start
 from flinkbuf._core.number_codec cimport (
     get_big_dec, get_big_int, get_boolean, get_byte, get_double, get_float, get_int, get_long, get_short,
     put_big_dec, put_big_int, put_boolean, put_byte, put_double, put_float, put_int, put_long, put_short,
@@ -254,28 +254,28 @@ cdef class TypeCodec(Codec):
                              f"{kind} can hold it" + (" as key" if kind == "MAP" else ""))
         return 0
 
-    cdef int fail_encode(self, fb_output* output, size_t used) except -1:
+    cdef int fail_encode(self, fb_data_output* output, size_t used) except -1:
         """Takes back what a refused value has written, and makes the user's exception of the one that is set."""
         output.pos = output.start + used
         return explain(output.record_number, self.field_path_name)
 
     def serialize(self, value):
         """The bytes that Flink's serializer writes for `value`."""
-        cdef fb_output output
+        cdef fb_data_output output
         cdef uint8_t small[512]  # most values fit, and nothing has to be allocated
         memset(&output, 0, sizeof(output))
         output.record_number = -1
-        fb_output_start(&output, small, small + sizeof(small))
+        fb_data_output_start(&output, small, small + sizeof(small))
         try:
             encode_value(self, value, &output)
-            return PyBytes_FromStringAndSize(<const char*>output.start, fb_output_size(&output))
+            return PyBytes_FromStringAndSize(<const char*>output.start, fb_data_output_size(&output))
         finally:
-            fb_output_close(&output)
+            fb_data_output_close(&output)
 
     def deserialize(self, data):
         """The value whose bytes are `data`, all of them."""
         cdef Py_buffer view
-        cdef fb_input input
+        cdef fb_data_input input
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             input.start = input.pos = <const uint8_t*>view.buf
@@ -296,7 +296,7 @@ cdef class TypeCodec(Codec):
         a MAP are not compared with each other.
         """
         cdef Py_buffer view
-        cdef fb_input input
+        cdef fb_data_input input
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
             input.start = input.pos = <const uint8_t*>view.buf

@@ -4,7 +4,7 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
-from flinkbuf._core.buffer cimport fb_slice_release
+from flinkbuf._core.buffer cimport fb_buffer_slice_release
 from flinkbuf._core.errors cimport FB_ESTATE, fail
 from flinkbuf._core.input_gate cimport InputGate, RecordCounts
 
@@ -78,7 +78,7 @@ cdef class UnionInputGate(AbstractInputGate):
             gate.close()
         # In a forked child the threads that ring the bell, and hold its lock perhaps, are the parent's.
         if is_of_this_process:
-            fb_slice_release(&self.held.slice)
+            fb_buffer_slice_release(&self.held.slice)
             fb_union_input_gate_close(&self.c)
         self.held.slice.buffer = NULL
         return 0

@@ -5,7 +5,7 @@ from libc.string cimport memcpy, memset
 
 from flinkbuf._core.byte_order cimport fb_load_be32, fb_load_be64, fb_store_be32, fb_store_be64
 from flinkbuf._core.codec cimport Codec, add_step, corrupt, get_child, get_flag, make_room, measured, refuse
-from flinkbuf._core.data_view cimport fb_input_left
+from flinkbuf._core.data_view cimport fb_data_input_left
 from flinkbuf._core.errors cimport FB_ETRUNCATED
 from flinkbuf._core.inline_codec cimport put, put_held
 from flinkbuf._core.python_object cimport FB_NONE, FB_TYPE_OF, PyBool_Check, Py_None
@@ -18,7 +18,7 @@ from flinkbuf._core.type cimport (
 # --- encode -------------------------------------------------------------------------------------------
 
 
-cdef uint8_t* put_void(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_void(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     if value != Py_None:
         refuse(n, value, TypeError)
     pos = make_room(out, pos, 1)
@@ -26,13 +26,13 @@ cdef uint8_t* put_void(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
     return pos + 1
 
 
-cdef uint8_t* put_null_value(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_null_value(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     if value != Py_None:
         refuse(n, value, TypeError)
     return make_room(out, pos, 1)
 
 
-cdef uint8_t* put_enum(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_enum(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef Codec codec = <Codec>n.codec
     cdef object v = <object>value
     try:
@@ -50,7 +50,7 @@ cdef uint8_t* put_enum(const codec_node* n, PyObject* value, uint8_t* pos, fb_ou
     return pos + 4
 
 
-cdef uint8_t* put_either(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_either(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef PyObject* kind = FB_TYPE_OF(value)
     cdef bint left = kind == n.classes[0]
     if not left and kind != n.classes[1]:
@@ -64,7 +64,7 @@ cdef uint8_t* put_either(const codec_node* n, PyObject* value, uint8_t* pos, fb_
     return pos
 
 
-cdef uint8_t* put_nullable(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_nullable(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     cdef size_t padding = (<Codec>n.codec).type.padding
     pos = make_room(out, pos, 1 + padding)
     pos[0] = value == Py_None
@@ -75,7 +75,7 @@ cdef uint8_t* put_nullable(const codec_node* n, PyObject* value, uint8_t* pos, f
     return pos + padding
 
 
-cdef uint8_t* put_element(const codec_node* n, PyObject* value, uint8_t* pos, fb_output* out) except NULL:
+cdef uint8_t* put_element(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
     """A tag and what belongs to it. The classes have checked their numbers when they were made."""
     cdef tuple classes = (<Codec>n.codec).classes
     cdef object v = <object>value
@@ -120,26 +120,26 @@ cdef uint8_t* put_element(const codec_node* n, PyObject* value, uint8_t* pos, fb
 # --- decode -------------------------------------------------------------------------------------------
 
 
-cdef PyObject* get_void(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_void(const codec_node* n, fb_data_input* source) except NULL:
     measured(n, source)
     return FB_NONE()
 
 
-cdef PyObject* get_null_value(const codec_node* n, fb_input* source) except NULL:
+cdef PyObject* get_null_value(const codec_node* n, fb_data_input* source) except NULL:
     return FB_NONE()
 
 
-cdef object get_enum(const codec_node* n, fb_input* source):
+cdef object get_enum(const codec_node* n, fb_data_input* source):
     return (<Codec>n.codec).symbols[fb_load_be32(measured(n, source))]
 
 
-cdef object get_either(const codec_node* n, fb_input* source):
+cdef object get_either(const codec_node* n, fb_data_input* source):
     if get_flag(n, source):
         return (<object>n.classes[0])(get_child(n.children, source))
     return (<object>n.classes[1])(get_child(n.children + 1, source))
 
 
-cdef object get_nullable(const codec_node* n, fb_input* source):
+cdef object get_nullable(const codec_node* n, fb_data_input* source):
     if not get_flag(n, source):
         return get_child(n.children, source)
     source.pos -= 1
@@ -147,7 +147,7 @@ cdef object get_nullable(const codec_node* n, fb_input* source):
     return None
 
 
-cdef object get_element(const codec_node* n, fb_input* source):
+cdef object get_element(const codec_node* n, fb_data_input* source):
     cdef tuple classes = (<Codec>n.codec).classes
     cdef const uint8_t* p = source.pos
     if source.pos == source.end:
@@ -157,7 +157,7 @@ cdef object get_element(const codec_node* n, fb_input* source):
         return classes[0](get_child(n.children, source), None)
     if p[0] == FB_ELEMENT_RECORD_WITH_TIMESTAMP:
         source.pos += 1
-        if fb_input_left(source) < 8:
+        if fb_data_input_left(source) < 8:
             corrupt(n, source, FB_ETRUNCATED)
         source.pos += 8
         return classes[0](get_child(n.children, source), <int64_t>fb_load_be64(p + 1))

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "check.h"
-#include "ground/errors.h"
 #include "fuzz_replay.h"
+#include "ground/errors.h"
 
 static const uint8_t SECRET[16] = "0123456789abcdef";
 

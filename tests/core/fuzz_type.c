@@ -65,7 +65,7 @@ static void open_types(struct types* types) {
 }
 
 static int skip(const struct fb_type* type, const uint8_t* data, size_t size, size_t* used) {
-  struct fb_input input = {data, data, data + size, -1, -1};
+  struct fb_data_input input = {data, data, data + size, -1, -1};
   int code = fb_type_skip(type, &input);
 
   CHECK(code == FB_OK || code == FB_ETRUNCATED || code == FB_ECORRUPT || code == FB_ETOO_LARGE);
@@ -88,7 +88,7 @@ static void check_prefixes(const struct fb_type* type, const uint8_t* data, size
 }
 
 static void check_text(const uint8_t* data, size_t size) {
-  struct fb_input input = {data, data, data + size, -1, -1};
+  struct fb_data_input input = {data, data, data + size, -1, -1};
   struct fb_text text, plan;
   uint32_t units = 0;
   uint32_t* points;

@@ -9,11 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "ground/byte_order.h"
 #include "check.h"
+#include "ground/byte_order.h"
 #include "ground/errors.h"
-#include "wire/frame.h"
 #include "ground/wakeup.h"
+#include "wire/frame.h"
 
 static const uint8_t SECRET[32] = "a secret that both of them know";
 static const uint8_t WRONG[32] = "a secret that only one has guess";
@@ -23,7 +23,7 @@ struct door {
   struct fb_reactor* reactor;
   struct fb_admission* admission;
   struct fb_listener* listener;
-  struct fb_address address;
+  struct fb_tcp_address address;
   _Atomic uint32_t proven, refused, stopped; /* release there, acquire here */
   char reason[FB_ADMISSION_REASON_SIZE];     /* after `refused` */
   int code;
@@ -63,7 +63,7 @@ static void on_accept(struct fb_connection* connection, void* context) {
 
 static void listen_at(void* context) {
   struct door* self = context;
-  CHECK(fb_reactor_listen(self->reactor, &self->address, 128, on_accept, self, &self->listener) == FB_OK);
+  CHECK(fb_connection_listen(self->reactor, &self->address, 128, on_accept, self, &self->listener) == FB_OK);
 }
 
 static void open_door(struct door* self, const uint8_t* secret, int64_t timeout_ms, uint32_t max_unproven) {
@@ -76,13 +76,13 @@ static void open_door(struct door* self, const uint8_t* secret, int64_t timeout_
   memset(self, 0, sizeof(*self));
   CHECK(fb_reactor_open(&self->reactor) == FB_OK);
   CHECK(fb_admission_open(self->reactor, &options, &self->admission) == FB_OK);
-  CHECK(fb_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
   CHECK(fb_reactor_call(self->reactor, listen_at, self) == FB_OK);
 }
 
 static void stop(void* context) {
   struct door* self = context;
-  if (self->listener != NULL) fb_listener_close(self->listener);
+  if (self->listener != NULL) fb_connection_close_listener(self->listener);
   fb_admission_stop(self->admission);
 }
 
@@ -104,16 +104,16 @@ static void sleep_ms(long ms) {
 }
 
 static void wait_for(_Atomic uint32_t* count, uint32_t least) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
   while (atomic_load_explicit(count, memory_order_acquire) < least) {
-    CHECK(fb_now_ms() < deadline_ms);
+    CHECK(fb_wakeup_now_ms() < deadline_ms);
     sleep_ms(1);
   }
 }
 
 /* ---- in front of it: plain sockets -------------------------------------------------------------------- */
 
-static int dial(const struct fb_address* address) {
+static int dial(const struct fb_tcp_address* address) {
   struct timeval limit = {.tv_sec = 20};
   int fd = socket(AF_INET, SOCK_STREAM, 0);
 
@@ -280,7 +280,7 @@ static void who_is_silent_or_slow_is_refused_in_time(void) {
   struct fb_preface preface;
   uint8_t hello[FB_PREFACE_OUT_MAX];
   struct door door;
-  int64_t start_ms = fb_now_ms();
+  int64_t start_ms = fb_wakeup_now_ms();
   int silent, slow, half_open;
 
   open_door(&door, SECRET, 150, 0);
@@ -297,7 +297,7 @@ static void who_is_silent_or_slow_is_refused_in_time(void) {
   expect_refusal(half_open, "the client closed the connection before it proved");
   expect_refusal(silent, "did not prove within 150 ms");
   expect_refusal(slow, "did not prove within 150 ms");
-  CHECK(fb_now_ms() - start_ms < 15000);
+  CHECK(fb_wakeup_now_ms() - start_ms < 15000);
   honest_client_gets_in(&door);
   close(silent);
   close(slow);
@@ -315,8 +315,8 @@ static void those_who_wait_are_limited_and_the_oldest_goes(void) {
   for (int i = 0; i < MANY; i++) fds[i] = dial(&door.address);
   honest_client_gets_in(&door);
   /* The honest one took a place, too. Of those refused some are kept to read why, but not all of them. */
-  for (int64_t until = fb_deadline_ms(20000); counters_of(&door).unproven > 2 * LIMIT; sleep_ms(1))
-    CHECK(fb_now_ms() < until);
+  for (int64_t until = fb_wakeup_deadline_ms(20000); counters_of(&door).unproven > 2 * LIMIT; sleep_ms(1))
+    CHECK(fb_wakeup_now_ms() < until);
   CHECK(counters_of(&door).refused == MANY + 1 - LIMIT);
   expect_refusal(fds[MANY - LIMIT], "this one had waited longest");
   for (int i = 0; i < MANY; i++) close(fds[i]);
@@ -351,7 +351,8 @@ static void stopping_closes_those_who_wait(void) {
 
   open_door(&door, SECRET, 20000, 0);
   for (int i = 0; i < 8; i++) fds[i] = dial(&door.address);
-  for (int64_t until = fb_deadline_ms(20000); counters_of(&door).unproven < 8; sleep_ms(1)) CHECK(fb_now_ms() < until);
+  for (int64_t until = fb_wakeup_deadline_ms(20000); counters_of(&door).unproven < 8; sleep_ms(1))
+    CHECK(fb_wakeup_now_ms() < until);
   close_door(&door);
   CHECK(atomic_load_explicit(&door.stopped, memory_order_acquire) == 8 && door.reason[0] == 0);
   for (int i = 0; i < 8; i++) {
@@ -364,7 +365,7 @@ static void stopping_closes_those_who_wait(void) {
 
 struct caller {
   struct door door; /* its admission is a client's */
-  const struct fb_address* to;
+  const struct fb_tcp_address* to;
   struct fb_connection* connection;
 };
 
@@ -381,10 +382,11 @@ static const struct fb_connection_handler CALLING = {.on_connected = on_connecte
 
 static void call(void* context) {
   struct caller* self = context;
-  CHECK(fb_reactor_connect(self->door.reactor, self->to, 20000, &CALLING, self, &self->connection) == FB_OK);
+  CHECK(fb_connection_connect(self->door.reactor, self->to, 20000, &CALLING, self, &self->connection) == FB_OK);
 }
 
-static void open_caller(struct caller* self, const struct fb_address* to, const uint8_t* secret, int64_t timeout_ms) {
+static void open_caller(struct caller* self, const struct fb_tcp_address* to, const uint8_t* secret,
+                        int64_t timeout_ms) {
   struct fb_admission_options options = {
       .secret = secret, .secret_size = sizeof SECRET, .timeout_ms = timeout_ms, .max_unproven = 1};
 
@@ -413,10 +415,10 @@ static void clients_are_handed_on_or_told(void) {
 
 static void clients_do_not_wait_for_ever(void) {
   struct caller caller;
-  struct fb_address address;
+  struct fb_tcp_address address;
   int listener, fd;
 
-  CHECK(fb_address_resolve(&address, "127.0.0.1", 0) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&address, "127.0.0.1", 0) == FB_OK);
   CHECK(fb_tcp_listen(&address, 8, &listener) == FB_OK);
   open_caller(&caller, &address, SECRET, 100);
   CHECK(fb_reactor_call(caller.door.reactor, call, &caller) == FB_OK);
@@ -426,7 +428,7 @@ static void clients_do_not_wait_for_ever(void) {
   open_caller(&caller, &address, SECRET, 20000);
   CHECK(fb_reactor_call(caller.door.reactor, call, &caller) == FB_OK);
   for (int i = 0; i < 2; i++) {
-    struct fb_address peer;
+    struct fb_tcp_address peer;
     while (fb_tcp_accept(listener, &fd, &peer) > 0) sleep_ms(1);
     close(fd);
   }

@@ -8,46 +8,47 @@
 
 static void an_event_buffer_holds_a_copy(void) {
   uint8_t bytes[] = "an event";
-  struct fb_slice event;
+  struct fb_buffer_slice event;
 
-  CHECK(fb_event_buffer_new(bytes, 8, FB_END_OF_PARTITION, &event) == FB_OK);
+  CHECK(fb_buffer_new_unpooled(bytes, 8, FB_END_OF_PARTITION, &event) == FB_OK);
   bytes[0] = 'x';
   CHECK(event.size == 8 && event.data_type == FB_END_OF_PARTITION && !event.is_compressed);
-  CHECK(memcmp(fb_slice_data(&event), "an event", 8) == 0);
-  fb_slice_release(&event);
-  fb_slice_release(&event); /* an empty slice is left alone */
+  CHECK(memcmp(fb_buffer_slice_data(&event), "an event", 8) == 0);
+  fb_buffer_slice_release(&event);
+  fb_buffer_slice_release(&event); /* an empty slice is left alone */
   CHECK(event.buffer == NULL);
-  CHECK(fb_event_buffer_new(NULL, 0, FB_EVENT_BUFFER, &event) == FB_OK && event.size == 0);
-  fb_slice_release(&event);
-  CHECK(fb_event_buffer_new(bytes, 8, FB_NONE, &event) == FB_EARGUMENT && event.buffer == NULL);
-  CHECK(fb_event_buffer_new(bytes, 8, FB_DATA_TYPE_COUNT, &event) == FB_EARGUMENT);
-  CHECK(fb_event_buffer_new(bytes, (size_t)INT32_MAX + 1, FB_EVENT_BUFFER, &event) == FB_EARGUMENT);
+  CHECK(fb_buffer_new_unpooled(NULL, 0, FB_EVENT_BUFFER, &event) == FB_OK && event.size == 0);
+  fb_buffer_slice_release(&event);
+  CHECK(fb_buffer_new_unpooled(bytes, 8, FB_NONE, &event) == FB_EARGUMENT && event.buffer == NULL);
+  CHECK(fb_buffer_new_unpooled(bytes, 8, FB_DATA_TYPE_COUNT, &event) == FB_EARGUMENT);
+  CHECK(fb_buffer_new_unpooled(bytes, (size_t)INT32_MAX + 1, FB_EVENT_BUFFER, &event) == FB_EARGUMENT);
 }
 
 static void a_part_of_a_part_names_the_root(void) {
-  struct fb_slice whole, part, inner;
+  struct fb_buffer_slice whole, part, inner;
 
-  CHECK(fb_event_buffer_new((const uint8_t*)"0123456789", 10, FB_DATA_BUFFER, &whole) == FB_OK);
-  CHECK(fb_slice_part(&whole, 2, 6, &part) == FB_OK);
-  CHECK(fb_slice_part(&part, 1, 3, &inner) == FB_OK);
-  CHECK(inner.buffer == whole.buffer && memcmp(fb_slice_data(&inner), "345", 3) == 0);
-  CHECK(fb_slice_part(&part, 6, 0, &inner) == FB_OK && inner.size == 0);
-  CHECK(fb_slice_part(&part, 4, 3, &inner) == FB_EBOUNDS);
-  CHECK(fb_slice_part(&part, 7, 0, &inner) == FB_EBOUNDS);
-  CHECK(fb_slice_part(&part, 2, UINT32_MAX, &inner) == FB_EBOUNDS);
-  fb_slice_release(&whole);
-  CHECK(fb_slice_part(&whole, 0, 0, &inner) == FB_EREFERENCES);
+  CHECK(fb_buffer_new_unpooled((const uint8_t*)"0123456789", 10, FB_DATA_BUFFER, &whole) == FB_OK);
+  CHECK(fb_buffer_slice_part(&whole, 2, 6, &part) == FB_OK);
+  CHECK(fb_buffer_slice_part(&part, 1, 3, &inner) == FB_OK);
+  CHECK(inner.buffer == whole.buffer && memcmp(fb_buffer_slice_data(&inner), "345", 3) == 0);
+  CHECK(fb_buffer_slice_part(&part, 6, 0, &inner) == FB_OK && inner.size == 0);
+  CHECK(fb_buffer_slice_part(&part, 4, 3, &inner) == FB_EBOUNDS);
+  CHECK(fb_buffer_slice_part(&part, 7, 0, &inner) == FB_EBOUNDS);
+  CHECK(fb_buffer_slice_part(&part, 2, UINT32_MAX, &inner) == FB_EBOUNDS);
+  fb_buffer_slice_release(&whole);
+  CHECK(fb_buffer_slice_part(&whole, 0, 0, &inner) == FB_EREFERENCES);
 }
 
 static void data_types_have_the_numbers_and_flags_of_flink(void) {
-  CHECK(fb_data_type_is_buffer(FB_DATA_BUFFER) && fb_data_type_is_buffer(FB_DATA_BUFFER_WITH_CLEAR_END));
-  CHECK(!fb_data_type_is_buffer(FB_NONE) && !fb_data_type_is_event(FB_NONE));
+  CHECK(fb_buffer_data_type_is_buffer(FB_DATA_BUFFER) && fb_buffer_data_type_is_buffer(FB_DATA_BUFFER_WITH_CLEAR_END));
+  CHECK(!fb_buffer_data_type_is_buffer(FB_NONE) && !fb_buffer_data_type_is_event(FB_NONE));
   for (int number = FB_EVENT_BUFFER; number < FB_DATA_TYPE_COUNT; number++) {
-    enum fb_data_type type = (enum fb_data_type)number;
-    CHECK(fb_data_type_is_event(type) == (type != FB_DATA_BUFFER_WITH_CLEAR_END));
-    CHECK(!(fb_data_type_has_priority(type) && fb_data_type_requires_announcement(type)));
+    enum fb_buffer_data_type type = (enum fb_buffer_data_type)number;
+    CHECK(fb_buffer_data_type_is_event(type) == (type != FB_DATA_BUFFER_WITH_CLEAR_END));
+    CHECK(!(fb_buffer_data_type_has_priority(type) && fb_buffer_data_type_requires_announcement(type)));
   }
-  CHECK(fb_data_type_blocks_upstream(FB_RECOVERY_COMPLETION) && !fb_data_type_blocks_upstream(FB_END_OF_DATA));
+  CHECK(fb_buffer_data_type_blocks_upstream(FB_RECOVERY_COMPLETION) &&
+        !fb_buffer_data_type_blocks_upstream(FB_END_OF_DATA));
 }
 
 static _Atomic int recycled;
@@ -79,13 +80,13 @@ static void the_recycler_runs_once_whoever_is_last(void) {
   }
 }
 
-static bool fits(enum fb_data_type type, const char* bytes, size_t size) {
-  struct fb_slice event;
+static bool fits(enum fb_buffer_data_type type, const char* bytes, size_t size) {
+  struct fb_buffer_slice event;
   bool does;
 
-  CHECK(fb_event_buffer_new((const uint8_t*)bytes, size, type, &event) == FB_OK);
-  does = fb_event_is_of_its_type(&event);
-  fb_slice_release(&event);
+  CHECK(fb_buffer_new_unpooled((const uint8_t*)bytes, size, type, &event) == FB_OK);
+  does = fb_buffer_event_is_of_its_type(&event);
+  fb_buffer_slice_release(&event);
   return does;
 }
 

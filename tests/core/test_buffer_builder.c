@@ -4,8 +4,8 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "memory/local_buffer_pool.h"
 #include "check.h"
+#include "memory/local_buffer_pool.h"
 
 static struct fb_network_buffer_pool* pool;
 
@@ -28,10 +28,10 @@ static size_t append(struct fb_buffer_builder* builder, const char* text) {
 }
 
 static void expect(struct fb_buffer_consumer* consumer, const char* text) {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   fb_buffer_consumer_build(consumer, &slice);
-  CHECK(slice.size == strlen(text) && memcmp(fb_slice_data(&slice), text, slice.size) == 0);
-  fb_slice_release(&slice);
+  CHECK(slice.size == strlen(text) && memcmp(fb_buffer_slice_data(&slice), text, slice.size) == 0);
+  fb_buffer_slice_release(&slice);
 }
 
 static void finish_all(struct fb_buffer_builder* builder, struct fb_buffer_consumer* consumer) {
@@ -146,35 +146,35 @@ static void trim_shrinks_and_widens_within_what_is_written_and_the_segment(void)
 static void slices_keep_the_segment(void) {
   struct fb_buffer_builder builder = new_builder();
   struct fb_buffer_consumer consumer = new_consumer(&builder, false);
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
 
   append(&builder, "kept");
   fb_buffer_builder_finish(&builder);
   fb_buffer_consumer_build(&consumer, &slice);
   fb_buffer_builder_close(&builder);
   fb_buffer_consumer_close(&consumer);
-  CHECK(fb_network_buffer_pool_available(pool) == 1 && memcmp(fb_slice_data(&slice), "kept", 4) == 0);
-  fb_slice_release(&slice);
+  CHECK(fb_network_buffer_pool_available(pool) == 1 && memcmp(fb_buffer_slice_data(&slice), "kept", 4) == 0);
+  fb_buffer_slice_release(&slice);
   CHECK(fb_network_buffer_pool_available(pool) == 2);
 }
 
 static void a_consumer_of_a_slice_is_born_finished(void) {
   struct fb_buffer_consumer consumer, copy;
-  struct fb_slice event, part, built;
+  struct fb_buffer_slice event, part, built;
 
-  CHECK(fb_event_buffer_new((const uint8_t*)"xxevent", 7, FB_EVENT_BUFFER, &event) == FB_OK);
-  CHECK(fb_slice_part(&event, 2, 5, &part) == FB_OK); /* takes the reference along */
+  CHECK(fb_buffer_new_unpooled((const uint8_t*)"xxevent", 7, FB_EVENT_BUFFER, &event) == FB_OK);
+  CHECK(fb_buffer_slice_part(&event, 2, 5, &part) == FB_OK); /* takes the reference along */
   fb_buffer_consumer_open(&consumer, &part);
   CHECK(part.buffer == NULL && fb_buffer_consumer_is_finished(&consumer));
   fb_buffer_consumer_copy(&consumer, &copy);
   fb_buffer_consumer_build(&consumer, &built);
-  CHECK(built.size == 5 && built.data_type == FB_EVENT_BUFFER && memcmp(fb_slice_data(&built), "event", 5) == 0);
-  fb_slice_release(&built);
+  CHECK(built.size == 5 && built.data_type == FB_EVENT_BUFFER && memcmp(fb_buffer_slice_data(&built), "event", 5) == 0);
+  fb_buffer_slice_release(&built);
   fb_buffer_consumer_close(&consumer);
   expect(&copy, "event");
   CHECK(!fb_buffer_consumer_is_data_available(&copy));
   fb_buffer_consumer_close(&copy);
-  CHECK(fb_event_buffer_new(NULL, 0, FB_EVENT_BUFFER, &event) == FB_OK);
+  CHECK(fb_buffer_new_unpooled(NULL, 0, FB_EVENT_BUFFER, &event) == FB_OK);
   fb_buffer_consumer_open(&consumer, &event);
   CHECK(fb_buffer_consumer_is_finished(&consumer) && !fb_buffer_consumer_is_data_available(&consumer));
   fb_buffer_consumer_close(&consumer);
@@ -200,10 +200,10 @@ static void a_reader_in_another_thread_sees_each_byte_once(void) {
 
     CHECK(pthread_create(&thread, NULL, write_slowly, &builder) == 0);
     while (!fb_buffer_consumer_is_finished(&consumer)) {
-      struct fb_slice slice;
+      struct fb_buffer_slice slice;
       fb_buffer_consumer_build(&consumer, &slice);
-      for (uint32_t i = 0; i < slice.size; i++) CHECK(fb_slice_data(&slice)[i] == next++);
-      fb_slice_release(&slice);
+      for (uint32_t i = 0; i < slice.size; i++) CHECK(fb_buffer_slice_data(&slice)[i] == next++);
+      fb_buffer_slice_release(&slice);
     }
     CHECK(next == 16);
     pthread_join(thread, NULL);

@@ -41,7 +41,7 @@ struct end {
 struct fixture {
   struct fb_reactor* reactor;
   struct fb_listener* listener;
-  struct fb_address address;
+  struct fb_tcp_address address;
   struct end end; /* of the one connection that is accepted */
 };
 
@@ -53,7 +53,7 @@ static void tell(struct end* self, _Atomic uint32_t* count) {
 static uint32_t seen(_Atomic uint32_t* count) { return atomic_load_explicit(count, memory_order_acquire); }
 
 static void wait_for(struct end* self, _Atomic uint32_t* count) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
   while (seen(count) == 0) {
     uint64_t ticket = fb_wakeup_seen(&self->told);
     if (seen(count) == 0) CHECK(fb_wakeup_wait_until(&self->told, ticket, deadline_ms) == FB_OK);
@@ -61,7 +61,7 @@ static void wait_for(struct end* self, _Atomic uint32_t* count) {
 }
 
 static void wait_for_bytes(struct end* self, uint64_t bytes) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
   for (;;) {
     uint64_t ticket = fb_wakeup_seen(&self->told);
     if (atomic_load_explicit(&self->bytes, memory_order_acquire) >= bytes) return;
@@ -77,8 +77,8 @@ static void free_buffer(struct fb_buffer* buffer) {
 }
 
 /* A buffer of its own with the bytes that are due. */
-static struct fb_slice make_piece(struct end* self, uint32_t size) {
-  struct fb_slice slice = {.size = size, .data_type = FB_DATA_BUFFER};
+static struct fb_buffer_slice make_piece(struct end* self, uint32_t size) {
+  struct fb_buffer_slice slice = {.size = size, .data_type = FB_DATA_BUFFER};
 
   slice.buffer = calloc(1, sizeof *slice.buffer);
   CHECK(slice.buffer != NULL && fb_memory_segment_open(&slice.buffer->segment, size) == FB_OK);
@@ -92,7 +92,7 @@ static void send_more(struct end* self) {
     uint32_t size = self->left < PIECE ? (uint32_t)self->left : PIECE;
     uint8_t head[40];
     size_t head_size = size < sizeof head ? size : sizeof head;
-    struct fb_slice body;
+    struct fb_buffer_slice body;
 
     for (size_t i = 0; i < head_size; i++) head[i] = self->sent++;
     body = make_piece(self, size - (uint32_t)head_size);
@@ -190,15 +190,15 @@ static void on_accept(struct fb_connection* connection, void* context) {
 
 static void start_listening(void* context) {
   struct fixture* self = context;
-  CHECK(fb_reactor_listen(self->reactor, &self->address, 64, on_accept, self, &self->listener) == FB_OK);
+  CHECK(fb_connection_listen(self->reactor, &self->address, 64, on_accept, self, &self->listener) == FB_OK);
 }
 
 static void open_fixture(struct fixture* self) {
   memset(self, 0, sizeof(*self));
   CHECK(fb_wakeup_open(&self->end.told) == FB_OK && fb_reactor_open(&self->reactor) == FB_OK);
-  CHECK(fb_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
   CHECK(fb_reactor_call(self->reactor, start_listening, self) == FB_OK);
-  CHECK(fb_address_port(&self->address) != 0);
+  CHECK(fb_tcp_address_port(&self->address) != 0);
 }
 
 static void close_fixture(struct fixture* self) {
@@ -239,8 +239,8 @@ static void of_a_names_addresses_an_ipv4_one_is_taken(void) {
   struct addrinfo second = {.ai_family = AF_INET6, .ai_next = &third};
   struct addrinfo first = {.ai_family = AF_INET6, .ai_next = &second}, alone = {.ai_family = AF_INET6};
 
-  CHECK(fb_address_choose(&first) == &third && fb_address_choose(&fourth) == &fourth);
-  CHECK(fb_address_choose(&alone) == &alone);
+  CHECK(fb_tcp_address_choose(&first) == &third && fb_tcp_address_choose(&fourth) == &fourth);
+  CHECK(fb_tcp_address_choose(&alone) == &alone);
 }
 
 static void half_sent_data_waits_for_the_rest(void) {
@@ -339,14 +339,14 @@ static void a_peer_that_never_reads_costs_bounded_memory(void) {
 static void a_reset_is_told_with_address_and_text(void) {
   struct linger none = {.l_onoff = 1, .l_linger = 0};
   struct fixture fixture;
-  struct fb_address mine = {.size = sizeof mine.bytes};
+  struct fb_tcp_address mine = {.size = sizeof mine.bytes};
   char text[FB_ADDRESS_TEXT_SIZE];
   int fd;
 
   open_fixture(&fixture);
   fd = dial(&fixture);
   CHECK(getsockname(fd, (struct sockaddr*)&mine.bytes, &mine.size) == 0);
-  fb_address_text(&mine, text);
+  fb_tcp_address_text(&mine, text);
   wait_for(&fixture.end, &fixture.end.connected);
   CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof none) == 0);
   close(fd);
@@ -435,19 +435,19 @@ static void a_peer_that_takes_no_answers_is_not_heard_until_it_does(void) {
 
 struct outgoing {
   struct fb_reactor* reactor;
-  struct fb_address peer;
+  struct fb_tcp_address peer;
   struct end* end;
   int64_t timeout_ms;
 };
 
 static void start_connecting(void* context) {
   struct outgoing* self = context;
-  CHECK(fb_reactor_connect(self->reactor, &self->peer, self->timeout_ms, &HANDLER, self->end, &self->end->connection) ==
-        FB_OK);
+  CHECK(fb_connection_connect(self->reactor, &self->peer, self->timeout_ms, &HANDLER, self->end,
+                              &self->end->connection) == FB_OK);
   CHECK(seen(&self->end->connected) == 0);
 }
 
-static void start_dialling(struct fb_reactor* reactor, const struct fb_address* peer, struct end* end,
+static void start_dialling(struct fb_reactor* reactor, const struct fb_tcp_address* peer, struct end* end,
                            int64_t timeout_ms) {
   struct outgoing outgoing = {reactor, *peer, end, timeout_ms};
   CHECK(fb_wakeup_open(&end->told) == FB_OK);
@@ -472,12 +472,12 @@ static void two_ends_of_one_reactor_talk(void) {
 
 static void a_refused_connection_is_told(void) {
   struct fixture fixture;
-  struct fb_address nobody;
+  struct fb_tcp_address nobody;
   struct end client = {0};
   int fd;
 
   open_fixture(&fixture);
-  CHECK(fb_address_resolve(&nobody, "127.0.0.1", 0) == FB_OK && fb_tcp_listen(&nobody, 1, &fd) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&nobody, "127.0.0.1", 0) == FB_OK && fb_tcp_listen(&nobody, 1, &fd) == FB_OK);
   close(fd);
   start_dialling(fixture.reactor, &nobody, &client, 10000);
   wait_for(&client, &client.closed);
@@ -490,12 +490,12 @@ static void a_refused_connection_is_told(void) {
 
 static void connecting_ends_in_time(void) {
   struct fixture fixture;
-  struct fb_address full;
+  struct fb_tcp_address full;
   struct end client = {0};
   int listener, fillers[8];
 
   open_fixture(&fixture);
-  CHECK(fb_address_resolve(&full, "127.0.0.1", 0) == FB_OK && fb_tcp_listen(&full, 0, &listener) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&full, "127.0.0.1", 0) == FB_OK && fb_tcp_listen(&full, 0, &listener) == FB_OK);
   for (int i = 0; i < 8; i++) CHECK(fb_tcp_connect(&full, &fillers[i]) >= 0); /* its queue is full now */
   start_dialling(fixture.reactor, &full, &client, 100);
   wait_for(&client, &client.closed);
@@ -531,7 +531,7 @@ static void closing_drops_what_is_queued(void) {
   close_fixture(&fixture);
 }
 
-static void stop_listening(void* context) { fb_listener_close(*(struct fb_listener**)context); }
+static void stop_listening(void* context) { fb_connection_close_listener(*(struct fb_listener**)context); }
 
 static void a_closed_listener_accepts_nobody(void) {
   struct fixture fixture;

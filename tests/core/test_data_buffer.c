@@ -22,16 +22,16 @@ static void close_fixture(struct fixture* self) {
   for (int i = 0; i < SEGMENTS; i++) free(self->segments[i]);
 }
 
-static int append(struct fixture* self, uint32_t subpartition, enum fb_data_type type, const char* text) {
+static int append(struct fixture* self, uint32_t subpartition, enum fb_buffer_data_type type, const char* text) {
   return fb_data_buffer_append(&self->buffer, subpartition, type, (const uint8_t*)text, strlen(text));
 }
 
 /* Reads one buffer and compares all there is to it; NULL: nothing is left. */
-static void check_read(struct fixture* self, uint32_t capacity, uint32_t subpartition, enum fb_data_type type,
+static void check_read(struct fixture* self, uint32_t capacity, uint32_t subpartition, enum fb_buffer_data_type type,
                        const char* text) {
   uint8_t* to = malloc(capacity);
   uint32_t found = 0;
-  enum fb_data_type found_type = FB_NONE;
+  enum fb_buffer_data_type found_type = FB_NONE;
   uint32_t size;
 
   CHECK(to != NULL);
@@ -156,7 +156,7 @@ static void everything_comes_back(uint32_t segment_size, uint32_t capacity, uint
   uint8_t written[SUBPARTITIONS][SEGMENTS * 4096], read[SUBPARTITIONS][SEGMENTS * 4096];
   size_t written_size[SUBPARTITIONS] = {0}, read_size[SUBPARTITIONS] = {0};
   uint32_t subpartition, size;
-  enum fb_data_type type;
+  enum fb_buffer_data_type type;
 
   open_fixture(&self, segment_size);
   for (;;) {

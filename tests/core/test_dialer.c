@@ -18,7 +18,7 @@
 struct fixture {
   struct fb_reactor* reactor;
   struct fb_dialer* dialer;
-  struct fb_address peer;
+  struct fb_tcp_address peer;
   struct fb_connection* connection;
   struct fb_carried carried; /* for adopt() */
   int64_t timeout_ms;
@@ -62,7 +62,7 @@ static void open_fixture(struct fixture* self) {
   memset(self, 0, sizeof(*self));
   self->timeout_ms = 20000;
   CHECK(fb_reactor_open(&self->reactor) == FB_OK && fb_dialer_open(&self->dialer) == FB_OK);
-  CHECK(fb_address_resolve(&self->peer, "10.1.2.3", 6121) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&self->peer, "10.1.2.3", 6121) == FB_OK);
 }
 
 static void close_fixture(struct fixture* self) {
@@ -82,9 +82,9 @@ static void hang_up(void* context) {
 }
 
 static void wait_for(_Atomic uint32_t* count) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
   while (atomic_load_explicit(count, memory_order_acquire) == 0) {
-    CHECK(fb_now_ms() < deadline_ms);
+    CHECK(fb_wakeup_now_ms() < deadline_ms);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
 }
@@ -125,7 +125,7 @@ static void a_call_becomes_a_connection_that_speaks_for_its_peer(void) {
   CHECK(!fb_dialer_take(f.dialer, &call));
   CHECK(fb_reactor_call(f.reactor, dial, &f) == FB_OK);
   call = take_call(&f);
-  fb_address_text(&call.peer, text);
+  fb_tcp_address_text(&call.peer, text);
   CHECK(strcmp(text, "10.1.2.3:6121") == 0 && call.timeout_ms == 20000);
   CHECK(atomic_load(&f.connected) == 0);
   CHECK(write(call.carried.fd, "\0abc", 4) == 4); /* it stands, and three bytes of the peer's */
@@ -200,7 +200,7 @@ static void a_caller_may_hang_up(void) {
 
 static void adopt(void* context) {
   struct fixture* self = context;
-  CHECK(fb_reactor_adopt(self->reactor, &self->peer, &self->carried, 0, &self->connection) == FB_OK);
+  CHECK(fb_connection_adopt(self->reactor, &self->peer, &self->carried, 0, &self->connection) == FB_OK);
   fb_connection_set_handler(self->connection, &HANDLER, self);
 }
 

@@ -19,9 +19,9 @@ static const uint8_t PARTITION[60] = {
     0x0a, 0x0b, 0x0c, 0x0d, 0x0e, 0x0f, 0x19, 0,    0,    0,    2,    0,    0,    0,    3,
 };
 
-static uint64_t hash_of(const struct fb_slice* slice) {
+static uint64_t hash_of(const struct fb_buffer_slice* slice) {
   uint64_t hash = 0xcbf29ce484222325u;
-  for (uint32_t i = 0; i < slice->size; i++) hash = (hash ^ fb_slice_data(slice)[i]) * 0x100000001b3u;
+  for (uint32_t i = 0; i < slice->size; i++) hash = (hash ^ fb_buffer_slice_data(slice)[i]) * 0x100000001b3u;
   return hash;
 }
 
@@ -29,14 +29,14 @@ static bool is_text(const char* text, size_t size, const char* expected) {
   return text != NULL && size == strlen(expected) && memcmp(text, expected, size) == 0;
 }
 
-static struct fb_error_cause read_cause(const struct fb_slice* slice) {
+static struct fb_error_cause read_cause(const struct fb_buffer_slice* slice) {
   struct fb_error_cause cause;
-  fb_error_cause_read(fb_slice_data(slice), slice->size, &cause);
+  fb_error_cause_read(fb_buffer_slice_data(slice), slice->size, &cause);
   return cause;
 }
 
 static void a_message_becomes_the_bytes_of_java(void) {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   struct fb_error_cause cause;
 
   CHECK(fb_error_cause_new("boom", &slice) == FB_OK);
@@ -44,11 +44,11 @@ static void a_message_becomes_the_bytes_of_java(void) {
   cause = read_cause(&slice);
   CHECK(is_text(cause.class_name, cause.class_size, "java.lang.IllegalStateException"));
   CHECK(is_text(cause.message, cause.message_size, "boom") && !cause.is_partition_not_found);
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
 }
 
 static void a_missing_partition_becomes_the_bytes_of_flink(void) {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   struct fb_error_cause cause;
 
   CHECK(fb_error_cause_new_not_found(PARTITION, &slice) == FB_OK);
@@ -58,12 +58,12 @@ static void a_missing_partition_becomes_the_bytes_of_flink(void) {
   CHECK(is_text(cause.message, cause.message_size,
                 "Partition 112233445566779199aabbccddeeff09#1@0928476685a4c3e201203f5e7d9cbbda_"
                 "0102030405060711090a0b0c0d0e0f19_2_3 not found."));
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
 }
 
 static void long_and_foreign_messages_are_made_to_fit(void) {
   char text[3000];
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   struct fb_error_cause cause;
 
   memset(text, 'x', sizeof text);
@@ -71,16 +71,16 @@ static void long_and_foreign_messages_are_made_to_fit(void) {
   CHECK(fb_error_cause_new(text, &slice) == FB_OK);
   cause = read_cause(&slice);
   CHECK(cause.message_size == 1000 && cause.message[999] == 'x');
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
   CHECK(fb_error_cause_new("caf\xc3\xa9", &slice) == FB_OK);
   cause = read_cause(&slice);
   CHECK(is_text(cause.message, cause.message_size, "caf??"));
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
 }
 
 /* Cut anywhere, in a block of exactly that size; and with every byte changed. */
 static void damaged_causes_are_read_as_far_as_they_go(void) {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
 
   CHECK(fb_error_cause_new_not_found(PARTITION, &slice) == FB_OK);
   for (uint32_t size = 0; size < slice.size; size++) {
@@ -88,7 +88,7 @@ static void damaged_causes_are_read_as_far_as_they_go(void) {
     struct fb_error_cause cause;
 
     CHECK(copy != NULL);
-    memcpy(copy + 1, fb_slice_data(&slice), size);
+    memcpy(copy + 1, fb_buffer_slice_data(&slice), size);
     fb_error_cause_read(copy + 1, size, &cause);
     CHECK(cause.message == NULL || cause.message + cause.message_size <= (char*)copy + 1 + size);
     for (uint32_t at = 0; at < size && size == slice.size - 1; at++) {
@@ -98,7 +98,7 @@ static void damaged_causes_are_read_as_far_as_they_go(void) {
     }
     free(copy);
   }
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
 }
 
 int main(void) {

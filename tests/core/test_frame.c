@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ground/byte_order.h"
 #include "check.h"
+#include "ground/byte_order.h"
 
 #define BODY_MAX 64
 
@@ -352,13 +352,13 @@ static void the_cause_of_an_error_is_split_from_its_tail(void) {
 static void a_change_of_any_one_byte_breaks_the_seal_of_an_id(void) {
   uint8_t id[FB_CHANNEL_ID_SIZE] = "an id, at random";
 
-  CHECK(!fb_channel_id_is_sealed(id));
-  fb_channel_id_seal(id);
-  CHECK(fb_channel_id_is_sealed(id) && memcmp(id, "an id, at ra", 12) == 0);
+  CHECK(!fb_frame_channel_id_is_sealed(id));
+  fb_frame_channel_id_seal(id);
+  CHECK(fb_frame_channel_id_is_sealed(id) && memcmp(id, "an id, at ra", 12) == 0);
   for (size_t i = 0; i < sizeof id; i++) {
     for (int change = 1; change < 256; change++) {
       id[i] ^= (uint8_t)change;
-      CHECK(!fb_channel_id_is_sealed(id));
+      CHECK(!fb_frame_channel_id_is_sealed(id));
       id[i] ^= (uint8_t)change;
     }
   }

@@ -49,8 +49,8 @@ static void emit(struct fb_result_partition* partition, uint32_t subpartition, c
 
 static bool item_is(struct fb_gate_item* item, uint32_t channel, const char* text) {
   bool equal = item->channel_index == channel && item->slice.size == strlen(text) &&
-               memcmp(fb_slice_data(&item->slice), text, strlen(text)) == 0;
-  fb_slice_release(&item->slice);
+               memcmp(fb_buffer_slice_data(&item->slice), text, strlen(text)) == 0;
+  fb_buffer_slice_release(&item->slice);
   return equal;
 }
 
@@ -82,7 +82,7 @@ static void channels_take_turns(void) {
     CHECK(item.channel_index == (uint32_t)i % 2); /* fair: never the same channel twice in a row */
     CHECK(item.sequence_number == i / 2);
     CHECK(item.more_available == (i < 7));
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
   }
   CHECK(fb_input_gate_poll(&gate, &item) == 0);
   CHECK(gate.channels[0].buffer_count == 4 && gate.channels[0].byte_count == 10);
@@ -109,10 +109,10 @@ static void what_was_written_before_the_view_is_seen_and_the_end_ends_it(void) {
   CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item_is(&item, 0, "early"));
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_DATA);
-  fb_slice_release(&item.slice);
+  fb_buffer_slice_release(&item.slice);
   CHECK(gate.ended_data_count == 1 && gate.drained_count == 1 && !fb_input_gate_is_finished(&gate));
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
-  fb_slice_release(&item.slice);
+  fb_buffer_slice_release(&item.slice);
   CHECK(fb_input_gate_is_finished(&gate) && !item.more_available);
   CHECK(fb_input_gate_poll(&gate, &item) == 0);
   close_partition(partition);
@@ -214,7 +214,7 @@ static void a_priority_event_overtakes_other_channels(void) {
   CHECK(fb_result_partition_broadcast_event(second, event, sizeof event, FB_PRIORITIZED_EVENT_BUFFER) == FB_OK);
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.channel_index == 1);
   CHECK(item.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER);
-  fb_slice_release(&item.slice);
+  fb_buffer_slice_release(&item.slice);
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item_is(&item, 0, "data"));
   fb_input_gate_close(&gate);
   close_partition(first);
@@ -240,7 +240,7 @@ static void an_acknowledgement_reaches_the_producer_until_the_end_was_read(void)
   CHECK(fb_result_partition_finish(partition) == FB_OK);
   for (int i = 0; i < 2; i++) {
     CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
   }
   CHECK(fb_input_gate_acknowledge(&gate, 0) == FB_OK); /* too late to matter */
   fb_input_gate_close(&gate);
@@ -274,7 +274,7 @@ static void senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed(void) 
   fb_result_partition_flush_all(partition);
   for (int i = 0; i < 8; i++) {
     CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == SEGMENT_SIZE);
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
     sleep_ms(20); /* 3.2 bytes in a millisecond: 32 in flight would do */
   }
   wanted = partition->subpartitions[0].buffer_size;
@@ -283,7 +283,7 @@ static void senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed(void) 
   for (int i = 0; i < 2 * SEGMENT_SIZE / 8; i++) emit(partition, 0, "8 bytes.");
   fb_result_partition_flush_all(partition);
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == (uint32_t)wanted);
-  fb_slice_release(&item.slice);
+  fb_buffer_slice_release(&item.slice);
   fb_input_gate_close(&gate);
   close_partition(partition);
   teardown(16);
@@ -314,7 +314,7 @@ static void what_waits_and_how_long_nothing_did_is_shown(void) {
   CHECK(usage.queued == 1 && usage.oldest_ms == 0 && usage.buffers == 1 && usage.bytes == 1);
   CHECK(fb_result_partition_finish(partition) == FB_OK);
   CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
-  fb_slice_release(&item.slice);
+  fb_buffer_slice_release(&item.slice);
   fb_input_gate_get_channel_usage(&gate, 0, &usage); /* its figures stay when it has ended */
   CHECK(usage.queued == 0 && usage.buffers == 2 && usage.bytes == 5);
   fb_input_gate_close(&gate);
@@ -336,7 +336,7 @@ static void without_debloating_no_size_is_announced(void) {
     emit(partition, 0, "x");
     fb_result_partition_flush_all(partition);
     CHECK(fb_input_gate_poll(&gate, &item) == 1);
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
     sleep_ms(1);
   }
   CHECK(partition->subpartitions[0].buffer_size == INT32_MAX && gate.debloat_due_ms == 0);
@@ -387,8 +387,8 @@ static void records_of_concurrent_producers_arrive_in_order(void) {
       fb_input_gate_wait(&gate, 100);
       continue;
     }
-    if (fb_data_type_is_buffer((enum fb_data_type)item.slice.data_type)) {
-      const uint8_t* data = fb_slice_data(&item.slice);
+    if (fb_buffer_data_type_is_buffer((enum fb_buffer_data_type)item.slice.data_type)) {
+      const uint8_t* data = fb_buffer_slice_data(&item.slice);
       for (uint32_t i = 0; i < item.slice.size; i++) {
         char text[12];
         uint64_t at = received[item.channel_index]++;
@@ -397,7 +397,7 @@ static void records_of_concurrent_producers_arrive_in_order(void) {
         CHECK(data[i] == (uint8_t)text[at % 10]);
       }
     }
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
   }
   for (uint32_t p = 0; p < PRODUCERS; p++) {
     CHECK(pthread_join(threads[p], NULL) == 0);

@@ -79,11 +79,11 @@ static size_t from_hex(const char* hex, uint8_t* bytes) {
 /* Hashes bytes that lie in memory of exactly their size, so that a sanitizer sees a step too far. */
 static int hash_bytes(const struct fb_type* type, const uint8_t* bytes, size_t size, int32_t* hash, size_t* used) {
   uint8_t* copy = malloc(size > 0 ? size : 1);
-  struct fb_input input = {.start = copy, .pos = copy, .end = copy + size};
+  struct fb_data_input input = {.start = copy, .pos = copy, .end = copy + size};
 
   CHECK(copy != NULL);
   if (size > 0) memcpy(copy, bytes, size);
-  int code = fb_key_hash_encoded(type, &input, hash);
+  int code = fb_key_group_hash_encoded(type, &input, hash);
   *used = (size_t)(input.pos - input.start);
   CHECK(*used <= size);
   free(copy);
@@ -205,7 +205,7 @@ static void test_encoded_values_hash_as_in_java(void) {
     if (code != FB_OK || hash != vector->hash || used != size)
       fprintf(stderr, "vector %zu: code %d, hash %d, %zu of %zu bytes\n", i, code, hash, used, size);
     CHECK(code == FB_OK && hash == vector->hash && used == size);
-    CHECK(fb_key_hash_check(vector->type) == FB_OK);
+    CHECK(fb_key_group_hash_check(vector->type) == FB_OK);
 
     for (size_t cut = 0; cut < size; cut++) {
       CHECK(hash_bytes(vector->type, bytes, cut, &untouched, &used) == FB_ETRUNCATED);
@@ -272,7 +272,7 @@ static void test_types_without_a_hash_by_value_are_refused(void) {
   for (size_t i = 0; i < sizeof TYPES / sizeof *TYPES; i++) {
     size_t used;
     int32_t hash = 77;
-    CHECK(fb_key_hash_check(TYPES[i]) == FB_EARGUMENT);
+    CHECK(fb_key_group_hash_check(TYPES[i]) == FB_EARGUMENT);
     CHECK(hash_bytes(TYPES[i], TYPES[i] == &LIST_OF_BYTES ? ONE : BYTES, 16, &hash, &used) == FB_EARGUMENT);
     CHECK(hash == 77);
   }
@@ -300,16 +300,16 @@ static void test_all_string_widths_agree_at_all_lengths(void) {
         narrow[i] = (uint8_t)((i * 31 + length * 7 + seed * 85) | (seed == 7 ? 0xff : 0));
         full[i] = wide[i] = narrow[i];
       }
-      CHECK(fb_key_hash_latin1(narrow, length) == slow_hash(full, length));
-      CHECK(fb_key_hash_ucs2(wide, length) == slow_hash(full, length));
-      CHECK(fb_key_hash_ucs4(full, length) == slow_hash(full, length));
+      CHECK(fb_key_group_hash_latin1(narrow, length) == slow_hash(full, length));
+      CHECK(fb_key_group_hash_ucs2(wide, length) == slow_hash(full, length));
+      CHECK(fb_key_group_hash_ucs4(full, length) == slow_hash(full, length));
       for (size_t i = 0; i < length; i++) full[i] = wide[i] = (uint16_t)(0xffff - i * 977 * (seed + 1));
-      CHECK(fb_key_hash_ucs2(wide, length) == slow_hash(full, length));
+      CHECK(fb_key_group_hash_ucs2(wide, length) == slow_hash(full, length));
       for (size_t i = 0; i < length; i++) full[i] = (uint32_t)(0x10000 + i * 13001 * (seed + 1)) % 0x110000;
-      CHECK(fb_key_hash_ucs4(full, length) == slow_hash(full, length));
+      CHECK(fb_key_group_hash_ucs4(full, length) == slow_hash(full, length));
     }
   }
-  CHECK(fb_key_hash_latin1((const uint8_t*)"key-17", 6) == -1134722988);
+  CHECK(fb_key_group_hash_latin1((const uint8_t*)"key-17", 6) == -1134722988);
 }
 
 static void test_murmur_and_key_groups(void) {
@@ -373,14 +373,14 @@ static void test_columns_hash_as_single_values(void) {
   float floats[6];
   int32_t hashes[6];
 
-  fb_key_hash_longs(longs, 6, hashes);
-  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_hash_long(longs[i]));
+  fb_key_group_hash_longs(longs, 6, hashes);
+  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_group_hash_long(longs[i]));
   for (int i = 0; i < 6; i++) floats[i] = (float)doubles[i];
-  fb_key_hash_floats(floats, 6, hashes);
-  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_hash_float(floats[i]));
+  fb_key_group_hash_floats(floats, 6, hashes);
+  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_group_hash_float(floats[i]));
   CHECK(hashes[1] == INT32_MIN && hashes[4] == 2143289344);
-  fb_key_hash_doubles(doubles, 6, hashes);
-  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_hash_double(doubles[i]));
+  fb_key_group_hash_doubles(doubles, 6, hashes);
+  for (int i = 0; i < 6; i++) CHECK(hashes[i] == fb_key_group_hash_double(doubles[i]));
   CHECK(hashes[0] == 0 && hashes[1] == INT32_MIN && hashes[4] == 2146959360);
 }
 

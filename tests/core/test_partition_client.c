@@ -29,7 +29,7 @@ struct fixture {
   struct fb_partition_client* client;
   struct fb_network_buffer_pool* network;
   struct fb_local_buffer_pool* pool;
-  struct fb_address address;
+  struct fb_tcp_address address;
   int listener;
   struct fb_wakeup news; /* rung by every channel */
   struct fb_remote_channel* channels[CHANNELS];
@@ -144,7 +144,7 @@ static void say(struct fixture* self, const struct fb_frame* frame, const uint32
   say_bytes(self, bytes, put_frame(bytes, frame, parts, body));
 }
 
-static struct fb_frame response(uint8_t channel, int32_t sequence_number, enum fb_data_type type, size_t size) {
+static struct fb_frame response(uint8_t channel, int32_t sequence_number, enum fb_buffer_data_type type, size_t size) {
   struct fb_frame frame = {.id = FB_BUFFER_RESPONSE,
                            .data_type = (uint8_t)type,
                            .has_receiver = true,
@@ -163,13 +163,13 @@ static void say_data(struct fixture* self, uint8_t channel, int32_t sequence_num
 }
 
 /* As long as it has to be, and of the kind that its type says. */
-static const uint8_t* bytes_of_event(enum fb_data_type type) {
+static const uint8_t* bytes_of_event(enum fb_buffer_data_type type) {
   static const uint8_t end[] = {0, 0, 0, 0}, barrier[] = {0, 0, 0, 1}, other[] = {0, 0, 0, 2};
   if (type == FB_END_OF_PARTITION) return end;
   return type == FB_ALIGNED_CHECKPOINT_BARRIER ? barrier : other;
 }
 
-static void say_event(struct fixture* self, uint8_t channel, int32_t sequence_number, enum fb_data_type type) {
+static void say_event(struct fixture* self, uint8_t channel, int32_t sequence_number, enum fb_buffer_data_type type) {
   struct fb_frame frame = response(channel, sequence_number, type, 4);
   say(self, &frame, NULL, bytes_of_event(type));
 }
@@ -181,22 +181,22 @@ static void say_backlog(struct fixture* self, uint8_t channel, int32_t backlog) 
 }
 
 /* `channel` 0: the error ends the connection. */
-static void say_error(struct fixture* self, uint8_t channel, struct fb_slice* cause) {
+static void say_error(struct fixture* self, uint8_t channel, struct fb_buffer_slice* cause) {
   struct fb_frame frame = {.id = FB_ERROR_RESPONSE, .has_receiver = channel != 0, .body_size = cause->size};
   memset(frame.receiver, channel, sizeof frame.receiver);
-  say(self, &frame, NULL, fb_slice_data(cause));
-  fb_slice_release(cause);
+  say(self, &frame, NULL, fb_buffer_slice_data(cause));
+  fb_buffer_slice_release(cause);
 }
 
 static void say_failure(struct fixture* self, uint8_t channel, const char* message) {
-  struct fb_slice cause;
+  struct fb_buffer_slice cause;
   CHECK(fb_error_cause_new(message, &cause) == FB_OK);
   say_error(self, channel, &cause);
 }
 
 static void say_not_found(struct fixture* self, uint8_t channel) {
   const uint8_t partition[FB_PARTITION_ID_SIZE] = {channel};
-  struct fb_slice cause;
+  struct fb_buffer_slice cause;
   CHECK(fb_error_cause_new_not_found(partition, &cause) == FB_OK);
   say_error(self, channel, &cause);
 }
@@ -260,7 +260,7 @@ static void open_fixture_with(struct fixture* self, const struct fb_partition_cl
   CHECK(fb_local_buffer_pool_open(self->network, &floating, &self->pool) == FB_OK);
   CHECK(fb_wakeup_open(&self->news) == FB_OK && fb_reactor_open(&self->reactor) == FB_OK);
   CHECK(fb_partition_client_open(self->reactor, options, &self->client) == FB_OK);
-  CHECK(fb_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
   listen_at(self);
 }
 
@@ -301,7 +301,7 @@ static void open_conversation(struct fixture* self, uint32_t exclusive_count) {
 
 /* The next of a channel; waits for it. The code of poll(), which is not 0. */
 static int next(struct fixture* self, uint8_t n, struct fb_polled_buffer* polled) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
 
   for (;;) {
     uint64_t seen = fb_wakeup_seen(&self->news);
@@ -311,32 +311,32 @@ static int next(struct fixture* self, uint8_t n, struct fb_polled_buffer* polled
   }
 }
 
-static struct fb_slice take(struct fixture* self, uint8_t n, int32_t sequence_number, const char* text) {
+static struct fb_buffer_slice take(struct fixture* self, uint8_t n, int32_t sequence_number, const char* text) {
   struct fb_polled_buffer polled;
 
   CHECK(next(self, n, &polled) == 1);
   CHECK(polled.sequence_number == sequence_number && polled.slice.size == strlen(text));
-  CHECK(memcmp(fb_slice_data(&polled.slice), text, strlen(text)) == 0);
+  CHECK(memcmp(fb_buffer_slice_data(&polled.slice), text, strlen(text)) == 0);
   return polled.slice;
 }
 
 static void read_text(struct fixture* self, uint8_t n, int32_t sequence_number, const char* text) {
-  struct fb_slice slice = take(self, n, sequence_number, text);
-  fb_slice_release(&slice);
+  struct fb_buffer_slice slice = take(self, n, sequence_number, text);
+  fb_buffer_slice_release(&slice);
 }
 
-static void read_event(struct fixture* self, uint8_t n, int32_t sequence_number, enum fb_data_type type) {
+static void read_event(struct fixture* self, uint8_t n, int32_t sequence_number, enum fb_buffer_data_type type) {
   struct fb_polled_buffer polled;
 
   CHECK(next(self, n, &polled) == 1 && polled.slice.data_type == type);
   CHECK(polled.sequence_number == sequence_number && polled.slice.size == 4);
-  CHECK(memcmp(fb_slice_data(&polled.slice), bytes_of_event(type), 4) == 0);
-  fb_slice_release(&polled.slice);
+  CHECK(memcmp(fb_buffer_slice_data(&polled.slice), bytes_of_event(type), 4) == 0);
+  fb_buffer_slice_release(&polled.slice);
 }
 
 /* The channel fails with `code`, and its text has `first` and `second` in it. Nothing is read before. */
 static void expect_failure(struct fixture* self, uint8_t n, int code, const char* first, const char* second) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
   struct fb_polled_buffer polled;
   const char* text;
   int found;
@@ -365,8 +365,8 @@ static struct fb_partition_client_counters counters_of(struct fixture* self) {
 }
 
 static void wait_for_connections(struct fixture* self, uint32_t count) {
-  int64_t deadline_ms = fb_deadline_ms(20000);
-  while (counters_of(self).connections != count) CHECK(fb_now_ms() < deadline_ms);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
+  while (counters_of(self).connections != count) CHECK(fb_wakeup_now_ms() < deadline_ms);
 }
 
 static uint64_t bytes_read(struct fixture* self) {
@@ -378,10 +378,10 @@ static uint64_t bytes_read(struct fixture* self) {
 /* Says bytes and waits until the client has read them, so that they are one piece of its stream. */
 static void say_piece(struct fixture* self, const uint8_t* bytes, size_t size) {
   uint64_t before = bytes_read(self);
-  int64_t deadline_ms = fb_deadline_ms(20000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(20000);
 
   say_bytes(self, bytes, size);
-  while (bytes_read(self) < before + size) CHECK(fb_now_ms() < deadline_ms);
+  while (bytes_read(self) < before + size) CHECK(fb_wakeup_now_ms() < deadline_ms);
 }
 
 /* ---- requests and their end ---------------------------------------------------------------------------- */
@@ -564,7 +564,7 @@ static void wishes_are_said_in_order(void) {
 }
 
 static void recycled_buffers_are_credit_again(void) {
-  struct fb_slice slices[2];
+  struct fb_buffer_slice slices[2];
   struct fixture f;
 
   open_conversation(&f, 2);
@@ -574,7 +574,7 @@ static void recycled_buffers_are_credit_again(void) {
     /* Said or not, the backlog of 0 asks for as many as there are exclusive ones. */
     say_data(&f, 1, i + 1, 0, "two");
     slices[1] = take(&f, 1, i + 1, "two");
-    for (int j = 0; j < 2; j++) fb_slice_release(&slices[j]);
+    for (int j = 0; j < 2; j++) fb_buffer_slice_release(&slices[j]);
     expect_credit(&f, 1, 2);
   }
   close_fixture(&f);
@@ -598,7 +598,7 @@ static void without_exclusive_buffers_the_announced_backlog_is_answered(void) {
 }
 
 static void floating_buffers_go_round(void) {
-  struct fb_slice slices[16];
+  struct fb_buffer_slice slices[16];
   struct fixture f;
 
   open_fixture(&f);
@@ -613,11 +613,11 @@ static void floating_buffers_go_round(void) {
     say_data(&f, 1, i, 92, "data");
     slices[i] = take(&f, 1, i, "data");
   }
-  for (int i = 0; i < 2; i++) fb_slice_release(&slices[i]); /* both wait for one: each gets its turn */
+  for (int i = 0; i < 2; i++) fb_buffer_slice_release(&slices[i]); /* both wait for one: each gets its turn */
   for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_ADD_CREDIT && f.frame.credit == 1);
   say_data(&f, 2, 0, 1, "other");
   read_text(&f, 2, 0, "other");
-  for (int i = 2; i < 8; i++) fb_slice_release(&slices[i]);
+  for (int i = 2; i < 8; i++) fb_buffer_slice_release(&slices[i]);
   close_fixture(&f);
 }
 
@@ -661,7 +661,7 @@ static void a_server_that_does_not_listen_is_told_the_latest(void) {
 /* One of everything, for a channel with room for it; the numbers start at `at`. Returns the bytes. */
 static size_t put_everything(uint8_t* to, int32_t at) {
   struct fb_frame frame;
-  struct fb_slice cause;
+  struct fb_buffer_slice cause;
   size_t size = 0;
 
   frame = response(1, at, FB_DATA_BUFFER, 11);
@@ -682,8 +682,8 @@ static size_t put_everything(uint8_t* to, int32_t at) {
   frame = (struct fb_frame){.id = FB_ERROR_RESPONSE, .has_receiver = true, .receiver = {9}};
   CHECK(fb_error_cause_new("nobody's error", &cause) == FB_OK);
   frame.body_size = cause.size;
-  size += put_frame(to + size, &frame, NULL, fb_slice_data(&cause));
-  fb_slice_release(&cause);
+  size += put_frame(to + size, &frame, NULL, fb_buffer_slice_data(&cause));
+  fb_buffer_slice_release(&cause);
   frame = (struct fb_frame){.id = FB_BACKLOG_ANNOUNCEMENT, .has_receiver = true, .backlog = 1};
   memset(frame.receiver, 1, sizeof frame.receiver);
   size += put_frame(to + size, &frame, NULL, NULL);
@@ -691,13 +691,13 @@ static size_t put_everything(uint8_t* to, int32_t at) {
 }
 
 static void expect_everything(struct fixture* f, int32_t at) {
-  struct fb_slice part;
+  struct fb_buffer_slice part;
 
   read_text(f, 1, at, "hello world");
   read_event(f, 1, at + 1, FB_EVENT_BUFFER);
   part = take(f, 1, at + 3, "part");
   CHECK(part.is_compressed && part.data_type == FB_DATA_BUFFER);
-  fb_slice_release(&part);
+  fb_buffer_slice_release(&part);
   read_text(f, 1, at + 4, "so");
   read_text(f, 1, at + 5, "fit");
   read_event(f, 1, at + 6, FB_EVENT_BUFFER);
@@ -756,17 +756,17 @@ static void a_channel_may_go_while_its_buffer_comes(void) {
 static void an_id_that_nobody_ever_had_ends_the_connection(void) {
   for (int how = 0; how < 4; how++) {
     struct fb_frame frame = {.id = FB_BACKLOG_ANNOUNCEMENT, .has_receiver = true, .backlog = 1};
-    struct fb_slice cause;
+    struct fb_buffer_slice cause;
     struct fixture f;
 
     open_fixture(&f);
     open_channel(&f, 1, 1);
-    fb_channel_id_seal(f.channels[1]->id);
+    fb_frame_channel_id_seal(f.channels[1]->id);
     request(&f, 1, 1);
     accept_client(&f);
-    CHECK(hear(&f) && fb_channel_id_is_sealed(f.frame.receiver));
+    CHECK(hear(&f) && fb_frame_channel_id_is_sealed(f.frame.receiver));
     memcpy(frame.receiver, (const uint8_t[FB_CHANNEL_ID_SIZE]){9}, FB_CHANNEL_ID_SIZE);
-    fb_channel_id_seal(frame.receiver);
+    fb_frame_channel_id_seal(frame.receiver);
     say(&f, &frame, NULL, NULL); /* somebody who has gone */
     expect(&f, FB_CANCEL_PARTITION_REQUEST, 9);
     frame.receiver[4] ^= 1;
@@ -777,8 +777,8 @@ static void an_id_that_nobody_ever_had_ends_the_connection(void) {
       frame.id = FB_ERROR_RESPONSE;
       frame.backlog = 0;
       frame.body_size = cause.size;
-      say(&f, &frame, NULL, fb_slice_data(&cause));
-      fb_slice_release(&cause);
+      say(&f, &frame, NULL, fb_buffer_slice_data(&cause));
+      fb_buffer_slice_release(&cause);
     } else {
       uint8_t id[FB_CHANNEL_ID_SIZE];
       memcpy(id, frame.receiver, sizeof id);
@@ -959,10 +959,10 @@ static void a_partition_that_is_not_found_is_asked_for_again(void) {
 
   open_conversation(&f, 2);
   for (int32_t i = 1; i <= 3; i++) {
-    int64_t start_ms = fb_now_ms();
+    int64_t start_ms = fb_wakeup_now_ms();
     say_not_found(&f, 1);
     expect_request(&f, 1, 2);
-    CHECK(fb_now_ms() - start_ms >= 9 && backoff_of(&f) == 10 * i);
+    CHECK(fb_wakeup_now_ms() - start_ms >= 9 && backoff_of(&f) == 10 * i);
   }
   say_not_found(&f, 1);
   expect_failure(&f, 1, FB_ENOT_FOUND, "partition 01000000000000000000000000000000#0@", "was not found at 127.0.0.1:");
@@ -982,10 +982,10 @@ static void without_a_wait_of_the_server_the_backoff_doubles(void) {
   accept_client(&f);
   expect_request(&f, 1, 2);
   for (int32_t wait_ms = 10; wait_ms <= 40; wait_ms *= 2) {
-    int64_t start_ms = fb_now_ms();
+    int64_t start_ms = fb_wakeup_now_ms();
     say_not_found(&f, 1);
     expect_request(&f, 1, 2);
-    CHECK(fb_now_ms() - start_ms >= wait_ms - 1);
+    CHECK(fb_wakeup_now_ms() - start_ms >= wait_ms - 1);
   }
   say_not_found(&f, 1);
   expect_failure(&f, 1, FB_ENOT_FOUND, "was not found", "its producer has not registered it there");

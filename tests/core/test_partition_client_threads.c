@@ -23,7 +23,7 @@ struct world {
   struct fb_partition_server* server;
   struct fb_partition_client* client;
   struct fb_network_buffer_pool *server_pool, *client_pool;
-  struct fb_address address;
+  struct fb_tcp_address address;
   _Atomic uint32_t next_id;
   int rounds;
   uint32_t least_floating, more_floating, most_exclusive;
@@ -61,7 +61,7 @@ static void open_world(struct world* self, bool keeps_connections) {
   CHECK(fb_network_buffer_pool_open(CLIENT_SEGMENTS, SEGMENT, &self->client_pool) == FB_OK);
   CHECK(fb_reactor_open(&self->server_reactor) == FB_OK && fb_reactor_open(&self->client_reactor) == FB_OK);
   CHECK(fb_partition_manager_open(&self->manager) == FB_OK);
-  CHECK(fb_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
   CHECK(fb_partition_server_open(self->server_reactor, self->manager, &self->address, &serving, &self->server) ==
         FB_OK);
   CHECK(fb_partition_client_open(self->client_reactor, &asking, &self->client) == FB_OK);
@@ -74,11 +74,11 @@ static bool is_home(struct fb_network_buffer_pool* pool, uint32_t segments) {
 
 /* The server learns in its own time that a client has gone. */
 static void wait_until_home(struct world* self) {
-  int64_t deadline_ms = fb_deadline_ms(60000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(60000);
 
   while (!is_home(self->client_pool, CLIENT_SEGMENTS) || !is_home(self->server_pool, SERVER_SEGMENTS) ||
          fb_partition_manager_count(self->manager) > 0) {
-    CHECK(fb_now_ms() < deadline_ms);
+    CHECK(fb_wakeup_now_ms() < deadline_ms);
     nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
   }
 }
@@ -116,9 +116,9 @@ static void emit(struct exchange* self, uint32_t channel, uint32_t at, uint32_t 
 }
 
 static void emit_event(struct exchange* self, uint64_t random) {
-  static const enum fb_data_type types[] = {FB_EVENT_BUFFER, FB_ALIGNED_CHECKPOINT_BARRIER, FB_EVENT_BUFFER,
-                                            FB_PRIORITIZED_EVENT_BUFFER};
-  enum fb_data_type type = types[random % 4];
+  static const enum fb_buffer_data_type types[] = {FB_EVENT_BUFFER, FB_ALIGNED_CHECKPOINT_BARRIER, FB_EVENT_BUFFER,
+                                                   FB_PRIORITIZED_EVENT_BUFFER};
+  enum fb_buffer_data_type type = types[random % 4];
   const uint8_t event[] = {0, 0, 0, type == FB_ALIGNED_CHECKPOINT_BARRIER ? 1 : 2};
   CHECK(fb_result_partition_broadcast_event(self->partition, event, sizeof event, type) == FB_OK);
 }
@@ -176,12 +176,12 @@ static void open_gate(struct exchange* self, struct fb_input_gate* gate) {
 }
 
 struct held {
-  struct fb_slice slices[3];
+  struct fb_buffer_slice slices[3];
   uint32_t count;
 };
 
 /* Keeps a few buffers for a while, so that they come home late and out of order. */
-static void hold(struct held* self, const struct fb_slice* slice, uint64_t random) {
+static void hold(struct held* self, const struct fb_buffer_slice* slice, uint64_t random) {
   uint32_t which;
 
   if (self->count < 3) {
@@ -189,23 +189,23 @@ static void hold(struct held* self, const struct fb_slice* slice, uint64_t rando
     return;
   }
   which = (uint32_t)(random % 3);
-  fb_slice_release(&self->slices[which]);
+  fb_buffer_slice_release(&self->slices[which]);
   self->slices[which] = *slice;
 }
 
 static void let_go(struct held* self) {
-  while (self->count > 0) fb_slice_release(&self->slices[--self->count]);
+  while (self->count > 0) fb_buffer_slice_release(&self->slices[--self->count]);
 }
 
 static void check_bytes(const struct fb_gate_item* item, uint32_t* at) {
-  const uint8_t* data = fb_slice_data(&item->slice);
+  const uint8_t* data = fb_buffer_slice_data(&item->slice);
   for (uint32_t i = 0; i < item->slice.size; i++) CHECK(data[i] == byte_at(item->channel_index, (*at)++));
 }
 
 /* Reads until everything has come, or `polls` buffers. Returns whether everything has. */
 static bool consume(struct exchange* self, struct fb_input_gate* gate, uint64_t polls, struct held* held) {
   uint32_t at[MOST_CHANNELS] = {0};
-  int64_t deadline_ms = fb_deadline_ms(60000);
+  int64_t deadline_ms = fb_wakeup_deadline_ms(60000);
 
   while (!fb_input_gate_is_finished(gate)) {
     struct fb_gate_item item;
@@ -213,24 +213,24 @@ static bool consume(struct exchange* self, struct fb_input_gate* gate, uint64_t 
 
     if (code < 0)
       fprintf(stderr, "channel %u: %s\n", item.channel_index, fb_input_gate_failure(gate, item.channel_index));
-    CHECK(code >= 0 && fb_now_ms() < deadline_ms);
+    CHECK(code >= 0 && fb_wakeup_now_ms() < deadline_ms);
     if (code == 0) {
       let_go(held); /* what is held could be all there is */
       fb_input_gate_wait(gate, 1000);
       continue;
     }
     if (polls-- == 0) {
-      fb_slice_release(&item.slice);
+      fb_buffer_slice_release(&item.slice);
       return false;
     }
-    if (fb_data_type_is_buffer(item.slice.data_type)) {
+    if (fb_buffer_data_type_is_buffer(item.slice.data_type)) {
       check_bytes(&item, &at[item.channel_index]);
       hold(held, &item.slice, next_random(&self->seed));
       continue;
     }
-    if (fb_data_type_blocks_upstream(item.slice.data_type))
+    if (fb_buffer_data_type_blocks_upstream(item.slice.data_type))
       CHECK(fb_input_gate_resume(gate, item.channel_index) == FB_OK);
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
   }
   for (uint32_t i = 0; i < self->channels; i++) CHECK(at[i] == self->bytes);
   return true;

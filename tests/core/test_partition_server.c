@@ -22,7 +22,7 @@ struct fixture {
   struct fb_reactor* reactor;
   struct fb_partition_manager* manager;
   struct fb_partition_server* server;
-  struct fb_address address;
+  struct fb_tcp_address address;
   struct fb_network_buffer_pool* network;
   struct fb_result_partition* partition;
   struct fb_frame_decoder decoder;
@@ -61,7 +61,7 @@ static void open_fixture(struct fixture* self, uint32_t n) {
   CHECK(fb_network_buffer_pool_open(SEGMENTS, SEGMENT, &self->network) == FB_OK);
   open_partition(self, n);
   CHECK(fb_reactor_open(&self->reactor) == FB_OK && fb_partition_manager_open(&self->manager) == FB_OK);
-  CHECK(fb_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
+  CHECK(fb_tcp_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
   CHECK(fb_partition_server_open(self->reactor, self->manager, &self->address, &options, &self->server) == FB_OK);
   dial(self);
 }
@@ -144,7 +144,7 @@ static void expect_buffer(struct fixture* self, uint8_t channel, int32_t sequenc
   CHECK(self->frame.body_size == strlen(text) && memcmp(self->body, text, strlen(text)) == 0);
 }
 
-static void expect_event(struct fixture* self, uint8_t channel, int32_t sequence, enum fb_data_type type) {
+static void expect_event(struct fixture* self, uint8_t channel, int32_t sequence, enum fb_buffer_data_type type) {
   CHECK(hear(self) && self->frame.id == FB_BUFFER_RESPONSE && self->frame.receiver[0] == channel);
   CHECK(self->frame.data_type == type && self->frame.sequence_number == sequence);
 }
@@ -196,7 +196,7 @@ static const char* filled_with(char fill) {
   return text;
 }
 
-static void emit_event(struct fixture* self, uint32_t subpartition, enum fb_data_type type) {
+static void emit_event(struct fixture* self, uint32_t subpartition, enum fb_buffer_data_type type) {
   const uint8_t* data = (const uint8_t*)"event";
   CHECK(fb_result_partition_emit_event(self->partition, subpartition, data, 5, type) == FB_OK);
 }
@@ -667,11 +667,11 @@ static void a_channel_that_was_never_opened_ends_the_connection(void) {
 
   open_fixture(&f, 1);
   register_partition(&f, 1);
-  fb_channel_id_seal(request.receiver);
+  fb_frame_channel_id_seal(request.receiver);
   memcpy(request.partition, ID(1), FB_PARTITION_ID_SIZE);
   say(&f, &request);
   memset(credit.receiver, 9, sizeof credit.receiver);
-  fb_channel_id_seal(credit.receiver);
+  fb_frame_channel_id_seal(credit.receiver);
   credit.credit = 1;
   say(&f, &credit); /* of a channel that has gone: late, not wrong */
   memcpy(credit.receiver, request.receiver, sizeof credit.receiver);

@@ -4,11 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ground/byte_order.h"
 #include "check.h"
+#include "ground/byte_order.h"
 #include "ground/errors.h"
-#include "wire/frame.h"
 #include "ground/sha256.h"
+#include "wire/frame.h"
 
 static const uint8_t SECRET[] = "sixteen bytes and some more";
 static const uint8_t OTHER[] = "sixteen bytes and some morf";

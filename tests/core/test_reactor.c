@@ -166,7 +166,7 @@ struct alarms {
 
 static void ring(struct fb_timer* timer) {
   struct alarm* self = (struct alarm*)timer;
-  int64_t late_ms = fb_now_ms() - self->due_ms;
+  int64_t late_ms = fb_wakeup_now_ms() - self->due_ms;
 
   CHECK(late_ms >= 0);
   if (late_ms > self->all->latest_ms) self->all->latest_ms = late_ms;
@@ -178,7 +178,7 @@ static void set_all(void* context) {
 
   for (int i = 0; i < TIMERS; i++) {
     int64_t delay_ms = i * 37 % 200;
-    self->items[i] = (struct alarm){{.on_due = ring}, self, fb_now_ms() + delay_ms};
+    self->items[i] = (struct alarm){{.on_due = ring}, self, fb_wakeup_now_ms() + delay_ms};
     CHECK(fb_reactor_set_timer(self->reactor, &self->items[i].timer, delay_ms) == FB_OK);
   }
 }

@@ -20,7 +20,7 @@ static void close_builder(struct fb_buffer_builder* builder, struct fb_buffer* b
 
 static void put(struct fb_record_serializer* self, const char* text) {
   size_t size = strlen(text);
-  CHECK(fb_output_reserve(&self->output, size) == FB_OK);
+  CHECK(fb_data_output_reserve(&self->output, size) == FB_OK);
   memcpy(self->output.pos, text, size);
   self->output.pos += size;
 }
@@ -57,7 +57,7 @@ static void record_that_does_not_fit_is_framed_in_the_scratch(size_t segment_siz
   put(&self, "abcdefghi");
   CHECK(fb_record_serializer_end(&self, &builder) == FB_NEEDS_BUFFER);
   CHECK(builder.position == 0 && atomic_load(&buffer.position_marker) == 0);
-  CHECK(fb_output_size(&self.output) == 13);
+  CHECK(fb_data_output_size(&self.output) == 13);
   CHECK(memcmp(self.output.start, "\0\0\0\11abcdefghi", 13) == 0);
   fb_record_serializer_close(&self);
   close_builder(&builder, &buffer);
@@ -88,7 +88,7 @@ static void record_can_be_framed_without_a_builder(void) {
 
   CHECK(fb_record_serializer_begin_at(&self, NULL, NULL) == FB_OK);
   put(&self, "ab");
-  CHECK(fb_output_in_scratch(&self.output));
+  CHECK(fb_data_output_in_scratch(&self.output));
   CHECK(fb_record_serializer_frame(&self) == 6 && memcmp(self.output.start, "\0\0\0\2ab", 6) == 0);
   fb_record_serializer_close(&self);
 }

@@ -93,21 +93,21 @@ static void close_fixture(struct fixture* self) {
 
 /* ---- the sender ---------------------------------------------------------------------------------------- */
 
-static struct fb_slice event(enum fb_data_type type) {
-  struct fb_slice slice;
-  CHECK(fb_event_buffer_new((const uint8_t[]){0, 0, 0, 2}, 4, type, &slice) == FB_OK);
+static struct fb_buffer_slice event(enum fb_buffer_data_type type) {
+  struct fb_buffer_slice slice;
+  CHECK(fb_buffer_new_unpooled((const uint8_t[]){0, 0, 0, 2}, 4, type, &slice) == FB_OK);
   return slice;
 }
 
-static void send_event(struct fixture* self, enum fb_data_type type, int32_t sequence_number) {
-  struct fb_slice slice = event(type);
+static void send_event(struct fixture* self, enum fb_buffer_data_type type, int32_t sequence_number) {
+  struct fb_buffer_slice slice = event(type);
   fb_remote_channel_on_buffer(self->channel, &slice, sequence_number, 0);
   CHECK(slice.buffer == NULL);
 }
 
 /* false: there is no credit buffer for it. */
 static bool send_data(struct fixture* self, int32_t sequence_number, int32_t backlog, uint8_t fill) {
-  struct fb_slice slice = {.size = SEGMENT_SIZE, .data_type = FB_DATA_BUFFER};
+  struct fb_buffer_slice slice = {.size = SEGMENT_SIZE, .data_type = FB_DATA_BUFFER};
 
   slice.buffer = fb_remote_channel_request_buffer(self->channel);
   if (slice.buffer == NULL) return false;
@@ -118,21 +118,21 @@ static bool send_data(struct fixture* self, int32_t sequence_number, int32_t bac
 }
 
 /* An aligned checkpoint barrier as it travels: type, id, timestamp, kind, location, alignment, timeout. */
-static struct fb_slice barrier(enum fb_data_type type, int64_t id) {
+static struct fb_buffer_slice barrier(enum fb_buffer_data_type type, int64_t id) {
   uint8_t bytes[34] = {0};
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
 
   fb_store_be32(bytes, 1);
   fb_store_be64(bytes + 4, (uint64_t)id);
   fb_store_be32(bytes + 21, UINT32_MAX); /* default location */
   bytes[25] = 1;                         /* ALIGNED */
   fb_store_be64(bytes + 26, 1000);
-  CHECK(fb_event_buffer_new(bytes, sizeof bytes, type, &slice) == FB_OK);
+  CHECK(fb_buffer_new_unpooled(bytes, sizeof bytes, type, &slice) == FB_OK);
   return slice;
 }
 
-static void send_barrier(struct fixture* self, enum fb_data_type type, int64_t id, int32_t sequence_number) {
-  struct fb_slice slice = barrier(type, id);
+static void send_barrier(struct fixture* self, enum fb_buffer_data_type type, int64_t id, int32_t sequence_number) {
+  struct fb_buffer_slice slice = barrier(type, id);
   fb_remote_channel_on_buffer(self->channel, &slice, sequence_number, 0);
 }
 
@@ -143,8 +143,8 @@ static void expect_nothing(struct fixture* self) {
   CHECK(fb_remote_channel_poll(self->channel, &polled) == 0);
 }
 
-static struct fb_slice expect_next(struct fixture* self, int32_t sequence_number, enum fb_data_type type,
-                                   enum fb_data_type next) {
+static struct fb_buffer_slice expect_next(struct fixture* self, int32_t sequence_number, enum fb_buffer_data_type type,
+                                          enum fb_buffer_data_type next) {
   struct fb_polled_buffer polled;
 
   CHECK(fb_remote_channel_poll(self->channel, &polled) == 1);
@@ -153,9 +153,10 @@ static struct fb_slice expect_next(struct fixture* self, int32_t sequence_number
   return polled.slice;
 }
 
-static void pass(struct fixture* self, int32_t sequence_number, enum fb_data_type type, enum fb_data_type next) {
-  struct fb_slice slice = expect_next(self, sequence_number, type, next);
-  fb_slice_release(&slice);
+static void pass(struct fixture* self, int32_t sequence_number, enum fb_buffer_data_type type,
+                 enum fb_buffer_data_type next) {
+  struct fb_buffer_slice slice = expect_next(self, sequence_number, type, next);
+  fb_buffer_slice_release(&slice);
 }
 
 static void expect_failure(struct fixture* self, int code, const char* text) {
@@ -287,9 +288,9 @@ static void the_queue_agrees_with_a_list(void) {
         break;
       default:
         if (priority_count > 0) {
-          enum fb_data_type next = priority_count > 1 ? FB_PRIORITIZED_EVENT_BUFFER
-                                   : normal_count > 0 ? FB_EVENT_BUFFER
-                                                      : FB_NONE;
+          enum fb_buffer_data_type next = priority_count > 1 ? FB_PRIORITIZED_EVENT_BUFFER
+                                          : normal_count > 0 ? FB_EVENT_BUFFER
+                                                             : FB_NONE;
           pass(&f, priority[0], FB_PRIORITIZED_EVENT_BUFFER, next);
           memmove(priority, priority + 1, --priority_count * sizeof priority[0]);
         } else if (normal_count > 0) {
@@ -306,7 +307,7 @@ static void the_queue_agrees_with_a_list(void) {
 /* ---- barriers that may time out ------------------------------------------------------------------------ */
 
 static void a_barrier_is_announced_and_can_be_made_to_overtake(void) {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   const uint8_t* bytes;
   struct fixture f;
 
@@ -315,10 +316,10 @@ static void a_barrier_is_announced_and_can_be_made_to_overtake(void) {
   send_barrier(&f, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, 9, 2);
   CHECK(f.priority_news == 1 && f.last_priority == 2);
   slice = expect_next(&f, 2, FB_PRIORITIZED_EVENT_BUFFER, FB_DATA_BUFFER);
-  bytes = fb_slice_data(&slice);
+  bytes = fb_buffer_slice_data(&slice);
   CHECK(slice.size == 8 + 34 && fb_load_be32(bytes) == 6 && fb_load_be32(bytes + 4) == 2);
   CHECK(fb_load_be32(bytes + 8) == 1 && fb_load_be64(bytes + 12) == 9 && bytes[8 + 25] == 1);
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
   pass(&f, 0, FB_DATA_BUFFER, FB_DATA_BUFFER);
 
   CHECK(fb_remote_channel_convert_to_priority(f.channel, 1) == FB_ESTATE); /* data */
@@ -327,10 +328,10 @@ static void a_barrier_is_announced_and_can_be_made_to_overtake(void) {
   CHECK(f.priority_news == 2 && f.last_priority == 2); /* again, though the gate knows this number */
   CHECK(fb_remote_channel_convert_to_priority(f.channel, 2) == FB_ESTATE);
   slice = expect_next(&f, 2, FB_PRIORITIZED_EVENT_BUFFER, FB_DATA_BUFFER);
-  bytes = fb_slice_data(&slice);
+  bytes = fb_buffer_slice_data(&slice);
   CHECK(slice.size == 34 && fb_load_be32(bytes) == 1 && fb_load_be64(bytes + 4) == 9);
   CHECK(bytes[25] == 2 && fb_load_be64(bytes + 26) == INT64_MAX); /* UNALIGNED, no timeout */
-  fb_slice_release(&slice);
+  fb_buffer_slice_release(&slice);
   pass(&f, 1, FB_DATA_BUFFER, FB_NONE);
   CHECK(fb_remote_channel_convert_to_priority(f.channel, 2) == FB_ESTATE);
   close_fixture(&f);
@@ -366,18 +367,19 @@ static size_t from_hex(const char* digits, uint8_t* bytes) {
 /* Sends `bytes` as a barrier that may time out, converts it, and compares it with `wanted`; NULL: it is refused, and
  * comes as it is. */
 static void convert(const uint8_t* bytes, size_t size, const uint8_t* wanted) {
-  enum fb_data_type type = wanted != NULL ? FB_PRIORITIZED_EVENT_BUFFER : FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER;
-  struct fb_slice slice;
+  enum fb_buffer_data_type type =
+      wanted != NULL ? FB_PRIORITIZED_EVENT_BUFFER : FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER;
+  struct fb_buffer_slice slice;
   struct fixture f;
 
   open_fixture(&f, 4, 2);
-  CHECK(fb_event_buffer_new(bytes, size, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, &slice) == FB_OK);
+  CHECK(fb_buffer_new_unpooled(bytes, size, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, &slice) == FB_OK);
   fb_remote_channel_on_buffer(f.channel, &slice, 0, 0);
   pass(&f, 0, FB_PRIORITIZED_EVENT_BUFFER, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER);
   CHECK(fb_remote_channel_convert_to_priority(f.channel, 0) == (wanted != NULL ? FB_OK : FB_ECORRUPT));
   slice = expect_next(&f, 0, type, FB_NONE);
-  CHECK(slice.size == size && memcmp(fb_slice_data(&slice), wanted != NULL ? wanted : bytes, size) == 0);
-  fb_slice_release(&slice);
+  CHECK(slice.size == size && memcmp(fb_buffer_slice_data(&slice), wanted != NULL ? wanted : bytes, size) == 0);
+  fb_buffer_slice_release(&slice);
   close_fixture(&f);
 }
 
@@ -492,7 +494,7 @@ static void a_released_channel_takes_nothing_in(void) {
 }
 
 static void what_the_task_holds_outlives_the_channel(void) {
-  struct fb_slice held[2];
+  struct fb_buffer_slice held[2];
   struct fixture f;
 
   open_fixture(&f, 2, 1);
@@ -504,8 +506,8 @@ static void what_the_task_holds_outlives_the_channel(void) {
   fb_remote_channel_close(f.channel);
   CHECK(fb_network_buffer_pool_required(f.network) == f.floating + 1);
   for (int i = 0; i < 2; i++) {
-    CHECK(fb_slice_data(&held[i])[SEGMENT_SIZE - 1] == "ab"[i]);
-    fb_slice_release(&held[i]);
+    CHECK(fb_buffer_slice_data(&held[i])[SEGMENT_SIZE - 1] == "ab"[i]);
+    fb_buffer_slice_release(&held[i]);
   }
   close_pools(&f);
 }
@@ -541,7 +543,7 @@ static void wishes_are_remembered_until_they_are_sent(void) {
 /* While the sender has next to none, the first new credit has the client called; what comes until it is sent
  * rides along. */
 static void credit_that_is_short_is_told_once_until_it_is_sent(void) {
-  struct fb_slice slice;
+  struct fb_buffer_slice slice;
   struct fixture f;
 
   open_fixture(&f, 8, 2);
@@ -551,7 +553,7 @@ static void credit_that_is_short_is_told_once_until_it_is_sent(void) {
   fb_remote_channel_on_backlog(f.channel, 5);
   CHECK(send_data(&f, 0, 4, 'a'));
   slice = expect_next(&f, 0, FB_DATA_BUFFER, FB_NONE);
-  fb_slice_release(&slice); /* a floating one: the pool has it again, nobody waits for it */
+  fb_buffer_slice_release(&slice); /* a floating one: the pool has it again, nobody waits for it */
   CHECK(fb_remote_channel_take_credit(f.channel) == 5);
   CHECK(fb_remote_channel_take_credit(f.channel) == 0);
   client_turns(&f);
@@ -560,7 +562,7 @@ static void credit_that_is_short_is_told_once_until_it_is_sent(void) {
 
 /* A sender that has enough is told in few frames, and in time: it is never out of credit that is there. */
 static void credit_that_is_not_short_is_told_in_batches(void) {
-  struct fb_slice slices[8];
+  struct fb_buffer_slice slices[8];
   struct fixture f;
 
   open_fixture(&f, 1, 8);
@@ -569,14 +571,14 @@ static void credit_that_is_not_short_is_told_in_batches(void) {
     slices[i] = expect_next(&f, i, FB_DATA_BUFFER, FB_NONE);
   }
   CHECK(client_turns(&f) == 0);
-  fb_slice_release(&slices[0]); /* the sender has 3 left */
+  fb_buffer_slice_release(&slices[0]); /* the sender has 3 left */
   CHECK(client_turns(&f) == 0);
-  fb_slice_release(&slices[1]);
-  fb_slice_release(&slices[2]);
+  fb_buffer_slice_release(&slices[1]);
+  fb_buffer_slice_release(&slices[2]);
   CHECK(client_turns(&f) == 0);
-  fb_slice_release(&slices[3]);
+  fb_buffer_slice_release(&slices[3]);
   CHECK(client_turns(&f) == 1 && fb_remote_channel_take_credit(f.channel) == 4);
-  fb_slice_release(&slices[4]); /* 7 left */
+  fb_buffer_slice_release(&slices[4]); /* 7 left */
   for (int i = 5; i < 9; i++) {
     CHECK(send_data(&f, i, -1, 'a'));
     slices[i - 5] = expect_next(&f, i, FB_DATA_BUFFER, FB_NONE);
@@ -584,7 +586,7 @@ static void credit_that_is_not_short_is_told_in_batches(void) {
   }
   CHECK(send_data(&f, 9, -1, 'a')); /* 2 left, and one to be told */
   CHECK(client_turns(&f) == 1 && fb_remote_channel_take_credit(f.channel) == 1);
-  for (int i = 0; i < 4; i++) fb_slice_release(&slices[i]);
+  for (int i = 0; i < 4; i++) fb_buffer_slice_release(&slices[i]);
   pass(&f, 9, FB_DATA_BUFFER, FB_NONE);
   CHECK(client_turns(&f) > 0 && fb_remote_channel_take_credit(f.channel) == 5);
   close_fixture(&f);
@@ -648,7 +650,7 @@ static void credit_that_was_under_way_at_the_resume_is_forgotten(void) {
 
 /* Nothing is behind a barrier that blocks, whatever it says: buffers for it would have no credit after the resume. */
 static void the_backlog_of_a_blocking_event_is_not_believed(void) {
-  struct fb_slice slice = barrier(FB_ALIGNED_CHECKPOINT_BARRIER, 1);
+  struct fb_buffer_slice slice = barrier(FB_ALIGNED_CHECKPOINT_BARRIER, 1);
   struct fixture f;
 
   open_fixture(&f, 8, 0);
@@ -673,7 +675,7 @@ static void exclusive_buffers_stay_while_a_barrier_blocks(void) {
   fb_remote_channel_on_backlog(with, 2);
   fb_remote_channel_on_backlog(without, 2);
   for (int i = 0; i < 2; i++) {
-    struct fb_slice slice = barrier(FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, 1);
+    struct fb_buffer_slice slice = barrier(FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, 1);
     struct fb_remote_channel* channel = i == 0 ? with : without;
     CHECK(fb_buffer_manager_available(&channel->buffers) == (i == 0 ? 4 : 2));
     fb_remote_channel_on_buffer(channel, &slice, 0, 0);
@@ -727,7 +729,7 @@ struct wire {
   int32_t number;
   bool has_barrier, is_blocked, was_announced;
   /* The task. */
-  struct fb_slice held[16];
+  struct fb_buffer_slice held[16];
   uint32_t held_count;
   uint32_t consumed;
   int32_t next_number;
@@ -834,12 +836,12 @@ static void consume(struct fixture* f, struct wire* wire) {
   }
   if (wire->held_count == 16 || fb_remote_channel_poll(f->channel, &polled) != 1) return;
   CHECK(polled.sequence_number == wire->next_number++);
-  if (fb_data_type_is_buffer(polled.slice.data_type)) {
+  if (fb_buffer_data_type_is_buffer(polled.slice.data_type)) {
     wire->held[wire->held_count++] = polled.slice;
     wire->consumed++;
   } else {
     wire->wants_resume = true;
-    fb_slice_release(&polled.slice);
+    fb_buffer_slice_release(&polled.slice);
   }
 }
 
@@ -848,7 +850,7 @@ static void recycle(struct wire* wire, uint64_t random) {
 
   if (wire->held_count == 0) return;
   which = (uint32_t)(random % wire->held_count);
-  fb_slice_release(&wire->held[which]);
+  fb_buffer_slice_release(&wire->held[which]);
   wire->held[which] = wire->held[--wire->held_count];
 }
 
@@ -959,7 +961,7 @@ static void* poll_and_release(struct race* race, int polls) {
     int code = fb_remote_channel_poll(race->f->channel, &polled);
     CHECK(code >= 0);
     if (code == 1) {
-      fb_slice_release(&last.slice);
+      fb_buffer_slice_release(&last.slice);
       last = polled;
     } else {
       sched_yield();
@@ -968,7 +970,7 @@ static void* poll_and_release(struct race* race, int polls) {
   fb_remote_channel_end(race->f->channel);
   CHECK(fb_reactor_call(race->f->reactor, nothing, NULL) == FB_OK);
   fb_remote_channel_close(race->f->channel);
-  fb_slice_release(&last.slice);
+  fb_buffer_slice_release(&last.slice);
   return NULL;
 }
 

@@ -57,8 +57,8 @@ static void expect(struct fixture* self, uint32_t subpartition, const char* text
 
   CHECK(code == (text != NULL));
   if (text == NULL) return;
-  CHECK(polled.slice.size == strlen(text) && memcmp(fb_slice_data(&polled.slice), text, strlen(text)) == 0);
-  fb_slice_release(&polled.slice);
+  CHECK(polled.slice.size == strlen(text) && memcmp(fb_buffer_slice_data(&polled.slice), text, strlen(text)) == 0);
+  fb_buffer_slice_release(&polled.slice);
 }
 
 static void expect_end(struct fixture* self, uint32_t subpartition) {
@@ -66,7 +66,7 @@ static void expect_end(struct fixture* self, uint32_t subpartition) {
 
   CHECK(fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1);
   CHECK(polled.slice.data_type == FB_END_OF_PARTITION && polled.next_data_type == FB_NONE);
-  fb_slice_release(&polled.slice);
+  fb_buffer_slice_release(&polled.slice);
 }
 
 /* ---- writing ------------------------------------------------------------------------------------- */
@@ -325,8 +325,8 @@ static void expect_ints(struct fixture* self, int32_t first, int32_t end) {
 
   CHECK(fb_subpartition_poll(subpartition, &polled) == 1 && polled.slice.size == 4 * (uint32_t)(end - first));
   for (int32_t i = first; i < end; i++)
-    CHECK(fb_load_be32(fb_slice_data(&polled.slice) + 4 * (i - first)) == (uint32_t)i);
-  fb_slice_release(&polled.slice);
+    CHECK(fb_load_be32(fb_buffer_slice_data(&polled.slice) + 4 * (i - first)) == (uint32_t)i);
+  fb_buffer_slice_release(&polled.slice);
 }
 
 static void reconnect(struct fixture* self) {
@@ -540,7 +540,7 @@ static void write_finish_and_read(void* context, uint32_t index) {
     CHECK(!has_ended);
     has_ended = polled.slice.data_type == FB_END_OF_PARTITION;
     size += has_ended ? 0 : polled.slice.size;
-    fb_slice_release(&polled.slice);
+    fb_buffer_slice_release(&polled.slice);
   }
   CHECK(!has_ended || size >= strlen("before") + strlen("after"));
 }
@@ -654,7 +654,7 @@ static void* read_all(void* argument) {
     struct fb_polled_buffer polled;
 
     code = fb_subpartition_poll(subpartition, &polled);
-    if (code == 1) fb_slice_release(&polled.slice);
+    if (code == 1) fb_buffer_slice_release(&polled.slice);
     if (code == 0) fb_wakeup_wait(&self->wakeup, seen, 1);
   }
   CHECK(code >= 0 || code == FB_ERELEASED);

@@ -63,13 +63,13 @@ static void a_digest_does_not_depend_on_how_the_bytes_were_cut(void) {
 }
 
 static void expect_proof(const void* key, size_t key_size, const void* data, size_t size, const char* hex) {
-  struct fb_hmac_sha256 hmac;
+  struct fb_sha256_hmac hmac;
   uint8_t digest[FB_SHA256_SIZE];
 
-  fb_hmac_sha256_open(&hmac, key, key_size);
-  fb_hmac_sha256_add(&hmac, data, size / 2);
-  fb_hmac_sha256_add(&hmac, (const uint8_t*)data + size / 2, size - size / 2);
-  fb_hmac_sha256_finish(&hmac, digest);
+  fb_sha256_hmac_open(&hmac, key, key_size);
+  fb_sha256_hmac_add(&hmac, data, size / 2);
+  fb_sha256_hmac_add(&hmac, (const uint8_t*)data + size / 2, size - size / 2);
+  fb_sha256_hmac_finish(&hmac, digest);
   expect(digest, hex);
 }
 
@@ -119,13 +119,13 @@ static void random_bytes_do_not_come_twice(void) {
 }
 
 static void what_is_finished_leaves_no_trace(void) {
-  static const struct fb_hmac_sha256 zeros;
-  struct fb_hmac_sha256 hmac;
+  static const struct fb_sha256_hmac zeros;
+  struct fb_sha256_hmac hmac;
   uint8_t digest[FB_SHA256_SIZE];
 
   memset(&hmac, 0, sizeof hmac);
-  fb_hmac_sha256_open(&hmac, "secret", 6);
-  fb_hmac_sha256_finish(&hmac, digest);
+  fb_sha256_hmac_open(&hmac, "secret", 6);
+  fb_sha256_hmac_finish(&hmac, digest);
   CHECK(memcmp(&hmac, &zeros, sizeof hmac) == 0);
 }
 

@@ -83,25 +83,25 @@ static void add_filled(struct fb_subpartition* subpartition, _Atomic int* out, s
   CHECK(fb_subpartition_add(subpartition, &consumer, 0, &size) == FB_OK);
 }
 
-static int add_event(struct fb_subpartition* subpartition, enum fb_data_type type) {
+static int add_event(struct fb_subpartition* subpartition, enum fb_buffer_data_type type) {
   const uint8_t bytes[4] = {0, 0, 0, 2};
   struct fb_buffer_consumer consumer;
-  struct fb_slice event;
+  struct fb_buffer_slice event;
   int32_t size;
 
-  CHECK(fb_event_buffer_new(bytes, sizeof(bytes), type, &event) == FB_OK);
+  CHECK(fb_buffer_new_unpooled(bytes, sizeof(bytes), type, &event) == FB_OK);
   fb_buffer_consumer_open(&consumer, &event);
   return fb_subpartition_add(subpartition, &consumer, 0, &size);
 }
 
-static void expect(struct fb_subpartition* subpartition, enum fb_data_type type, uint32_t size, uint32_t backlog,
-                   enum fb_data_type next) {
+static void expect(struct fb_subpartition* subpartition, enum fb_buffer_data_type type, uint32_t size, uint32_t backlog,
+                   enum fb_buffer_data_type next) {
   struct fb_polled_buffer polled;
 
   CHECK(fb_subpartition_poll(subpartition, &polled) == 1);
   CHECK(polled.slice.data_type == type && polled.slice.size == size);
   CHECK(polled.backlog == backlog && polled.next_data_type == next);
-  fb_slice_release(&polled.slice);
+  fb_buffer_slice_release(&polled.slice);
 }
 
 static void expect_nothing(struct fb_subpartition* subpartition) {
@@ -389,7 +389,7 @@ static void the_queue_keeps_its_order_while_it_grows(void) {
     for (uint32_t i = 0; i <= round; i++) {
       CHECK(fb_subpartition_poll(&f.subpartition, &polled) == 1);
       CHECK(polled.slice.size == (i == 0 ? 4 : i) && polled.sequence_number == sequence++);
-      fb_slice_release(&polled.slice);
+      fb_buffer_slice_release(&polled.slice);
     }
     CHECK(f.record.sequence_number == sequence - (int32_t)round - 1 && f.out == 0);
   }
@@ -457,14 +457,14 @@ static void finish_always_notifies_and_makes_all_backlog_consumable(void) {
 static void desired_buffer_size_is_what_the_reader_said_last(void) {
   struct fixture f;
   struct fb_buffer_consumer consumer;
-  struct fb_slice event;
+  struct fb_buffer_slice event;
   int32_t size;
 
   open_fixture(&f, false);
   CHECK(fb_subpartition_set_buffer_size(&f.subpartition, -1) == FB_EARGUMENT);
   for (int32_t wanted = 0; wanted < 3; wanted++) {
     CHECK(fb_subpartition_set_buffer_size(&f.subpartition, wanted) == FB_OK);
-    CHECK(fb_event_buffer_new((const uint8_t*)"", 1, FB_EVENT_BUFFER, &event) == FB_OK);
+    CHECK(fb_buffer_new_unpooled((const uint8_t*)"", 1, FB_EVENT_BUFFER, &event) == FB_OK);
     fb_buffer_consumer_open(&consumer, &event);
     CHECK(fb_subpartition_add(&f.subpartition, &consumer, 0, &size) == FB_OK && size == wanted);
   }
@@ -488,12 +488,12 @@ static void new_view_replaces_the_first_and_starts_to_count_anew(void) {
   CHECK(f.record.data == 2 && second.data == 1); /* the first was told to look once more */
   CHECK(fb_subpartition_poll_of(&f.subpartition, &f.record, &polled) == FB_ESTATE && polled.slice.buffer == NULL);
   CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1 && polled.sequence_number == 0);
-  fb_slice_release(&polled.slice);
+  fb_buffer_slice_release(&polled.slice);
   CHECK(add_event(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
   CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1);
-  fb_slice_release(&polled.slice);
+  fb_buffer_slice_release(&polled.slice);
   CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1);
-  fb_slice_release(&polled.slice);
+  fb_buffer_slice_release(&polled.slice);
   CHECK(fb_subpartition_resume_of(&f.subpartition, &f.record) == FB_ESTATE); /* the other's barrier */
   CHECK(fb_subpartition_resume_of(&f.subpartition, &second) == FB_OK);
   fb_subpartition_release_view(&f.subpartition);
@@ -607,8 +607,8 @@ static void reader_that_drains_to_none_misses_nothing(void) {
     }
     if (polled.slice.data_type == FB_END_OF_PARTITION) has_ended = true;
     for (uint32_t at = 0; !has_ended && at < polled.slice.size; at += RECORD_BYTES)
-      CHECK(memcmp(fb_slice_data(&polled.slice) + at, &expected, RECORD_BYTES) == 0 && ++expected);
-    fb_slice_release(&polled.slice);
+      CHECK(memcmp(fb_buffer_slice_data(&polled.slice) + at, &expected, RECORD_BYTES) == 0 && ++expected);
+    fb_buffer_slice_release(&polled.slice);
   }
   CHECK(expected == RECORDS);
   pthread_join(producer.thread, NULL);
@@ -635,7 +635,7 @@ static void listener_is_not_called_after_release_view_returned(void) {
       struct fb_polled_buffer polled;
       if (fb_subpartition_poll(&subpartition, &polled) != 1) continue;
       has_ended = polled.slice.data_type == FB_END_OF_PARTITION;
-      fb_slice_release(&polled.slice);
+      fb_buffer_slice_release(&polled.slice);
     }
     fb_subpartition_release_view(&subpartition);
     memset(record, 0xff, sizeof(*record));

@@ -11,11 +11,11 @@ static void text_survives_decoding_and_encoding(void) {
   uint32_t decoded[COUNT];
   uint8_t bytes[6 * COUNT];
   struct fb_text plan, text;
-  struct fb_input input;
+  struct fb_data_input input;
 
   CHECK(fb_text_plan(points, COUNT, 4, &plan));
   CHECK(fb_text_encode(points, COUNT, 4, bytes) == bytes + plan.size);
-  input = (struct fb_input){bytes, bytes, bytes + plan.size, -1, -1};
+  input = (struct fb_data_input){bytes, bytes, bytes + plan.size, -1, -1};
   CHECK(fb_text_measure(&input, plan.units, &text) == FB_OK);
   CHECK(input.pos == input.end);
   CHECK(text.length == COUNT && text.max_point == 0x10ffff && text.size == plan.size);

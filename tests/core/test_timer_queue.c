@@ -20,7 +20,7 @@ static int64_t last_ms; /* of the timer that ran last */
 static void on_due(struct fb_timer* timer) {
   struct numbered* self = (struct numbered*)((char*)timer - offsetof(struct numbered, timer));
 
-  CHECK(!fb_timer_is_set(timer));
+  CHECK(!fb_timer_queue_is_set(timer));
   CHECK(timer->due_ms == self->wanted_ms && timer->due_ms >= last_ms);
   last_ms = timer->due_ms;
   self->runs++;
@@ -43,7 +43,7 @@ static void thousands_of_timers_run_in_order(void) {
       CHECK(fb_timer_queue_set(&queue, &timer->timer, timer->wanted_ms) == FB_OK);
     }
   }
-  for (int i = 0; i < COUNT; i++) expected += fb_timer_is_set(&timers[i].timer);
+  for (int i = 0; i < COUNT; i++) expected += fb_timer_queue_is_set(&timers[i].timer);
   CHECK(queue.count == expected && expected > COUNT / 4);
   last_ms = 0;
   for (int64_t now_ms = 0; now_ms < 5000; now_ms += 250) {
@@ -86,7 +86,7 @@ static void a_timer_may_set_itself_again(void) {
   CHECK(fb_timer_queue_set(&again, &timer, 10) == FB_OK);
   CHECK(fb_timer_queue_run(&again, 35, 100) == 3 && again_runs == 3 && timer.due_ms == 40);
   fb_timer_queue_close(&again);
-  CHECK(!fb_timer_is_set(&timer)); /* closing forgets it */
+  CHECK(!fb_timer_queue_is_set(&timer)); /* closing forgets it */
   fb_timer_queue_cancel(&again, &timer);
   CHECK(fb_timer_queue_run(&again, 1000, 100) == 0);
 }

@@ -16,7 +16,7 @@ static struct fb_type make(enum fb_type_kind kind, uint32_t count, const struct 
 /* Skips in a block of exactly `size` bytes; `used` is where it stopped. */
 static int skip(const struct fb_type* type, const void* bytes, size_t size, size_t* used) {
   uint8_t* copy = malloc(size > 0 ? size : 1);
-  struct fb_input input = {copy, copy, copy + size, -1, -1};
+  struct fb_data_input input = {copy, copy, copy + size, -1, -1};
   int code;
 
   CHECK(copy != NULL);

@@ -67,7 +67,7 @@ static void emit(struct fixture* self, uint32_t gate, uint32_t channel, const ch
   fb_result_partition_flush(self->partitions[gate], channel);
 }
 
-static void emit_event(struct fixture* self, uint32_t gate, uint32_t channel, enum fb_data_type type) {
+static void emit_event(struct fixture* self, uint32_t gate, uint32_t channel, enum fb_buffer_data_type type) {
   CHECK(fb_result_partition_emit_event(self->partitions[gate], channel, EVENT, sizeof EVENT, type) == FB_OK);
 }
 
@@ -77,16 +77,16 @@ static void end_data(struct fixture* self, uint32_t gate, uint32_t channel, cons
 }
 
 /* The next item comes from `channel` of the union. Returns its data type. */
-static enum fb_data_type take(struct fixture* self, uint32_t channel, bool more_available) {
+static enum fb_buffer_data_type take(struct fixture* self, uint32_t channel, bool more_available) {
   struct fb_gate_item item;
   uint32_t gate, local;
-  enum fb_data_type type;
+  enum fb_buffer_data_type type;
 
   CHECK(fb_union_input_gate_poll(&self->all, &item, &gate) == 1);
   CHECK(item.channel_index == channel && item.more_available == more_available);
   CHECK(fb_union_input_gate_find(&self->all, channel, &local) == gate);
-  type = (enum fb_data_type)item.slice.data_type;
-  fb_slice_release(&item.slice);
+  type = (enum fb_buffer_data_type)item.slice.data_type;
+  fb_buffer_slice_release(&item.slice);
   return type;
 }
 
@@ -340,13 +340,14 @@ static void records_of_concurrent_producers_arrive_complete(void) {
       continue;
     }
     CHECK(gate == item.channel_index / 2);
-    for (uint32_t i = 0; fb_data_type_is_buffer((enum fb_data_type)item.slice.data_type) && i < item.slice.size; i++) {
+    for (uint32_t i = 0;
+         fb_buffer_data_type_is_buffer((enum fb_buffer_data_type)item.slice.data_type) && i < item.slice.size; i++) {
       uint64_t at = received[item.channel_index]++;
       uint64_t record = at / 4 * 2 + item.channel_index % 2;
       uint8_t expected = (uint8_t)(at % 2 == 0 ? record >> 8 : record);
-      CHECK(fb_slice_data(&item.slice)[i] == (at % 4 < 2 ? expected : (uint8_t)~expected));
+      CHECK(fb_buffer_slice_data(&item.slice)[i] == (at % 4 < 2 ? expected : (uint8_t)~expected));
     }
-    fb_slice_release(&item.slice);
+    fb_buffer_slice_release(&item.slice);
   }
   for (int g = 0; g < MAX_GATES; g++) CHECK(pthread_join(producers[g].thread, NULL) == 0);
   for (int c = 0; c < 2 * MAX_GATES; c++) CHECK(received[c] == RECORDS / 2 * 4);

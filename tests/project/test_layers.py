@@ -384,6 +384,8 @@ def test_a_static_function_has_its_name_alone():
 
 
 def test_a_wrong_prefix_would_be_found():
-    header = "int fb_reactor_connect(struct fb_reactor* self);\nstatic inline bool fb_a_is(const struct fb_a* self) {\n"
+    header = (
+        "int fb_connection_connect(struct fb_reactor* self);\nstatic inline bool fb_a_is(const struct fb_a* self) {\n"
+    )
     header += "struct fb_b* fb_b_open(void);\nconst char* fb_c_text(int code);\nuint8_t* fb_d(void);\n"
-    assert declared_functions(header) == ["fb_reactor_connect", "fb_a_is", "fb_b_open", "fb_c_text", "fb_d"]
+    assert declared_functions(header) == ["fb_connection_connect", "fb_a_is", "fb_b_open", "fb_c_text", "fb_d"]
