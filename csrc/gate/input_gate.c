@@ -8,19 +8,19 @@
 
 /* ---- the queue of channels with data ------------------------------------------------------------- */
 
-static uint32_t queued_channel_at(const struct fb_ring* queue, uint32_t position) {
-  return *(uint32_t*)fb_ring_at(queue, position, sizeof(uint32_t));
+static uint32_t queued_channel_at(const struct fb_deque* queue, uint32_t position) {
+  return *(uint32_t*)fb_deque_at(queue, position, sizeof(uint32_t));
 }
 
-static void queue_remove(struct fb_ring* queue, uint32_t channel) {
+static void queue_remove(struct fb_deque* queue, uint32_t channel) {
   uint32_t position = 0;
 
   while (position < queue->count && queued_channel_at(queue, position) != channel) position++;
-  if (position < queue->count) fb_ring_remove(queue, position, sizeof channel);
+  if (position < queue->count) fb_deque_remove(queue, position, sizeof channel);
 }
 
-static void queue_insert(struct fb_ring* queue, uint32_t channel, bool has_priority) {
-  uint32_t* place = has_priority ? fb_ring_push_priority(queue, sizeof *place) : fb_ring_push(queue, sizeof *place);
+static void queue_insert(struct fb_deque* queue, uint32_t channel, bool has_priority) {
+  uint32_t* place = has_priority ? fb_deque_push_priority(queue, sizeof *place) : fb_deque_push(queue, sizeof *place);
   *place = channel;
 }
 
@@ -70,12 +70,12 @@ int fb_input_gate_open(struct fb_input_gate* self, uint32_t channel_count) {
   *self = (struct fb_input_gate){0};
   if (channel_count == 0) return FB_EARGUMENT;
   self->channels = calloc(channel_count, sizeof *self->channels);
-  code = self->channels == NULL ? FB_ENOMEM : fb_ring_reserve(&self->queue, channel_count, sizeof(uint32_t));
+  code = self->channels == NULL ? FB_ENOMEM : fb_deque_reserve(&self->queue, channel_count, sizeof(uint32_t));
   if (code == FB_OK) code = fb_wakeup_open(&self->own_wakeup);
   if (code < 0 || pthread_mutex_init(&self->lock, NULL) != 0) {
     fb_wakeup_close(&self->own_wakeup);
     free(self->channels);
-    fb_ring_close(&self->queue);
+    fb_deque_close(&self->queue);
     *self = (struct fb_input_gate){0};
     return code < 0 ? code : FB_ENOMEM;
   }
@@ -140,7 +140,7 @@ void fb_input_gate_close(struct fb_input_gate* self) {
   pthread_mutex_destroy(&self->lock);
   fb_wakeup_close(&self->own_wakeup);
   free(self->channels);
-  fb_ring_close(&self->queue);
+  fb_deque_close(&self->queue);
   *self = (struct fb_input_gate){0};
 }
 
@@ -392,7 +392,7 @@ static struct fb_input_channel* take_channel(struct fb_input_gate* self) {
   pthread_mutex_lock(&self->lock);
   if (self->queue.count > 0) {
     channel = &self->channels[queued_channel_at(&self->queue, 0)];
-    fb_ring_pop(&self->queue);
+    fb_deque_pop(&self->queue);
     channel->is_enqueued = channel->has_priority = false;
   }
   pthread_mutex_unlock(&self->lock);

@@ -18,7 +18,7 @@
 #include <pthread.h>
 
 #include "gate/buffer_debloater.h"
-#include "ground/ring.h"
+#include "ground/deque.h"
 #include "ground/wakeup.h"
 #include "wire/partition_client.h"
 #include "wire/partition_manager.h"
@@ -52,7 +52,7 @@ struct fb_input_gate {
   pthread_mutex_t lock;
   struct fb_input_channel* channels;
   uint32_t channel_count;
-  struct fb_ring queue; /* of indexes, uint32_t; each channel stands in it at most once, so it never grows */
+  struct fb_deque queue; /* of indexes, uint32_t; each channel stands in it at most once, so it never grows */
   struct fb_wakeup own_wakeup;
   struct fb_wakeup* wakeup;  /* own_wakeup, or the task's */
   uint32_t ended_count;      /* channels that gave EndOfPartition */

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "ground/deque.h"
 #include "ground/owner.h"
-#include "ground/ring.h"
 #include "ground/wakeup.h"
 
 enum {
@@ -39,7 +39,7 @@ struct fb_connection {
   struct fb_timer timer;   /* connecting, lingering */
   struct fb_timer pulse;   /* looks whether the peer's machine answers, while something is under way */
   int64_t silent_since_ms; /* 0: it does */
-  struct fb_ring pieces;   /* of piece */
+  struct fb_deque pieces;  /* of piece */
   size_t queued;           /* bytes */
   size_t low, high;
   size_t deaf_over; /* nothing is read while more is queued; 0: no such limit */
@@ -76,7 +76,7 @@ static void end_socket(int fd) {
 /* ---- connections: end ------------------------------------------------------------------------------ */
 
 static struct piece* piece_at(struct fb_connection* self, uint32_t index) {
-  return fb_ring_at(&self->pieces, index, sizeof(struct piece));
+  return fb_deque_at(&self->pieces, index, sizeof(struct piece));
 }
 
 static void close_connection(struct fb_connection* self, int code) {
@@ -129,7 +129,7 @@ static void bury_connection(struct fb_connection* self) {
   if (self->handler != NULL && self->handler->on_closed != NULL)
     self->handler->on_closed(self, self->code, self->reason[0] != 0 ? self->reason : NULL);
   if (self->carrier != NULL) fb_carrier_drop(self->carrier);
-  fb_ring_close(&self->pieces);
+  fb_deque_close(&self->pieces);
   free(self);
 }
 
@@ -151,10 +151,10 @@ int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t h
   }
   if (self->is_closed || self->is_shutting) code = FB_ERELEASED;
   else if (head_size > FB_CONNECTION_HEAD_MAX) code = FB_EARGUMENT;
-  else code = fb_ring_reserve(&self->pieces, 1, sizeof *piece);
+  else code = fb_deque_reserve(&self->pieces, 1, sizeof *piece);
   if (code < 0 || (taken.buffer != NULL && taken.size == 0)) fb_buffer_slice_release(&taken);
   if (code < 0 || (head_size == 0 && taken.buffer == NULL)) return code;
-  piece = fb_ring_push(&self->pieces, sizeof *piece);
+  piece = fb_deque_push(&self->pieces, sizeof *piece);
   piece->body = taken;
   piece->done = 0;
   piece->head_size = (uint32_t)head_size;
@@ -192,7 +192,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
       return;
     }
     written -= left;
-    fb_ring_pop(&self->pieces);
+    fb_deque_pop(&self->pieces);
     fb_buffer_slice_release(&piece->body);
   }
 }

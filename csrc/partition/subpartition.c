@@ -8,31 +8,31 @@ static const uint8_t END_OF_PARTITION_EVENT[4] = {0, 0, 0, 0};
 
 /* ---- the queue ----------------------------------------------------------------------------------- */
 
-static struct fb_queued_consumer* queued_consumer_at(const struct fb_ring* self, uint32_t position) {
-  return fb_ring_at(self, position, sizeof(struct fb_queued_consumer));
+static struct fb_queued_consumer* queued_consumer_at(const struct fb_deque* self, uint32_t position) {
+  return fb_deque_at(self, position, sizeof(struct fb_queued_consumer));
 }
 
-static int queue_reserve(struct fb_ring* self) { return fb_ring_reserve(self, 1, sizeof(struct fb_queued_consumer)); }
+static int queue_reserve(struct fb_deque* self) { return fb_deque_reserve(self, 1, sizeof(struct fb_queued_consumer)); }
 
-static void queue_add(struct fb_ring* self, const struct fb_queued_consumer* item, bool has_priority) {
+static void queue_add(struct fb_deque* self, const struct fb_queued_consumer* item, bool has_priority) {
   struct fb_queued_consumer* place =
-      has_priority ? fb_ring_push_priority(self, sizeof *place) : fb_ring_push(self, sizeof *place);
+      has_priority ? fb_deque_push_priority(self, sizeof *place) : fb_deque_push(self, sizeof *place);
   *place = *item;
 }
 
-static struct fb_buffer_consumer queue_take(struct fb_ring* self) {
+static struct fb_buffer_consumer queue_take(struct fb_deque* self) {
   struct fb_buffer_consumer consumer = queued_consumer_at(self, 0)->consumer;
 
-  fb_ring_pop(self);
+  fb_deque_pop(self);
   return consumer;
 }
 
-static void queue_close(struct fb_ring* self) {
+static void queue_close(struct fb_deque* self) {
   while (self->count > 0) {
     struct fb_buffer_consumer consumer = queue_take(self);
     fb_buffer_consumer_close(&consumer);
   }
-  fb_ring_close(self);
+  fb_deque_close(self);
 }
 
 /* ---- what follows from the state; all under the lock --------------------------------------------- */
@@ -221,7 +221,7 @@ void fb_subpartition_flush(struct fb_subpartition* self) {
 
 void fb_subpartition_release(struct fb_subpartition* self) {
   struct notification notification = {.of_data = true};
-  struct fb_ring dropped;
+  struct fb_deque dropped;
 
   pthread_mutex_lock(&self->lock);
   if (fb_subpartition_is_released(self)) {
@@ -231,7 +231,7 @@ void fb_subpartition_release(struct fb_subpartition* self) {
   /* Release, partner of fb_subpartition_is_released() outside the lock. */
   atomic_store_explicit(&self->is_released, true, memory_order_release);
   dropped = self->queue;
-  self->queue = (struct fb_ring){0};
+  self->queue = (struct fb_deque){0};
   self->backlog = 0;
   self->is_flush_requested = false;
   plan_notification(self, &notification);

@@ -17,7 +17,7 @@
 
 #include <pthread.h>
 
-#include "ground/ring.h"
+#include "ground/deque.h"
 #include "memory/buffer_builder.h"
 
 /* Who is told that a subpartition has something to poll, or was released. Called without any lock, from the
@@ -36,8 +36,8 @@ struct fb_queued_consumer {
 
 struct fb_subpartition {
   pthread_mutex_t lock;
-  pthread_cond_t quiet; /* signalled when the last running call of the listener returned */
-  struct fb_ring queue; /* of fb_queued_consumer; priority events stand in front */
+  pthread_cond_t quiet;  /* signalled when the last running call of the listener returned */
+  struct fb_deque queue; /* of fb_queued_consumer; priority events stand in front */
   uint32_t index;
   uint32_t backlog; /* data buffers in the queue */
   int32_t sequence_number;

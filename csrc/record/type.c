@@ -52,7 +52,7 @@ void fb_type_measure(struct fb_type* self) {
   }
 }
 
-/* --- skip: helpers ---------------------------------------------------------------------------------- */
+/* --- skip: its parts -------------------------------------------------------------------------------- */
 
 static int skip_bytes(struct fb_data_input* input, size_t size) {
   if (fb_data_input_left(input) < size) return FB_ETRUNCATED;

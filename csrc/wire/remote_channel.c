@@ -29,7 +29,7 @@ enum {
 /* ---- the queue, under the lock ---------------------------------------------------------------------- */
 
 static struct fb_received_buffer* received_at(const struct fb_received_queue* self, uint32_t position) {
-  return fb_ring_at(&self->ring, position, sizeof(struct fb_received_buffer));
+  return fb_deque_at(&self->deque, position, sizeof(struct fb_received_buffer));
 }
 
 static size_t event_bytes(const struct fb_received_buffer* item) {
@@ -39,7 +39,7 @@ static size_t event_bytes(const struct fb_received_buffer* item) {
 /* Room was reserved. */
 static void put_received(struct fb_received_queue* self, const struct fb_received_buffer* item, bool has_priority) {
   struct fb_received_buffer* place =
-      has_priority ? fb_ring_push_priority(&self->ring, sizeof *place) : fb_ring_push(&self->ring, sizeof *place);
+      has_priority ? fb_deque_push_priority(&self->deque, sizeof *place) : fb_deque_push(&self->deque, sizeof *place);
 
   *place = *item;
   self->event_bytes += event_bytes(item);
@@ -48,7 +48,7 @@ static void put_received(struct fb_received_queue* self, const struct fb_receive
 static struct fb_received_buffer take_received(struct fb_received_queue* self) {
   struct fb_received_buffer item = *received_at(self, 0);
 
-  fb_ring_pop(&self->ring);
+  fb_deque_pop(&self->deque);
   self->event_bytes -= event_bytes(&item);
   return item;
 }
@@ -56,7 +56,7 @@ static struct fb_received_buffer take_received(struct fb_received_queue* self) {
 static struct fb_received_buffer take_at(struct fb_received_queue* self, uint32_t position) {
   struct fb_received_buffer item = *received_at(self, position);
 
-  fb_ring_remove(&self->ring, position, sizeof item);
+  fb_deque_remove(&self->deque, position, sizeof item);
   self->event_bytes -= event_bytes(&item);
   return item;
 }
@@ -168,7 +168,7 @@ void fb_remote_channel_drop(struct fb_remote_channel* self) {
   if (atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) != 1) return;
   fb_buffer_manager_close(&self->buffers);
   pthread_mutex_destroy(&self->lock);
-  fb_ring_close(&self->queue.ring);
+  fb_deque_close(&self->queue.deque);
   free(self->failure);
   free(self);
 }
@@ -237,11 +237,11 @@ void fb_remote_channel_close(struct fb_remote_channel* self) {
   queue = self->queue;
   self->queue = (struct fb_received_queue){0};
   pthread_mutex_unlock(&self->lock);
-  while (queue.ring.count > 0) {
+  while (queue.deque.count > 0) {
     struct fb_received_buffer item = take_received(&queue);
     fb_buffer_slice_release(&item.slice);
   }
-  fb_ring_close(&queue.ring);
+  fb_deque_close(&queue.deque);
   fb_buffer_manager_release(&self->buffers);
   fb_remote_channel_drop(self);
 }
@@ -257,14 +257,14 @@ int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buff
     code = self->failure_code;
   } else if (self->is_released) {
     code = FB_ERELEASED;
-  } else if (self->queue.ring.count == 0) {
+  } else if (self->queue.deque.count == 0) {
     code = 0;
   } else {
     item = take_received(&self->queue);
     polled->slice = item.slice;
     polled->sequence_number = item.sequence_number;
-    polled->backlog = self->queue.ring.count;
-    polled->next_data_type = self->queue.ring.count > 0 ? received_at(&self->queue, 0)->slice.data_type : FB_NONE;
+    polled->backlog = self->queue.deque.count;
+    polled->next_data_type = self->queue.deque.count > 0 ? received_at(&self->queue, 0)->slice.data_type : FB_NONE;
   }
   pthread_mutex_unlock(&self->lock);
   return code;
@@ -281,8 +281,8 @@ const char* fb_remote_channel_failure(struct fb_remote_channel* self) {
 
 void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remote_channel_usage* usage) {
   pthread_mutex_lock(&self->lock);
-  usage->queued = self->queue.ring.count;
-  usage->oldest_ms = self->queue.ring.count > 0 ? fb_wakeup_now_ms() - received_at(&self->queue, 0)->received_ms : 0;
+  usage->queued = self->queue.deque.count;
+  usage->oldest_ms = self->queue.deque.count > 0 ? fb_wakeup_now_ms() - received_at(&self->queue, 0)->received_ms : 0;
   pthread_mutex_unlock(&self->lock);
   usage->credit = fb_buffer_manager_available(&self->buffers);
   usage->required = fb_buffer_manager_required(&self->buffers);
@@ -330,7 +330,7 @@ int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_
   int code = FB_ESTATE;
 
   pthread_mutex_lock(&self->lock);
-  for (uint32_t i = queue->ring.priority_count; i < queue->ring.count; i++) {
+  for (uint32_t i = queue->deque.priority_count; i < queue->deque.count; i++) {
     struct fb_received_buffer* found = received_at(queue, i);
     if (found->sequence_number != sequence_number || !fb_buffer_data_type_requires_announcement(found->slice.data_type))
       continue;
@@ -418,10 +418,10 @@ static int enqueue(struct fb_remote_channel* self, const struct fb_received_buff
   int code;
 
   pthread_mutex_lock(&self->lock);
-  code = self->is_released ? FB_ERELEASED : fb_ring_reserve(&self->queue.ring, 2, sizeof *item);
+  code = self->is_released ? FB_ERELEASED : fb_deque_reserve(&self->queue.deque, 2, sizeof *item);
   if (code == FB_OK && event_bytes(item) > 0 && self->queue.event_bytes > MAX_EVENT_BYTES) code = FB_ETOO_LARGE;
   if (code == FB_OK) {
-    *was_empty = self->queue.ring.count == 0;
+    *was_empty = self->queue.deque.count == 0;
     put_received(&self->queue, item, fb_buffer_data_type_has_priority(item->slice.data_type));
     if (announcement != NULL) put_received(&self->queue, announcement, true);
   }

@@ -12,7 +12,7 @@
 #ifndef FB_REMOTE_CHANNEL_H
 #define FB_REMOTE_CHANNEL_H
 
-#include "ground/ring.h"
+#include "ground/deque.h"
 #include "io/reactor.h"
 #include "io/tcp.h"
 #include "partition/subpartition.h"
@@ -27,8 +27,8 @@ struct fb_received_buffer {
 };
 
 struct fb_received_queue {
-  struct fb_ring ring; /* of fb_received_buffer; priority events stand in front */
-  size_t event_bytes;  /* of memory, about: events need no credit */
+  struct fb_deque deque; /* of fb_received_buffer; priority events stand in front */
+  size_t event_bytes;    /* of memory, about: events need no credit */
 };
 
 /* What the channel reads; fixed before it is opened. */

@@ -462,7 +462,7 @@ static void events_that_nobody_reads_cost_bounded_memory(void) {
   while (fb_remote_channel_failure(f.channel) == NULL) send_event(&f, FB_EVENT_BUFFER, sent++);
   CHECK(sent > 100000 && sent < 1000000); /* a checkpoint a second for a day is no flood */
   for (int i = 0; i < 100; i++) send_event(&f, FB_PRIORITIZED_EVENT_BUFFER, sent++);
-  CHECK(f.channel->queue.ring.count < (uint32_t)sent - 100);
+  CHECK(f.channel->queue.deque.count < (uint32_t)sent - 100);
   expect_failure(&f, FB_ECORRUPT, what);
   close_fixture(&f);
 

@@ -206,7 +206,7 @@ static void nothing_can_be_written_after_finish(void) {
 static void partial_record_lengths_follow_the_record(void) {
   struct fixture f;
   const int32_t lengths[] = {0, 16, 4, 16, 0};
-  struct fb_ring* queue;
+  struct fb_deque* queue;
 
   open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
   queue = &f.partition->subpartitions[0].queue;
@@ -216,7 +216,7 @@ static void partial_record_lengths_follow_the_record(void) {
   CHECK(emit(&f, 0, "x") == FB_OK);
   CHECK(queue->count == 5);
   for (uint32_t i = 0; i < 5; i++) {
-    struct fb_queued_consumer* queued = fb_ring_at(queue, i, sizeof *queued);
+    struct fb_queued_consumer* queued = fb_deque_at(queue, i, sizeof *queued);
     CHECK(queued->partial_record_length == lengths[i]);
   }
   close_fixture(&f);

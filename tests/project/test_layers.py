@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 # The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the
 # stem.
 LAYERS = {
-    "ground": ["errors", "byte_order", "owner", "ring", "data_view", "wakeup", "sha256"],
+    "ground": ["errors", "byte_order", "owner", "deque", "data_view", "wakeup", "sha256"],
     "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "local_buffer_pool"],
     "record": [
         "calendar",
@@ -83,7 +83,7 @@ DOES_WITHOUT = {
     "errors": ({"bench"}, "a list of codes"),
     "byte_order": (C_ONLY - {"pxd"} | {"c"}, "inline functions for C and for bindings"),
     "owner": (C_ONLY | {"c", "test.c"}, "one macro for C; all that embeds something is its test"),
-    "ring": (C_ONLY, "the queues of other structs; measured with them"),
+    "deque": (C_ONLY, "the queues of other structs; measured with them"),
     "data_view": (C_ONLY - {"pxd"}, "cursors for C and for bindings, which read them in bench_type_codec.py"),
     "calendar": (C_ONLY - {"pxd"}, "arithmetic of time_codec"),
     "text": (C_ONLY - {"pxd"}, "the bytes of text_codec"),
