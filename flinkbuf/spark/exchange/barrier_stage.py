@@ -6,9 +6,10 @@ within the stage. Spark looks for slots for ten minutes before it gives up.
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Any
+
+from flinkbuf.log import logger
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -77,7 +78,7 @@ def _wait_for_slots(data: RDD[Any], slots: int, task_count: int) -> int:
     expected = expected_slot_count(context)
     if expected >= task_count:
         deadline = max(deadline, time.time() + REPLACEMENT_S)
-        logging.getLogger("flinkbuf").warning(
+        logger.warning(
             "exchange: %s has slots for %d tasks at once where %d are needed and %d are to be expected; waiting up to "
             "%d s for its executors to come, or to come back",
             context.master,
