@@ -10,7 +10,7 @@ from libc.stdint cimport INT32_MAX, uint32_t
 
 from flinkbuf._core.byte_order cimport fb_load_be32
 from flinkbuf._core.codec cimport (
-    Codec, add_key_step, add_step, corrupt, get_child, get_count, get_flag, is_array, make_room, measured,
+    Codec, add_key_step, add_step, corrupt, get_count, get_flag, is_array, make_room, measured,
     put_count, put_sized, refuse, refuse_step,
 )
 from flinkbuf._core.data_view cimport fb_data_input_left
@@ -112,6 +112,13 @@ cdef uint8_t* put_bytes(const codec_node* n, PyObject* value, uint8_t* pos, fb_d
     return put_array(n, value, pos, out)
 
 
+cdef inline uint8_t* put_flag(fb_data_output* out, uint8_t* pos, bint flag) except NULL:
+    if pos == out.end:
+        pos = make_room(out, pos, 1)
+    pos[0] = flag
+    return pos + 1
+
+
 cdef uint8_t* put_items(
         const codec_node* n, PyObject* value, object items, uint8_t* pos, fb_data_output* out) except NULL:
     """LIST, arrays: a count and the elements; OBJECT_ARRAY has a flag before each, 0 for null."""
@@ -130,9 +137,7 @@ cdef uint8_t* put_items(
             raise RuntimeError("a list changed its size while it was encoded")
         item = PyList_GET_ITEM(<PyObject*>values, i)
         if flagged:
-            pos = make_room(out, pos, 1)
-            pos[0] = item != Py_None
-            pos += 1
+            pos = put_flag(out, pos, item != Py_None)
             if item == Py_None:
                 continue
         pos = put_held(child, item, pos, out)
@@ -176,9 +181,7 @@ cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
     cdef size_t start
     pos = put_count(n, value, len(<object>value), 0, pos, out)
     for item in tuple(<object>value):
-        pos = make_room(out, pos, 1)
-        pos[0] = item is None
-        pos += 1
+        pos = put_flag(out, pos, item is None)
         if item is not None:
             start = pos - out.start  # which moves when the record does
             pos = put_held(n.children, <PyObject*>item, pos, out)
@@ -206,9 +209,7 @@ cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
             return NULL
         if seen is not None:
             check_key(n.children, key, out.start + start, pos - out.start - start, "{key}", seen)
-        pos = make_room(out, pos, 1)
-        pos[0] = item is None
-        pos += 1
+        pos = put_flag(out, pos, item is None)
         if item is not None:
             pos = put_held(n.children + 1, <PyObject*>item, pos, out)
             if pos == NULL:
@@ -232,9 +233,12 @@ cdef PyObject* get_list(const codec_node* n, fb_data_input* source) except NULL:
     cdef int flag
     for i in range(count):
         if flagged:
-            source.pos = pos
-            flag = (<int (*)(const codec_node*, fb_data_input*) noexcept>get_flag)(n, source)
-            pos = source.pos
+            if pos != source.end and pos[0] <= 1:
+                flag = pos[0]
+                pos += 1
+            else:  # says what is wrong
+                source.pos = pos
+                flag = (<int (*)(const codec_node*, fb_data_input*) noexcept>get_flag)(n, source)
             if flag < 0:
                 Py_DECREF(items)
                 return NULL
@@ -284,12 +288,20 @@ cdef PyObject* get_bytes(const codec_node* n, fb_data_input* source) except NULL
     return FB_BYTES(<const char*>pos, source.pos - pos)
 
 
+cdef inline object get_here(const codec_node* child, fb_data_input* source):
+    """As get, for loops that read flags between the values."""
+    cdef const uint8_t* pos = source.pos
+    cdef PyObject* value = get(child, &pos, source)
+    source.pos = pos
+    return FB_IDENTITY(value)
+
+
 cdef object get_set(const codec_node* n, fb_data_input* source):
     cdef Py_ssize_t _
     cdef Py_ssize_t count = get_count(n, source, 1)
     cdef set found = set()
     for _ in range(count):
-        found.add(None if get_flag(n, source) else get_child(n.children, source))
+        found.add(None if get_flag(n, source) else get_here(n.children, source))
     if len(found) != count:
         corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} elements are equal to others in Python",
                 "elements that differ in Java but are equal in Python cannot be in one set")
@@ -301,8 +313,8 @@ cdef object get_map(const codec_node* n, fb_data_input* source):
     cdef Py_ssize_t count = get_count(n, source, n.children[0].min_size + 1)
     cdef dict found = {}
     for _ in range(count):
-        key = get_child(n.children, source)
-        found[key] = None if get_flag(n, source) else get_child(n.children + 1, source)
+        key = get_here(n.children, source)
+        found[key] = None if get_flag(n, source) else get_here(n.children + 1, source)
     if len(found) != count:
         corrupt(n, source, FB_ECORRUPT, f"{count - len(found)} of {count} keys are equal to others in Python",
                 "keys that differ in Java but are equal in Python cannot be in one dict")
