@@ -26,6 +26,12 @@ _PROBE = "import flinkbuf._core.buffer, flinkbuf._version; print(flinkbuf._versi
 _checked: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 
 
+def is_local(context: SparkContext) -> bool:
+    """Whether all tasks run on this machine: a master ``local`` or ``local[...]``, but not ``local-cluster``."""
+    master = context.master or ""
+    return master == "local" or master.startswith("local[")
+
+
 def check_workers(context: SparkContext) -> None:
     """Refuse to start what cannot run, where workers run on this machine: a master ``local`` or ``local[...]``.
 
@@ -36,8 +42,7 @@ def check_workers(context: SparkContext) -> None:
     RuntimeError
         If the workers' interpreter cannot import flinkbuf, or finds another version; with what to set.
     """
-    master = context.master or ""
-    if context in _checked or not (master == "local" or master.startswith("local[")):
+    if context in _checked or not is_local(context):
         return
     try:
         done = subprocess.run(

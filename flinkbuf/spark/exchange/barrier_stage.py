@@ -10,6 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.log import logger
+from flinkbuf.spark.workers import is_local
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -44,7 +45,7 @@ def check_barrier_stage(data: RDD[Any], task_count: int) -> None:
 def _check_allocation(context: SparkContext) -> None:
     conf = context.getConf()
     is_on = (conf.get("spark.dynamicAllocation.enabled") or "false").lower() == "true"
-    if is_on and not _is_local(context):
+    if is_on and not is_local(context):
         raise ValueError(
             "a pipelined exchange needs all of its tasks to run at once, which Spark does not promise with dynamic "
             "allocation: set spark.dynamicAllocation.enabled=false for this application, or use mode='blocking'"
@@ -54,15 +55,13 @@ def _check_allocation(context: SparkContext) -> None:
 def _check_slots(data: RDD[Any], task_count: int) -> None:
     context = data.context
     slots = slot_count(data)
-    if slots < task_count and not _is_local(context):
+    if slots < task_count and not is_local(context):
         slots = _wait_for_slots(data, slots, task_count)
     if slots >= task_count:
         return
     cpus = context.getConf().get("spark.task.cpus") or "1"
     more = (
-        f"start Spark with local[{task_count}]"
-        if _is_local(context)
-        else "give the application more executors or cores"
+        f"start Spark with local[{task_count}]" if is_local(context) else "give the application more executors or cores"
     )
     fewer = f"pass num_partitions={slots}, " if slots else ""
     raise ValueError(
@@ -149,11 +148,6 @@ def slot_count(data: RDD[Any]) -> int:
         return int(scala_context.maxNumConcurrentTasks(profile))
     except (Py4JError, TypeError):  # Spark's own method, of no public interface
         return data.context.defaultParallelism
-
-
-def _is_local(context: SparkContext) -> bool:
-    master = context.master or ""
-    return master == "local" or master.startswith("local[")
 
 
 def _check_chain(data: RDD[Any], task_count: int) -> None:
