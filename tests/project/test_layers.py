@@ -57,7 +57,16 @@ LAYERS = {
     "gate": ["buffer_debloater", "input_gate", "union_input_gate"],
 }
 # Loops over Python objects: Cython without a C half, above all layers.
-LOOPS = ["record_buffers", "record_writer", "record_reader", "record_exchange", "async_call"]
+LOOPS = [
+    "record_buffers",
+    "record_writer",
+    "record_reader",
+    "record_exchange",
+    "async_call",
+    "key_context",
+    "stream_operator",
+    "function_operator",
+]
 LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
 STEMS = [*LAYER_OF, *LOOPS]
 
@@ -133,6 +142,9 @@ DOES_WITHOUT = {
         LOOP_OVER_OBJECTS | {"bench"},
         "steps coroutines, which are Python objects; timed in bench_async_io.py",
     ),
+    "key_context": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "two fields; met through state and timers"),
+    "stream_operator": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operators derive from; met through each"),
+    "function_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions; timed in bench_streaming.py"),
 }
 
 # The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
@@ -176,6 +188,8 @@ PACKAGE = [
             "",
         ],
     ),
+    ("streaming", ["clock", "operator_config", "operator_context", ""]),
+    ("jobs", ["transformation", ""]),
     ("spark", ["java", "schema", "workers"]),
     (
         "spark.exchange",

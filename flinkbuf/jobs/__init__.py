@@ -1,0 +1,1 @@
+"""What makes tasks a job: graphs, and who runs them."""

@@ -1,0 +1,102 @@
+"""What a program says: streams made from streams. Every method of a DataStream adds one of these.
+
+Nothing is decided here: unset parallelism, partitioners and names are settled when the stream graph is made of them.
+Flink: Transformation.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+_ids = itertools.count(1)  # only tells transformations of one process apart; operator ids come from the graph
+
+
+class ChainingStrategy(Enum):
+    """Whether an operator may share a task with the one before it. Flink: ChainingStrategy."""
+
+    ALWAYS = "ALWAYS"
+    NEVER = "NEVER"
+    HEAD = "HEAD"  # begins a chain
+    HEAD_WITH_SOURCES = "HEAD_WITH_SOURCES"
+
+
+@dataclass(eq=False)
+class Transformation:
+    """One node of the program; `type` is the type information of its records, None if nobody declared one."""
+
+    name: str
+    type: Any
+    inputs: list[Transformation]
+    parallelism: int | None = None  # None: the environment's default
+    max_parallelism: int | None = None
+    is_parallelism_configured: bool = False
+    uid: str | None = None
+    uid_hash: str | None = None  # 32 hex digits
+    slot_sharing_group: str | None = None
+    buffer_timeout_ms: int | None = None
+    description: str | None = None
+    id: int = field(default_factory=lambda: next(_ids))
+
+
+@dataclass(eq=False)
+class OperatorTransformation(Transformation):
+    """A source (no inputs), an operator of one or more inputs, or a sink (type None and nothing reads it).
+
+    `factory()` makes the operator. Inputs are numbered from 1 in the order of `inputs`; an input that several streams
+    feed is one `UnionTransformation`.
+    """
+
+    factory: Callable[[], Any] = None  # type: ignore[assignment]
+    is_source: bool = False
+    is_sink: bool = False
+    is_legacy_source: bool = False  # a SourceFunction: operators that yield to the mailbox are not chained to it
+    is_yielding: bool = False  # such as the async operator
+    is_keyed: bool = False
+    key_type: Any = None  # None: not declared
+    chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
+    max_allowed_parallelism: int | None = None  # 1: cannot be parallel
+    contract: str = ""  # "Data Source", "Operator" or "Data Sink" in the execution plan
+
+
+@dataclass(eq=False)
+class PartitionTransformation(Transformation):
+    """How records get from its input to what reads it.
+
+    `partitioner` is one of "forward", "rebalance", "rescale", "shuffle", "global", "broadcast", a `KeyedExchange`, or
+    a `CustomExchange`. `ship_strategy` is how Flink's plan names it (HASH, REBALANCE, ...).
+    """
+
+    partitioner: Any = "forward"
+    ship_strategy: str = "FORWARD"
+
+
+@dataclass(eq=False)
+class SideOutputTransformation(Transformation):
+    """The records of its input that carry the tag."""
+
+    output_tag: str = ""
+
+
+@dataclass(eq=False)
+class UnionTransformation(Transformation):
+    """All records of all its inputs."""
+
+
+@dataclass(frozen=True)
+class KeyedExchange:
+    """By the key group of what `selector` (a callable) gives for a record."""
+
+    selector: Callable[[Any], Any]
+    key_type: Any = None  # None: not declared
+
+
+@dataclass(frozen=True)
+class CustomExchange:
+    """``partition(selector(record), channel_count)`` is the channel."""
+
+    partition: Callable[[Any, int], int]
+    selector: Callable[[Any], Any]

@@ -1,0 +1,96 @@
+"""What a task is told to run: its chain of operators, what it reads and what it writes.
+
+Flink: StreamConfig, TaskInformation. Frozen and picklable; made from a job graph, or by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flinkbuf._core.stream_operator import StreamOperator
+    from flinkbuf.types.type_information import TypeInformation
+
+
+@dataclass(frozen=True)
+class ChainedEdge:
+    """From one operator of a chain to another behind it."""
+
+    target: int  # index in the chain
+    input_number: int = 1
+    output_tag: str | None = None  # None: the main output
+
+
+@dataclass(frozen=True)
+class NetworkEdge:
+    """From an operator of a chain to a result partition of its task."""
+
+    partition_index: int  # among the task's partitions
+    type: TypeInformation  # of a value; None is never given: undeclared types have one of their own
+    partitioner: Any  # what flinkbuf.RecordWriter takes: a name, by_key(...), or a callable
+    output_tag: str | None = None
+    buffer_timeout_ms: int = 100  # 0: each record at once; -1: only full buffers
+
+
+@dataclass(frozen=True)
+class OperatorConfig:
+    """One operator of a chain."""
+
+    operator_id: str  # 32 hex digits, the same in every run of the same program
+    name: str
+    factory: Callable[[], StreamOperator]  # a fresh operator with its own copy of the user's function
+    uid: str | None = None
+    is_source: bool = False
+    is_keyed: bool = False
+    key_type: TypeInformation | None = None  # None: not declared
+    chained_edges: tuple[ChainedEdge, ...] = ()
+    network_edges: tuple[NetworkEdge, ...] = ()
+
+
+@dataclass(frozen=True)
+class InputConfig:
+    """One logical input of the head operator, read from one or several gates (a union)."""
+
+    type: TypeInformation
+    gate_indexes: tuple[int, ...]  # among the task's gates
+
+
+@dataclass(frozen=True)
+class ChainConfig:
+    """All operators of a task, head first; an operator stands before those it is chained to."""
+
+    operators: tuple[OperatorConfig, ...]
+    inputs: tuple[InputConfig, ...] = ()  # empty: the head is a source
+    partition_count: int = 0
+
+
+@dataclass(frozen=True)
+class ExecutionSettings:
+    """What holds for all tasks of a job. Flink: ExecutionConfig and CheckpointConfig, as far as a task asks."""
+
+    auto_watermark_interval_ms: int = 200
+    latency_tracking_interval_ms: int = 0  # 0: no latency markers
+    checkpointing_enabled: bool = False
+    checkpoints_after_tasks_finish: bool = True
+    job_parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """Which subtask of which vertex of which job."""
+
+    job_id: str
+    job_name: str
+    vertex_id: str
+    task_name: str  # "Source: numbers -> Map"
+    subtask_index: int = 0
+    parallelism: int = 1
+    max_parallelism: int = 128
+    attempt_number: int = 0
+
+    @property
+    def task_name_with_subtask(self) -> str:
+        """As Flink shows it: name (1/4)#0."""
+        return f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"

@@ -1,0 +1,71 @@
+"""The surroundings of one operator; all of them come from outside.
+
+Flink: StreamOperatorParameters, StreamTaskStateInitializer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
+
+
+class TimerHandle(Protocol):
+    """A registered callback."""
+
+    def cancel(self) -> None:
+        """Do not call it any more; nothing happens if it was called."""
+        ...
+
+
+class ProcessingTimeService(Protocol):
+    """Calls back on the task's thread when its clock has passed a time. Flink: ProcessingTimeService."""
+
+    def now_ms(self) -> int:
+        """Return the clock's time."""
+        ...
+
+    def register_timer(self, timestamp_ms: int, callback: Any) -> TimerHandle:
+        """Call ``callback(timestamp_ms)`` as a mail once the clock is past `timestamp_ms` (one millisecond later)."""
+        ...
+
+
+class MailboxExecutor(Protocol):
+    """Lets other threads have something done on the task's thread. Flink: MailboxExecutor."""
+
+    def submit(self, mail: Any, description: str = "") -> None:
+        """Call ``mail()`` on the task's thread; from any thread."""
+        ...
+
+    def yield_(self) -> None:
+        """Run one mail of this operator or of those behind it, waiting for it; on the task's thread only."""
+        ...
+
+    def try_yield(self) -> bool:
+        """Run one such mail if there is one; returns whether."""
+        ...
+
+
+@dataclass
+class OperatorContext:
+    """What `StreamOperator.setup` is given.
+
+    State and timers are made by whoever makes the context: the task, or a test harness.
+    """
+
+    task: TaskInfo
+    operator_id: str
+    operator_name: str
+    settings: ExecutionSettings
+    clock: Clock
+    processing_time: ProcessingTimeService
+    mailbox: MailboxExecutor
+    key_context: Any = None  # flinkbuf._core.key_context.KeyContext; None: not keyed
+    keyed_state: Any = None  # KeyedStateBackend; None: not keyed
+    operator_state: Any = None  # OperatorStateBackend
+    timers: Any = None  # TimerServices of the operator
+    metrics: Any = None  # the operator's MetricGroup
+    runtime_context: Any = None  # the user's view: RuntimeContext
+    extras: dict[str, Any] = field(default_factory=dict)  # what only one kind of operator needs, such as a collector
