@@ -188,7 +188,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("streaming", ["clock", "operator_config", "operator_context", ""]),
+    ("streaming", ["clock", "operator_config", "operator_context", "valve", "combined_watermark", ""]),
     ("jobs", ["transformation", ""]),
     ("spark", ["java", "schema", "workers"]),
     (
