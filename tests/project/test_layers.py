@@ -150,7 +150,7 @@ DOES_WITHOUT = {
 # The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
 PACKAGE = [
     ("", ["_version", "errors", "log", "_core", "config", "metrics"]),
-    ("types", ["row", "date_time", "values", "type_information", "inference", "schema", "types", ""]),
+    ("types", ["row", "date_time", "duration", "values", "type_information", "inference", "schema", "types", ""]),
     (
         "network",
         [
@@ -188,7 +188,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("streaming", ["clock", "operator_config", "operator_context", ""]),
+    ("streaming", ["clock", "operator_config", "operator_context", "valve", "combined_watermark", ""]),
     ("jobs", ["transformation", ""]),
     ("spark", ["java", "schema", "workers"]),
     (
