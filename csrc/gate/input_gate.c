@@ -24,6 +24,18 @@ static void queue_insert(struct fb_deque* queue, uint32_t channel, bool has_prio
   *place = channel;
 }
 
+/* Under the lock: whether the channel stands in the front part. */
+static void set_priority(struct fb_input_channel* channel, bool has_priority) {
+  struct fb_input_gate_priority* count = channel->gate->priority_count;
+
+  if (channel->has_priority == has_priority) return;
+  channel->has_priority = has_priority;
+  if (count == NULL) return;
+  /* Relaxed, partner of fb_input_gate_priority_is_set(). */
+  if (has_priority) atomic_fetch_add_explicit(&count->channels, 1, memory_order_relaxed);
+  else atomic_fetch_sub_explicit(&count->channels, 1, memory_order_relaxed);
+}
+
 /* Under the lock. Queues the channel, or moves it to the front part; returns whether the queue was empty. */
 static bool enqueue_channel(struct fb_input_gate* self, struct fb_input_channel* channel, bool has_priority) {
   bool was_empty = self->queue.count == 0;
@@ -33,7 +45,7 @@ static bool enqueue_channel(struct fb_input_gate* self, struct fb_input_channel*
   if (channel->is_enqueued) queue_remove(&self->queue, channel->index);
   queue_insert(&self->queue, channel->index, has_priority);
   channel->is_enqueued = true;
-  channel->has_priority = has_priority;
+  set_priority(channel, has_priority);
   return was_empty;
 }
 
@@ -131,6 +143,7 @@ void fb_input_gate_close(struct fb_input_gate* self) {
   pthread_mutex_lock(&self->lock);
   self->is_open = false;
   self->queue.count = self->queue.priority_count = 0;
+  for (uint32_t i = 0; i < self->channel_count; i++) set_priority(&self->channels[i], false);
   pthread_mutex_unlock(&self->lock);
   if (self->awaited_count > 0) fb_partition_manager_remove_wakeup(self->manager, self->wakeup);
   for (uint32_t i = 0; i < self->channel_count; i++) release_local(&self->channels[i]);
@@ -234,6 +247,10 @@ int fb_input_gate_set_debloating(struct fb_input_gate* self, const struct fb_buf
 }
 
 void fb_input_gate_set_wakeup(struct fb_input_gate* self, struct fb_wakeup* wakeup) { self->wakeup = wakeup; }
+
+void fb_input_gate_set_priority(struct fb_input_gate* self, struct fb_input_gate_priority* count) {
+  self->priority_count = count;
+}
 
 /* ---- requests --------------------------------------------------------------------------------------- */
 
@@ -386,14 +403,16 @@ static void debloat_buffers(struct fb_input_gate* self, bool has_item, uint32_t 
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
-static struct fb_input_channel* take_channel(struct fb_input_gate* self) {
+/* The first queued channel; of those with a priority event only, if that is asked. */
+static struct fb_input_channel* take_channel(struct fb_input_gate* self, bool with_priority) {
   struct fb_input_channel* channel = NULL;
 
   pthread_mutex_lock(&self->lock);
-  if (self->queue.count > 0) {
+  if ((with_priority ? self->queue.priority_count : self->queue.count) > 0) {
     channel = &self->channels[queued_channel_at(&self->queue, 0)];
     fb_deque_pop(&self->queue);
-    channel->is_enqueued = channel->has_priority = false;
+    channel->is_enqueued = false;
+    set_priority(channel, false);
   }
   pthread_mutex_unlock(&self->lock);
   return channel;
@@ -422,7 +441,8 @@ static void note_end(struct fb_input_gate* self, struct fb_input_channel* channe
   pthread_mutex_lock(&self->lock);
   channel->has_ended = true;
   queue_remove(&self->queue, channel->index); /* a late notification may have queued it again */
-  channel->is_enqueued = channel->has_priority = false;
+  channel->is_enqueued = false;
+  set_priority(channel, false);
   pthread_mutex_unlock(&self->lock);
   self->ended_count++;
   release_channel(channel);
@@ -440,6 +460,20 @@ static int poll_channel(struct fb_input_channel* channel, struct fb_polled_buffe
   return code == 0 && fb_result_partition_is_released(channel->partition) ? FB_ERELEASED : code;
 }
 
+/* What was polled of the channel goes to the caller. */
+static void give(struct fb_input_channel* channel, const struct fb_polled_buffer* polled, struct fb_gate_item* item) {
+  struct fb_input_gate* self = channel->gate;
+
+  channel->buffer_count++;
+  channel->byte_count += polled->slice.size;
+  item->slice = polled->slice;
+  item->channel_index = channel->index;
+  item->sequence_number = polled->sequence_number;
+  note_end(self, channel, &polled->slice);
+  item->more_available = put_back(self, channel, (enum fb_buffer_data_type)polled->next_data_type);
+  if (self->debloat_period_ms > 0) debloat_buffers(self, true, item->slice.size);
+}
+
 int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item) {
   struct fb_input_channel* channel;
   int code = FB_OK;
@@ -447,26 +481,36 @@ int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item) {
   if (!self->is_open) return FB_ESTATE;
   if (self->awaited_count > 0) code = attach_awaited(self, &item->channel_index);
   if (code < 0) return code;
-  while ((channel = take_channel(self)) != NULL) {
+  while ((channel = take_channel(self, false)) != NULL) {
     struct fb_polled_buffer polled;
 
     code = poll_channel(channel, &polled);
     if (code == 0) continue;
-    item->channel_index = channel->index;
     if (code < 0) {
+      item->channel_index = channel->index;
       put_back(self, channel, FB_DATA_BUFFER); /* who asks again is told again, and does not wait for ever */
       return code;
     }
-    channel->buffer_count++;
-    channel->byte_count += polled.slice.size;
-    item->slice = polled.slice;
-    item->sequence_number = polled.sequence_number;
-    note_end(self, channel, &polled.slice);
-    item->more_available = put_back(self, channel, (enum fb_buffer_data_type)polled.next_data_type);
-    if (self->debloat_period_ms > 0) debloat_buffers(self, true, item->slice.size);
+    give(channel, &polled, item);
     return 1;
   }
   if (self->debloat_period_ms > 0) debloat_buffers(self, false, 0);
+  return 0;
+}
+
+int fb_input_gate_poll_priority(struct fb_input_gate* self, struct fb_gate_item* item) {
+  struct fb_input_channel* channel;
+
+  if (!self->is_open) return 0;
+  while ((channel = take_channel(self, true)) != NULL) {
+    struct fb_polled_buffer polled;
+    int code = poll_channel(channel, &polled);
+
+    if (code < 0) put_back(self, channel, FB_DATA_BUFFER);
+    if (code <= 0) continue;
+    give(channel, &polled, item);
+    return 1;
+  }
   return 0;
 }
 

@@ -29,6 +29,16 @@ enum fb_channel_kind {
   FB_REMOTE_CHANNEL = 2,
 };
 
+/* How many channels have a priority event in front; for whoever reads, between two records, without the lock. */
+struct fb_input_gate_priority {
+  _Atomic uint32_t channels;
+};
+
+static inline bool fb_input_gate_priority_is_set(struct fb_input_gate_priority* self) {
+  /* Relaxed: a hint to ask the gate, whose lock orders. */
+  return atomic_load_explicit(&self->channels, memory_order_relaxed) > 0;
+}
+
 struct fb_input_channel {
   struct fb_input_gate* gate;
   struct fb_result_partition* partition; /* local: the producer's; NULL until it is there, and once released */
@@ -54,10 +64,11 @@ struct fb_input_gate {
   uint32_t channel_count;
   struct fb_deque queue; /* of indexes, uint32_t; each channel stands in it at most once, so it never grows */
   struct fb_wakeup own_wakeup;
-  struct fb_wakeup* wakeup;  /* own_wakeup, or the task's */
-  uint32_t ended_count;      /* channels that gave EndOfPartition */
-  uint32_t ended_data_count; /* channels that gave EndOfData */
-  uint32_t drained_count;    /* of these, with mode DRAIN */
+  struct fb_wakeup* wakeup;                      /* own_wakeup, or the task's */
+  struct fb_input_gate_priority* priority_count; /* NULL: nobody wants to know */
+  uint32_t ended_count;                          /* channels that gave EndOfPartition */
+  uint32_t ended_data_count;                     /* channels that gave EndOfData */
+  uint32_t drained_count;                        /* of these, with mode DRAIN */
   bool is_requested;
   bool is_open;
   /* The network, for channels by id; all NULL without. */
@@ -118,6 +129,8 @@ int fb_input_gate_set_debloating(struct fb_input_gate* self, const struct fb_buf
                                  int64_t period_ms);
 /* Rings `wakeup` instead of the gate's own. Before request_partitions(). */
 void fb_input_gate_set_wakeup(struct fb_input_gate* self, struct fb_wakeup* wakeup);
+/* Keeps `count` up to date, which several gates may share; it outlives the gate. Before request_partitions(). */
+void fb_input_gate_set_priority(struct fb_input_gate* self, struct fb_input_gate_priority* count);
 /* Creates the views and sends the requests; effective once. *failed is the channel that could not be attached. What
  * goes wrong later, or elsewhere, is told by poll(). */
 int fb_input_gate_request_partitions(struct fb_input_gate* self, uint32_t* failed);
@@ -126,6 +139,9 @@ int fb_input_gate_request_partitions(struct fb_input_gate* self, uint32_t* faile
  * before its end. FB_ENOT_FOUND: it never came. Other codes as partition and remote channel give them. An error
  * stays: the next poll() gives it again. */
 int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item);
+/* The same for channels with a priority event in front only, and without errors: poll() tells those. What comes may be
+ * something else still: the next thing of a channel whose event somebody has dropped meanwhile. */
+int fb_input_gate_poll_priority(struct fb_input_gate* self, struct fb_gate_item* item);
 /* Why channel `index` failed, as a sentence; NULL: nothing more than the code is known. */
 const char* fb_input_gate_failure(struct fb_input_gate* self, uint32_t index);
 /* Sleeps until something may be polled; returns whether the queue holds a channel. */

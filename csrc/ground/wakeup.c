@@ -240,6 +240,33 @@ void fb_wakeup_list_ring(struct fb_wakeup_list* self) {
   pthread_mutex_unlock(&self->mutex);
 }
 
+/* ---- one that outlives its owner --------------------------------------------------------------------- */
+
+int fb_wakeup_shared_open(struct fb_wakeup_shared** self) {
+  struct fb_wakeup_shared* opened = calloc(1, sizeof *opened);
+
+  *self = NULL;
+  if (opened == NULL) return FB_ENOMEM;
+  if (fb_wakeup_open(&opened->wakeup) < 0) {
+    free(opened);
+    return FB_ENOMEM;
+  }
+  atomic_init(&opened->references, 1);
+  *self = opened;
+  return FB_OK;
+}
+
+void fb_wakeup_shared_retain(struct fb_wakeup_shared* self) {
+  atomic_fetch_add_explicit(&self->references, 1, memory_order_relaxed); /* the caller holds one already */
+}
+
+void fb_wakeup_shared_drop(struct fb_wakeup_shared* self) {
+  /* Both halves: the last one sees that the others have rung it for the last time. */
+  if (atomic_fetch_sub_explicit(&self->references, 1, memory_order_acq_rel) != 1) return;
+  fb_wakeup_close(&self->wakeup);
+  free(self);
+}
+
 int fb_wakeup_start_thread(pthread_t* thread, void* (*run)(void* argument), void* argument) {
   static const int CRASHES[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
   sigset_t blocked, before;

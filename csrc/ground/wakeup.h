@@ -82,6 +82,22 @@ static inline bool fb_wakeup_list_is_empty(struct fb_wakeup_list* self) {
   return atomic_load_explicit(&self->count, memory_order_seq_cst) == 0;
 }
 
+/* ---- one that outlives its owner --------------------------------------------------------------------- */
+
+/* A bell with a count of those who hold it: a task's, which its partitions still ring after it has gone.
+ *
+ * Owner:   counted. open() gives one reference; who keeps it to ring it later holds another one.
+ * Threads: any. */
+struct fb_wakeup_shared {
+  struct fb_wakeup wakeup;
+  _Atomic uint32_t references;
+};
+
+/* FB_ENOMEM. */
+int fb_wakeup_shared_open(struct fb_wakeup_shared** self);
+void fb_wakeup_shared_retain(struct fb_wakeup_shared* self);
+void fb_wakeup_shared_drop(struct fb_wakeup_shared* self);
+
 /* Milliseconds of a clock that never jumps. */
 int64_t fb_wakeup_now_ms(void);
 

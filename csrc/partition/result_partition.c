@@ -3,6 +3,27 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- the bell ----------------------------------------------------------------------------------------- */
+
+static struct fb_wakeup* bell_of(struct fb_result_partition* self) {
+  /* Acquire, partner of the store in fb_result_partition_share_wakeup(): a reader rings what was made there. */
+  return atomic_load_explicit(&self->wakeup, memory_order_acquire);
+}
+
+int fb_result_partition_share_wakeup(struct fb_result_partition* self, struct fb_wakeup_shared* wakeup) {
+  int code;
+
+  if (self->task_wakeup != NULL || atomic_load_explicit(&self->is_closed, memory_order_relaxed)) return FB_ESTATE;
+  code = fb_local_buffer_pool_add_wakeup(self->pool, &wakeup->wakeup);
+  if (code < 0) return code;
+  fb_wakeup_shared_retain(wakeup);
+  self->task_wakeup = wakeup;
+  /* Release, partner of bell_of(). Its own stays open: somebody may just have looked up who is to be rung. */
+  atomic_store_explicit(&self->wakeup, &wakeup->wakeup, memory_order_release);
+  fb_local_buffer_pool_remove_wakeup(self->pool, &self->own_wakeup);
+  return FB_OK;
+}
+
 /* ---- builders ---------------------------------------------------------------------------------------
  *
  * `target` is a subpartition, or subpartition_count for all of them (broadcast). */
@@ -241,25 +262,27 @@ static bool has_pool_room(struct fb_result_partition* self) {
 }
 
 bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms) {
-  uint64_t seen = fb_wakeup_seen(&self->pool_wakeup);
+  struct fb_wakeup* bell = bell_of(self);
+  uint64_t seen = fb_wakeup_seen(bell);
   int64_t since_ms;
 
   if (has_pool_room(self)) return true;
   since_ms = fb_wakeup_now_ms();
-  fb_wakeup_wait(&self->pool_wakeup, seen, timeout_ms);
+  fb_wakeup_wait(bell, seen, timeout_ms);
   count_more(&self->hard_back_pressured_ms, (uint64_t)(fb_wakeup_now_ms() - since_ms));
   return has_pool_room(self);
 }
 
 bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms) {
   struct fb_buffer_builder* builder = slot_of(self, subpartition);
-  uint64_t seen = fb_wakeup_seen(&self->pool_wakeup);
+  struct fb_wakeup* bell = bell_of(self);
+  uint64_t seen = fb_wakeup_seen(bell);
   int64_t since_ms;
 
   if (builder->buffer == NULL || builder->capacity == builder->buffer->segment.size) return true;
   if (has_pool_room(self) || is_gone(self, subpartition)) return true;
   since_ms = fb_wakeup_now_ms();
-  fb_wakeup_wait(&self->pool_wakeup, seen, timeout_ms);
+  fb_wakeup_wait(bell, seen, timeout_ms);
   count_more(&self->soft_back_pressured_ms, (uint64_t)(fb_wakeup_now_ms() - since_ms));
   return has_pool_room(self) || is_gone(self, subpartition);
 }
@@ -354,7 +377,7 @@ static void drop_user(struct fb_result_partition* self) {
 static void on_subpartition_consumed(struct fb_subpartition* subpartition) {
   struct fb_result_partition* self = subpartition->owner;
 
-  fb_wakeup_ring(&self->pool_wakeup); /* who waits for its acknowledgement waits in vain */
+  fb_wakeup_ring(bell_of(self)); /* who waits for its acknowledgement waits in vain */
   drop_user(self);
 }
 
@@ -362,7 +385,8 @@ static void free_partition(struct fb_result_partition* self) {
   for (uint32_t i = 0; self->subpartitions != NULL && i < self->subpartition_count; i++)
     fb_subpartition_close(&self->subpartitions[i]);
   fb_local_buffer_pool_close(self->pool);
-  fb_wakeup_close(&self->pool_wakeup);
+  fb_wakeup_close(&self->own_wakeup);
+  if (self->task_wakeup != NULL) fb_wakeup_shared_drop(self->task_wakeup);
   free(self->subpartitions);
   free(self->unicast);
   free((void*)self->dirty);
@@ -389,8 +413,9 @@ static int open_partition(struct fb_result_partition* self) {
     self->subpartitions[i].owner = self;
     self->subpartitions[i].on_consumed = on_subpartition_consumed;
   }
-  code = fb_wakeup_open(&self->pool_wakeup);
-  return code < 0 ? code : fb_local_buffer_pool_add_wakeup(self->pool, &self->pool_wakeup);
+  atomic_init(&self->wakeup, &self->own_wakeup);
+  code = fb_wakeup_open(&self->own_wakeup);
+  return code < 0 ? code : fb_local_buffer_pool_add_wakeup(self->pool, &self->own_wakeup);
 }
 
 int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpartition_count,
@@ -435,7 +460,7 @@ void fb_result_partition_close(struct fb_result_partition* self) {
   /* Both halves: two may come at once, and the second sees what was written before. */
   if (atomic_exchange_explicit(&self->is_closed, true, memory_order_acq_rel)) return;
   finish_builders(self);
-  fb_local_buffer_pool_remove_wakeup(self->pool, &self->pool_wakeup);
+  fb_local_buffer_pool_remove_wakeup(self->pool, bell_of(self));
   fb_local_buffer_pool_destroy(self->pool);
   /* Readers would wait for an end that nobody is left to write. */
   if (!self->is_finished && !is_going(self)) fb_result_partition_fail(self, "its producer closed it before its end");
@@ -451,7 +476,7 @@ void fb_result_partition_release(struct fb_result_partition* self) {
   for (uint32_t i = 0; i < self->subpartition_count; i++) fb_subpartition_release(&self->subpartitions[i]);
   /* Release, partner of fb_result_partition_is_released(). */
   atomic_store_explicit(&self->is_released, true, memory_order_release);
-  fb_wakeup_ring(&self->pool_wakeup);
+  fb_wakeup_ring(bell_of(self));
 }
 
 static void keep_failure(struct fb_result_partition* self, const char* cause) {
@@ -500,7 +525,7 @@ void fb_result_partition_acknowledge(struct fb_result_partition* self, uint32_t 
    * fb_result_partition_is_acknowledged(); its acquire half hands the other readers' part on. */
   if (atomic_exchange_explicit(&self->acknowledged[subpartition], true, memory_order_relaxed)) return;
   if (atomic_fetch_sub_explicit(&self->unacknowledged_count, 1, memory_order_acq_rel) == 1)
-    fb_wakeup_ring(&self->pool_wakeup);
+    fb_wakeup_ring(bell_of(self));
 }
 
 /* A reader is gone that has not acknowledged, and never will. */
@@ -513,13 +538,18 @@ static bool is_acknowledgement_lost(struct fb_result_partition* self) {
   return false;
 }
 
+bool fb_result_partition_is_answered(struct fb_result_partition* self) {
+  return fb_result_partition_is_acknowledged(self) || is_acknowledgement_lost(self);
+}
+
 bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms) {
   int64_t deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
+  struct fb_wakeup* bell = bell_of(self);
   uint64_t seen;
 
   do {
-    seen = fb_wakeup_seen(&self->pool_wakeup);
-    if (fb_result_partition_is_acknowledged(self) || is_acknowledgement_lost(self)) return true;
-  } while (fb_wakeup_wait_until(&self->pool_wakeup, seen, deadline_ms) == FB_OK);
+    seen = fb_wakeup_seen(bell);
+    if (fb_result_partition_is_answered(self)) return true;
+  } while (fb_wakeup_wait_until(bell, seen, deadline_ms) == FB_OK);
   return false;
 }

@@ -34,7 +34,10 @@ struct fb_result_partition {
   uint32_t open_unicast_count;        /* slots of `unicast` that are open */
   uint32_t continued;                 /* who has half a record (subpartition_count: all), or FB_NO_CHANNEL */
   struct fb_local_buffer_pool* pool;  /* owned */
-  struct fb_wakeup pool_wakeup;       /* rung when the pool has room: emit waits here */
+  struct fb_wakeup own_wakeup;
+  struct fb_wakeup_shared* task_wakeup; /* retained; NULL: none was given */
+  /* Rung when the pool has room, a reader is done or has acknowledged, and at the release: the task's, else its own. */
+  _Atomic(struct fb_wakeup*) wakeup;
   /* The producer counts, anybody may look. */
   _Atomic uint64_t total_written_bytes;    /* in finished buffers; broadcast counts for each reader */
   _Atomic uint64_t total_buffers;          /* finished likewise, events not included */
@@ -67,6 +70,10 @@ int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpar
                              struct fb_local_buffer_pool* pool, struct fb_result_partition** self);
 void fb_result_partition_retain(struct fb_result_partition* self);
 void fb_result_partition_drop(struct fb_result_partition* self);
+
+/* Rings the task's bell instead of its own, which the partition holds as long as it lives: readers ring it, too. By the
+ * producer, who looks at everything after it before it sleeps. FB_ESTATE: it has one, or is closed. FB_ENOMEM. */
+int fb_result_partition_share_wakeup(struct fb_result_partition* self, struct fb_wakeup_shared* wakeup);
 
 /* ---- the producer's side --------------------------------------------------------------------------
  *
@@ -123,7 +130,9 @@ bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_
  * that buffer small, it keeps its size only if the pool has another one: sleeps until it may. Returns whether it
  * has; without a small buffer, or a reader, always and at once. */
 bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms);
-/* Sleeps until all readers have acknowledged, or one that did not is gone. Returns whether one of both is so. */
+/* Whether all readers have acknowledged, or one that did not is gone: nothing is left to wait for. */
+bool fb_result_partition_is_answered(struct fb_result_partition* self);
+/* Sleeps until that is so. Returns whether it is. */
 bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms);
 /* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable if it is
  * finished; otherwise it fails, so that readers do not wait for the rest.

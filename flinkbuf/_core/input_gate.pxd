@@ -7,9 +7,12 @@ from flinkbuf._core.partition_client cimport PartitionClient, fb_partition_clien
 from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_manager
 from flinkbuf._core.remote_channel cimport fb_remote_channel, fb_remote_source
 from flinkbuf._core.result_partition cimport fb_result_partition
-from flinkbuf._core.wakeup cimport fb_wakeup
+from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup
 
 cdef extern from "gate/input_gate.h" nogil:
+    struct fb_input_gate_priority:
+        pass
+    bint fb_input_gate_priority_is_set(fb_input_gate_priority* self)
     struct fb_input_channel:
         fb_result_partition* partition
         fb_remote_channel* remote
@@ -25,6 +28,8 @@ cdef extern from "gate/input_gate.h" nogil:
         uint32_t ended_count
         uint32_t ended_data_count
         uint32_t drained_count
+        fb_wakeup own_wakeup
+        fb_wakeup* wakeup
         bint is_requested
         bint is_open
         fb_local_buffer_pool* pool
@@ -54,6 +59,8 @@ cdef extern from "gate/input_gate.h" nogil:
     int fb_input_gate_set_debloating(fb_input_gate* self, const fb_buffer_debloater_config* config, int64_t period_ms)
     int fb_input_gate_request_partitions(fb_input_gate* self, uint32_t* failed)
     int fb_input_gate_poll(fb_input_gate* self, fb_gate_item* item)
+    int fb_input_gate_poll_priority(fb_input_gate* self, fb_gate_item* item)
+    void fb_input_gate_set_priority(fb_input_gate* self, fb_input_gate_priority* count)
     const char* fb_input_gate_failure(fb_input_gate* self, uint32_t index)
     bint fb_input_gate_wait(fb_input_gate* self, int64_t timeout_ms)
     void fb_input_gate_ring(fb_input_gate* self)
@@ -84,14 +91,22 @@ cdef class RecordCounts:
 
 cdef class AbstractInputGate:
     cdef fb_gate_item held          # a compressed buffer that could not be restored; no slice: there is none
+    cdef fb_gate_item ahead         # what came when a priority event was looked for; likewise
+    cdef fb_input_gate_priority priority  # channels with a priority event in front: read between two records
+    cdef readonly TaskBell bell     # rung instead of its own; None: nobody has given one
     cdef bint has_closed
     cdef object closer              # the thread that is closing it
 
     cdef int poll_item(self, fb_gate_item* item) except -1
+    cdef int poll_priority(self, fb_gate_item* item) except -1
     cdef int restore(self, fb_gate_item* item) except -1
+    cdef int release_items(self) except -1
     # What each kind of gate has of its own.
     cdef int close_channels(self) except -1
     cdef int take_item(self, fb_gate_item* item) except -1
+    cdef int take_priority(self, fb_gate_item* item) except -1
+    cdef int set_bell(self, TaskBell bell) except -1
+    cdef tuple members(self)
     cdef int wait(self, int64_t timeout_ms) except -1
     cdef bint has_finished(self)
     cdef object decompressor_of(self, uint32_t channel_index)
@@ -112,7 +127,6 @@ cdef class InputGate(AbstractInputGate):
     cdef int waiting            # threads in a wait without the GIL
     cdef bint is_closing
     cdef object closed_by       # the one that was the first to
-    cdef object bell_owner      # whose bell it rings; None: its own
     cdef object __weakref__
 
     cdef bint is_of_this_process(self)
@@ -123,4 +137,3 @@ cdef class InputGate(AbstractInputGate):
     cdef dict look(self)
     cdef int fail_channel(self, int code, uint32_t channel_index, uint32_t offset) except -1
     cdef int raise_failure(self, int code, uint32_t channel_index, uint32_t offset) except -1
-    cdef int share_bell(self, fb_wakeup* bell, object owner) except -1

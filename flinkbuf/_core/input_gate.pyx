@@ -12,7 +12,9 @@ from libc.errno cimport EINVAL, errno
 from libc.stdint cimport INT64_MAX, uint16_t
 from libc.string cimport memcpy, memset
 
-from flinkbuf._core.buffer cimport Buffer, fb_buffer_slice_release, fb_buffer_slice_retain
+from flinkbuf._core.buffer cimport (
+    Buffer, fb_buffer_data_type, fb_buffer_data_type_has_priority, fb_buffer_slice_release, fb_buffer_slice_retain,
+)
 from flinkbuf._core.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport (
     FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
@@ -20,7 +22,7 @@ from flinkbuf._core.errors cimport (
 from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_frame_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition
 from flinkbuf._core.tcp cimport fb_tcp_address, fb_tcp_address_resolve
-from flinkbuf._core.wakeup cimport fb_wakeup
+from flinkbuf._core.wakeup cimport TaskBell
 
 from flinkbuf.errors import CancelTaskError, CorruptDataError, PartitionNotFoundError, RemoteTransportError, located
 
@@ -61,7 +63,20 @@ cdef class AbstractInputGate:
     """What a record reader reads: an input gate, or several as one."""
 
     def __dealloc__(self):
-        fb_buffer_slice_release(&self.held.slice)
+        self.release_items()
+
+    def share_bell(self, TaskBell bell not None):
+        """Ring the bell of the task that reads here, which waits for more than this gate; before the first read.
+
+        Raises
+        ------
+        RuntimeError
+            It rings another one, belongs to a union (which takes the bell then), or is read already.
+        """
+        if self.bell is bell:
+            return
+        self.set_bell(bell)
+        self.bell = bell
 
     def poll(self, timeout_ms=0):
         """Take the next buffer or event.
@@ -89,11 +104,30 @@ cdef class AbstractInputGate:
         """1 and an item whose slice the caller owns, with the bytes as they were before any compression, or 0."""
         cdef int code = 1
         if self.held.slice.buffer is NULL:
-            code = self.take_item(item)
+            if self.ahead.slice.buffer is NULL:
+                code = self.take_item(item)
+            else:
+                item[0] = self.ahead
+                self.ahead.slice.buffer = NULL
             if code == 0 or not item.slice.is_compressed:
                 return code
             self.held = item[0]  # kept until it is restored: who asks again is told again
         return self.restore(item)
+
+    cdef int poll_priority(self, fb_gate_item* item) except -1:
+        """1 and a priority event, which overtakes what is being read; its slice is the caller's. 0: there is none."""
+        if self.ahead.slice.buffer is not NULL or self.take_priority(item) == 0:
+            return 0
+        if fb_buffer_data_type_has_priority(<fb_buffer_data_type>item.slice.data_type):
+            return 1
+        self.ahead = item[0]  # the event was dropped meanwhile, and this stood behind it
+        return 0
+
+    cdef int release_items(self) except -1:
+        """Give back what was taken from the channels, but not handed out."""
+        fb_buffer_slice_release(&self.held.slice)
+        fb_buffer_slice_release(&self.ahead.slice)
+        return 0
 
     cdef int restore(self, fb_gate_item* item) except -1:
         """Put the original of the compressed buffer in hand into *item."""
@@ -149,6 +183,18 @@ cdef class AbstractInputGate:
         """1 and an item as it came, whose slice the caller owns, or 0."""
         raise NotImplementedError
 
+    cdef int take_priority(self, fb_gate_item* item) except -1:
+        """The same of channels that have a priority event in front."""
+        raise NotImplementedError
+
+    cdef int set_bell(self, TaskBell bell) except -1:
+        """Have `bell` rung from now on."""
+        raise NotImplementedError
+
+    cdef tuple members(self):
+        """The gates it is made of."""
+        raise NotImplementedError
+
     cdef int wait(self, int64_t timeout_ms) except -1:
         """Sleep, without the GIL, until something may be taken; whether it may."""
         raise NotImplementedError
@@ -178,6 +224,7 @@ cdef class InputGate(AbstractInputGate):
         if not pairs and not channel_count:
             raise ValueError("an input gate needs at least one channel")
         check(fb_input_gate_open(self.c, <uint32_t>(channel_count or len(pairs))))
+        fb_input_gate_set_priority(self.c, &self.priority)
         self.decompressor = decompressor
         self.sources = [None] * self.c.channel_count
         for index, (source, subpartition_index) in enumerate(pairs):
@@ -257,13 +304,18 @@ cdef class InputGate(AbstractInputGate):
         self.check_set(code, index)
         self.sources[index] = f"subpartition {subpartition_index} of partition {partition_id.hex()} at {host}:{port}"
 
-    cdef int share_bell(self, fb_wakeup* bell, object owner) except -1:
-        """Ring the bell of somebody who waits for more than this gate, and keep its owner as long as the gate may."""
+    cdef int set_bell(self, TaskBell bell) except -1:
+        self.check_usable()
         if self.c.is_requested:
             raise RuntimeError("the input gate is read already")
-        fb_input_gate_set_wakeup(self.c, bell)
-        self.bell_owner = owner
+        if self.c.wakeup != &self.c.own_wakeup:
+            raise RuntimeError("the input gate belongs to a union, which is to be given the bell"
+                               if self.bell is None else "the input gate rings another task's bell")
+        fb_input_gate_set_wakeup(self.c, &bell.c.wakeup)
         return 0
+
+    cdef tuple members(self):
+        return (self,)
 
     cdef int check_set(self, int code, index) except -1:
         return check(code) if code >= 0 else fail(code, f"channel {index}")
@@ -271,9 +323,9 @@ cdef class InputGate(AbstractInputGate):
     def __dealloc__(self):
         # In a forked child the I/O thread is not there, and what it holds is the parent's.
         if self.c is NULL or not self.is_of_this_process():
-            self.held.slice.buffer = NULL
+            self.held.slice.buffer = self.ahead.slice.buffer = NULL
             return
-        fb_buffer_slice_release(&self.held.slice)
+        self.release_items()
         with nogil:
             fb_input_gate_close(self.c)
         PyMem_Free(self.c)
@@ -339,7 +391,7 @@ cdef class InputGate(AbstractInputGate):
         if self.is_of_this_process():
             if self.last_figures is None:
                 self.last_figures = self.look()
-            fb_buffer_slice_release(&self.held.slice)
+            self.release_items()
             with nogil:
                 fb_input_gate_close(self.c)
         self.sources = []
@@ -424,6 +476,9 @@ cdef class InputGate(AbstractInputGate):
             self.request_partitions()
         code = fb_input_gate_poll(self.c, item)
         return code if code >= 0 else self.fail_channel(code, item.channel_index, 0)
+
+    cdef int take_priority(self, fb_gate_item* item) except -1:
+        return 0 if self.is_closing else fb_input_gate_poll_priority(self.c, item)
 
     cdef bint has_finished(self):
         return fb_input_gate_is_finished(self.c)

@@ -1,18 +1,20 @@
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 
-from flinkbuf._core.input_gate cimport InputGate
+from flinkbuf._core.input_gate cimport AbstractInputGate
 from flinkbuf._core.record_reader cimport RecordReader
 from flinkbuf._core.record_writer cimport RecordWriter
-from flinkbuf._core.wakeup cimport fb_wakeup
+from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup
 
 
 cdef class RecordExchange:
     cdef readonly RecordWriter writer
     cdef readonly RecordReader reader
-    cdef InputGate gate         # the reader's
+    cdef AbstractInputGate gate  # the reader's
+    cdef tuple gates            # those it is made of
     cdef object records         # an iterator; None once it has ended
     cdef object check           # called now and then; None: nobody wants to
-    cdef fb_wakeup* bell        # the partition's: what becomes possible rings it
+    cdef TaskBell task_bell     # what becomes possible rings it
+    cdef fb_wakeup* bell        # its
     cdef uint32_t turn          # records that may be read before it looks at the clock again
     cdef uint32_t read_limit    # of a turn
     cdef uint32_t write_limit

@@ -16,7 +16,7 @@ from flinkbuf._core.local_buffer_pool cimport fb_buffer_pool_usage, fb_local_buf
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT
 from flinkbuf._core.input_gate cimport InputGate, fb_gate_item, fb_input_gate
 from flinkbuf._core.result_partition cimport fb_result_partition_is_released, fb_result_partition_verdict
-from flinkbuf._core.wakeup cimport fb_wakeup_seen, fb_wakeup_wait
+from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup_seen, fb_wakeup_wait
 
 from flinkbuf.errors import CorruptDataError
 
@@ -62,7 +62,7 @@ cdef class RecordExchange:
     writer : flinkbuf.RecordWriter
         Where the records go. It is closed, and its partition too, when they have all been written.
     reader : flinkbuf.RecordReader
-        Where records come from; its gate was not read from before.
+        Where records come from; its gate, or union of gates, was not read from before.
     records : iterable
     check : callable, optional
         Called without arguments about every 100 ms, as long as somebody iterates; what it raises ends the iteration.
@@ -91,10 +91,13 @@ cdef class RecordExchange:
         self.writer, self.reader = writer, reader
         self.records = iter(records)
         self.check = check
-        self.bell = &writer.c.pool_wakeup
+        self.task_bell = writer.partition.bell if writer.partition.bell is not None else TaskBell()
+        self.bell = &self.task_bell.c.wakeup
         self.read_limit = self.write_limit = 1
-        self.gate = <InputGate?>reader.gate
-        self.gate.share_bell(self.bell, writer)  # which keeps the partition, and that the bell
+        self.gate = reader.gate
+        self.gates = reader.gate.members()
+        writer.partition.share_bell(self.task_bell)
+        self.gate.share_bell(self.task_bell)
 
     def __iter__(self):
         return self
@@ -149,13 +152,15 @@ cdef class RecordExchange:
 
     cdef int count_input(self) except -1:
         """What the gate has given so far. The two events at the end of a channel are not what somebody wrote."""
-        cdef fb_input_gate* gate = self.gate.c
+        cdef fb_input_gate* gate
         self.buffers_in = self.bytes_in = 0
-        for channel in range(gate.channel_count):
-            self.buffers_in += gate.channels[channel].buffer_count
-            self.bytes_in += gate.channels[channel].byte_count
-        self.buffers_in -= gate.ended_count + gate.ended_data_count
-        self.bytes_in -= END_OF_PARTITION_BYTES * gate.ended_count + END_OF_DATA_BYTES * gate.ended_data_count
+        for each in self.gates:
+            gate = (<InputGate>each).c
+            for channel in range(gate.channel_count):
+                self.buffers_in += gate.channels[channel].buffer_count
+                self.bytes_in += gate.channels[channel].byte_count
+            self.buffers_in -= gate.ended_count + gate.ended_data_count
+            self.bytes_in -= END_OF_PARTITION_BYTES * gate.ended_count + END_OF_DATA_BYTES * gate.ended_data_count
         return 0
 
     cdef object take(self):
@@ -240,12 +245,14 @@ cdef class RecordExchange:
         One that was not asked yet would wait for ever for somebody who asks.
         """
         cdef fb_gate_item item
-        cdef fb_input_gate* gate = self.gate.c
+        cdef fb_input_gate* gate
         while self.gate.poll_item(&item):
             fb_buffer_slice_release(&item.slice)
-        for channel in range(gate.channel_count):
-            if gate.channels[channel].buffer_count == 0:
-                return 0
+        for each in self.gates:
+            gate = (<InputGate>each).c
+            for channel in range(gate.channel_count):
+                if gate.channels[channel].buffer_count == 0:
+                    return 0
         self.count_input()
         self.gate.close()
         return 0
@@ -273,8 +280,9 @@ cdef class RecordExchange:
             self.writer.c.soft_back_pressured_ms = <uint64_t>(self.back_pressured_ns // 1000000)
         else:
             self.idle_ns += slept_ns
-            if not self.gate.is_closed:
-                self.gate.c.idle_ms = <uint64_t>(self.idle_ns // 1000000)
+            for each in self.gates:
+                if not (<InputGate>each).is_closed:
+                    (<InputGate>each).c.idle_ms = <uint64_t>(self.idle_ns // 1000000)
         return 0
 
     cdef int look_around(self) except -1:

@@ -2,8 +2,11 @@
 
 Per record: the current channel's deserializer gives a pointer, the codec reads it where it lies. When a buffer is
 used up its segment goes back to the pool, and the gate gives the next one, of whichever channel is first in turn.
-Waits release the GIL. A channel that ends inside a record is an error, never silence. Flink:
-StreamTaskNetworkInput, AbstractStreamTaskNetworkInput.emitNext.
+Waits release the GIL. A priority event is handed out between two records, before the rest of the buffer in hand. A
+channel that ends inside a record is an error, never silence. Flink: StreamTaskNetworkInput,
+AbstractStreamTaskNetworkInput.emitNext.
+
+Tag and timestamp of a stream element stand before its value and come beside it: no object holds them.
 """
 
 cimport cython
@@ -11,20 +14,26 @@ from cpython.exc cimport PyErr_ExceptionMatches, PyErr_Fetch, PyErr_NormalizeExc
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 
 from flinkbuf._core.buffer cimport (
     FB_END_OF_DATA, FB_END_OF_PARTITION, fb_buffer_data_type, fb_buffer_data_type_blocks_upstream,
     fb_buffer_data_type_is_buffer, fb_buffer_slice_data, fb_buffer_slice_release,
 )
+from flinkbuf._core.byte_order cimport fb_load_be32, fb_load_be64
 from flinkbuf._core.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
-from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item
+from flinkbuf._core.inline_codec cimport get
+from flinkbuf._core.inline_element cimport get_head
+from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item, fb_input_gate_priority_is_set
 from flinkbuf._core.record_batch cimport fb_record_batch_read
 from flinkbuf._core.record_deserializer cimport (
     fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
     fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
-from flinkbuf._core.python_object cimport FB_IDENTITY
+from flinkbuf._core.python_object cimport FB_IDENTITY, Py_INCREF
+from flinkbuf._core.type cimport (
+    FB_ELEMENT_RECORD, FB_ELEMENT_WATERMARK, FB_ELEMENT_WATERMARK_STATUS, FB_TYPE_STREAM_ELEMENT,
+)
 from flinkbuf._core.type_codec cimport TypeCodec, decode_value
 
 from flinkbuf.errors import CorruptDataError, located
@@ -34,23 +43,69 @@ cdef extern from "Python.h":
 
 cdef enum:
     WAIT_SLICE_MS = 100
+    WATERMARK_BYTES = 9
 
 
-cdef PyObject* decoded(RecordReader reader, const uint8_t* record, size_t size) except NULL:
-    """A new reference."""
+cdef tuple KINDS = ("NOTHING", "RECORD", "WATERMARK", "STATUS", "MARKER", "EVENT", "FINISHED")
+
+
+cdef PyObject* new_reference(value) noexcept:
+    Py_INCREF(<PyObject*>value)
+    return <PyObject*>value
+
+
+cdef inline void begin_record(RecordReader reader, const uint8_t* record, size_t size) noexcept:
     cdef fb_data_input* input = &reader.input
-    cdef PyObject* value
     input.start = input.pos = record
     input.end = record + size
     input.record_number = <int64_t>reader.current.record_count - 1
-    input.channel = reader.current_channel
-    value = decode_value(reader.codec, input)
-    if input.pos != input.end:
-        Py_DECREF(value)
-        raise CorruptDataError(
-            f"channel {input.channel}, record {input.record_number}: {size} bytes long, but the declared type used "
-            f"only {input.pos - input.start} of them; was it written with another type?")
+    input.channel = reader.current_channel = reader.buffer_channel
+    reader.is_timed = False
+
+
+cdef int check_end(RecordReader reader, PyObject* value) except -1:
+    """Every byte of a record belongs to its value."""
+    cdef fb_data_input* input = &reader.input
+    if input.pos == input.end:
+        return 0
+    Py_DECREF(value)
+    raise CorruptDataError(
+        f"channel {input.channel}, record {input.record_number}: {input.end - input.start} bytes long, but the "
+        f"declared type used only {input.pos - input.start} of them; was it written with another type?")
+
+
+cdef PyObject* decoded(RecordReader reader, const uint8_t* record, size_t size) except NULL:
+    """A new reference: to a value, or to the object of an element that is no record."""
+    cdef fb_data_input* input = &reader.input
+    cdef PyObject* value
+    cdef const uint8_t* pos
+    begin_record(reader, record, size)
+    if reader.is_of_elements and get_head(input, &reader.is_timed, &reader.last_timestamp):
+        pos = input.pos
+        value = get(reader.codec.node.children, &pos, input)
+        input.pos = pos
+    else:
+        value = decode_value(reader.codec, input)
+    check_end(reader, value)
     return value
+
+
+cdef int read_element(RecordReader reader, const uint8_t* record, size_t size, stream_element* element) except -1:
+    """What `record` is, with tag and timestamp beside the value."""
+    element.channel = reader.buffer_channel
+    if reader.is_of_elements and size == WATERMARK_BYTES and record[0] == FB_ELEMENT_WATERMARK:
+        begin_record(reader, record, size)
+        element.value = NULL
+        element.timestamp = <int64_t>fb_load_be64(record + 1)
+        return WATERMARK
+    element.value = decoded(reader, record, size)
+    if reader.is_of_elements and record[0] == FB_ELEMENT_WATERMARK_STATUS:
+        Py_DECREF(element.value)  # one that is neither active nor idle was refused
+        element.value = NULL
+        element.timestamp = <int32_t>fb_load_be32(record + 1)
+        return STATUS
+    element.timestamp = reader.last_timestamp if reader.is_timed else INT64_MIN
+    return MARKER if reader.is_of_elements and record[0] > FB_ELEMENT_RECORD else RECORD
 
 
 @cython.final
@@ -74,6 +129,7 @@ cdef class RecordReader:
         cdef uint32_t channel
         self.gate = gate
         self.codec = codec
+        self.is_of_elements = codec.node.kind == FB_TYPE_STREAM_ELEMENT
         self.event_of = event_of
         self.channel_count = gate.channel_count
         self.deserializers = <fb_record_deserializer*>PyMem_Calloc(self.channel_count, sizeof(fb_record_deserializer))
@@ -103,12 +159,18 @@ cdef class RecordReader:
         """The channel that the last record or event came from; after a barrier, the one to resume."""
         return self.current_channel
 
+    @property
+    def timestamp(self):
+        """The event time of the last record; None if it has none, or what came last is no record."""
+        return self.last_timestamp if self.is_timed else None
+
     @cython.final
     cdef object next_item(self):
         cdef const uint8_t* record = NULL
         cdef size_t size = 0
         cdef PyObject* value
         if self.is_busy or self.current is NULL or self.kept_values is not None or self.pending_event is not None \
+                or fb_input_gate_priority_is_set(&self.gate.priority) \
                 or not fb_record_deserializer_take(self.current, &record, &size):
             return self.next_of_any_kind()
         # It lies whole in the buffer in hand, like most: nothing is prepared for an error before there is one.
@@ -118,6 +180,63 @@ cdef class RecordReader:
         if value is NULL:
             self.explain()
         return FB_IDENTITY(value)
+
+    def poll(self):
+        """Take what comes next, without waiting for it.
+
+        Returns
+        -------
+        tuple of (str, object, int or None, int)
+            What it is: ``"RECORD"``, ``"WATERMARK"``, ``"STATUS"`` (of watermarks; its timestamp is 0, active, or −1,
+            idle), ``"MARKER"`` (another element, as its object), ``"EVENT"``, ``"NOTHING"``, if nothing is there now,
+            or ``"FINISHED"``, if nothing will come any more. Then the value, the timestamp, each None where it has
+            none, and the channel.
+        """
+        cdef stream_element element
+        cdef int kind = self.poll_element(&element)
+        value = None if element.value is NULL else FB_IDENTITY(element.value)
+        is_timed = kind == WATERMARK or kind == STATUS or (kind == RECORD and self.is_timed)
+        return KINDS[kind], value, element.timestamp if is_timed else None, element.channel
+
+    cdef int poll_element(self, stream_element* element) except -1:
+        """What comes next, as an element_kind, without waiting for it."""
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
+        cdef int kind
+        if self.is_busy or self.current is NULL or self.kept_values is not None or self.pending_event is not None \
+                or fb_input_gate_priority_is_set(&self.gate.priority) \
+                or not fb_record_deserializer_take(self.current, &record, &size):
+            return self.poll_other(element)
+        self.is_busy = True
+        kind = (<int (*)(RecordReader, const uint8_t*, size_t, stream_element*) noexcept>read_element)(
+            self, record, size, element)
+        self.is_busy = False
+        if kind < 0:
+            self.explain()
+        return kind
+
+    cdef int poll_other(self, stream_element* element) except -1:
+        """The same where it may take another buffer, or an event."""
+        cdef const uint8_t* record = NULL
+        cdef size_t size = 0
+        self.begin_use()
+        try:
+            element.value, element.timestamp, element.channel = NULL, INT64_MIN, self.current_channel
+            if self.kept_values is not None:
+                element.value = new_reference(self.next_kept())
+                return RECORD
+            if self.next_record(&record, &size, False):
+                return read_element(self, record, size, element)
+            element.channel = self.current_channel
+            if self.pending_event is None:
+                return FINISHED if self.is_finished else NOTHING
+            element.value = new_reference(self.pending_event)
+            self.pending_event = None
+            return EVENT
+        except CorruptDataError as error:
+            raise self.with_source(error) from None
+        finally:
+            self.is_busy = False
 
     cdef int explain(self) except -1:
         """Add to the error that stands where the bytes came from."""
@@ -147,6 +266,7 @@ cdef class RecordReader:
             if self.pending_event is None:
                 raise StopIteration
             event, self.pending_event = self.pending_event, None
+            self.is_timed = False
             return event
         except CorruptDataError as error:
             raise self.with_source(error) from None
@@ -221,6 +341,7 @@ cdef class RecordReader:
                     raise TypeError("a column cannot hold the event that comes next; take it with next(reader)")
                 break
             if size != width:
+                self.current_channel = self.buffer_channel
                 raise CorruptDataError(f"channel {self.current_channel}, record {self.current.record_count - 1}: "
                                        f"{size} bytes long where {width} were expected")
             # At most once a buffer: the record at an edge.
@@ -240,7 +361,7 @@ cdef class RecordReader:
         if self.is_busy:
             raise RuntimeError("the record reader cannot be closed while it is reading")
         if self.current is not NULL:
-            self.record_counts.note(self.current_channel, self.current.record_count)
+            self.record_counts.note(self.buffer_channel, self.current.record_count)
         self.current = NULL
         self.is_finished = True
         fb_buffer_slice_release(&self.slice)
@@ -252,6 +373,8 @@ cdef class RecordReader:
         """1 and a record; 0 at the end, with `pending_event` set, or if it would have to wait and shall not."""
         cdef int code
         while self.pending_event is None:
+            if fb_input_gate_priority_is_set(&self.gate.priority) and self.take_priority():
+                continue
             if self.current is not NULL:
                 if fb_record_deserializer_take(self.current, record, size):
                     return 1
@@ -260,8 +383,9 @@ cdef class RecordReader:
                 if code == FB_RECORD:
                     return 1
                 if code != FB_NEEDS_INPUT:
-                    fail_record(self.current, code, self.current_channel)
-                self.record_counts.note(self.current_channel, self.current.record_count)
+                    self.current_channel = self.buffer_channel
+                    fail_record(self.current, code, self.buffer_channel)
+                self.record_counts.note(self.buffer_channel, self.current.record_count)
                 self.current = NULL
                 fb_buffer_slice_release(&self.slice)
             if not self.next_buffer(waits):
@@ -287,6 +411,14 @@ cdef class RecordReader:
                 break
         return 0
 
+    cdef int take_priority(self) except -1:
+        """Take an event that overtakes the buffer in hand; whether there was one."""
+        cdef fb_gate_item item
+        if not self.gate.poll_priority(&item):
+            return 0
+        self.take(&item)
+        return 1
+
     cdef int take(self, fb_gate_item* item) except -1:
         """1 if there is something for the caller: a buffer to read, or an event that was asked for."""
         cdef fb_record_deserializer* deserializer = &self.deserializers[item.channel_index]
@@ -294,6 +426,7 @@ cdef class RecordReader:
         self.current_channel = item.channel_index
         if fb_buffer_data_type_is_buffer(<fb_buffer_data_type>kind):
             self.slice = item.slice
+            self.buffer_channel = item.channel_index
             check(fb_record_deserializer_set_next_buffer(
                 deserializer, fb_buffer_slice_data(&self.slice), self.slice.size))
             self.current = deserializer

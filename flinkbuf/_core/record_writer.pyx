@@ -7,16 +7,24 @@ wait here, so emit_some() comes back instead and goes on later. A record that ca
 builder's position moves only after the last field. Flink: RecordWriter, ChannelSelectorRecordWriter,
 BroadcastRecordWriter.
 
+A writer of stream elements puts tag and timestamp before the value, and no object holds them. Watermarks and other
+elements that are no records are framed once and go to every channel behind what it has, each in the buffer that is
+open there. Flink: RecordWriterOutput, StreamElementSerializer.
+
 Bytes become readable when a buffer is full, at flush(), at an event, or when the flusher finds them
 (buffer_timeout_ms). The commit itself is a plain store, so the flusher's thread never waits for this one.
 """
 
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
+from cpython.long cimport PyLong_CheckExact
 from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MIN
 
+import operator
 import os
 
+from flinkbuf._core.byte_order cimport fb_store_be32, fb_store_be64
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_committed, fb_buffer_builder_is_full,
 )
@@ -24,15 +32,18 @@ from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
+from flinkbuf._core.codec cimport add_step
 from flinkbuf._core.data_view cimport fb_data_output, fb_data_output_prune
 from flinkbuf._core.errors cimport FB_NEEDS_BUFFER, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.inline_codec cimport inline_put, put
+from flinkbuf._core.inline_element cimport put_head
 from flinkbuf._core.output_flusher cimport start_flushing, stop_flushing
+from flinkbuf._core.python_object cimport FB_TYPE_OF
 from flinkbuf._core.record_batch cimport fb_record_batch, fb_record_batch_scatter, fb_record_batch_write
 from flinkbuf._core.record_serializer cimport (
     FB_LENGTH_BYTES, FB_SCRATCH_KEEP_BYTES, fb_record_serializer_begin, fb_record_serializer_begin_at,
     fb_record_serializer_close,
-    fb_record_serializer_end,
+    fb_record_serializer_end, fb_record_serializer_frame,
 )
 from flinkbuf._core.result_partition cimport (
     ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
@@ -42,11 +53,15 @@ from flinkbuf._core.result_partition cimport (
     fb_result_partition_retain, fb_result_partition_verdict, fb_result_partition_wait,
     fb_result_partition_wait_available,
 )
+from flinkbuf._core.type cimport FB_ELEMENT_WATERMARK, FB_ELEMENT_WATERMARK_STATUS, FB_TYPE_STREAM_ELEMENT
 from flinkbuf._core.type_codec cimport TypeCodec, encode_value
 from flinkbuf._core.wakeup cimport fb_wakeup, fb_wakeup_seen
 
 cdef enum:
     BROADCAST = -1
+    MARKER = -2     # where `marker` goes
+    CHOSEN = -3     # where the partitioner says
+    ELEMENT_CLASSES = 6
     WAIT_SLICE_MS = 100
     COLUMN_CHUNK = 16384  # records; some 100 us
 
@@ -75,6 +90,10 @@ cdef class RecordWriter:
         self.partition = partition
         self.codec = codec
         self.selector = selector
+        self.is_of_elements = codec.node.kind == FB_TYPE_STREAM_ELEMENT
+        for i in range(len(codec.classes) if self.is_of_elements else 0):
+            self.element_classes[i] = <PyObject*>(codec.classes[i])
+        self.node = codec.node.children if self.is_of_elements else &codec.node
         self.given_count = -1
         self.flushes_always = buffer_timeout_ms == 0
         self.fork_count = forks
@@ -101,32 +120,51 @@ cdef class RecordWriter:
         """Records written so far."""
         return self._record_count
 
-    def emit(self, record):
+    @property
+    def is_available(self):
+        """Whether the next element finds room without waiting; true, too, where nobody reads any more."""
+        return bool(self.has_room())
+
+    def emit(self, record, timestamp=None):
         """Write one record to the channel that the partitioner chooses."""
         self.begin_use()
         self.given_count += 1
         try:
-            self.write(record, self.select(record))
+            if self.is_of_elements:
+                self.write_item(record, timestamp, CHOSEN)
+            elif timestamp is not None:
+                self.check_elements()
+            else:
+                self.write(record, self.select(record))
         finally:
             self.partition.unclaim()
 
-    def emit_to(self, record, uint32_t channel):
+    def emit_to(self, record, uint32_t channel, timestamp=None):
         """Write one record to a stated channel (0-based), whatever the partitioner says."""
-        if channel >= self.c.subpartition_count:
-            raise IndexError(f"channel {channel} of a partition with {self.c.subpartition_count} subpartitions")
+        self.check_channel(channel)
         self.begin_use()
         self.given_count += 1
         try:
-            self.write(record, channel)
+            if self.is_of_elements:
+                self.write_item(record, timestamp, channel)
+            elif timestamp is not None:
+                self.check_elements()
+            else:
+                self.write(record, channel)
         finally:
             self.partition.unclaim()
 
-    def broadcast(self, record):
+    def broadcast(self, record, timestamp=None):
         """Write one record to every channel."""
         self.begin_use()
         self.given_count += 1
         try:
-            self.write(record, BROADCAST)
+            if self.is_of_elements:
+                self.write_item(record, timestamp, BROADCAST)
+            elif timestamp is not None:
+                self.check_elements()
+            else:
+                self.write(record, BROADCAST)
         finally:
             self.partition.unclaim()
 
@@ -137,7 +175,10 @@ cdef class RecordWriter:
         try:
             for record in records:
                 self.given_count += 1
-                self.write(record, self.select(record))
+                if self.is_of_elements:
+                    self.write_item(record, None, CHOSEN)
+                else:
+                    self.write(record, self.select(record))
         finally:
             self.partition.unclaim()
         return self._record_count - before
@@ -171,6 +212,28 @@ cdef class RecordWriter:
         if self.flushes_always:
             self.flush()
         return count
+
+    def write_element(self, value, int64_t timestamp, channel=None):
+        """Write a value and its timestamp as a stream task does: −2**63 stands for none, and the value is never taken
+        for an element's object. `channel` None: the partitioner chooses."""
+        if channel is None:
+            self.emit_element(value, timestamp)
+        else:
+            self.emit_element_to(value, timestamp, channel)
+
+    def write_watermark(self, int64_t timestamp):
+        """Write a watermark to every channel."""
+        self.emit_watermark(timestamp)
+
+    def write_status(self, bint is_idle):
+        """Tell every channel whether its watermarks count."""
+        self.emit_status(is_idle)
+
+    def write_marker(self, marker, channel=None):
+        """Write an element that is no record, given as its object, to one channel, or to every one."""
+        if channel is not None:
+            self.check_channel(channel)  # -1 is every one below, which nobody means here
+        self.emit_marker(marker, BROADCAST if channel is None else channel)
 
     def broadcast_event(self, const uint8_t[::1] data not None, int data_type):
         """Add an event, given as its bytes and data type, to every subpartition; all open buffers end here."""
@@ -243,11 +306,18 @@ cdef class RecordWriter:
             for record in records:
                 self.given_count += 1
                 self.has_record_in_hand = True
-                self.held_channel = self.select(record)
+                self.held_channel = CHOSEN
+                if self.is_of_elements and self.is_element(record):
+                    record = self.open_element(record, None, &self.held_channel)
+                elif self.is_of_elements:
+                    self.is_timed = False
+                if self.held_channel == CHOSEN:
+                    self.held_channel = self.select(record)
                 code = self.start(record, self.held_channel)
                 self.has_record_in_hand = False
                 if code == FB_NEEDS_BUFFER:
                     self.held, self.is_holding = record, True
+                    self.held_is_timed, self.held_timestamp = self.is_timed, self.timestamp
                     return code
                 limit -= 1
                 if limit == 0 or fb_wakeup_seen(bell) != seen:
@@ -263,6 +333,7 @@ cdef class RecordWriter:
         cdef int code
         record, self.held = self.held, None
         self.is_holding = False
+        self.is_timed, self.timestamp = self.held_is_timed, self.held_timestamp
         self.has_record_in_hand = True
         code = self.start(record, self.held_channel) if self.rest_size == 0 else self.go_on(self.held_channel)
         self.has_record_in_hand = False
@@ -280,15 +351,17 @@ cdef class RecordWriter:
         self.rest_size = 0
         if fb_result_partition_verdict(self.c) < 0:  # a buffer may take long to fill: who writes is told at once
             return self.partition.fail_stopped()
+        if channel >= 0:
+            return self.start_unicast(record, <uint32_t>channel)
         if channel == BROADCAST:
             return self.start_broadcast(record)
-        return self.start_unicast(record, <uint32_t>channel)
+        self.rest, self.rest_size = self.marker, self.marker_size
+        return self.go_on_with_marker()
 
     @cython.final
     cdef inline int start_unicast(self, object record, uint32_t channel) except -1:
         cdef fb_buffer_builder* builder = &self.c.unicast[channel]
         cdef fb_data_output* output = &self.serializer.output
-        cdef uint8_t* pos
         if builder.buffer is NULL:
             if self.partition.check_written(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
                 return FB_NEEDS_BUFFER
@@ -298,11 +371,7 @@ cdef class RecordWriter:
                 return self.go_on_with_scratch(channel)
         check(fb_record_serializer_begin(&self.serializer, builder))
         output.record_number = self.given_count
-        # As encode(), but in this loop: for records of one number the calls would cost as much as the work.
-        pos = (<inline_put>put)(&self.codec.node, <PyObject*>record, output.pos, output)
-        if pos == NULL:
-            return self.codec.fail_encode(output, FB_LENGTH_BYTES)
-        output.pos = pos
+        self.put_record(record, output)
         if fb_record_serializer_end(&self.serializer, builder) != FB_RECORD:
             return self.go_on_with_scratch(channel)
         if fb_buffer_builder_is_full(builder):
@@ -333,8 +402,24 @@ cdef class RecordWriter:
         else:
             check(fb_record_serializer_begin(&self.serializer, builder))
         self.serializer.output.record_number = self.given_count
-        encode_value(self.codec, record, &self.serializer.output)
+        return self.put_record(record, &self.serializer.output)
+
+    @cython.final
+    cdef inline int put_record(self, object record, fb_data_output* output) except -1:
+        """Appends the record. For records of one number a call would cost as much as the work: all of it is inlined."""
+        cdef uint8_t* pos = output.pos
+        if self.is_of_elements:
+            pos = put_head(self.is_timed, self.timestamp, pos, output)
+        pos = (<inline_put>put)(self.node, <PyObject*>record, pos, output)
+        if pos == NULL:
+            return self.fail_record(output)
+        output.pos = pos
         return 0
+
+    cdef int fail_record(self, fb_data_output* output) except -1:
+        if self.is_of_elements:
+            (<int (*)(const codec_node*, object) noexcept>add_step)(&self.codec.node, ".value")
+        return self.codec.fail_encode(output, FB_LENGTH_BYTES)
 
     cdef int go_on_with_scratch(self, int64_t channel) except -1:
         self.rest = self.serializer.output.start
@@ -347,6 +432,8 @@ cdef class RecordWriter:
     cdef int go_on(self, int64_t channel) except -1:
         """The rest of a record that is cut over buffers: FB_RECORD, or FB_NEEDS_BUFFER with what is still left."""
         cdef int code
+        if channel == MARKER:
+            return self.go_on_with_marker()
         if channel == BROADCAST:
             code = fb_result_partition_broadcast(self.c, &self.rest, &self.rest_size)
         else:
@@ -355,6 +442,156 @@ cdef class RecordWriter:
             return code
         fb_data_output_prune(&self.serializer.output, FB_SCRATCH_KEEP_BYTES)
         return self.note_written(channel)
+
+    # --- stream elements, for a task: it has values and timestamps, but no object that holds both
+
+    cdef int emit_element(self, object value, int64_t timestamp) except -1:
+        """Write a value to the channel that the partitioner chooses; timestamp INT64_MIN: it has none."""
+        self.begin_use()
+        self.given_count += 1
+        try:
+            self.set_time(timestamp)
+            return self.write(value, self.select(value))
+        finally:
+            self.partition.unclaim()
+
+    cdef int emit_element_to(self, object value, int64_t timestamp, uint32_t channel) except -1:
+        """Write it to a stated channel."""
+        self.check_channel(channel)
+        self.begin_use()
+        self.given_count += 1
+        try:
+            self.set_time(timestamp)
+            return self.write(value, channel)
+        finally:
+            self.partition.unclaim()
+
+    cdef int emit_watermark(self, int64_t timestamp) except -1:
+        """Write a watermark to every channel."""
+        self.small_marker[4] = FB_ELEMENT_WATERMARK
+        fb_store_be64(&self.small_marker[5], <uint64_t>timestamp)
+        return self.write_small_marker(9)
+
+    cdef int emit_status(self, bint is_idle) except -1:
+        """Tell every channel whether its watermarks count."""
+        self.small_marker[4] = FB_ELEMENT_WATERMARK_STATUS
+        fb_store_be32(&self.small_marker[5], <uint32_t>(-1 if is_idle else 0))
+        return self.write_small_marker(5)
+
+    cdef int emit_marker(self, object marker, int64_t channel) except -1:
+        """Write an element that is no record, given as its object, to one channel; -1: to every channel."""
+        self.check_elements()
+        if channel != BROADCAST:
+            self.check_channel(channel)
+        self.begin_use()
+        try:
+            self.frame_marker(marker, channel)
+            return self.write(None, MARKER)
+        finally:
+            self.partition.unclaim()
+
+    cdef int check_channel(self, int64_t channel) except -1:
+        if not 0 <= channel < self.c.subpartition_count:
+            raise IndexError(f"channel {channel} of a partition with {self.c.subpartition_count} subpartitions")
+        return 0
+
+    @cython.final
+    cdef inline int set_time(self, int64_t timestamp) except -1:
+        self.is_timed = timestamp != INT64_MIN
+        self.timestamp = timestamp
+        if self.is_timed and not self.is_of_elements:
+            self.check_elements()
+        return 0
+
+    def check_elements(self):
+        """Raise if the type has no place for a timestamp."""
+        if not self.is_of_elements:
+            raise TypeError(f"records of {self.codec!r} have no timestamp: make the writer with "
+                            "Types.STREAM_ELEMENT of their type")
+
+    @cython.final
+    cdef inline int write_item(self, object item, object timestamp, int64_t channel) except -1:
+        """A value with its timestamp, or an object that says itself which element it is."""
+        if self.is_element(item):
+            item = self.open_element(item, timestamp, &channel)
+        else:
+            self.set_timestamp(timestamp)
+        if channel == CHOSEN:
+            channel = self.select(item)
+        return self.write(item, channel)
+
+    @cython.final
+    cdef inline bint is_element(self, object item) noexcept:
+        """Whether it is an object of one of the classes of elements: nothing else is one, however it looks."""
+        cdef PyObject* kind = FB_TYPE_OF(<PyObject*>item)
+        cdef size_t i
+        for i in range(ELEMENT_CLASSES):
+            if kind == self.element_classes[i]:
+                return True
+        return False
+
+    @cython.final
+    cdef inline int set_timestamp(self, object timestamp) except -1:
+        self.is_timed = timestamp is not None
+        if self.is_timed:
+            self.timestamp = timestamp if PyLong_CheckExact(timestamp) else operator.index(timestamp)
+        return 0
+
+    cdef object open_element(self, object element, object timestamp, int64_t* channel):
+        """The value of a record, with its time set; another element is framed, and all its channels with it."""
+        if timestamp is not None:
+            raise TypeError(f"{element!r} says itself which timestamp it has: {timestamp!r} cannot be given beside it")
+        if type(element) is self.codec.classes[0]:
+            self.set_timestamp(element.timestamp)
+            return element.value
+        self.frame_marker(element, channel[0])
+        channel[0] = MARKER
+        return None
+
+    cdef int frame_marker(self, object marker, int64_t channel) except -1:
+        check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
+        self.serializer.output.record_number = self.given_count
+        encode_value(self.codec, marker, &self.serializer.output)
+        return self.set_marker(self.serializer.output.start, fb_record_serializer_frame(&self.serializer), channel)
+
+    cdef int write_small_marker(self, uint32_t size) except -1:
+        self.check_elements()
+        self.begin_use()
+        fb_store_be32(&self.small_marker[0], size)
+        self.set_marker(&self.small_marker[0], FB_LENGTH_BYTES + size, BROADCAST)
+        try:
+            return self.write(None, MARKER)
+        finally:
+            self.partition.unclaim()
+
+    cdef int set_marker(self, const uint8_t* framed, size_t size, int64_t channel) except -1:
+        """What goes to `channel`, or to all of them, without ending the buffers that are open there."""
+        self.marker, self.marker_size = framed, size
+        if channel >= 0:
+            self.marker_channel = <uint32_t>channel
+        else:
+            self.marker_channel = self.c.subpartition_count if self.selector.is_broadcast else 0
+        self.marker_end = self.marker_channel + 1 if channel >= 0 or self.selector.is_broadcast \
+            else self.c.subpartition_count
+        return 0
+
+    cdef int go_on_with_marker(self) except -1:
+        """To the channels that do not have it yet: FB_RECORD, or FB_NEEDS_BUFFER with what is left for the first."""
+        cdef int code
+        while self.marker_channel < self.marker_end:
+            if self.marker_channel == self.c.subpartition_count:
+                code = fb_result_partition_broadcast(self.c, &self.rest, &self.rest_size)
+            else:
+                code = fb_result_partition_emit(self.c, self.marker_channel, &self.rest, &self.rest_size)
+            if self.partition.check_written(code) == FB_NEEDS_BUFFER:
+                return code
+            fb_result_partition_mark_written(self.c, self.marker_channel)
+            self.marker_channel += 1
+            self.rest, self.rest_size = self.marker, self.marker_size
+        self.rest_size = 0
+        if self.flushes_always:
+            fb_result_partition_flush_all(self.c)
+        return FB_RECORD
 
     @cython.final
     cdef int note_written(self, int64_t channel) except -1:

@@ -4,7 +4,7 @@ from flinkbuf._core.buffer cimport fb_buffer_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool
 from flinkbuf._core.subpartition cimport fb_subpartition
-from flinkbuf._core.wakeup cimport fb_wakeup
+from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup_shared
 
 cdef extern from "partition/result_partition.h" nogil:
     enum fb_result_partition_type:
@@ -18,7 +18,6 @@ cdef extern from "partition/result_partition.h" nogil:
         fb_buffer_builder* unicast
         fb_buffer_builder broadcast
         fb_local_buffer_pool* pool
-        fb_wakeup pool_wakeup
         uint32_t continued
         uint64_t* record_counts
         uint64_t total_written_bytes
@@ -30,6 +29,7 @@ cdef extern from "partition/result_partition.h" nogil:
         void (*on_consumed)(fb_result_partition* self, void* context) noexcept
     int fb_result_partition_open(fb_result_partition_type type, uint32_t subpartition_count,
                                  fb_local_buffer_pool* pool, fb_result_partition** self)
+    int fb_result_partition_share_wakeup(fb_result_partition* self, fb_wakeup_shared* wakeup)
     void fb_result_partition_retain(fb_result_partition* self)
     void fb_result_partition_drop(fb_result_partition* self)
     int fb_result_partition_open_unicast(fb_result_partition* self, uint32_t subpartition)
@@ -49,6 +49,7 @@ cdef extern from "partition/result_partition.h" nogil:
     int fb_result_partition_finish(fb_result_partition* self)
     bint fb_result_partition_wait(fb_result_partition* self, int64_t timeout_ms)
     bint fb_result_partition_wait_available(fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms)
+    bint fb_result_partition_is_answered(fb_result_partition* self)
     bint fb_result_partition_wait_acknowledged(fb_result_partition* self, int64_t timeout_ms)
     void fb_result_partition_acknowledge(fb_result_partition* self, uint32_t subpartition)
     bint fb_result_partition_is_acknowledged(fb_result_partition* self)
@@ -69,6 +70,8 @@ cdef class ResultPartition:
 
     cdef object manager          # where it is registered: it tells that of its end
     cdef object __weakref__
+
+    cdef readonly TaskBell bell  # rung instead of its own; None: nobody has given one
 
     cdef bint is_claimed         # somebody is writing: the builders are theirs alone
     cdef unsigned long claimer   # the thread that is

@@ -67,6 +67,26 @@ cdef class ResultPartition:
             raise RuntimeError("the result partition is closed")
         return 0
 
+    def share_bell(self, TaskBell bell not None):
+        """Ring the bell of the task that writes here, which waits for more than this partition.
+
+        It rings when the pool has room again, when a reader is done or has processed everything, and when the partition
+        is released. Who sleeps on it looks at the partition after this call, before it sleeps.
+
+        Raises
+        ------
+        RuntimeError
+            It rings another one already, or is closed.
+        """
+        cdef int code
+        self.check_open()
+        if self.bell is bell:
+            return
+        code = fb_result_partition_share_wakeup(self.c, bell.c)
+        if code < 0:
+            fail(code, "the result partition rings another task's bell")
+        self.bell = bell
+
     cdef bint is_over(self) noexcept:
         """Whether neither its producer nor a reader needs it any more."""
         return self.is_closing and fb_result_partition_is_released(self.c)
@@ -451,6 +471,11 @@ cdef class ResultPartition:
     def is_all_data_processed(self):
         """Whether every reader has said that it processed all records up to EndOfData."""
         return bool(fb_result_partition_is_acknowledged(self.c))
+
+    @property
+    def is_answered(self):
+        """Whether `is_all_data_processed`, or a reader went away that did not say so: nothing is left to wait for."""
+        return bool(fb_result_partition_is_answered(self.c))
 
     @property
     def queued_buffer_count(self):

@@ -1,12 +1,16 @@
 from libc.stdint cimport int64_t, uint32_t
 
 from flinkbuf._core.input_gate cimport AbstractInputGate, fb_gate_item, fb_input_gate
+from flinkbuf._core.wakeup cimport fb_wakeup
 
 cdef extern from "gate/union_input_gate.h" nogil:
     struct fb_union_input_gate:
         uint32_t channel_count
+        fb_wakeup own_wakeup
+        fb_wakeup* wakeup
     int fb_union_input_gate_open(fb_union_input_gate* self, fb_input_gate** gates, uint32_t gate_count)
     void fb_union_input_gate_close(fb_union_input_gate* self)
+    void fb_union_input_gate_set_wakeup(fb_union_input_gate* self, fb_wakeup* wakeup)
     int fb_union_input_gate_request_partitions(fb_union_input_gate* self, uint32_t* failed)
     int fb_union_input_gate_poll(fb_union_input_gate* self, fb_gate_item* item, uint32_t* gate_index)
     bint fb_union_input_gate_wait(fb_union_input_gate* self, int64_t timeout_ms)

@@ -4,9 +4,9 @@ cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 
-from flinkbuf._core.buffer cimport fb_buffer_slice_release
 from flinkbuf._core.errors cimport FB_ESTATE, fail
-from flinkbuf._core.input_gate cimport InputGate, RecordCounts
+from flinkbuf._core.input_gate cimport InputGate, RecordCounts, fb_input_gate_set_priority
+from flinkbuf._core.wakeup cimport TaskBell
 
 
 @cython.no_gc_clear  # close() needs the gates
@@ -39,6 +39,9 @@ cdef class UnionInputGate(AbstractInputGate):
             fail(code, "an input gate that was read already, or belongs to another union, cannot be united"
                        if code == FB_ESTATE else None)
         self.gates = given
+        for each in given:
+            gate = each
+            fb_input_gate_set_priority(gate.c, &self.priority)
 
     def __dealloc__(self):
         if self.gates is not None:
@@ -78,9 +81,9 @@ cdef class UnionInputGate(AbstractInputGate):
             gate.close()
         # In a forked child the threads that ring the bell, and hold its lock perhaps, are the parent's.
         if is_of_this_process:
-            fb_buffer_slice_release(&self.held.slice)
+            self.release_items()
             fb_union_input_gate_close(&self.c)
-        self.held.slice.buffer = NULL
+        self.held.slice.buffer = self.ahead.slice.buffer = NULL
         return 0
 
     @property
@@ -144,6 +147,31 @@ cdef class UnionInputGate(AbstractInputGate):
             self.request_partitions()
         code = fb_union_input_gate_poll(&self.c, item, &gate_index)
         return code if code >= 0 else self.fail_channel(code, item.channel_index)
+
+    cdef int take_priority(self, fb_gate_item* item) except -1:
+        cdef InputGate gate
+        cdef uint32_t first_channel = 0
+        for each in self.gates:
+            gate = each
+            if gate.take_priority(item):
+                item.channel_index += first_channel
+                return 1
+            first_channel += gate.c.channel_count
+        return 0
+
+    cdef int set_bell(self, TaskBell bell) except -1:
+        self.check_usable()
+        if self.is_requested:
+            raise RuntimeError("the union of input gates is read already")
+        if self.bell is not None:
+            raise RuntimeError("the union of input gates rings another task's bell")
+        fb_union_input_gate_set_wakeup(&self.c, &bell.c.wakeup)
+        for each in self.gates:
+            (<InputGate>each).bell = bell  # they ring it as long as they live
+        return 0
+
+    cdef tuple members(self):
+        return self.gates
 
     cdef int fail_channel(self, int code, uint32_t channel_index) except -1:
         cdef uint32_t local = 0

@@ -22,7 +22,8 @@ class RecordReader(_RecordReader):
     gate : InputGate or UnionInputGate
         Where the buffers come from. It stays the caller's.
     type : TypeInformation, str, pyspark StructType or pyarrow schema
-        The records' type, as the writer's.
+        The records' type, as the writer's. With ``Types.STREAM_ELEMENT`` a record comes as its value, and `timestamp`
+        has its event time; a watermark, or another element that is no record, comes as its object.
     events : bool or EventRegistry, default False
         Give events too, in their place among the records; an `EventRegistry` says which classes of the user's are
         among them. Without it barriers are passed over, and producers are told
@@ -41,7 +42,8 @@ class RecordReader(_RecordReader):
     -----
     The iteration waits, without the GIL, until there is a record; it ends when every channel gave its EndOfPartition. A
     record is read from the buffer it arrived in; only one that spans buffers is copied together, and one over 5 MiB
-    goes through a temporary file. One thread uses a reader.
+    goes through a temporary file. One thread uses a reader. A priority event is given between two records, before what
+    else has arrived.
 
     References
     ----------

@@ -9,7 +9,7 @@ from flinkbuf._core.record_writer import RecordWriter as _RecordWriter
 from flinkbuf.network.events import EndOfData, Event
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.records.partitioner import as_partitioner
-from flinkbuf.types.types import TypeInformation, as_type, column_dtype
+from flinkbuf.types.types import StreamElementTypeInfo, TypeInformation, as_type, column_dtype
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,9 @@ class RecordWriter(_RecordWriter):
     partition : ResultPartition
         Where the records go. It stays the caller's; `close` ends its stream.
     type : TypeInformation, str, pyspark StructType or pyarrow schema
-        The records' type; see `flinkbuf.as_type`.
+        The records' type; see `flinkbuf.as_type`. With ``Types.STREAM_ELEMENT`` of it a record may have a timestamp:
+        ``emit(record, timestamp)``; the partitioner sees the record. A `StreamRecord` is written likewise; a
+        `Watermark` or another element goes to every channel, or with `emit_to` to one.
     partitioner : str, callable or Partitioner, default "rebalance"
         Which subpartition a record goes to: ``fb.by_key(...)``, ``"rebalance"``, ``"rescale"``, ``"shuffle"``,
         ``"global"``, ``"forward"``, ``"broadcast"``, or ``callable(record, num_channels) -> int``.
@@ -68,6 +70,16 @@ class RecordWriter(_RecordWriter):
     BOS -3.0
     JFK 12.5
     JFK 0.0
+
+    Records with event time, and a watermark behind them:
+
+    >>> partition = fb.ResultPartition(pool, 1)
+    >>> with fb.RecordWriter(partition, fb.Types.STREAM_ELEMENT("string")) as writer:
+    ...     writer.emit("JFK", 1_700_000_000_000)
+    ...     writer.emit(fb.Watermark(1_700_000_000_000))
+    >>> with fb.RecordReader(fb.InputGate([(partition, 0)]), writer.type) as reader:
+    ...     [(record, reader.timestamp) for record in reader]
+    [('JFK', 1700000000000), (Watermark(timestamp=1700000000000), None)]
     """
 
     type: TypeInformation
@@ -87,8 +99,9 @@ class RecordWriter(_RecordWriter):
         if buffer_timeout_ms < -1:
             raise ValueError(f"buffer_timeout_ms must be -1 (no timeout), 0 or more, got {buffer_timeout_ms}")
         record_type = as_type(type)
+        value_type = record_type.value_type if isinstance(record_type, StreamElementTypeInfo) else record_type
         selector = as_partitioner(partitioner).selector(
-            record_type, partition.subpartition_count, subtask_index=subtask_index, seed=seed
+            value_type, partition.subpartition_count, subtask_index=subtask_index, seed=seed
         )
         self = super().__new__(cls, partition, record_type.codec, selector, buffer_timeout_ms)
         self.type = record_type
