@@ -1,6 +1,7 @@
 #include "record/key_group.h"
 
 #include "ground/byte_order.h"
+#include "record/object.h"
 
 /* A count over what is left can only be honest where elements take no bytes at all (NULL_VALUE, the empty
  * tuple); nobody has more of these in a key, and without a limit four bytes could keep us busy for
@@ -489,6 +490,37 @@ static int nullable_hash(const struct fb_type* type, struct fb_data_input* input
   return set_null(out);
 }
 
+/* No class of Java's stands behind such a key, so its bytes are hashed; but an int and an ASCII text as their declared
+ * types hash them, so that these two need no bytes. */
+static uint32_t hash_bytes(const uint8_t* bytes, size_t size) {
+  uint64_t h = size * 0x9e3779b97f4a7c15u, word = 0;
+
+  for (; size >= 8; size -= 8, bytes += 8) {
+    h = (h ^ fb_load_le64(bytes)) * 0xbf58476d1ce4e5b9u;
+    h ^= h >> 29;
+  }
+  for (size_t i = 0; i < size; i++) word |= (uint64_t)bytes[i] << (8 * i);
+  h = (h ^ word) * 0x94d049bb133111ebu;
+  return (uint32_t)(h >> 32);
+}
+
+static int object_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
+  const uint8_t *start = input->pos, *bytes = start + 1;
+  int code = fb_object_skip(input, true);
+  uint8_t tag;
+
+  (void)type, (void)deep;
+  if (code < 0) return code;
+  tag = *start;
+  if (tag > FB_OBJECT_INT && tag < FB_OBJECT_BIG_INT)
+    return set_hash(out,
+                    fb_key_group_hash_long(fb_object_int(bytes, tag - FB_OBJECT_INT, (size_t)(input->end - bytes))));
+  if (tag == FB_OBJECT_ASCII) bytes += 4;
+  if (tag == FB_OBJECT_ASCII || tag <= FB_OBJECT_MAX_SHORT_TEXT)
+    return set_hash(out, fb_key_group_hash_latin1(bytes, (size_t)(input->pos - bytes)));
+  return set_hash(out, (int32_t)hash_bytes(start, (size_t)(input->pos - start)));
+}
+
 static const hasher HASHERS[FB_TYPE_KIND_COUNT] = {
     [FB_TYPE_BOOLEAN] = number_hash,
     [FB_TYPE_BYTE] = number_hash,
@@ -514,6 +546,7 @@ static const hasher HASHERS[FB_TYPE_KIND_COUNT] = {
     [FB_TYPE_SQL_TIMESTAMP] = millis_hash,
     [FB_TYPE_ENUM] = no_hash,
     [FB_TYPE_PICKLED_BYTES] = no_hash,
+    [FB_TYPE_OBJECT] = object_hash,
     [FB_TYPE_PRIMITIVE_ARRAY] = primitive_array_hash,
     [FB_TYPE_STRING_ARRAY] = string_array_hash,
     [FB_TYPE_OBJECT_ARRAY] = object_array_hash,

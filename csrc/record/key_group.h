@@ -110,7 +110,8 @@ int fb_key_group_hash_check(const struct fb_type* type);
  * a key may not be. FB_ETRUNCATED, FB_ECORRUPT, FB_ETOO_LARGE: as fb_type_skip. After an error
  * `*hash` is not written.
  *
- * A set or map that holds an element twice, which no Java set does, counts it twice. */
+ * A set or map that holds an element twice, which no Java set does, counts it twice. An OBJECT must be in the form that
+ * it has as a key. */
 int fb_key_group_hash_encoded(const struct fb_type* type, struct fb_data_input* input, int32_t* hash);
 
 #endif

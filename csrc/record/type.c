@@ -1,6 +1,7 @@
 #include "record/type.h"
 
 #include "ground/byte_order.h"
+#include "record/object.h"
 #include "record/text.h"
 
 /* java.time's bounds: Instant.MIN and MAX in seconds, Year.MIN_VALUE and MAX_VALUE. */
@@ -34,7 +35,8 @@ void fb_type_measure(struct fb_type* self) {
 
   switch (self->kind) {
     case FB_TYPE_STRING:
-    case FB_TYPE_STRING_VALUE: self->min_size = 1; break;
+    case FB_TYPE_STRING_VALUE:
+    case FB_TYPE_OBJECT: self->min_size = 1; break;
     case FB_TYPE_NULL_VALUE: self->min_size = 0; break;
     case FB_TYPE_TUPLE: self->min_size = children_min_size(self); break;
     case FB_TYPE_ROW: self->min_size = mask_size(self); break; /* every field may be null */
@@ -324,6 +326,7 @@ int fb_type_skip(const struct fb_type* self, struct fb_data_input* input) {
     case FB_TYPE_SQL_TIMESTAMP: return skip_timestamp(input);
     case FB_TYPE_ENUM: return skip_enum(self, input);
     case FB_TYPE_PICKLED_BYTES: return skip_sized_bytes(input);
+    case FB_TYPE_OBJECT: return fb_object_skip(input, false);
     case FB_TYPE_PRIMITIVE_ARRAY: return skip_primitive_array(self, input);
     case FB_TYPE_STRING_ARRAY: return skip_strings(input);
     case FB_TYPE_OBJECT_ARRAY: return skip_flagged(self, input, false);

@@ -38,6 +38,7 @@
   X(SQL_TIMESTAMP, 12)                                                     \
   X(ENUM, 4)                                                               \
   X(PICKLED_BYTES, 0)                                                      \
+  X(OBJECT, 0)                                                             \
   X(PRIMITIVE_ARRAY, 0) /* child 0: the element */                         \
   X(STRING_ARRAY, 0)                                                       \
   X(OBJECT_ARRAY, 0)   /* child 0; a null mask byte before each element */ \

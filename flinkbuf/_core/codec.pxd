@@ -23,6 +23,7 @@ cdef struct codec_node:
     codec_node* children    # copies of the children's own nodes; owned by the codec of this node
     bint acyclic            # its values hold no object that could refer back to them
     bint merges             # values that differ in Python may have the same bytes
+    bint is_key             # OBJECT: in the form that it has as a key
     void* texts             # STRING: the short texts read last; each field has its own
     PyObject* classes[4]    # ROW: by kind of change; borrowed from the codec
     PyObject* codec         # the TypeCodec itself, borrowed: a parent holds its children
@@ -39,6 +40,12 @@ cdef class Codec:
     cdef readonly tuple classes
     cdef readonly bint numpy
     cdef readonly str field_path_name
+    cdef readonly bint trusted  # OBJECT: what is pickled may be unpickled
+    cdef object row_classes     # OBJECT: gives the classes of rows with these names
+    cdef dict row_heads         # OBJECT: of a class of rows, what stands before the values of its rows
+    cdef dict classes_of_heads  # OBJECT: and back
+    cdef bytes last_head        # OBJECT: of the row read last, and its class
+    cdef object last_class
     cdef dict ordinals      # ENUM: value to ordinal
     cdef str array_dtype    # PRIMITIVE_ARRAY: of numpy
     cdef str array_formats  # PRIMITIVE_ARRAY: characters of the buffer protocol

@@ -8,3 +8,4 @@ class Codec:
     classes: tuple[type, ...]
     numpy: bool
     field_path_name: str | None
+    trusted: bool

@@ -19,6 +19,7 @@ cdef extern from "Python.h":
     void Py_INCREF(PyObject* value)
     void PyErr_Restore(PyObject* kind, PyObject* error, PyObject* traceback)
     void Py_DECREF(PyObject* value)
+    Py_ssize_t Py_REFCNT(PyObject* value)
     void PyObject_GC_Track(PyObject* value)
     bint PyBool_Check(PyObject* value)
     bint PyLong_Check(PyObject* value)
@@ -40,6 +41,8 @@ cdef extern from "Python.h":
     void* PyUnicode_DATA(PyObject* value)
     PyObject* PyUnicode_New(Py_ssize_t size, uint32_t max_point) except NULL
     PyObject* PyUnicode_FromOrdinal(int point) except NULL
+    bint PyUnicode_IS_ASCII(PyObject* value)
+    object PyUnicode_FromKindAndData(int width, const void* points, Py_ssize_t length)
     uint32_t PyUnicode_READ_CHAR(PyObject* value, Py_ssize_t index)
     bint PyTuple_Check(PyObject* value)
     bint PyTuple_CheckExact(PyObject* value)
@@ -48,11 +51,13 @@ cdef extern from "Python.h":
     void PyTuple_SET_ITEM(PyObject* tuple_, Py_ssize_t index, PyObject* item)
     bint PyList_Check(PyObject* value)
     Py_ssize_t PyList_GET_SIZE(PyObject* value)
+    bint PyList_CheckExact(PyObject* value)
     PyObject* PyList_GET_ITEM(PyObject* value, Py_ssize_t index)
     PyObject* PyList_New(Py_ssize_t size) except NULL
     void PyList_SET_ITEM(PyObject* list_, Py_ssize_t index, PyObject* item)
     bint PyDict_Check(PyObject* value)
     bint PyDict_CheckExact(PyObject* value)
     int PyDict_Next(PyObject* value, Py_ssize_t* position, PyObject** key, PyObject** item)
+    Py_ssize_t PyDict_Size(PyObject* value)
     int PyDict_SetItem(object value, object key, object item) except -1
     int PyObject_CheckBuffer(object value)

@@ -9,3 +9,4 @@ cdef uint8_t* put_row(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
 cdef PyObject* get_tuple(const codec_node* n, fb_data_input* source) except NULL
 cdef PyObject* get_row(const codec_node* n, fb_data_input* source) except NULL
 cdef int check_row_class(object type_) except -1
+cdef PyObject* new_row(PyObject* type_, Py_ssize_t size) except NULL

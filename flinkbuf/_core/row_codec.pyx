@@ -30,6 +30,11 @@ cdef int check_row_class(object type_) except -1:
     return 0
 
 
+cdef PyObject* new_row(PyObject* type_, Py_ssize_t size) except NULL:
+    """A row whose fields are still NULL and which the garbage collector does not see yet."""
+    return fb_row_codec_new_row(type_, size)
+
+
 # --- encode -------------------------------------------------------------------------------------------
 
 

@@ -15,6 +15,7 @@ cdef extern from "_core/text_codec.h":
 
 cdef uint8_t* put_text(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL
 cdef uint8_t* put_char(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL
+cdef bytes pickled(const codec_node* n, PyObject* value, bint always=*)
 cdef uint8_t* put_pickled(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL
 cdef PyObject* get_text(const codec_node* n, fb_data_input* source) except NULL
 cdef PyObject* get_char(const codec_node* n, fb_data_input* source) except NULL

@@ -56,8 +56,8 @@ cdef uint8_t* put_char(const codec_node* n, PyObject* value, uint8_t* pos, fb_da
     return pos + 2
 
 
-cdef bytes pickled(const codec_node* n, PyObject* value):
-    """A pickle; one of cloudpickle's for what only that can write, if it or pyspark is there anyway.
+cdef bytes pickled(const codec_node* n, PyObject* value, bint always=False):
+    """A pickle; one of cloudpickle's for what only that can write, if it or pyspark is there anyway; or `always`.
 
     Those are lambdas, classes of functions, and classes of `__main__` that came here from another process.
     """
@@ -66,7 +66,10 @@ cdef bytes pickled(const codec_node* n, PyObject* value):
         return pickle.dumps(<object>value, protocol=5)
     except (pickle.PicklingError, AttributeError, TypeError) as error:
         why = str(error)
-    cloudpickle = sys.modules.get("pyspark.cloudpickle") or sys.modules.get("cloudpickle")
+    if always:
+        import cloudpickle
+    else:
+        cloudpickle = sys.modules.get("pyspark.cloudpickle") or sys.modules.get("cloudpickle")
     if cloudpickle is None:
         why += "; if cloudpickle is imported, it is used for lambdas and local classes"
     else:

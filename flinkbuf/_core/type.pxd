@@ -29,6 +29,7 @@ cdef extern from "record/type.h" nogil:
         FB_TYPE_SQL_TIMESTAMP
         FB_TYPE_ENUM
         FB_TYPE_PICKLED_BYTES
+        FB_TYPE_OBJECT
         FB_TYPE_PRIMITIVE_ARRAY
         FB_TYPE_STRING_ARRAY
         FB_TYPE_OBJECT_ARRAY

@@ -8,6 +8,7 @@ from libc.stddef cimport size_t
 
 cdef class TypeCodec(Codec):
     cdef int check_arguments(self, padding) except -1
+    cdef TypeCodec as_key(self)
     cdef int fail_encode(self, fb_data_output* output, size_t used) except -1
 
 

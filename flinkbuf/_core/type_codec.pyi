@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flinkbuf._core.codec import Codec
@@ -15,6 +15,9 @@ class TypeCodec(Codec):
         classes: Sequence[type] | None = None,
         numpy: bool = False,
         field_path_name: str | None = None,
+        trusted: bool = True,
+        is_key: bool = False,
+        row_classes: Callable[[tuple[str, ...] | None], Sequence[type]] | None = None,
     ) -> None: ...
     def serialize(self, value: Any) -> bytes: ...
     def deserialize(self, data: Any) -> Any: ...

@@ -20,6 +20,7 @@ from flinkbuf._core.number_codec cimport (
     get_big_dec, get_big_int, get_boolean, get_byte, get_double, get_float, get_int, get_long, get_short,
     put_big_dec, put_big_int, put_boolean, put_byte, put_double, put_float, put_int, put_long, put_short,
 )
+from flinkbuf._core.object_codec cimport get_object, put_object
 from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.row_codec cimport check_row_class, get_row, get_tuple, put_row, put_tuple
 from flinkbuf._core.text_codec cimport (
@@ -33,7 +34,7 @@ from flinkbuf._core.type cimport (
     FB_TYPE_BIG_DEC, FB_TYPE_BIG_INT, FB_TYPE_BOOLEAN, FB_TYPE_BYTE, FB_TYPE_CHAR, FB_TYPE_DATE, FB_TYPE_DOUBLE,
     FB_TYPE_EITHER, FB_TYPE_ENUM, FB_TYPE_FLOAT, FB_TYPE_INSTANT, FB_TYPE_INT, FB_TYPE_KIND_COUNT, FB_TYPE_LIST,
     FB_TYPE_LOCAL_DATE, FB_TYPE_LOCAL_DATE_TIME, FB_TYPE_LOCAL_TIME, FB_TYPE_LONG, FB_TYPE_MAP, FB_TYPE_NULLABLE,
-    FB_TYPE_NULL_VALUE, FB_TYPE_OBJECT_ARRAY, FB_TYPE_PICKLED_BYTES, FB_TYPE_PRIMITIVE_ARRAY, FB_TYPE_ROW,
+    FB_TYPE_NULL_VALUE, FB_TYPE_OBJECT, FB_TYPE_OBJECT_ARRAY, FB_TYPE_PICKLED_BYTES, FB_TYPE_PRIMITIVE_ARRAY, FB_TYPE_ROW,
     FB_TYPE_SET, FB_TYPE_SHORT, FB_TYPE_SQL_DATE, FB_TYPE_SQL_TIME, FB_TYPE_SQL_TIMESTAMP, FB_TYPE_STREAM_ELEMENT,
     FB_TYPE_STRING, FB_TYPE_STRING_ARRAY, FB_TYPE_STRING_VALUE, FB_TYPE_TUPLE, FB_TYPE_VOID, fb_type, fb_type_kind,
     fb_type_measure,
@@ -57,6 +58,7 @@ cdef dict KINDS = {
     "LOCAL_DATE": FB_TYPE_LOCAL_DATE, "LOCAL_TIME": FB_TYPE_LOCAL_TIME, "LOCAL_DATE_TIME": FB_TYPE_LOCAL_DATE_TIME,
     "DATE": FB_TYPE_DATE, "SQL_DATE": FB_TYPE_SQL_DATE, "SQL_TIME": FB_TYPE_SQL_TIME,
     "SQL_TIMESTAMP": FB_TYPE_SQL_TIMESTAMP, "ENUM": FB_TYPE_ENUM, "PICKLED_BYTES": FB_TYPE_PICKLED_BYTES,
+    "OBJECT": FB_TYPE_OBJECT,
     "PRIMITIVE_ARRAY": FB_TYPE_PRIMITIVE_ARRAY, "STRING_ARRAY": FB_TYPE_STRING_ARRAY,
     "OBJECT_ARRAY": FB_TYPE_OBJECT_ARRAY, "LIST": FB_TYPE_LIST, "SET": FB_TYPE_SET, "MAP": FB_TYPE_MAP,
     "TUPLE": FB_TYPE_TUPLE, "ROW": FB_TYPE_ROW, "EITHER": FB_TYPE_EITHER, "NULLABLE": FB_TYPE_NULLABLE,
@@ -121,6 +123,7 @@ pair(FB_TYPE_SQL_TIME, <put_function>put_millis, <get_function>get_millis)
 pair(FB_TYPE_SQL_TIMESTAMP, <put_function>put_timestamp, <get_function>get_instant)
 pair(FB_TYPE_ENUM, <put_function>put_enum, <get_function>get_enum)
 pair(FB_TYPE_PICKLED_BYTES, <put_function>put_pickled, <get_function>get_pickled)
+pair(FB_TYPE_OBJECT, <put_function>put_object, <get_function>get_object)
 pair(FB_TYPE_PRIMITIVE_ARRAY, <put_function>put_array, <get_function>get_array)
 pair(FB_TYPE_STRING_ARRAY, <put_function>put_any_list, <get_function>get_list)
 pair(FB_TYPE_OBJECT_ARRAY, <put_function>put_any_list, <get_function>get_list)
@@ -132,6 +135,10 @@ pair(FB_TYPE_ROW, <put_function>put_row, <get_function>get_row)
 pair(FB_TYPE_EITHER, <put_function>put_either, <get_function>get_either)
 pair(FB_TYPE_NULLABLE, <put_function>put_nullable, <get_function>get_nullable)
 pair(FB_TYPE_STREAM_ELEMENT, <put_function>put_element, <get_function>get_element)
+
+
+cdef inline bint keeps_texts(const codec_node* n) noexcept:
+    return n.kind == FB_TYPE_STRING or n.kind == FB_TYPE_OBJECT
 
 
 cdef class TypeCodec(Codec):
@@ -157,6 +164,12 @@ cdef class TypeCodec(Codec):
         PRIMITIVE_ARRAY: decode to numpy arrays.
     field_path_name : str, optional
         What messages call the value itself, such as ``"key"``.
+    trusted : bool, default True
+        OBJECT: unpickle what is pickled; else such bytes are refused, and builtin values are read all the same.
+    is_key : bool, default False
+        OBJECT: write the form that a value has as a key, which is compared and hashed and never read.
+    row_classes : callable, optional
+        OBJECT: gives, for a tuple of field names or None, the classes of rows by kind of change.
 
     Raises
     ------
@@ -165,7 +178,7 @@ cdef class TypeCodec(Codec):
     """
 
     def __cinit__(self, str kind, tuple children=(), *, names=None, symbols=None, padding=0, classes=None, numpy=False,
-                  field_path_name=None):
+                  field_path_name=None, trusted=True, is_key=False, row_classes=None):
         cdef uint32_t i
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -175,6 +188,7 @@ cdef class TypeCodec(Codec):
         self.names = None if names is None else tuple(names)
         self.symbols = None if symbols is None else tuple(symbols)
         self.numpy, self.field_path_name = numpy, field_path_name
+        self.trusted, self.row_classes, self.row_heads, self.classes_of_heads = trusted, row_classes, {}, {}
         self.check_arguments(padding)
         self.child_types = <const fb_type**>PyMem_Calloc(len(children) + 1, sizeof(fb_type*))
         self.node.children = <codec_node*>PyMem_Calloc(len(children) + 1, sizeof(codec_node))
@@ -183,7 +197,7 @@ cdef class TypeCodec(Codec):
         for i, child in enumerate(children):
             self.child_types[i] = &(<TypeCodec>child).type
             self.node.children[i] = (<TypeCodec>child).node
-            if self.node.children[i].kind == FB_TYPE_STRING:
+            if keeps_texts(&self.node.children[i]):
                 self.node.children[i].texts = PyMem_Calloc(FB_TEXT_CODEC_KEPT, sizeof(fb_kept_text))
         self.type.kind = KINDS[kind]
         self.type.child_count = len(children)
@@ -198,6 +212,7 @@ cdef class TypeCodec(Codec):
         self.node.min_size = self.type.min_size
         self.node.mask_size = (self.type.child_count + 2 + 7) // 8
         self.node.codec = <PyObject*>self
+        self.node.is_key = is_key
         for i in range(min(len(self.classes), 4)):
             self.node.classes[i] = <PyObject*>(self.classes[i])
         holds_bytes = kind == "PRIMITIVE_ARRAY" and children[0].kind == "BYTE" and not self.numpy
@@ -209,7 +224,7 @@ cdef class TypeCodec(Codec):
         # A named ROW is taken by its names, in any order of them.
         self.node.merges = kind in MERGING or (kind == "ROW" and self.names is not None) or any(
             [(<TypeCodec>child).node.merges for child in children])
-        if kind == "STRING":
+        if keeps_texts(&self.node):
             self.node.texts = PyMem_Calloc(FB_TEXT_CODEC_KEPT, sizeof(fb_kept_text))
         if kind == "ENUM":
             self.ordinals = {symbol: i for i, symbol in enumerate(self.symbols)}
@@ -221,7 +236,7 @@ cdef class TypeCodec(Codec):
         PyMem_Free(self.node.texts)
         if self.node.children != NULL:
             for i in range(self.node.child_count):
-                if self.node.children[i].kind == FB_TYPE_STRING:
+                if keeps_texts(&self.node.children[i]):
                     fb_text_codec_forget(<fb_kept_text*>self.node.children[i].texts)
                     PyMem_Free(self.node.children[i].texts)
         PyMem_Free(self.child_types)
@@ -253,6 +268,19 @@ cdef class TypeCodec(Codec):
             raise ValueError(f"{(<TypeCodec>self.children[0]).describe()} gives no hashable value in Python, so no "
                              f"{kind} can hold it" + (" as key" if kind == "MAP" else ""))
         return 0
+
+    cdef TypeCodec as_key(self):
+        """The codec that writes values of this type as keys: itself, unless undeclared values are inside."""
+        cdef list children = [(<TypeCodec>child).as_key() for child in self.children]
+        if self.kind == "OBJECT":
+            if self.node.is_key:
+                return self
+        elif all([child is own for child, own in zip(children, self.children)]):
+            return self
+        return TypeCodec(
+            self.kind, tuple(children), names=self.names, symbols=self.symbols, padding=self.type.padding,
+            classes=self.classes, numpy=self.numpy, field_path_name=self.field_path_name, is_key=self.kind == "OBJECT",
+            row_classes=self.row_classes)
 
     cdef int fail_encode(self, fb_data_output* output, size_t used) except -1:
         """Takes back what a refused value has written, and makes the user's exception of the one that is set."""

@@ -6,7 +6,7 @@ Users make them through `flinkbuf.Types` or `flinkbuf.as_type`; the classes are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -478,6 +478,57 @@ class StreamElementTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return f"Types.STREAM_ELEMENT({self.value_type!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectTypeInfo(TypeInformation):
+    """Any value, as where nobody declared a type. In place of PyFlink's ``PickledBytesTypeInfo``; the bytes are ours.
+
+    Parameters
+    ----------
+    trusted : bool, default True
+        Unpickle what came as a pickle. False where the writer has not proved the secret: builtin values are read, and
+        a pickle is refused. It does not take part in comparisons.
+    """
+
+    trusted: bool = field(default=True, compare=False)
+
+    @property
+    def kind(self) -> str:
+        return "OBJECT"
+
+    @property
+    def accepts_none(self) -> bool:
+        return True
+
+    def _codec_options(self) -> dict[str, Any]:
+        return {"trusted": self.trusted, "row_classes": row_classes}
+
+    def __repr__(self) -> str:
+        return f"object_type({'' if self.trusted else 'trusted=False'})"
+
+
+_object_types = {trusted: ObjectTypeInfo(trusted) for trusted in (True, False)}
+
+
+def object_type(trusted: bool = True) -> ObjectTypeInfo:
+    """The type of values that nobody declared: whatever Python has, given back as a pickle would.
+
+    None, bool, int, float, str, bytes, bytearray, tuple, list, dict, set, frozenset, date, time, datetime, timedelta,
+    Decimal and `flinkbuf.Row` are written as such, classes exactly; a value with anything else inside is pickled, by
+    cloudpickle where pickle refuses.
+
+    Parameters
+    ----------
+    trusted : bool, default True
+        See `ObjectTypeInfo`.
+
+    Examples
+    --------
+    >>> object_type().deserialize(object_type().serialize((1, 1.0, True, None, {"a": [b"b"]})))
+    (1, 1.0, True, None, {'a': [b'b']})
+    """
+    return _object_types[bool(trusted)]
 
 
 def row_type(names: Sequence[str] | None, types: Iterable[TypeInformation]) -> RowTypeInfo:

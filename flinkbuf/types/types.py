@@ -25,6 +25,7 @@ from flinkbuf.types.type_information import (
     MapTypeInfo,
     NullableTypeInfo,
     ObjectArrayTypeInfo,
+    ObjectTypeInfo,
     PrimitiveArrayTypeInfo,
     RowTypeInfo,
     SetTypeInfo,
@@ -33,6 +34,7 @@ from flinkbuf.types.type_information import (
     TypeInformation,
     basic_type,
     column_dtype,
+    object_type,
     row_type,
 )
 
@@ -45,6 +47,7 @@ __all__ = [
     "MapTypeInfo",
     "NullableTypeInfo",
     "ObjectArrayTypeInfo",
+    "ObjectTypeInfo",
     "PrimitiveArrayTypeInfo",
     "RowTypeInfo",
     "SetTypeInfo",
@@ -55,6 +58,7 @@ __all__ = [
     "as_type",
     "column_dtype",
     "infer_type",
+    "object_type",
 ]
 
 

@@ -10,7 +10,7 @@
 #include "record/text.h"
 #include "record/type.h"
 
-#define SCALAR_COUNT FB_TYPE_PRIMITIVE_ARRAY /* the kinds before this one have no children */
+#define SCALAR_COUNT FB_TYPE_OBJECT /* the kinds before this one have no children */
 #define MAX_TYPES    64
 
 struct types {
@@ -62,6 +62,7 @@ static void open_types(struct types* types) {
   OF(NULLABLE, &n[FB_TYPE_INT]);
   OF(NULLABLE, tuple);
   OF(STREAM_ELEMENT, row);
+  OF(LIST, add(types, FB_TYPE_OBJECT, 0, NULL));
 }
 
 static int skip(const struct fb_type* type, const uint8_t* data, size_t size, size_t* used) {
