@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.latency_stats import LatencyStats
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.types.values import LatencyMarker
 
 
 class TimerHandle(Protocol):
@@ -69,3 +71,10 @@ class OperatorContext:
     metrics: Any = None  # the operator's MetricGroup
     runtime_context: Any = None  # the user's view: RuntimeContext
     extras: dict[str, Any] = field(default_factory=dict)  # what only one kind of operator needs, such as a collector
+    latency: LatencyStats | None = None  # made at the first marker
+
+    def note_latency(self, marker: LatencyMarker) -> None:
+        """Record how long a marker took to this operator."""
+        if self.latency is None:
+            self.latency = LatencyStats.configured(self.settings.job_parameters)
+        self.latency.note(marker, self.clock.now_ms())

@@ -72,6 +72,8 @@ LOOPS = [
     "key_context",
     "stream_operator",
     "function_operator",
+    "source_operator",
+    "sink_operator",
 ]
 LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
 STEMS = [*LAYER_OF, *LOOPS]
@@ -157,6 +159,8 @@ DOES_WITHOUT = {
     "key_context": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "two fields; met through state and timers"),
     "stream_operator": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operators derive from; met through each"),
     "function_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions; timed in bench_streaming.py"),
+    "source_operator": (LOOP_OVER_OBJECTS, "Python objects come out of iterators: loops in Cython"),
+    "sink_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions; timed in bench_streaming.py"),
 }
 
 # The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
@@ -200,7 +204,29 @@ PACKAGE = [
             "",
         ],
     ),
-    ("streaming", ["clock", "operator_config", "operator_context", "valve", "combined_watermark", ""]),
+    (
+        "streaming",
+        [
+            "clock",
+            "input_status",
+            "operator_config",
+            "latency_stats",
+            "operator_context",
+            "valve",
+            "combined_watermark",
+            "by_reference",
+            "value_text",
+            "latency_markers",
+            "iterator_source",
+            "source_factories",
+            "print_sink",
+            "collect",
+            "sink",
+            "sink_operator",
+            "sink_factories",
+            "",
+        ],
+    ),
     ("jobs", ["transformation", ""]),
     ("spark", ["java", "schema", "workers"]),
     (

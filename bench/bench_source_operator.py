@@ -1,0 +1,72 @@
+"""How fast do elements come out of sources, next to a plain loop that calls a function for each?
+
+The rival is the shortest program without a stream: a `for` loop over the same elements and one call of a function that
+does nothing. Behind a source stands an output in Python that does nothing, so both make one such call an element: what
+is left is what the source adds, or saves.
+"""
+
+import pytest
+from measure import measure, scaled
+
+from flinkbuf._core.source_operator import IteratorSourceOperator, ReaderOutput, SourceOutput
+
+COUNT = scaled(200_000)
+ELEMENTS = list(range(COUNT))
+TURN = 1_000  # records
+
+
+class Discard(SourceOutput):
+    def collect(self, value, timestamp):
+        pass
+
+
+class Nothing:
+    key_context = None
+
+
+def discard(value, timestamp):
+    pass
+
+
+def plain_loop():
+    for element in ELEMENTS:
+        discard(element, None)
+
+
+def iterator_source():
+    """The operator of collections and iterables."""
+    source, output = IteratorSourceOperator(lambda context: ELEMENTS), Discard()
+    source.setup(Nothing, output)
+    source.open()
+    while not source.emit_next(output, TURN):
+        pass
+
+
+def reader_in_batches():
+    """A reader that hands over iterators."""
+    output, elements = ReaderOutput(Discard()), iter(ELEMENTS)
+    while output.collect_from(elements):
+        pass
+
+
+def reader_one_by_one():
+    """A reader that emits one record a call."""
+    collect = ReaderOutput(Discard()).collect
+    for element in ELEMENTS:
+        collect(element)
+
+
+CASES = {
+    f"source_operator.{function.__name__}": function
+    for function in (plain_loop, iterator_source, reader_in_batches, reader_one_by_one)
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rate(benchmark, name):
+    measure(name, CASES[name], COUNT, "records", benchmark=benchmark)
+
+
+if __name__ == "__main__":
+    for name, function in CASES.items():
+        measure(name, function, COUNT, "records")

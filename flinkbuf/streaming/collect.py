@@ -1,0 +1,130 @@
+"""Records on their way from the tasks of a running job to the program that reads them.
+
+Flink: CollectSinkFunction, CollectResultIterator.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from flinkbuf.errors import CancelTaskError
+
+DEFAULT_CAPACITY = 1_000  # records between tasks and program; a task waits when there are so many
+_SLICE_S = 0.1  # who waits looks so often whether it was cancelled, or interrupted from the keyboard
+_END = object()
+
+
+class Collector:
+    """A bounded queue: tasks put records in on their threads, the program takes them out on its own.
+
+    Parameters
+    ----------
+    capacity : int, default 1000
+        Records that wait at most, or a few more with several tasks; a task that has another one waits for the program.
+    on_close : callable, optional
+        Called once when the program stops reading before the end, such as to cancel the job.
+
+    Examples
+    --------
+    >>> collector = Collector()
+    >>> collector.put(1); collector.put(2); collector.finish()
+    >>> list(collector)
+    [1, 2]
+    """
+
+    def __init__(self, capacity: int = DEFAULT_CAPACITY, on_close: Callable[[], None] | None = None) -> None:
+        if capacity < 1:
+            raise ValueError(f"capacity must be at least 1 record, got {capacity}")
+        self.on_close = on_close
+        self._capacity = capacity
+        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._has_room = threading.Condition()
+        self._waiting_count = 0  # tasks that wait for room
+        self._is_finished = False
+        self._is_closed = False
+        self._error: BaseException | None = None
+
+    def put(self, record: Any, is_canceled: Callable[[], bool] = bool) -> None:
+        """Hand one record to the program, waiting while the queue is full; on a task's thread.
+
+        Raises
+        ------
+        CancelTaskError
+            If nobody reads any more, or the task was cancelled while it waited.
+        """
+        if self._queue.qsize() >= self._capacity:
+            self._wait_for_room(is_canceled)
+        if self._is_closed:
+            raise CancelTaskError("the program reads no more records of this stream")
+        self._queue.put(record)
+
+    def _wait_for_room(self, is_canceled: Callable[[], bool]) -> None:
+        with self._has_room:
+            self._waiting_count += 1
+            try:
+                while self._queue.qsize() >= self._capacity and not self._is_closed:
+                    if is_canceled():
+                        raise CancelTaskError("cancelled while it waited for the program to read its records")
+                    self._has_room.wait(_SLICE_S)
+            finally:
+                self._waiting_count -= 1
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """The job has ended, with the exception of its failure or None: nothing comes after what is in the queue."""
+        self._error = error
+        self._is_finished = True
+        self._queue.put(_END)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        record = self._next_or_end()
+        if self._waiting_count and self._queue.qsize() <= self._capacity // 2:
+            with self._has_room:
+                self._has_room.notify_all()
+        if record is not _END:
+            return record
+        self._queue.put(_END)  # for whoever asks again
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        raise StopIteration
+
+    def _next_or_end(self) -> Any:
+        while not self._is_closed:
+            try:
+                return self._queue.get(timeout=_SLICE_S)
+            except Empty:
+                continue
+        return _END
+
+    def take(self, limit: int) -> list[Any]:
+        """At most `limit` records, then close."""
+        try:
+            return list(itertools.islice(self, limit))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Read no more; a job that still runs is cancelled. Closing again does nothing."""
+        with self._has_room:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._error = None
+            self._has_room.notify_all()
+        self._drop_records()
+        if not self._is_finished and self.on_close is not None:
+            self.on_close()
+
+    def _drop_records(self) -> None:
+        try:
+            while True:
+                self._queue.get_nowait()
+        except Empty:
+            self._queue.put(_END)

@@ -1,0 +1,129 @@
+"""The operators around sinks: a writer and its committer, printed lines, collected records.
+
+Flink: SinkWriterOperator, CommitterOperator, PrintSinkFunction, CollectSinkFunction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkbuf._core.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.log import logger
+from flinkbuf.streaming.collect import Collector
+from flinkbuf.streaming.print_sink import PrintLines, line_prefix
+from flinkbuf.streaming.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
+from flinkbuf.streaming.value_text import TextOf
+
+COMMIT_ATTEMPTS = 10  # sink.committer.retries, as many calls of commit() for one request
+
+
+class PrintSinkOperator(SinkFunctionOperator):
+    """Prints each record."""
+
+    def __init__(self, text_of_value: TextOf, sink_identifier: str | None) -> None:
+        super().__init__(self._write)
+        self._text_of_value = text_of_value
+        self._sink_identifier = sink_identifier
+        self._lines: PrintLines | None = None
+
+    def open(self) -> None:
+        super().open()
+        task = self.context.task
+        prefix = line_prefix(self._sink_identifier, task.subtask_index, task.parallelism)
+        self._lines = PrintLines(prefix, self._text_of_value, self.context.processing_time)
+
+    def _write(self, value: Any) -> None:
+        self._lines.write(value)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """What was printed before a failure is seen, too."""
+        if self._lines is not None:
+            self._lines.flush()
+
+
+class CollectSinkOperator(SinkFunctionOperator):
+    """Hands each record to the program; waits while the program is behind."""
+
+    def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(self._put)
+        self._collector = collector
+        self._convert = convert
+        self._is_canceled = False
+
+    def _put(self, value: Any) -> None:
+        self._collector.put(value if self._convert is None else self._convert(value), self._was_canceled)
+
+    def _was_canceled(self) -> bool:
+        return self._is_canceled
+
+    def cancel(self) -> None:
+        """Wait no more; from any thread."""
+        self._is_canceled = True
+
+
+class SinkWriterOperator(SinkWriterOperatorBase):
+    """Writes with a `SinkWriter`, and commits at the end of a bounded job what the writer prepared."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._writer: SinkWriter | None = None
+        self._committer: Committer | None = None
+        self._requests: list[CommitRequest] = []
+
+    def open(self) -> None:
+        """Make writer and committer."""
+        context = self.context
+        writer_context = WriterContext(context.task, context.processing_time, context.mailbox, context.metrics)
+        self._writer = self._sink.create_writer(writer_context)
+        self._committer = self._sink.create_committer()
+        self.use_writer(self._writer)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Tell the writer."""
+        super().emit_watermark(timestamp)
+        self._writer.write_watermark(timestamp)  # type: ignore[union-attr]
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
+        """Everything that was written belongs to this checkpoint."""
+        self._flush(end_of_input=False)
+
+    def end_input(self, input_number: int) -> None:
+        """No record comes any more."""
+        self._flush(end_of_input=True)
+
+    def finish(self) -> None:
+        """A bounded job has come to its end: what was written becomes visible."""
+        self._commit_all()
+
+    def _flush(self, end_of_input: bool) -> None:
+        assert self._writer is not None, "open() was called"
+        self._writer.flush(end_of_input)
+        self._requests += map(CommitRequest, self._writer.prepare_commit())
+
+    def _commit_all(self) -> None:
+        requests, self._requests = self._requests, []
+        while requests and self._committer is not None:
+            for request in requests:
+                request.state = CommitState.PENDING
+            self._committer.commit(requests)
+            for request in requests:
+                self._note_outcome(request)
+            requests = [request for request in requests if request.state is CommitState.RETRY]
+
+    def _note_outcome(self, request: CommitRequest) -> None:
+        request.attempts += 1
+        if request.state is CommitState.FAILED:
+            logger.error("%s cannot be committed and is given up: %s", request.committable, request.error)
+        elif request.state is CommitState.RETRY and request.attempts >= COMMIT_ATTEMPTS:
+            raise FlinkbufError(f"{request.committable} could not be committed in {COMMIT_ATTEMPTS} attempts")
+
+    def close(self) -> None:
+        """Close both, the committer also if the writer's close fails."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            if self._committer is not None:
+                self._committer.close()

@@ -1,0 +1,87 @@
+"""What a program puts into its graph for a source: small objects that make the operator of each subtask."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flinkbuf.streaming.by_reference import ByReference
+from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator
+from flinkbuf.types.type_information import TypeInformation
+
+COLLECTION_SOURCE_NAME = "Collection Source"
+
+
+class CollectionSourceFactory:
+    """``env.from_collection(elements)``: the elements as they are now, each as its declared type gives it.
+
+    Parameters
+    ----------
+    elements : iterable
+        A range stays one; anything else is taken whole.
+    type_info : TypeInformation, optional
+        What the elements are; None: not declared.
+
+    Raises
+    ------
+    TypeError
+        If `elements` is not iterable.
+    """
+
+    def __init__(self, elements: Iterable[Any], type_info: TypeInformation | None = None) -> None:
+        self.elements: Iterable[Any] = elements if isinstance(elements, range) else list(elements)
+        if type_info is not None:
+            convert = type_info.codec.convert
+            self.elements = [convert(element) for element in self.elements]
+
+    def __call__(self) -> CollectionSourceOperator:
+        """Make the operator of the only subtask."""
+        return CollectionSourceOperator(self.elements)
+
+
+class IterableSourceFactory:
+    """``env.add_source(iterable)``, or of a function without arguments that returns one.
+
+    An iterable is the program's own, not a copy; so it exists in embedded jobs only. A function is copied, and called
+    where the source runs; if it has a parameter it is given the `RuntimeContext`.
+    """
+
+    def __init__(self, source: Iterable[Any] | Callable[..., Iterable[Any]]) -> None:
+        self.function = source if callable(source) else None
+        self.iterable = None if callable(source) else ByReference(source, f"the source {source!r}")
+
+    def __call__(self) -> IterableSourceOperator:
+        """Make the operator of the only subtask."""
+        function, iterable = self.function, self.iterable
+        if iterable is not None:
+            return IterableSourceOperator(lambda context: iterable.value)
+        if required_parameter_count(function):
+            return IterableSourceOperator(lambda context: function(context.runtime_context))  # type: ignore[misc]
+        return IterableSourceOperator(lambda context: function())  # type: ignore[misc]
+
+
+def required_parameter_count(function: Any) -> int:
+    """How many arguments a function has to be given by position; 0 where nobody can tell."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some builtin functions do not tell
+        return 0
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return sum(each.kind in positional and each.default is each.empty for each in parameters)
+
+
+def source_factory_of(source: Any) -> Callable[[], Any]:
+    """Return what ``env.add_source(source)`` puts into the graph.
+
+    Raises
+    ------
+    TypeError
+        If it is neither an iterable nor a function that returns one.
+    """
+    if callable(source) or hasattr(source, "__iter__"):
+        return IterableSourceFactory(source)
+    raise TypeError(
+        "add_source takes an object with run(context), an iterable, or a function that returns an iterable; got "
+        f"{type(source).__name__} {source!r}"
+    )
