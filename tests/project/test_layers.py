@@ -189,7 +189,21 @@ PACKAGE = [
         ],
     ),
     ("streaming", ["clock", "operator_config", "operator_context", ""]),
-    ("jobs", ["transformation", ""]),
+    (
+        "jobs",
+        [
+            "transformation",
+            "stream_graph",
+            "operator_ids",
+            "edge_wiring",
+            "job_graph",
+            "execution_plan",
+            "job_status",
+            "user_code",
+            "embedded",
+            "",
+        ],
+    ),
     ("spark", ["java", "schema", "workers"]),
     (
         "spark.exchange",
