@@ -54,9 +54,8 @@ cdef class FlatMapOperator(FunctionOperator):
         self.value_in_hand = value
         self.is_in_function = True
         results = self.function(value)
-        if results is not None:
-            for result in results:
-                self.is_in_function = False
-                self.output.collect(result, timestamp)
-                self.is_in_function = True
+        for result in results:
+            self.is_in_function = False
+            self.output.collect(result, timestamp)
+            self.is_in_function = True
         self.is_in_function = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
 
@@ -11,3 +12,11 @@ class Clock(Protocol):
     def now_ms(self) -> int:
         """Return the time."""
         ...
+
+
+class SystemClock:
+    """The machine's."""
+
+    def now_ms(self) -> int:
+        """Return the time."""
+        return time.time_ns() // 1_000_000

@@ -34,10 +34,18 @@ def test_filter_keeps_what_the_function_finds_true():
     assert output_of(FilterOperator(lambda value: value % 2), 1, 2, 3) == [(1, NO_TIMESTAMP), (3, NO_TIMESTAMP)]
 
 
-@pytest.mark.parametrize("results", [(), [1, 2], iter([1, 2]), None])
+@pytest.mark.parametrize("results", [(), [1, 2], iter([1, 2]), {1: "a", 2: "b"}, "12"])
 def test_flat_map_gives_all_that_the_function_returns(results):
-    expected = [(result, NO_TIMESTAMP) for result in ([] if results is None else [1, 2] if results else [])]
+    expected = [(result, NO_TIMESTAMP) for result in ("12" if results == "12" else [1, 2] if results else [])]
     assert output_of(FlatMapOperator(lambda value: results), 0) == expected
+
+
+@pytest.mark.parametrize("result", [None, 7])
+def test_flat_map_refuses_what_has_no_elements(result):
+    operator = FlatMapOperator(lambda value: result)
+    with pytest.raises(TypeError, match="not iterable"):
+        output_of(operator, 0)
+    assert operator.is_in_function
 
 
 @pytest.mark.parametrize("kind", [MapOperator, FilterOperator, FlatMapOperator])

@@ -227,7 +227,21 @@ PACKAGE = [
             "",
         ],
     ),
-    ("jobs", ["transformation", ""]),
+    (
+        "jobs",
+        [
+            "transformation",
+            "stream_graph",
+            "operator_ids",
+            "edge_wiring",
+            "job_graph",
+            "execution_plan",
+            "job_status",
+            "user_code",
+            "embedded",
+            "",
+        ],
+    ),
     ("spark", ["java", "schema", "workers"]),
     (
         "spark.exchange",
@@ -246,7 +260,7 @@ PACKAGE = [
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("spark", [""]),
-    ("", [""]),  # flinkbuf/__init__.py, the public names; its table says from which modules they come
+    ("", [""]),
     ("demo", ["analysis", "report", "flights", ""]),
     ("", ["cli", "__main__"]),
 ]

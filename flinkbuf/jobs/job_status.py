@@ -1,0 +1,73 @@
+"""The life of a job, as one table. Flink: JobStatus, and the transitions of ExecutionGraph."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class JobStatus(Enum):
+    """How a job stands.
+
+    Examples
+    --------
+    >>> JobStatus.RUNNING.is_terminal_state(), JobStatus.FINISHED.is_globally_terminal_state()
+    (False, True)
+    """
+
+    CREATED = 0
+    RUNNING = 1
+    FAILING = 2
+    FAILED = 3
+    CANCELLING = 4
+    CANCELED = 5
+    FINISHED = 6
+    RESTARTING = 7
+    SUSPENDED = 8
+    RECONCILING = 9
+
+    def is_globally_terminal_state(self) -> bool:
+        """Whether it is over, for everybody."""
+        return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
+
+    def is_terminal_state(self) -> bool:
+        """Whether it is over here; somebody else may go on with a suspended job."""
+        return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
+
+
+class JobStep(Enum):
+    """What happens to a job."""
+
+    START = "start"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    END = "end"  # its last task has ended
+
+
+NEXT: Final = {
+    JobStatus.CREATED: {
+        JobStep.START: JobStatus.RUNNING,
+        JobStep.CANCEL: JobStatus.CANCELED,
+        JobStep.FAIL: JobStatus.FAILED,
+    },
+    JobStatus.RUNNING: {
+        JobStep.CANCEL: JobStatus.CANCELLING,
+        JobStep.FAIL: JobStatus.FAILING,
+        JobStep.END: JobStatus.FINISHED,
+    },
+    JobStatus.CANCELLING: {
+        JobStep.CANCEL: JobStatus.CANCELLING,
+        JobStep.FAIL: JobStatus.CANCELLING,
+        JobStep.END: JobStatus.CANCELED,
+    },
+    JobStatus.FAILING: {
+        JobStep.CANCEL: JobStatus.CANCELLING,
+        JobStep.FAIL: JobStatus.FAILING,
+        JobStep.END: JobStatus.FAILED,
+    },
+}
+
+
+def next_status(status: JobStatus, step: JobStep) -> JobStatus:
+    """Return where a step leads; nothing leads away from a terminal status."""
+    return NEXT.get(status, {}).get(step, status)

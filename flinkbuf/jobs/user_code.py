@@ -1,0 +1,54 @@
+"""How the user's functions get into the subtasks: each has a copy of its own, made by cloudpickle.
+
+So functions that keep something in themselves do not meet in another subtask, whether that is a thread of the same
+process or a process elsewhere. What is meant to be shared says so: `flinkbuf.streaming.by_reference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from flinkbuf.jobs.job_graph import JobVertex
+from flinkbuf.streaming.operator_config import ChainConfig
+
+
+@dataclass(frozen=True)
+class PickledChain:
+    """The chain of a vertex, as bytes: one copy for each subtask comes out."""
+
+    vertex_name: str
+    data: bytes
+
+    @classmethod
+    def of(cls, vertex: JobVertex) -> PickledChain:
+        """Pickle the operators of a vertex, one by one, so that an error says which function cannot be.
+
+        Raises
+        ------
+        TypeError
+            A function, or what it holds, cannot be pickled.
+        """
+        for operator in vertex.chain.operators:
+            _check_picklable(operator.factory, operator.name)
+        partitioners = [edge.partitioner for operator in vertex.chain.operators for edge in operator.network_edges]
+        for partitioner in partitioners:
+            _check_picklable(partitioner, f"{vertex.name}, partitioner")
+        return cls(vertex.name, cloudpickle.dumps(vertex.chain))
+
+    def copy(self) -> ChainConfig:
+        """Return operators' factories and partitioners of their own for one subtask."""
+        chain: ChainConfig = cloudpickle.loads(self.data)
+        return chain
+
+
+def _check_picklable(value: Any, name: str) -> None:
+    try:
+        cloudpickle.dumps(value)
+    except Exception as error:
+        raise TypeError(
+            f"operator {name!r}: its function, or something that it holds, cannot be pickled, but each subtask gets a "
+            f"copy: {type(error).__name__}: {error}; make what cannot be copied in open() instead"
+        ) from error

@@ -1,0 +1,114 @@
+"""The program as tasks: what is chained, and what is wired how."""
+
+import pytest
+from program import graph_of, keyed, operator, partitioned, side_output, sink, source, union
+
+from flinkbuf.jobs.job_graph import build_job_graph
+from flinkbuf.jobs.transformation import ChainingStrategy, CustomExchange
+
+
+def job_of(*transformations, **settings):
+    return build_job_graph(graph_of(*transformations, **settings))
+
+
+def names(job):
+    return [vertex.name for vertex in job.vertices]
+
+
+def test_operators_in_a_row_are_one_task():
+    assert names(job_of(sink(operator("Filter", operator("Map", source()))))) == [
+        "Source: numbers -> Map -> Filter -> Sink: Print"
+    ]
+
+
+def test_a_chain_that_forks_is_one_task():
+    doubled = operator("Map", source())
+    job = job_of(sink(doubled, "A"), sink(operator("Filter", doubled), "B"))
+    assert names(job) == ["Source: numbers -> Map -> (Sink: A, Filter -> Sink: B)"]
+    chain = job.vertices[0].chain
+    assert [[edge.target for edge in each.chained_edges] for each in chain.operators] == [[1], [2, 3], [], [4], []]
+
+
+@pytest.mark.parametrize(
+    ("options_up", "options_down", "settings"),
+    [
+        ({}, {"parallelism": 2}, {}),
+        ({}, {"slot_sharing_group": "other"}, {}),
+        ({"chaining_strategy": ChainingStrategy.NEVER}, {}, {}),
+        ({}, {"chaining_strategy": ChainingStrategy.NEVER}, {}),
+        ({}, {"chaining_strategy": ChainingStrategy.HEAD}, {}),
+        ({"is_legacy_source": True}, {"is_yielding": True}, {}),
+        ({}, {"max_parallelism": 64}, {"chains_different_max_parallelism": False}),
+        ({}, {}, {"is_chaining_enabled": False}),
+    ],
+)
+def test_what_keeps_two_operators_apart(options_up, options_down, settings):
+    job = job_of(operator("Map", source(**options_up), **options_down), **settings)
+    assert names(job) == ["Source: numbers", "Map"]
+
+
+@pytest.mark.parametrize(
+    ("options_up", "options_down"),
+    [
+        ({"chaining_strategy": ChainingStrategy.HEAD}, {}),
+        ({}, {"chaining_strategy": ChainingStrategy.HEAD_WITH_SOURCES}),
+        ({}, {"is_yielding": True}),
+        ({}, {"max_parallelism": 64}),
+    ],
+)
+def test_what_does_not_keep_two_operators_apart(options_up, options_down):
+    assert len(job_of(operator("Map", source(**options_up), **options_down)).vertices) == 1
+
+
+@pytest.mark.parametrize("partitioner", ["rebalance", "rescale", "shuffle", "broadcast", "global"])
+def test_a_partitioner_other_than_forward_keeps_two_operators_apart(partitioner):
+    assert len(job_of(operator("Map", partitioned(source(), partitioner))).vertices) == 2
+
+
+def test_two_inputs_are_never_chained_and_a_union_is_one_input_of_two_gates():
+    left, right, third = source("left"), source("right"), source("third")
+    job = job_of(operator("CoMap", union(left, right), keyed(third)))
+    assert names(job) == ["Source: left", "Source: right", "Source: third", "CoMap"]
+    assert [config.gate_indexes for config in job.vertices[3].chain.inputs] == [(0, 1), (2,)]
+    assert [edge.ship_strategy for edge in job.vertices[3].inputs] == ["FORWARD", "FORWARD", "HASH"]
+
+
+def test_each_edge_has_a_partition_of_its_own():
+    process = operator("Process", source())
+    job = job_of(
+        operator("A", keyed(process), parallelism=2),
+        operator("B", partitioned(side_output(process, "late"), "rescale"), parallelism=3),
+    )
+    producer = job.vertices[0].chain
+    assert producer.partition_count == 2
+    edges = producer.operators[1].network_edges
+    assert [(edge.partition_index, edge.output_tag) for edge in edges] == [(0, None), (1, "late")]
+    assert [edge.subpartition_count(0) for edge in job.vertices[0].outputs] == [2, 3]
+    assert [edge.is_pointwise for edge in job.vertices[0].outputs] == [False, True]
+
+
+def test_a_reader_stands_behind_all_it_reads_from():
+    first = source("first")
+    late = operator("late", operator("mid", keyed(first), parallelism=2), keyed(first))
+    job = job_of(late)
+    for place, vertex in enumerate(job.vertices):
+        assert {edge.source.producer for edge in vertex.inputs} <= set(job.vertices[:place])
+
+
+def test_key_groups_are_those_of_the_reader():
+    job = job_of(operator("Count", keyed(source(max_parallelism=7)), max_parallelism=99))
+    assert job.vertices[0].chain.operators[0].network_edges[0].partitioner.max_parallelism == 99
+    assert [vertex.max_parallelism for vertex in job.vertices] == [7, 99]
+
+
+def test_slots_are_the_widest_vertex_of_each_group():
+    wide = operator("wide", source(), parallelism=4)
+    job = job_of(operator("apart", wide, parallelism=3, slot_sharing_group="own"))
+    assert job.slot_count == 4 + 3
+
+
+def test_a_custom_partitioner_is_given_the_key():
+    exchange = CustomExchange(lambda key, count: key % count, lambda record: record * 10)
+    job = job_of(operator("Map", partitioned(source(), exchange, "CUSTOM"), parallelism=4))
+    function = job.vertices[0].chain.operators[0].network_edges[0].partitioner.function
+    assert function(7, 4) == 70 % 4
