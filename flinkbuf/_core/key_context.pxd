@@ -1,7 +1,22 @@
+cdef class HeldKey:
+    cdef readonly object token
+    cdef readonly object key
+
+
+cdef class NoKey:
+    pass
+
+
 cdef class KeyContext:
     cdef readonly object key    # the user's; None if there is none
-    cdef object token           # what tables are keyed by: equal for equal keys only; NULL-like NO_KEY outside of a key
+    cdef object token           # what tables are keyed by: equal for equal keys only; outside of a key a NoKey
     cdef readonly bint is_set
+    cdef object tokens          # what gives the token of a key; None: each key is its own
+    cdef list listeners         # called without arguments after each change of the key; None: nobody listens
 
     cpdef set_key(self, object key)
+    cpdef object token_of(self, object key)
     cpdef clear(self)
+
+
+cdef object key_of_token(object token)

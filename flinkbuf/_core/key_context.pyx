@@ -5,16 +5,82 @@ before each timer from the timer. Flink: KeyContext, AbstractKeyedStateBackend.s
 """
 
 
+cdef class HeldKey:
+    """The token of a key that cannot stand for itself, such as True, which Python finds equal to 1; keeps the key."""
+
+    def __cinit__(self, token, key):
+        self.token = token
+        self.key = key
+
+    def __hash__(self):
+        return hash(self.token)
+
+    def __eq__(self, other):
+        return isinstance(other, HeldKey) and self.token == (<HeldKey>other).token
+
+    def __repr__(self):
+        return f"HeldKey({self.key!r})"
+
+
+cdef class NoKey:
+    """What stands in for the token where there is no key: a dict asks for its hash, and the user gets a sentence."""
+
+    def __hash__(self):
+        raise RuntimeError(
+            "keyed state and timers belong to a key, and there is none now: use them while a record of a keyed stream "
+            "is processed or a timer fires, not in open() or close() or for records of a stream that is not keyed"
+        )
+
+    def __repr__(self):
+        return "NO_KEY"
+
+
+cdef NoKey NO_KEY = NoKey()
+
+
+cdef object key_of_token(object token):
+    """The user's key of what a table is keyed by."""
+    return (<HeldKey>token).key if type(token) is HeldKey else token
+
+
 cdef class KeyContext:
-    """The current key of one operator."""
+    """The current key of one operator.
+
+    `tokens` has ``token_of(key)``, which gives something hashable that is equal for equal keys only; None: the keys
+    themselves.
+    """
+
+    def __cinit__(self, tokens=None):
+        self.tokens = tokens
+        self.token = NO_KEY
 
     cpdef set_key(self, object key):
         """Everything up to the next call is done for this key."""
+        self.token = key if self.tokens is None else self.token_of(key)
         self.key = key
-        self.token = key
         self.is_set = True
+        if self.listeners is not None:
+            for listener in self.listeners:
+                listener()
+
+    cpdef object token_of(self, object key):
+        """What tables are keyed by for `key`."""
+        if self.tokens is None:
+            return key
+        token = self.tokens.token_of(key)
+        return key if token is key else HeldKey(token, key)
 
     cpdef clear(self):
         """There is no current key: keyed state cannot be used until the next one is set."""
-        self.key = self.token = None
+        self.key = None
+        self.token = NO_KEY
         self.is_set = False
+
+    def listen(self, listener):
+        """Have `listener` called without arguments after each change of the key."""
+        self.listeners = [*(self.listeners or ()), listener]
+
+
+def key_of(token):
+    """The user's key of what a table is keyed by."""
+    return key_of_token(token)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.latency_stats import LatencyStats
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.streaming.snapshot import OperatorSnapshot
 from flinkbuf.types.values import LatencyMarker
 
 
@@ -78,3 +79,15 @@ class OperatorContext:
         if self.latency is None:
             self.latency = LatencyStats.configured(self.settings.job_parameters)
         self.latency.note(marker, self.clock.now_ms())
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Begin with what an `OperatorSnapshot` holds; None: with nothing."""
+        if snapshot is not None:
+            self.operator_state.restore(snapshot)
+            if self.keyed_state is not None:
+                self.keyed_state.restore(snapshot)
+
+    def snapshot_state(self, checkpoint_id: int) -> OperatorSnapshot:
+        """Take references to all state of the operator."""
+        keyed = () if self.keyed_state is None else (self.keyed_state.snapshot(),)
+        return OperatorSnapshot(keyed=keyed, **self.operator_state.snapshot())

@@ -1,0 +1,25 @@
+cdef class FrozenTable:
+    cdef dict spaces
+    cdef readonly bint is_released
+
+
+cdef object own_copy(object value)
+
+
+cdef class StateTable:
+    cdef dict spaces            # namespace -> {token: value}; no empty dict but that of the default namespace
+    cdef object namespace       # None: the default one
+    cdef dict current           # that of the namespace, or None: it has no values
+    cdef bint is_plain          # `current` is all there is to ask
+    cdef dict changes           # laid over `spaces` while a snapshot reads them: None for a removed value; else None
+    cdef FrozenTable frozen     # the snapshot that reads `spaces`, or None: `changes` are on their way back
+
+    cdef object get(self, object token)
+    cdef int put(self, object token, object value) except -1
+    cdef int remove(self, object token) except -1
+    cdef int set_namespace(self, object namespace) except -1
+    cdef object get_slowly(self, object token)
+    cdef int put_slowly(self, object token, object value) except -1
+    cdef int drain(self, Py_ssize_t count) except -1
+    cdef list tokens(self)
+    cdef FrozenTable freeze(self)

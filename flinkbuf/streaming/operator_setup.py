@@ -1,0 +1,76 @@
+"""Makes the surroundings of an operator out of what a task, or a test, has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkbuf._core.key_context import KeyContext
+from flinkbuf.metrics import MetricGroup
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.key_groups import KeyGroups
+from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
+from flinkbuf.streaming.operator_context import MailboxExecutor, OperatorContext, ProcessingTimeService
+from flinkbuf.streaming.operator_state import OperatorStateBackend
+from flinkbuf.streaming.runtime_context import RuntimeContext
+from flinkbuf.streaming.state_backend import KeyedStateBackend
+from flinkbuf.streaming.timers import TimerServices
+
+
+def make_context(
+    task: TaskInfo,
+    config: OperatorConfig,
+    *,
+    settings: ExecutionSettings,
+    clock: Clock,
+    processing_time: ProcessingTimeService,
+    mailbox: MailboxExecutor,
+    metrics: MetricGroup | None = None,
+    extras: dict[str, Any] | None = None,
+) -> OperatorContext:
+    """Return the surroundings of one operator, its state still empty.
+
+    Parameters
+    ----------
+    task : TaskInfo
+        The subtask.
+    config : OperatorConfig
+        Says who the operator is and whether it is keyed.
+    settings : ExecutionSettings
+        Of the job.
+    clock, processing_time, mailbox
+        Of the task; the mailbox with the priority of the operator.
+    metrics : MetricGroup, optional
+        Of the operator.
+    extras : dict, optional
+        What only this kind of operator needs.
+
+    References
+    ----------
+    Flink ``StreamTaskStateInitializerImpl``.
+    """
+    metrics = metrics if metrics is not None else MetricGroup()
+    operator_state = OperatorStateBackend()
+    key_context, keyed_state, timers = None, None, None
+    if config.is_keyed:
+        key_context = KeyContext()
+        timers = TimerServices(key_context, processing_time)
+        key_groups = KeyGroups.of_subtask(
+            config.key_type, task.max_parallelism, parallelism=task.parallelism, subtask_index=task.subtask_index
+        )
+        keyed_state = KeyedStateBackend(key_context, key_groups, clock, timers)
+    return OperatorContext(
+        task=task,
+        operator_id=config.operator_id,
+        operator_name=config.name,
+        settings=settings,
+        clock=clock,
+        processing_time=processing_time,
+        mailbox=mailbox,
+        key_context=key_context,
+        keyed_state=keyed_state,
+        operator_state=operator_state,
+        timers=timers,
+        metrics=metrics,
+        runtime_context=RuntimeContext(task, settings, metrics, keyed_state, operator_state),
+        extras=dict(extras or {}),
+    )

@@ -1,0 +1,185 @@
+"""State that belongs to a subtask, not to a key: lists that are dealt out or given to all, and maps all have alike.
+
+Flink: DefaultOperatorStateBackend, PartitionableListState, HeapBroadcastState.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf.streaming.state import (
+    BroadcastState,
+    ListState,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    OperatorStateStore,
+    ReadOnlyBroadcastState,
+    StateDescriptor,
+)
+
+
+class OperatorListState(ListState[Any]):
+    """A list of one subtask."""
+
+    def __init__(self, elements: Iterable[Any] = ()) -> None:
+        self._elements = list(elements)
+
+    def get(self) -> list[Any]:
+        return list(self._elements)
+
+    def add(self, value: Any) -> None:
+        self._elements.append(value)
+
+    def add_all(self, values: Iterable[Any]) -> None:
+        self._elements.extend(values)
+
+    def update(self, values: Iterable[Any]) -> None:
+        self._elements = list(values)
+
+    def clear(self) -> None:
+        self._elements = []
+
+
+class HeapBroadcastState(BroadcastState[Any, Any]):
+    """A map of one subtask."""
+
+    def __init__(self, name: str, entries: Mapping[Any, Any] | None = None) -> None:
+        self.name = name
+        self._entries = dict(entries or {})
+
+    def get(self, key: Any) -> Any:
+        return self._entries.get(key)
+
+    def contains(self, key: Any) -> bool:
+        return self._entries.get(key) is not None
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        return iter(self._entries.items())
+
+    def keys(self) -> Iterator[Any]:
+        return iter(self._entries.keys())
+
+    def values(self) -> Iterator[Any]:
+        return iter(self._entries.values())
+
+    def is_empty(self) -> bool:
+        return not self._entries
+
+    def put(self, key: Any, value: Any) -> None:
+        self._entries[key] = value
+
+    def put_all(self, dict_value: Any) -> None:
+        self._entries.update(dict_value)
+
+    def remove(self, key: Any) -> None:
+        self._entries.pop(key, None)
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+    def read_only(self) -> ReadOnlyHeapBroadcastState:
+        """Return a view that refuses to be written."""
+        return ReadOnlyHeapBroadcastState(self)
+
+
+class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[Any, Any]):
+    """Shows a broadcast state to those who may not change it."""
+
+    def __init__(self, state: HeapBroadcastState) -> None:
+        self._state = state
+        self.get = state.get  # type: ignore[method-assign]
+        self.contains = state.contains  # type: ignore[method-assign]
+        self.is_empty = state.is_empty  # type: ignore[method-assign]
+
+    def get(self, key: Any) -> Any:
+        raise NotImplementedError  # replaced for each object: one call less
+
+    def contains(self, key: Any) -> bool:
+        raise NotImplementedError
+
+    def is_empty(self) -> bool:
+        raise NotImplementedError
+
+    def items(self) -> Iterator[tuple[Any, Any]]:
+        return self._state.items()
+
+    def keys(self) -> Iterator[Any]:
+        return self._state.keys()
+
+    def values(self) -> Iterator[Any]:
+        return self._state.values()
+
+    def put(self, key: Any, value: Any) -> None:
+        self._refuse()
+
+    def put_all(self, dict_value: Any) -> None:
+        self._refuse()
+
+    def remove(self, key: Any) -> None:
+        self._refuse()
+
+    def clear(self) -> None:
+        self._refuse()
+
+    def _refuse(self) -> None:
+        raise TypeError(
+            f"the broadcast state {self._state.name!r} can only be read here: write it in process_broadcast_element(), "
+            f"which every subtask calls with the same records"
+        )
+
+
+class OperatorStateBackend(OperatorStateStore):
+    """The operator states of one subtask, by name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[str, StateDescriptor, Any]] = {}
+        self._restored = OperatorSnapshot()
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
+        """Return a list; at another parallelism all elements of all subtasks are dealt out anew."""
+        return self._state(
+            "list", state_descriptor, lambda: OperatorListState(self._restored.lists.get(state_descriptor.name, ()))
+        )
+
+    def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
+        """Return a list; after a restore each subtask has all elements of all subtasks."""
+        return self._state(
+            "union list",
+            state_descriptor,
+            lambda: OperatorListState(self._restored.union_lists.get(state_descriptor.name, ())),
+        )
+
+    def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> HeapBroadcastState:
+        """Return a map of which each subtask has a copy."""
+        name = state_descriptor.name
+        return self._state(
+            "broadcast", state_descriptor, lambda: HeapBroadcastState(name, self._restored.broadcasts.get(name))
+        )
+
+    def _state(self, mode: str, descriptor: StateDescriptor, make: Any) -> Any:
+        known = self._known.get(descriptor.name)
+        if known is None:
+            known = self._known[descriptor.name] = mode, descriptor, make()
+        if known[0] != mode or known[1].type_info != descriptor.type_info:
+            raise TypeError(
+                f"there is an operator state {descriptor.name!r} already, {known[0]} of {known[1].type_info}, not "
+                f"{mode} of {descriptor.type_info}: give one of them another name"
+            )
+        return known[2]
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Begin with what a snapshot holds."""
+        self._restored = snapshot
+
+    def snapshot(self) -> dict[str, dict[str, Any]]:
+        """Return copies of all states, as fields of an `OperatorSnapshot`; those nobody asked for stay as they were."""
+        live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
+        for name, (mode, _, state) in self._known.items():
+            live[mode][name] = dict(state.items()) if mode == "broadcast" else state.get()
+        return {
+            "lists": {**self._restored.lists, **live["list"]},
+            "union_lists": {**self._restored.union_lists, **live["union list"]},
+            "broadcasts": {**self._restored.broadcasts, **live["broadcast"]},
+        }

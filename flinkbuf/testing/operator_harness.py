@@ -1,0 +1,214 @@
+"""Runs one operator by hand: records, watermarks and time go in, and all it emits is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flinkbuf._core.stream_operator import NO_TIMESTAMP, Output, StreamOperator
+from flinkbuf.metrics import MetricGroup
+from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
+from flinkbuf.streaming.operator_setup import make_context
+from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
+from flinkbuf.testing.manual_clock import ManualClock
+from flinkbuf.testing.manual_mailbox import ManualMailbox
+from flinkbuf.types.type_information import TypeInformation
+from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
+
+
+class CollectingOutput(Output):
+    """Keeps what it is given: records, watermarks, statuses, markers, in order; side outputs by their tag."""
+
+    def __init__(self) -> None:
+        self.elements: list[Any] = []
+        self.side_elements: dict[str, list[StreamRecord]] = {}
+
+    def collect(self, value: Any, timestamp: int) -> None:
+        self.elements.append(_record(value, timestamp))
+
+    def collect_side(self, tag_id: str, value: Any, timestamp: int) -> None:
+        self.side_elements.setdefault(tag_id, []).append(_record(value, timestamp))
+
+    def emit_watermark(self, timestamp: int) -> None:
+        self.elements.append(Watermark(timestamp))
+
+    def emit_watermark_status(self, is_idle: bool) -> None:
+        self.elements.append(WatermarkStatus.IDLE if is_idle else WatermarkStatus.ACTIVE)
+
+    def emit_latency_marker(self, marker: Any) -> None:
+        self.elements.append(marker)
+
+
+def _record(value: Any, timestamp: int) -> StreamRecord:
+    return StreamRecord(value, None if timestamp == NO_TIMESTAMP else timestamp)
+
+
+class OperatorHarness:
+    """One operator as a task would run it, but for its clock, its mailbox and its output, which the test has.
+
+    Parameters
+    ----------
+    operator : StreamOperator
+        A fresh one; its state and its function are its own.
+    key_type : TypeInformation, optional
+        Of the keys of a keyed operator, if it was declared.
+    is_keyed : bool, default True
+        Whether there is keyed state; an operator that has no use for it does not mind.
+    parallelism, max_parallelism, subtask_index : int
+        Where the operator stands among its subtasks.
+    restore : OperatorSnapshot or iterable of OperatorSnapshot, optional
+        What `snapshot` returned: of the one subtask, or of all subtasks of the old job in order, at any parallelism.
+    clock : ManualClock, optional
+        Processing time; made if it is not given.
+
+    Notes
+    -----
+    A harness is a context manager, which opens the operator and closes it. Flink:
+    KeyedOneInputStreamOperatorTestHarness, TwoInputStreamOperatorTestHarness.
+
+    Examples
+    --------
+    >>> from flinkbuf._core.function_operator import MapOperator
+    >>> with OperatorHarness(MapOperator(lambda value: value + 1)) as harness:
+    ...     harness.process_element(1, 10)
+    ...     harness.process_watermark(10)
+    ...     harness.output
+    [StreamRecord(value=2, timestamp=10), Watermark(timestamp=10)]
+    """
+
+    def __init__(
+        self,
+        operator: StreamOperator,
+        *,
+        key_type: TypeInformation | None = None,
+        is_keyed: bool = True,
+        parallelism: int = 1,
+        max_parallelism: int = 128,
+        subtask_index: int = 0,
+        restore: OperatorSnapshot | Iterable[OperatorSnapshot] | None = None,
+        clock: ManualClock | None = None,
+        settings: ExecutionSettings | None = None,
+        extras: dict[str, Any] | None = None,
+    ) -> None:
+        self.operator = operator
+        self.clock = clock if clock is not None else ManualClock()
+        self.mailbox = ManualMailbox()
+        self.metrics = MetricGroup()
+        self._output = CollectingOutput()
+        self._is_open = self._is_closed = False
+        snapshots = (restore,) if isinstance(restore, OperatorSnapshot) else restore
+        self._restored = None if snapshots is None else redistribute(snapshots, parallelism, subtask_index)
+        name = type(operator).__name__
+        self.context = make_context(
+            TaskInfo("job", "harness", "vertex", name, subtask_index, parallelism, max_parallelism),
+            OperatorConfig("0" * 32, name, lambda: operator, is_keyed=is_keyed, key_type=key_type),
+            settings=settings or ExecutionSettings(),
+            clock=self.clock,
+            processing_time=self.clock,
+            mailbox=self.mailbox,
+            metrics=self.metrics,
+            extras=extras,
+        )
+
+    def open(self) -> None:
+        """Set the operator up, restore its state and open it."""
+        self._is_open = True
+        self.operator.setup(self.context, self._output)
+        self.operator.initialize_state(self._restored)
+        self.operator.open()
+
+    def process_element(self, value: Any, timestamp: int | None = None, input: int = 1) -> None:
+        """Give the operator a record; `input` counts from 1."""
+        self._input(input).process_element(value, NO_TIMESTAMP if timestamp is None else timestamp)
+
+    def process_elements(self, elements: Iterable[Any], input: int = 1) -> None:
+        """Give the operator `StreamRecord`, `Watermark` and `WatermarkStatus` objects; anything else is a record."""
+        for element in elements:
+            if isinstance(element, Watermark):
+                self.process_watermark(element.timestamp, input)
+            elif isinstance(element, WatermarkStatus):
+                self.process_watermark_status(element is WatermarkStatus.IDLE, input)
+            elif isinstance(element, StreamRecord):
+                self.process_element(element.value, element.timestamp, input)
+            else:
+                self.process_element(element, None, input)
+
+    def process_watermark(self, timestamp: int, input: int = 1) -> None:
+        """Let event time of an input come to `timestamp`."""
+        self._input(input).process_watermark(timestamp)
+
+    def process_watermark_status(self, is_idle: bool, input: int = 1) -> None:
+        """Make an input idle or active."""
+        self._input(input).process_watermark_status(is_idle)
+
+    def set_processing_time(self, now_ms: int) -> None:
+        """Set the clock and call the timers that it has passed."""
+        self.clock.advance_to(now_ms)
+
+    def run_mails(self) -> int:
+        """Run what was submitted to the mailbox; returns how many mails."""
+        return self.mailbox.run_all()
+
+    def end_input(self, input: int = 1) -> None:
+        """Tell the operator that an input has ended."""
+        self._check_open()
+        self.operator.end_input(input)
+
+    def finish(self) -> None:
+        """Tell the operator that all inputs have ended."""
+        self._check_open()
+        self.operator.finish()
+
+    def snapshot(self, checkpoint_id: int = 1) -> OperatorSnapshot:
+        """Take a snapshot, as a checkpoint does between two records."""
+        self._check_open()
+        self.operator.prepare_snapshot_pre_barrier(checkpoint_id)
+        return self.operator.snapshot_state(checkpoint_id)
+
+    def close(self) -> None:
+        """Close the operator, once."""
+        if self._is_open and not self._is_closed:
+            self._is_closed = True
+            self.operator.close()
+
+    def __enter__(self) -> OperatorHarness:
+        try:
+            self.open()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def output(self) -> list[Any]:
+        """All that came out on the main output: `StreamRecord`, `Watermark`, `WatermarkStatus`, in order."""
+        return self._output.elements
+
+    @property
+    def output_values(self) -> list[Any]:
+        """The values of the records that came out on the main output."""
+        return [element.value for element in self.output if isinstance(element, StreamRecord)]
+
+    def side_output(self, tag: Any) -> list[StreamRecord]:
+        """Return the records of a side output; `tag` is an `OutputTag` or its id."""
+        return self._output.side_elements.get(getattr(tag, "tag_id", tag), [])
+
+    def take_output(self) -> list[Any]:
+        """Return what came out on the main output since the last call, and forget it."""
+        elements = self._output.elements
+        self._output.elements = []
+        return elements
+
+    def _input(self, number: int) -> Any:
+        self._check_open()
+        inputs = self.operator.inputs
+        if not 1 <= number <= len(inputs):
+            raise ValueError(f"the operator has {len(inputs)} inputs, counted from 1; got {number}")
+        return inputs[number - 1]
+
+    def _check_open(self) -> None:
+        if not self._is_open or self._is_closed:
+            raise RuntimeError("the harness is not open: use it in a with block, or call open() first")

@@ -1,0 +1,128 @@
+"""Timers: at most one for each time, key and namespace, in the order of their times."""
+
+import pytest
+
+from flinkbuf._core.key_context import KeyContext
+from flinkbuf._core.timer_service import InternalTimerService
+from flinkbuf.testing import ManualClock
+
+
+class Fired:
+    """Notes each timer, and may act on it."""
+
+    def __init__(self):
+        self.seen = []
+        self.then = lambda timestamp, key: None
+
+    def on_event_time(self, timestamp, key, namespace):
+        self.seen.append(("event", timestamp, key, namespace))
+        self.then(timestamp, key)
+
+    def on_processing_time(self, timestamp, key, namespace):
+        self.seen.append(("wall", timestamp, key, namespace))
+        self.then(timestamp, key)
+
+
+@pytest.fixture
+def world():
+    keys, clock, fired = KeyContext(), ManualClock(), Fired()
+    return keys, clock, fired, InternalTimerService("timers", keys, fired, clock)
+
+
+def test_a_timer_fires_once_its_time_has_come_and_not_before(world):
+    keys, _, fired, service = world
+    keys.set_key("a")
+    service.register_event_time_timer(None, 5)
+    service.advance_watermark(4)
+    assert fired.seen == []
+    keys.set_key("b")
+    service.advance_watermark(5)
+    assert (fired.seen, keys.key, service.current_watermark) == ([("event", 5, "a", None)], "a", 5)
+
+
+def test_registering_twice_keeps_one_and_deleting_takes_it(world):
+    keys, _, fired, service = world
+    for key in ("a", "b", "a"):
+        keys.set_key(key)
+        for namespace in (None, "w"):
+            service.register_event_time_timer(namespace, 5)
+    assert len(service) == 4
+    service.delete_event_time_timer("w", 5)
+    service.delete_event_time_timer("unknown", 5)
+    service.delete_event_time_timer("w", 6)
+    service.advance_watermark(9)
+    assert fired.seen == [("event", 5, "a", None), ("event", 5, "b", None), ("event", 5, "b", "w")]
+
+
+def test_a_timer_that_is_late_fires_with_the_next_watermark(world):
+    keys, _, fired, service = world
+    keys.set_key("a")
+    service.advance_watermark(10)
+    service.register_event_time_timer(None, 3)
+    assert fired.seen == []
+    service.advance_watermark(10)
+    assert fired.seen == [("event", 3, "a", None)]
+
+
+def test_what_a_timer_registers_fires_in_the_same_turn_and_what_it_deletes_does_not(world):
+    keys, _, fired, service = world
+
+    def act(timestamp, key):
+        if timestamp < 8:
+            service.register_event_time_timer(None, timestamp + 2)
+        if key == "a":
+            keys.set_key("b")
+            service.delete_event_time_timer(None, timestamp)
+
+    fired.then = act
+    for key in ("a", "b"):
+        keys.set_key(key)
+        service.register_event_time_timer(None, 4)
+    service.advance_watermark(9)
+    assert [(time, key) for _, time, key, _ in fired.seen] == [(4, "a"), (6, "a"), (8, "a")]
+
+
+def test_only_the_earliest_timer_waits_for_the_clock(world):
+    keys, clock, fired, service = world
+    keys.set_key("a")
+    service.register_processing_time_timer(None, 20)
+    service.register_processing_time_timer(None, 30)
+    assert clock.timer_count == 1
+    service.register_processing_time_timer(None, 10)
+    assert clock.timer_count == 1
+    clock.advance_to(10)
+    assert fired.seen == []
+    clock.advance_to(11)
+    assert fired.seen == [("wall", 10, "a", None)] and clock.timer_count == 1
+    clock.advance_to(100)
+    assert [time for _, time, _, _ in fired.seen] == [10, 20, 30] and clock.timer_count == 0
+
+
+def test_nothing_fires_in_processing_time_after_quiesce(world):
+    keys, clock, fired, service = world
+    keys.set_key("a")
+    service.register_processing_time_timer(None, 1)
+    service.register_event_time_timer(None, 1)
+    service.quiesce()
+    service.register_processing_time_timer(None, 2)
+    clock.advance_to(50)
+    assert fired.seen == [] and clock.timer_count == 0
+    service.advance_watermark(2**63 - 1)
+    assert fired.seen == [("event", 1, "a", None)]
+
+
+@pytest.mark.parametrize("time", [1.5, "soon", None, True])
+def test_a_time_is_a_whole_number_of_milliseconds(world, time):
+    keys, _, _, service = world
+    keys.set_key("a")
+    with pytest.raises(TypeError, match="whole number of milliseconds"):
+        service.register_event_time_timer(None, time)
+
+
+def test_a_timer_needs_a_key_and_64_bits(world):
+    keys, _, _, service = world
+    with pytest.raises(RuntimeError, match="there is none now"):
+        service.register_event_time_timer(None, 1)
+    keys.set_key("a")
+    with pytest.raises(OverflowError, match="64 bits"):
+        service.register_event_time_timer(None, 2**63)
