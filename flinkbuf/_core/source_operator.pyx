@@ -111,6 +111,10 @@ cdef class SourceTurn:
         self.output = as_source_output(output)
         self.left = max_records
 
+    def end(self):
+        """Let it be over after this record."""
+        self.left = 0
+
     cdef bint may_go_on(self) except -1:
         return self.left > 0 and (self.output is None or not self.output.must_yield())
 

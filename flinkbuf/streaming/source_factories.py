@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from flinkbuf.streaming.by_reference import ByReference
+from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator
+from flinkbuf.streaming.source import Source
+from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
+from flinkbuf.streaming.source_operator import SourceOperator
+from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 COLLECTION_SOURCE_NAME = "Collection Source"
@@ -59,6 +65,32 @@ class IterableSourceFactory:
         if required_parameter_count(function):
             return IterableSourceOperator(lambda context: function(context.runtime_context))  # type: ignore[misc]
         return IterableSourceOperator(lambda context: function())  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class SourceOperatorFactory:
+    """``env.from_source(source, watermark_strategy, name)``."""
+
+    source: Source
+    watermark_strategy: WatermarkStrategy | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(getattr(self.source, "create_reader", None)):
+            raise TypeError(
+                f"from_source takes a flinkbuf.datastream.connectors.base.Source, got {type(self.source).__name__}; "
+                "an iterable, or an object with run(context), goes to add_source"
+            )
+
+    def __call__(self) -> SourceOperator:
+        """Make the operator of one subtask."""
+        return SourceOperator(self.source, self.watermark_strategy)
+
+    def create_coordinator(
+        self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
+    ) -> SourceCoordinator:
+        """Make what the operators of all subtasks talk to; whoever runs the job starts and closes it."""
+        alignment = None if self.watermark_strategy is None else self.watermark_strategy.alignment
+        return SourceCoordinator(self.source, parallelism, clock, store, report_failure, alignment)
 
 
 def required_parameter_count(function: Any) -> int:
