@@ -109,6 +109,11 @@ cdef class StreamOperator(Input):
     def notify_checkpoint_aborted(self, int64_t checkpoint_id):
         """The checkpoint will never count."""
 
+    def note_failure(self, value):
+        """The user's function has failed for `value`; its error is on its way up."""
+        self.value_in_hand = value
+        self.is_in_function = True
+
     cpdef emit_watermark(self, int64_t timestamp):
         """Timers first, then those who come after."""
         if self.timers is not None:

@@ -75,13 +75,14 @@ class AsyncCalls:
         value_of: Callable[[Any], Any] | None = None,
         keeps_record: bool = False,
         gives_entries: bool = False,
+        open_context: Any = None,
     ) -> None:
         self.loop, self.inbox, self.timers = loop, Inbox(loop), Timers(loop, self.fail)
         self._function, self._options, self._context = function, options, context
         self._stats, self._outbox = stats, outbox
         self._base_context, self._value_of = base_context, value_of or itself
         self._keeps_record = keeps_record
-        self._session = Session(function, context)
+        self._session = Session(function, open_context or context)
         self._outcomes = Outcomes(function, options, context, stats, self._value_of)
         self._queue: Any = OrderedQueue() if options.ordered else UnorderedQueue()
         results_of = _pairs if keeps_record else attrgetter("results")

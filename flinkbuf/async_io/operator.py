@@ -50,6 +50,10 @@ class AsyncOperator:
         stream task that sleeps on its mailbox.
     stats : AsyncStats, optional
         What counts; made new if left out.
+    thread : LoopThread, optional
+        An event loop that others use, too: it is not closed with the operator.
+    open_context : object, optional
+        What the function's ``open`` is given, if not `context`.
 
     Notes
     -----
@@ -81,7 +85,10 @@ class AsyncOperator:
         output: Callable[[Any], None] | None = None,
         on_ready: Callable[[], None] | None = None,
         stats: AsyncStats | None = None,
+        thread: LoopThread | None = None,
+        open_context: Any = None,
     ) -> None:
+        self._shared_thread, self._open_context = thread, open_context
         self.stats = stats if stats is not None else AsyncStats()
         self._function = as_function(func, options)
         self._options = options
@@ -109,7 +116,7 @@ class AsyncOperator:
         self._started = time.monotonic()
         if options.deadline is not None:
             self._deadline = self._started + options.deadline + _DEADLINE_SECONDS
-        self._thread = LoopThread(options.event_loop, self._outbox.fail)
+        self._thread = self._shared_thread or LoopThread(options.event_loop, self._outbox.fail)
         self._calls = AsyncCalls(
             self._function,
             options,
@@ -121,6 +128,7 @@ class AsyncOperator:
             value_of=self._value_of,
             keeps_record=self._keeps_record,
             gives_entries=self._output is not None,
+            open_context=self._open_context,
         )
         try:
             self._thread.run(self._calls.open(), options.deadline)
@@ -149,9 +157,9 @@ class AsyncOperator:
         except LoopTimeoutError as error:
             logger.warning("async: closing %s was given up: %s", name, error)
         finally:
-            if not thread.close(timeout):
+            if thread is not self._shared_thread and not thread.close(timeout):
                 logger.warning("async: the event loop of %s is blocked at %s and was left", name, thread.where())
-            if thread.left_count:
+            if thread is not self._shared_thread and thread.left_count:
                 logger.warning("async: %d tasks of %s did not end when they were cancelled", thread.left_count, name)
             self.stats.seconds = time.monotonic() - self._started
 
@@ -298,7 +306,7 @@ class AsyncOperator:
         is_hurrying : bool, default True
             As Flink does it: what waits for its next attempt is tried at once, and there is no further one.
         """
-        self._calls.inbox.put(self._calls.end_input, is_hurrying)
+        self.begin_end_input(is_hurrying=is_hurrying)
         while self._held:
             self.poll(None)
 
@@ -318,6 +326,14 @@ class AsyncOperator:
                 self.process_watermark(element.watermark)
             else:
                 self.process_element(element.value, element.timestamp)
+
+    def begin_end_input(self, *, is_hurrying: bool = True) -> None:
+        """Say that no further record comes, without waiting: `in_flight_count` goes down to 0 by `emit_ready`."""
+        self._calls.inbox.put(self._calls.end_input, is_hurrying)
+
+    def fail(self, error: BaseException) -> None:
+        """Let the next call of any method that takes results raise this error; from any thread."""
+        self._outbox.fail(error)
 
     @property
     def in_flight_count(self) -> int:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from flinkbuf.async_io.function import CallContext, Function
+from flinkbuf.async_io.function import Function
 
 # These have __aenter__ too, but to enter one for the whole task would lock its calls out.
 _LOCKS = (asyncio.Lock, asyncio.Semaphore, asyncio.Condition)
@@ -24,7 +24,7 @@ class Session:
         From the end of `open` until `close`.
     """
 
-    def __init__(self, function: Function, context: CallContext) -> None:
+    def __init__(self, function: Function, context: Any) -> None:
         self.value: Any = None
         self._function = function
         self._context = context
