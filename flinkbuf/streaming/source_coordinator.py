@@ -118,9 +118,7 @@ class SourceCoordinator:
             if self._alignment is not None:
                 self._store.join(self, self._alignment)
             create = self._source.create_enumerator
-            self._enumerator = (
-                create(self) if checkpoint is None else self._source.restore_enumerator(self, checkpoint)
-            )
+            self._enumerator = create(self) if checkpoint is None else self._source.restore_enumerator(self, checkpoint)
             self._enumerator.start()
 
     def snapshot(self, checkpoint_id: int) -> Any:
