@@ -11,6 +11,7 @@ BIN    := $(VENV)/bin
 FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
+PYFLINK := build/pyflink
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
@@ -19,13 +20,15 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-interop bench build wheel docs lint clean java postgres
+.PHONY: help demo test test-python test-c test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
+	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
+	@echo 'make bench-pyflink the speed of four jobs on both'
 	@echo 'make bench         the benchmarks: work, rival, ratio, target'
 	@echo 'make docs          the documentation, in build/site'
 	@echo 'make lint          formats and linters over all sources; changes nothing'
@@ -53,6 +56,14 @@ test-c: $(VENV)/.test
 # Nothing else needs what this brings: Flink's jars and a peer of ours, compiled against them.
 test-interop: $(VENV)/.test $(INTEROP)/.peer
 	FLINKBUF_INTEROP=$(INTEROP) $(BIN)/python -m pytest tests/interop -q
+
+# About fifteen minutes of one core: a job of PyFlink's starts its workers anew.
+test-pyflink: $(VENV)/.test $(PYFLINK)/.ready
+	FLINKBUF_PYFLINK=$(PYFLINK) $(BIN)/python -m pytest tests/pyflink -q
+
+bench-pyflink: $(VENV)/.built $(PYFLINK)/.ready
+	$(PYFLINK)/bin/python tests/pyflink/run_speed.py pyflink
+	$(BIN)/python tests/pyflink/run_speed.py flinkbuf
 
 bench: $(VENV)/.bench java
 	$(BIN)/python bench/table.py
@@ -123,6 +134,14 @@ $(VENV)/.lint: $(VENV)/.built
 
 $(VENV)/.bench: $(VENV)/.built
 	$(BIN)/pip install -q 'flinkbuf[bench]'
+	@touch $@
+
+# PyFlink in an environment of its own: what it needs (numpy, protobuf, cloudpickle) is older than what others need.
+# Some of that comes as source, with a setup.py that wants pkg_resources.
+$(PYFLINK)/.ready: | $(VENV)/.ready java
+	$(PYTHON) -m venv $(PYFLINK)
+	echo 'setuptools<80' >$(PYFLINK)/constraints.txt
+	PIP_CONSTRAINT=$(abspath $(PYFLINK))/constraints.txt $(PYFLINK)/bin/pip install -q setuptools wheel apache-flink==$(FLINK)
 	@touch $@
 
 $(INTEROP)/.flink: | $(VENV)/.ready

@@ -1,0 +1,31 @@
+"""One set of PyFlink programs (programs/), run on flinkbuf and on PyFlink.
+
+``expected.json`` holds what PyFlink answered; test_expected.py holds flinkbuf to it in every run of the tests. With
+FLINKBUF_PYFLINK, the folder of an environment that has PyFlink (`make test-pyflink`), PyFlink is asked again.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from pyflink_programs import EXPECTED, PYFLINK, answers_of
+
+# The programs import PyFlink, which is not here; the runner brings them to life.
+collect_ignore = ["programs", "run_programs.py"]
+
+
+@pytest.fixture(scope="session")
+def expected():
+    """What PyFlink answered when this was written: by name of program."""
+    return json.loads(EXPECTED.read_text())["programs"]
+
+
+@pytest.fixture(scope="session")
+def ours(tmp_path_factory):
+    return answers_of(sys.executable, "flinkbuf", tmp_path_factory.mktemp("flinkbuf"))
+
+
+@pytest.fixture(scope="session")
+def theirs(tmp_path_factory):
+    return answers_of(str(Path(PYFLINK, "bin", "python").absolute()), "pyflink", tmp_path_factory.mktemp("pyflink"))

@@ -1,0 +1,108 @@
+"""Runs every program of programs/ on PyFlink or on flinkbuf and writes what came out as JSON.
+
+    python run_programs.py pyflink|flinkbuf RESULTS.json [WORD...]
+
+A program is a function of programs/*.py that takes ``env``, written for PyFlink; for flinkbuf the imports in its source
+are changed, nothing else. Its result is what it returns, as text; one that returns nothing has printed its result, so
+that is the lines which the job has written, sorted where several subtasks wrote them. With WORDs only programs are run
+whose ``file.function`` has one of them in it; what the file says of others stays. Nothing is needed but the two packages.
+So ``build/pyflink/bin/python tests/pyflink/run_programs.py pyflink tests/pyflink/expected.json WORD`` writes what is
+expected of a new program.
+"""
+
+import inspect
+import json
+import os
+import sys
+import time
+import traceback
+import types
+from importlib import import_module, metadata
+from pathlib import Path
+
+PROGRAMS = Path(__file__).with_name("programs")
+PAUSES_S = {"pyflink": "1.2", "flinkbuf": "0.25"}  # between records that are to see another watermark
+
+
+def load(path: Path, root: str) -> types.ModuleType:
+    """The module of one file of programs, its imports from ``root``."""
+    source = path.read_text().replace("from pyflink", f"from {root}")
+    module = types.ModuleType(f"{root}_programs_{path.stem}")
+    sys.modules[module.__name__] = module  # where pickle looks for the classes of the module
+    exec(compile(source, str(path), "exec"), module.__dict__)
+    return module
+
+
+def programs(root: str, words: list[str]) -> dict:
+    found = {}
+    for path in sorted(PROGRAMS.glob("*.py")):
+        module = load(path, root)
+        for name, function in vars(module).items():
+            is_program = (
+                inspect.isfunction(function) and not name.startswith("_") and function.__module__ == module.__name__
+            )
+            if is_program and list(inspect.signature(function).parameters) == ["env"]:
+                found[f"{path.stem}.{name}"] = function
+    return {name: function for name, function in found.items() if not words or any(word in name for word in words)}
+
+
+class Output:
+    """What is written to file descriptor 1 from now on, by a JVM that is started later too."""
+
+    def __init__(self, path: Path):
+        self.terminal = os.dup(1)
+        self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(self.file, 1)
+        self.position = 0
+
+    def lines(self) -> list[str]:
+        """What was written since the last call."""
+        sys.stdout.flush()
+        text = os.pread(self.file, os.fstat(self.file).st_size - self.position, self.position)
+        self.position += len(text)
+        return text.decode().splitlines()
+
+
+def text(result) -> object:
+    """The result in a form that does not say whose it is: a list of texts, or one text."""
+    return [text(part) for part in result] if type(result) is list else repr(result)
+
+
+def run(program, env, output: Output) -> object:
+    output.lines()
+    result = program(env)
+    if result is not None:
+        return text(result)
+    lines = output.lines()
+    return sorted(lines) if env.get_parallelism() > 1 else lines
+
+
+def main(root: str, path: str, *words: str) -> int:
+    os.environ["PAUSE_S"] = PAUSES_S[root]
+    file = Path(path).resolve()
+    output = Output(file.with_suffix(".stdout"))
+    environment = import_module(f"{root}.datastream").StreamExecutionEnvironment
+    package = "apache-flink" if root == "pyflink" else root
+    versions = {root: metadata.version(package), "python": sys.version.split()[0]}
+    before = json.loads(file.read_text()) if words and file.exists() else {}
+    answers, failed = before.get("programs", {}), before.get("failed", {})
+    for name, program in programs(root, list(words)).items():
+        started = time.monotonic()
+        env = environment.get_execution_environment()
+        env.set_parallelism(1)
+        answers.pop(name, None)
+        failed.pop(name, None)
+        try:
+            answers[name] = run(program, env, output)
+        except Exception as error:
+            failed[name] = f"{type(error).__name__}: {error}"
+            traceback.print_exc()
+        os.write(2, f"{name}: {time.monotonic() - started:.1f} s{' FAILED' if name in failed else ''}\n".encode())
+        everything = {"versions": versions, "programs": dict(sorted(answers.items())), "failed": failed}
+        file.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(PROGRAMS.parent))
+    sys.exit(main(*sys.argv[1:]))
