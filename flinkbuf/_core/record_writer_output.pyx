@@ -62,13 +62,13 @@ cdef class TaskOutputs:
 
     cdef bint are_available(self) noexcept:
         if self.only is not None:
-            return self.only.is_available()
+            return self.only.has_room()
         return self.are_all_available()
 
     cdef bint are_all_available(self) noexcept:
         cdef RecordWriter writer
         for writer in self.writers:
-            if not writer.is_available():
+            if not writer.has_room():
                 return False
         return True
 

@@ -3,6 +3,7 @@ from libc.stdint cimport int64_t
 from flinkbuf._core.operator_chain cimport OperatorCounters
 from flinkbuf._core.record_reader cimport RecordReader, stream_element
 from flinkbuf._core.record_writer_output cimport TaskOutputs
+from flinkbuf._core.source_operator cimport SourceOutput
 from flinkbuf._core.stream_operator cimport Input, Output
 from flinkbuf._core.task_mailbox cimport TaskMailbox
 
@@ -16,11 +17,9 @@ cdef class TaskTurn:
         return self.mailbox.has_mail() or not self.outputs.are_available()
 
 
-cdef class SourceOutput(Output):
+cdef class TaskSourceOutput(SourceOutput):
     cdef Output target
     cdef TaskTurn turn
-
-    cpdef bint must_yield(self)
 
 
 cdef class NetworkInput:

@@ -4,15 +4,15 @@ from typing import Any
 from flinkbuf._core.operator_chain import OperatorCounters
 from flinkbuf._core.record_reader import RecordReader
 from flinkbuf._core.record_writer_output import TaskOutputs
+from flinkbuf._core.source_operator import SourceOutput
 from flinkbuf._core.stream_operator import Input, Output
 from flinkbuf._core.task_mailbox import TaskMailbox
 
 class TaskTurn:
     def __init__(self, mailbox: TaskMailbox, outputs: TaskOutputs) -> None: ...
 
-class SourceOutput(Output):
+class TaskSourceOutput(SourceOutput):
     def __init__(self, target: Output, turn: TaskTurn) -> None: ...
-    def must_yield(self) -> bool: ...
 
 class NetworkInput:
     def __init__(

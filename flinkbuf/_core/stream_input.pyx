@@ -14,6 +14,7 @@ from flinkbuf._core.record_reader cimport (
     EVENT, FINISHED, MARKER, NOTHING, RECORD, STATUS, WATERMARK, RecordReader, stream_element,
 )
 from flinkbuf._core.record_writer_output cimport TaskOutputs
+from flinkbuf._core.source_operator cimport SourceOutput
 from flinkbuf._core.stream_operator cimport Input, Output
 from flinkbuf._core.task_mailbox cimport TaskMailbox, monotonic_ns
 
@@ -31,7 +32,7 @@ cdef class TaskTurn:
         self.outputs = outputs
 
 
-cdef class SourceOutput(Output):
+cdef class TaskSourceOutput(SourceOutput):
     """The chain's output, as `emit_next` of a source operator is given it."""
 
     def __init__(self, Output target not None, TaskTurn turn not None):
@@ -53,7 +54,7 @@ cdef class SourceOutput(Output):
     cpdef emit_latency_marker(self, object marker):
         self.target.emit_latency_marker(marker)
 
-    cpdef bint must_yield(self):
+    cpdef bint must_yield(self) except -1:
         """Whether mail waits or an output is full: `emit_next` should return before the next record."""
         return self.turn.must_end()
 

@@ -41,7 +41,7 @@ class ContextMaker(Protocol):
     """Makes the surroundings of one operator: ``flinkbuf.streaming.operator_setup.make_context``."""
 
     def __call__(
-        self, *, config: OperatorConfig, processing_time: Any, mailbox: Any, counters: OperatorCounters
+        self, *, config: OperatorConfig, processing_time: Any, mailbox: Any, extras: dict[str, Any]
     ) -> Any:
         """Return its `OperatorContext`."""
         ...
@@ -130,10 +130,11 @@ class OperatorChain:
             output = self._output(edges, counters)
             operator = config.factory()
             context = self._make_context(
-                config=config, processing_time=processing_time, mailbox=mailbox, counters=counters
+                config=config,
+                processing_time=processing_time,
+                mailbox=mailbox,
+                extras={"counters": counters, "wake": self._wake},
             )
-            context.extras["counters"] = counters
-            context.extras["wake"] = self._wake
             operator.setup(context, output)
         except BaseException as error:
             self.locate(error, config, "setup")

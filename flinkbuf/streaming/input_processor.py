@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from flinkbuf._core.stream_input import SourceOutput
+from flinkbuf._core.stream_input import TaskSourceOutput
 from flinkbuf.network.events import (
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -129,7 +129,7 @@ class SourceInput:
         Nanoseconds of a clock that never jumps.
     """
 
-    def __init__(self, operator: Any, output: SourceOutput, ticks: Callable[[], int]) -> None:
+    def __init__(self, operator: Any, output: TaskSourceOutput, ticks: Callable[[], int]) -> None:
         self._operator = operator
         self._output = output
         self._ticks = ticks

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from flinkbuf._core.record_writer_output import TaskOutputs
-from flinkbuf._core.stream_input import NetworkInput, SourceOutput, TaskTurn
+from flinkbuf._core.stream_input import NetworkInput, TaskSourceOutput, TaskTurn
 from flinkbuf._core.stream_operator import MAX_WATERMARK
-from flinkbuf._core.task_bell import TaskBell
+from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EndOfData, StopMode
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
@@ -38,7 +38,6 @@ from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.mailbox import MAX_PRIORITY, Mail, MailboxClosedError, MailboxProcessor, TaskMailbox
 from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, TaskMetrics, TaskTimes
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
-from flinkbuf.streaming.operator_setup import make_context as make_operator_context
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
@@ -48,6 +47,12 @@ from flinkbuf.types.types import Types
 
 def ignore_event(event: TaskEvent) -> None:
     """Report to nobody."""
+
+
+def _operator_context_maker() -> Callable[..., Any]:
+    from flinkbuf.streaming.operator_setup import make_context
+
+    return make_context
 
 
 class StreamTask:
@@ -67,7 +72,7 @@ class StreamTask:
         *,
         restore: TaskStateSnapshot | None = None,
         report: Callable[[TaskEvent], None] = ignore_event,
-        make_context: Callable[..., Any] = make_operator_context,
+        make_context: Callable[..., Any] | None = None,
         barriers: BarrierHandler | None = None,
         ticks: Callable[[], int] = time.monotonic_ns,
         seed: int | None = None,
@@ -81,6 +86,7 @@ class StreamTask:
         self._barriers = barriers or PassingBarrierHandler()
         self._partitions = list(partitions)
         self._gates = list(gates)
+        self._inputs: list[InputGate | UnionInputGate] = []
         self._readers: list[RecordReader] = []
         self._input_processor: Any = None
         self._is_restored = self._is_running = self._is_canceled = False
@@ -93,8 +99,8 @@ class StreamTask:
         self.mailbox = TaskMailbox(self.bell)
         self.times = TaskTimes(ticks)
         self.mailbox_processor = MailboxProcessor(self._process_input, self.mailbox, self.times)
-        for end in (*self._partitions, *self._gates):
-            end.share_bell(self.bell)
+        for partition in self._partitions:
+            partition.share_bell(self.bell)
         self._writers = self._make_writers()
         self._outputs = TaskOutputs(self._writers)
         self._turn = TaskTurn(self.mailbox, self._outputs)
@@ -109,7 +115,7 @@ class StreamTask:
             self._writers,
             self.mailbox_processor,
             self.timers,
-            partial(make_context, task=info, settings=settings, clock=clock),
+            partial(make_context or _operator_context_maker(), task=info, settings=settings, clock=clock),
             self.bell.ring,
             random.Random(seed),
         )
@@ -154,7 +160,7 @@ class StreamTask:
             self._input_processor = self._make_input_processor()
             self._check_canceled()
             self.chain.initialize_state_and_open(None if self._restore is None else self._restore.operators)
-        for gate in self._gates:
+        for gate in self._inputs:
             gate.request_partitions()
         self._check_canceled()
         self._is_running = True
@@ -166,7 +172,7 @@ class StreamTask:
     def _make_input_processor(self) -> Any:
         chain, inputs = self.chain, self._config.inputs
         if chain.is_source:
-            output = SourceOutput(chain.head.output, self._turn)
+            output = TaskSourceOutput(chain.head.output, self._turn)
             return OneInputProcessor(SourceInput(chain.head.operator, output, self.times.ticks), chain.end_input)
         targets = chain.head.operator.inputs
         if len(targets) != len(inputs):
@@ -184,6 +190,8 @@ class StreamTask:
         config = self._config.inputs[index]
         gates = [self._gates[gate_index] for gate_index in config.gate_indexes]
         gate = gates[0] if len(gates) == 1 else UnionInputGate(gates)
+        gate.share_bell(self.bell)
+        self._inputs.append(gate)
         reader = RecordReader(gate, Types.STREAM_ELEMENT(config.type), events=True)
         self._readers.append(reader)
         return NetworkInput(
@@ -247,7 +255,7 @@ class StreamTask:
     def _end_again(self) -> None:
         """All was finished before the checkpoint that this task starts from: say so once more."""
         for writer in self._writers:
-            writer.broadcast_watermark(MAX_WATERMARK)
+            writer.write_watermark(MAX_WATERMARK)
             writer.write_event(EndOfData())
         self._has_ended_data = True
 
@@ -318,6 +326,7 @@ class StreamTask:
             self.system_timers.quiesce,
             self.chain.close,
             *(reader.close for reader in self._readers),
+            *(gate.close for gate in (*self._inputs, *self._gates)),
             *(writer.stop for writer in self._writers),
             *([self._unsubscribe] if self._unsubscribe is not None else []),
             self.mailbox_processor.close,
