@@ -40,9 +40,7 @@ class ChainedOperator:
 class ContextMaker(Protocol):
     """Makes the surroundings of one operator: ``flinkbuf.streaming.operator_setup.make_context``."""
 
-    def __call__(
-        self, *, config: OperatorConfig, processing_time: Any, mailbox: Any, extras: dict[str, Any]
-    ) -> Any:
+    def __call__(self, *, config: OperatorConfig, processing_time: Any, mailbox: Any, extras: dict[str, Any]) -> Any:
         """Return its `OperatorContext`."""
         ...
 
@@ -139,9 +137,7 @@ class OperatorChain:
         except BaseException as error:
             self.locate(error, config, "setup")
             raise
-        return ChainedOperator(
-            config, priority, counters, operator, output, edges, processing_time, mailbox, context
-        )
+        return ChainedOperator(config, priority, counters, operator, output, edges, processing_time, mailbox, context)
 
     def _chained_edge(self, edge: ChainedEdge, index: int, counters: OperatorCounters) -> ChainingOutput:
         if edge.target <= index:

@@ -130,7 +130,8 @@ def source(items, name="source", **options):
 def chain_of(*operators, inputs=(), partition_count=0):
     """Operators one behind the other."""
     linked = [
-        config if config.chained_edges or config.network_edges or index + 1 == len(operators)
+        config
+        if config.chained_edges or config.network_edges or index + 1 == len(operators)
         else OperatorConfig(**{**vars(config), "chained_edges": (ChainedEdge(index + 1),)})
         for index, config in enumerate(operators)
     ]
