@@ -81,6 +81,11 @@ LOOPS = [
     "source_operator",
     "sink_operator",
     "process_operator",
+    "task_mailbox",
+    "operator_chain",
+    "record_writer_output",
+    "input_status",
+    "stream_input",
 ]
 LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
 STEMS = [*LAYER_OF, *LOOPS]
@@ -175,6 +180,11 @@ DOES_WITHOUT = {
     "function_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions; timed in bench_streaming.py"),
     "source_operator": (LOOP_OVER_OBJECTS, "Python objects come out of iterators: loops in Cython"),
     "sink_operator": (LOOP_OVER_OBJECTS | {"bench"}, "calls of the user's functions; timed in bench_streaming.py"),
+    "task_mailbox": (LOOP_OVER_OBJECTS | {"bench"}, "a few mails a second"),
+    "operator_chain": (LOOP_OVER_OBJECTS | {"bench"}, "calls between operators; timed in bench_streaming.py"),
+    "record_writer_output": (LOOP_OVER_OBJECTS | {"bench"}, "one call a record; timed in bench_streaming.py"),
+    "input_status": (PXD_ONLY, "five numbers"),
+    "stream_input": (LOOP_OVER_OBJECTS | {"bench"}, "the loop of a task; timed in bench_streaming.py"),
 }
 
 # The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
@@ -252,6 +262,18 @@ PACKAGE = [
             "sink_operator",
             "sink_factories",
             "async_wait_operator",
+            "metrics",
+            "mailbox",
+            "processing_time",
+            "error_location",
+            "chain",
+            "input_selection",
+            "input_processor",
+            "task_snapshot",
+            "task_state",
+            "task_events",
+            "stream_task",
+            "task",
             "",
         ],
     ),

@@ -1,0 +1,32 @@
+from collections.abc import Callable
+from typing import Any
+
+from flinkbuf._core.operator_chain import OperatorCounters
+from flinkbuf._core.record_reader import RecordReader
+from flinkbuf._core.record_writer_output import TaskOutputs
+from flinkbuf._core.source_operator import SourceOutput
+from flinkbuf._core.stream_operator import Input, Output
+from flinkbuf._core.task_mailbox import TaskMailbox
+
+class TaskTurn:
+    def __init__(self, mailbox: TaskMailbox, outputs: TaskOutputs) -> None: ...
+
+class TaskSourceOutput(SourceOutput):
+    def __init__(self, target: Output, turn: TaskTurn) -> None: ...
+
+class NetworkInput:
+    def __init__(
+        self,
+        reader: RecordReader,
+        target: Input,
+        turn: TaskTurn,
+        counters: OperatorCounters,
+        task_counters: OperatorCounters,
+        make_valve: Callable[[int, NetworkInput], Any],
+        events: Any,
+    ) -> None: ...
+    @property
+    def reader(self) -> RecordReader: ...
+    def emit_next(self) -> int: ...
+    def emit_watermark(self, timestamp: int) -> None: ...
+    def emit_watermark_status(self, is_idle: bool) -> None: ...

@@ -1,0 +1,131 @@
+"""The loop that feeds a chain: elements from a gate, or what a source operator makes, for one turn of the mailbox loop.
+
+A turn ends when mail waits, an output is full, or a millisecond is over; it never waits. Watermarks and statuses go
+through a valve that knows all channels of the input, events to an object that decides what they mean. Flink:
+AbstractStreamTaskNetworkInput.emitNext, StreamTaskSourceInput.
+"""
+
+from libc.stdint cimport int64_t
+
+from flinkbuf._core.input_status cimport MORE_AVAILABLE, NOTHING_AVAILABLE, END_OF_INPUT
+from flinkbuf._core.operator_chain cimport OperatorCounters
+from flinkbuf._core.python_object cimport FB_IDENTITY
+from flinkbuf._core.record_reader cimport (
+    EVENT, FINISHED, MARKER, NOTHING, RECORD, STATUS, WATERMARK, RecordReader, stream_element,
+)
+from flinkbuf._core.record_writer_output cimport TaskOutputs
+from flinkbuf._core.source_operator cimport SourceOutput
+from flinkbuf._core.stream_operator cimport Input, Output
+from flinkbuf._core.task_mailbox cimport TaskMailbox, monotonic_ns
+
+cdef enum:
+    TURN_NS = 1_000_000
+    FIRST_LOOK = 4          # records until the clock is read first; then each time twice as many have gone by,
+    MAX_LOOK = 64           # but never more than so many later
+
+
+cdef class TaskTurn:
+    """Whether a turn may go on."""
+
+    def __init__(self, TaskMailbox mailbox not None, TaskOutputs outputs not None):
+        self.mailbox = mailbox
+        self.outputs = outputs
+
+
+cdef class TaskSourceOutput(SourceOutput):
+    """The chain's output, as `emit_next` of a source operator is given it."""
+
+    def __init__(self, Output target not None, TaskTurn turn not None):
+        self.target = target
+        self.turn = turn
+
+    cpdef collect(self, object value, int64_t timestamp):
+        self.target.collect(value, timestamp)
+
+    cpdef collect_side(self, str tag_id, object value, int64_t timestamp):
+        self.target.collect_side(tag_id, value, timestamp)
+
+    cpdef emit_watermark(self, int64_t timestamp):
+        self.target.emit_watermark(timestamp)
+
+    cpdef emit_watermark_status(self, bint is_idle):
+        self.target.emit_watermark_status(is_idle)
+
+    cpdef emit_latency_marker(self, object marker):
+        self.target.emit_latency_marker(marker)
+
+    cpdef bint must_yield(self) except -1:
+        """Whether mail waits or an output is full: `emit_next` should return before the next record."""
+        return self.turn.must_end()
+
+
+cdef class NetworkInput:
+    """One logical input of the head operator, read from a gate.
+
+    `reader` gives events; `make_valve(channel_count, output)` makes the input's `StatusWatermarkValve`, which calls
+    `emit_watermark` and `emit_watermark_status` here; `events.process_event(channel, event)` gives a status,
+    `events.process_marker(channel, marker, target, valve)` does what a rare element asks for.
+    """
+
+    def __init__(self, RecordReader reader not None, Input target not None, TaskTurn turn not None,
+                 OperatorCounters counters not None, OperatorCounters task_counters not None, make_valve, events):
+        self.reader = reader
+        self.target = target
+        self.turn = turn
+        self.counters = counters
+        self.task_counters = task_counters
+        self.valve = make_valve(reader.gate.channel_count, self)
+        self.events = events
+
+    cpdef int emit_next(self) except -1:
+        """Process elements for one turn; returns an `InputStatus`."""
+        cdef stream_element element
+        cdef int kind
+        cdef int status
+        cdef int64_t count = 0
+        cdef int64_t look = FIRST_LOOK
+        cdef int64_t end_ns = monotonic_ns() + TURN_NS
+        while True:
+            kind = self.reader.poll_element(&element)
+            if kind == RECORD:
+                value = FB_IDENTITY(element.value)
+                self.counters.records_in += 1
+                self.task_counters.records_in += 1
+                self.target.process_element(value, element.timestamp)
+            else:
+                status = self.process_other(kind, &element)
+                if status != MORE_AVAILABLE or kind == EVENT:
+                    return status
+            if self.turn.must_end():
+                return MORE_AVAILABLE
+            count += 1
+            if count == look:
+                if monotonic_ns() >= end_ns:
+                    return MORE_AVAILABLE
+                look += min(count, MAX_LOOK)
+
+    cdef int process_other(self, int kind, stream_element* element) except -1:
+        """What is no record; an `InputStatus`."""
+        if kind == NOTHING:
+            return NOTHING_AVAILABLE
+        if kind == FINISHED:
+            return END_OF_INPUT
+        if kind == WATERMARK:
+            self.valve.input_watermark(element.timestamp, element.channel)
+        elif kind == STATUS:
+            self.valve.input_watermark_status(element.timestamp != 0, element.channel)
+        else:
+            value = FB_IDENTITY(element.value)
+            if kind == EVENT:
+                return self.events.process_event(element.channel, value)
+            self.events.process_marker(element.channel, value, self.target, self.valve)
+        return MORE_AVAILABLE
+
+    def emit_watermark(self, int64_t timestamp):
+        """The valve's: event time of all channels has come so far."""
+        self.counters.input_watermark = self.task_counters.input_watermark = timestamp
+        self.target.process_watermark(timestamp)
+
+    def emit_watermark_status(self, bint is_idle):
+        """The valve's: whether any channel takes part in event time."""
+        self.target.process_watermark_status(is_idle)

@@ -1,0 +1,66 @@
+"""What a task tells about itself: plain numbers that any thread reads.
+
+Flink: TaskIOMetricGroup, TimerGauge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+BUSY, IDLE, BACK_PRESSURED = 0, 1, 2
+NS_PER_MS = 1_000_000
+
+
+class TaskTimes:
+    """How long a task was busy, had nothing to do, or could not give on what it had made.
+
+    Parameters
+    ----------
+    ticks : callable
+        Nanoseconds of a clock that never jumps.
+
+    Examples
+    --------
+    >>> ticks = iter([0, 5_000_000, 7_000_000]).__next__
+    >>> times = TaskTimes(ticks)
+    >>> times.enter(IDLE)
+    0
+    >>> times.total_ms(IDLE)
+    2
+    """
+
+    def __init__(self, ticks: Callable[[], int]) -> None:
+        self.ticks = ticks
+        self._totals = [0, 0, 0]
+        self._state = BUSY
+        self._since = ticks()
+
+    def enter(self, state: int) -> int:
+        """From now on the task is in this state; returns the one before."""
+        now = self.ticks()
+        before = self._state
+        self._totals[before] += now - self._since
+        self._state, self._since = state, now
+        return before
+
+    def total_ms(self, state: int) -> int:
+        """Return the milliseconds spent in a state so far, the present ones included."""
+        total = self._totals[state]
+        if self._state == state:
+            total += self.ticks() - self._since
+        return total // NS_PER_MS
+
+
+@dataclass(frozen=True)
+class TaskMetrics:
+    """A task's numbers at one moment. Times are cumulative milliseconds."""
+
+    records_in: int = 0
+    records_out: int = 0
+    busy_ms: int = 0
+    idle_ms: int = 0
+    back_pressured_ms: int = 0
+    mailbox_queue_size: int = 0
+    mails_processed: int = 0
+    mailbox_latency_ms: float = 0.0

@@ -1,0 +1,424 @@
+"""One task's work, from its operators' opening to their closing, all on the thread that makes it.
+
+The mailbox loop calls `_process_input` for a turn at a time; what other threads want comes as mail. Only `cancel` and
+what says so are called from other threads. Flink: StreamTask, SubtaskCheckpointCoordinatorImpl.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from flinkbuf._core.record_writer_output import TaskOutputs
+from flinkbuf._core.stream_input import NetworkInput, TaskSourceOutput, TaskTurn
+from flinkbuf._core.stream_operator import MAX_WATERMARK
+from flinkbuf._core.wakeup import TaskBell
+from flinkbuf.errors import CancelTaskError
+from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EndOfData, StopMode
+from flinkbuf.network.input_gate import InputGate, UnionInputGate
+from flinkbuf.network.partition import ResultPartition
+from flinkbuf.records.record_reader import RecordReader
+from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.streaming.chain import OperatorChain
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.error_location import keep_as_context
+from flinkbuf.streaming.input_processor import (
+    BarrierHandler,
+    MultipleInputProcessor,
+    NetworkInputEvents,
+    OneInputProcessor,
+    PassingBarrierHandler,
+    SourceInput,
+)
+from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
+from flinkbuf.streaming.input_status import InputStatus
+from flinkbuf.streaming.mailbox import MAX_PRIORITY, Mail, MailboxClosedError, MailboxProcessor, TaskMailbox
+from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, TaskMetrics, TaskTimes
+from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
+from flinkbuf.streaming.processing_time import TaskTimerService
+from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached, TaskEvent
+from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.valve import StatusWatermarkValve
+from flinkbuf.types.types import Types
+
+
+def ignore_event(event: TaskEvent) -> None:
+    """Report to nobody."""
+
+
+def _operator_context_maker() -> Callable[..., Any]:
+    from flinkbuf.streaming.operator_setup import make_context
+
+    return make_context
+
+
+class StreamTask:
+    """Runs one chain; see `flinkbuf.streaming.task.Task`, which calls it, for the arguments.
+
+    Order of calls: `restore`, `invoke`, `clean_up` always; all on the thread that made it.
+    """
+
+    def __init__(
+        self,
+        info: TaskInfo,
+        config: ChainConfig,
+        gates: Sequence[InputGate],
+        partitions: Sequence[ResultPartition],
+        settings: ExecutionSettings,
+        clock: Clock,
+        *,
+        restore: TaskStateSnapshot | None = None,
+        report: Callable[[TaskEvent], None] = ignore_event,
+        make_context: Callable[..., Any] | None = None,
+        barriers: BarrierHandler | None = None,
+        ticks: Callable[[], int] = time.monotonic_ns,
+        seed: int | None = None,
+    ) -> None:
+        self.info = info
+        self.bell = TaskBell()
+        self._config = config
+        self._settings = settings
+        self._restore = restore
+        self._report = report
+        self._barriers = barriers or PassingBarrierHandler()
+        self._partitions = list(partitions)
+        self._gates = list(gates)
+        self._inputs: list[InputGate | UnionInputGate] = []
+        self._readers: list[RecordReader] = []
+        self._input_processor: Any = None
+        self._is_restored = self._is_running = self._is_canceled = False
+        self._has_ended_data = False
+        self._last_checkpoint_id = 0
+        self._completed_checkpoint_id = 0
+        self._final_checkpoint_id: int | None = None  # the first one taken after the operators were finished
+        self._aborted_checkpoints: set[int] = set()
+
+        self.mailbox = TaskMailbox(self.bell)
+        self.times = TaskTimes(ticks)
+        self.mailbox_processor = MailboxProcessor(self._process_input, self.mailbox, self.times)
+        for partition in self._partitions:
+            partition.share_bell(self.bell)
+        self._writers = self._make_writers()
+        self._outputs = TaskOutputs(self._writers)
+        self._turn = TaskTurn(self.mailbox, self._outputs)
+        self.timers = TaskTimerService(clock, self.mailbox)
+        self.system_timers = TaskTimerService(clock, self.mailbox)
+        self.mailbox.set_timers(self._post_due_timers)
+        subscribe = getattr(clock, "subscribe", None)
+        self._unsubscribe = subscribe(self.bell.ring) if subscribe is not None else None
+        self.chain = OperatorChain(
+            info,
+            config,
+            self._writers,
+            self.mailbox_processor,
+            self.timers,
+            partial(make_context or _operator_context_maker(), task=info, settings=settings, clock=clock),
+            self.bell.ring,
+            random.Random(seed),
+        )
+
+    def _make_writers(self) -> list[RecordWriter]:
+        edges: dict[int, NetworkEdge] = {}
+        for operator in self._config.operators:
+            for edge in operator.network_edges:
+                if edge.partition_index in edges:
+                    raise ValueError(f"two edges of the chain write to partition {edge.partition_index}")
+                edges[edge.partition_index] = edge
+        if sorted(edges) != list(range(len(self._partitions))):
+            raise ValueError(
+                f"edges of the chain write to partitions {sorted(edges)}, the task has {len(self._partitions)}"
+            )
+        return [
+            RecordWriter(
+                partition,
+                Types.STREAM_ELEMENT(edges[index].type),
+                edges[index].partitioner,
+                edges[index].buffer_timeout_ms,
+                subtask_index=self.info.subtask_index,
+            )
+            for index, partition in enumerate(self._partitions)
+        ]
+
+    def _post_due_timers(self) -> int | None:
+        user_ms, system_ms = self.timers.post_due(), self.system_timers.post_due()
+        if user_ms is None or system_ms is None:
+            return system_ms if user_ms is None else user_ms
+        return min(user_ms, system_ms)
+
+    # ---- the start --------------------------------------------------------------------------------------
+
+    def restore(self) -> None:
+        """Make the operators, give them their state and open them, the last one first. A second call does nothing."""
+        if self._is_restored:
+            return
+        self._is_restored = True
+        if not self._is_restored_as_finished:
+            self.chain.make()
+            self._input_processor = self._make_input_processor()
+            self._check_canceled()
+            self.chain.initialize_state_and_open(None if self._restore is None else self._restore.operators)
+        for gate in self._inputs:
+            gate.request_partitions()
+        self._check_canceled()
+        self._is_running = True
+
+    @property
+    def _is_restored_as_finished(self) -> bool:
+        return self._restore is not None and self._restore.is_finished
+
+    def _make_input_processor(self) -> Any:
+        chain, inputs = self.chain, self._config.inputs
+        if chain.is_source:
+            output = TaskSourceOutput(chain.head.output, self._turn)
+            return OneInputProcessor(SourceInput(chain.head.operator, output, self.times.ticks), chain.end_input)
+        targets = chain.head.operator.inputs
+        if len(targets) != len(inputs):
+            raise ValueError(f"{chain.head.config.name} has {len(targets)} inputs, its task is to read {len(inputs)}")
+        processors = [
+            OneInputProcessor(self._make_network_input(index), chain.end_input, index) for index in range(len(inputs))
+        ]
+        if len(processors) == 1:
+            return processors[0]
+        next_selection = getattr(chain.head.operator, "next_selection", None)
+        selection = MultipleInputSelectionHandler(len(processors), next_selection)
+        return MultipleInputProcessor(processors, selection, self.bell.seen)
+
+    def _make_network_input(self, index: int) -> NetworkInput:
+        config = self._config.inputs[index]
+        gates = [self._gates[gate_index] for gate_index in config.gate_indexes]
+        gate = gates[0] if len(gates) == 1 else UnionInputGate(gates)
+        gate.share_bell(self.bell)
+        self._inputs.append(gate)
+        reader = RecordReader(gate, Types.STREAM_ELEMENT(config.type), events=True)
+        self._readers.append(reader)
+        return NetworkInput(
+            reader,
+            self.chain.head.operator.inputs[index],
+            self._turn,
+            self.chain.head.counters,
+            self.chain.task_counters,
+            StatusWatermarkValve,
+            NetworkInputEvents(gate, self._barriers),
+        )
+
+    # ---- the work ---------------------------------------------------------------------------------------
+
+    def invoke(self) -> None:
+        """Process all input, until its end. CancelTaskError if it was cancelled."""
+        try:
+            self.restore()
+            self._check_canceled()
+            if self._is_restored_as_finished:
+                self._end_again()
+            else:
+                self.mailbox_processor.run_mailbox_loop()
+            self._check_canceled()
+            self._after_invoke()
+        except BaseException as error:
+            if not self._is_canceled:
+                self.chain.locate(error)
+            raise
+
+    def _process_input(self, processor: MailboxProcessor) -> None:
+        seen = self.bell.seen()
+        if not self._outputs.is_available:
+            processor.suspend_default_action(BACK_PRESSURED, seen)
+            return
+        status = self._input_processor.process_input()
+        if status == InputStatus.MORE_AVAILABLE:
+            return
+        if status == InputStatus.NOTHING_AVAILABLE:
+            processor.suspend_default_action(IDLE, seen)
+        elif status == InputStatus.END_OF_DATA:
+            self._end_data(StopMode.DRAIN)
+            self._report(EndOfDataReached(self.info))
+        elif status == InputStatus.STOPPED:
+            self._end_data(StopMode.NO_DRAIN)
+        else:
+            processor.suspend_default_action(IDLE)
+            processor.suspend()
+
+    def _end_data(self, mode: StopMode) -> None:
+        is_drain = mode is StopMode.DRAIN
+        if is_drain and self.chain.is_source:
+            output = self.chain.head.output
+            output.emit_watermark_status(False)  # an idle source would keep its last watermark to itself
+            output.emit_watermark(MAX_WATERMARK)
+        self.chain.finish(is_drain)
+        for writer in self._writers:
+            writer.write_event(EndOfData(mode))
+        self._has_ended_data = True
+
+    def _end_again(self) -> None:
+        """All was finished before the checkpoint that this task starts from: say so once more."""
+        for writer in self._writers:
+            writer.write_watermark(MAX_WATERMARK)
+            writer.write_event(EndOfData())
+        self._has_ended_data = True
+
+    # ---- the end ----------------------------------------------------------------------------------------
+
+    def _after_invoke(self) -> None:
+        settings = self._settings
+        if self._has_ended_data and settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish:
+            self.mailbox_processor.run_mails_until(self._may_end)
+            self._check_canceled()
+        self.timers.quiesce()
+        self.system_timers.quiesce()
+        self.mailbox_processor.prepare_close()
+        self.mailbox_processor.drain()
+        self._is_running = False
+        for writer in self._writers:
+            writer.flush()
+        if (error := self.chain.close()) is not None:
+            raise error
+
+    def _may_end(self) -> bool:
+        """Consumers have processed all of it, and a checkpoint after the end has come to count."""
+        if self._is_canceled:
+            return True
+        final = self._final_checkpoint_id
+        is_final = final is not None and self._completed_checkpoint_id >= final
+        return is_final and all(
+            partition.is_all_data_processed or partition.is_released for partition in self._partitions
+        )
+
+    def finish_partitions(self) -> None:
+        """Nothing follows: what was written stays readable until it was read."""
+        for writer, partition in zip(self._writers, self._partitions, strict=True):
+            writer.stop()
+            partition.finish()
+            partition.close()
+
+    def cancel(self) -> None:
+        """End as soon as the task's thread comes back to its loop; from any thread."""
+        self._is_canceled = True
+        self._is_running = False
+        self.cancel_source()
+        self.mailbox_processor.report_throwable(CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled"))
+
+    def cancel_source(self) -> None:
+        """Tell a source that has threads of its own."""
+        operators = self.chain.operators
+        cancel = getattr(operators[0].operator, "cancel", None) if operators and self.chain.is_source else None
+        if cancel is not None:
+            cancel()
+
+    def _check_canceled(self) -> None:
+        if self._is_canceled:
+            raise CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled")
+
+    def clean_up(self, error: BaseException | None) -> BaseException | None:
+        """Free everything, in every outcome; each part even if another fails.
+
+        Returns
+        -------
+        BaseException or None
+            The first error: the given one, or the first of the cleaning. Later ones are shown behind it.
+        """
+        self._is_running = False
+        steps: list[Callable[[], BaseException | None]] = [
+            *([self.cancel_source] if error is not None else []),
+            self.timers.quiesce,
+            self.system_timers.quiesce,
+            self.chain.close,
+            *(reader.close for reader in self._readers),
+            *(gate.close for gate in (*self._inputs, *self._gates)),
+            *(writer.stop for writer in self._writers),
+            *([self._unsubscribe] if self._unsubscribe is not None else []),
+            self.mailbox_processor.close,
+        ]
+        for step in steps:
+            try:
+                later = step()
+            except BaseException as raised:
+                later = raised
+            if error is None:
+                error = later
+            elif later is not None:
+                keep_as_context(error, later)
+        return error
+
+    # ---- checkpoints ------------------------------------------------------------------------------------
+
+    def _submit(self, action: Callable[[], Any], description: str) -> bool:
+        """Have it done between two records; returns whether it will be."""
+        try:
+            self.mailbox.put(Mail(action, MAX_PRIORITY, description))
+        except MailboxClosedError:
+            return False
+        return True
+
+    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> bool:
+        """Take a checkpoint between two records; from any thread. False: the task has ended."""
+        return self._submit(lambda: self.perform_checkpoint(barrier), f"checkpoint {barrier.checkpoint_id}")
+
+    def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
+        """Send the barrier on and take the operators' state, on the task's thread; None if it is not to be."""
+        checkpoint_id = barrier.checkpoint_id
+        if checkpoint_id <= self._last_checkpoint_id:
+            return None
+        self._last_checkpoint_id = checkpoint_id
+        if checkpoint_id in self._aborted_checkpoints or not self._is_running:
+            self._decline(checkpoint_id)
+            return None
+        self._aborted_checkpoints = {other for other in self._aborted_checkpoints if other > checkpoint_id}
+        self.chain.prepare_snapshot_pre_barrier(checkpoint_id)
+        for writer in self._writers:  # before the state is taken: those behind can begin
+            writer.write_event(barrier)
+        snapshot = TaskStateSnapshot(
+            checkpoint_id, self.chain.snapshot_state(checkpoint_id), is_finished=self._has_ended_data
+        )
+        if self._has_ended_data and self._final_checkpoint_id is None:
+            self._final_checkpoint_id = checkpoint_id
+        self._report(CheckpointAcknowledged(self.info, checkpoint_id, snapshot))
+        return snapshot
+
+    def _decline(self, checkpoint_id: int) -> None:
+        """Those behind shall not wait for its barrier."""
+        for writer in self._writers:
+            writer.write_event(CancelCheckpointMarker(checkpoint_id))
+        is_aborted = checkpoint_id in self._aborted_checkpoints
+        reason = "it was aborted" if is_aborted else "the task is not running"
+        self._report(CheckpointDeclined(self.info, checkpoint_id, reason))
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> bool:
+        """The checkpoint counts; from any thread. An id that is not above the last one is passed over."""
+        return self._submit(lambda: self._complete_checkpoint(checkpoint_id), f"checkpoint {checkpoint_id} complete")
+
+    def _complete_checkpoint(self, checkpoint_id: int) -> None:
+        if checkpoint_id > self._completed_checkpoint_id:
+            self._completed_checkpoint_id = checkpoint_id
+            self.chain.notify("notify_checkpoint_complete", checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int = 0) -> bool:
+        """The checkpoint will never count; from any thread. A completion that was missed is told first."""
+        return self._submit(
+            lambda: self._abort_checkpoint(checkpoint_id, latest_completed_id), f"checkpoint {checkpoint_id} aborted"
+        )
+
+    def _abort_checkpoint(self, checkpoint_id: int, latest_completed_id: int) -> None:
+        self._complete_checkpoint(latest_completed_id)
+        if checkpoint_id > self._last_checkpoint_id:
+            self._aborted_checkpoints.add(checkpoint_id)
+        self.chain.notify("notify_checkpoint_aborted", checkpoint_id)
+
+    # ---- numbers ----------------------------------------------------------------------------------------
+
+    @property
+    def metrics(self) -> TaskMetrics:
+        """Its numbers now; from any thread."""
+        counters, times, processor = self.chain.task_counters, self.times, self.mailbox_processor
+        return TaskMetrics(
+            records_in=counters.records_in,
+            records_out=counters.records_out,
+            busy_ms=times.total_ms(BUSY),
+            idle_ms=times.total_ms(IDLE),
+            back_pressured_ms=times.total_ms(BACK_PRESSURED),
+            mailbox_queue_size=self.mailbox.size,
+            mails_processed=processor.mails_processed,
+            mailbox_latency_ms=processor.last_latency_ns / NS_PER_MS,
+        )

@@ -1,0 +1,45 @@
+"""What a task reports to whoever runs it. Frozen; called on the thread where it happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkbuf.streaming.operator_config import TaskInfo
+from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.task_state import TaskState
+
+
+@dataclass(frozen=True)
+class TaskEvent:
+    """Something that a task has to say."""
+
+    info: TaskInfo
+
+
+@dataclass(frozen=True)
+class TaskStateChanged(TaskEvent):
+    """The task is in another state; `error` says why, if it FAILED, or was stopped by another's failure."""
+
+    state: TaskState
+    error: BaseException | None = None
+
+
+@dataclass(frozen=True)
+class EndOfDataReached(TaskEvent):
+    """All operators are finished; with checkpoints, a last one can be taken."""
+
+
+@dataclass(frozen=True)
+class CheckpointAcknowledged(TaskEvent):
+    """The task's part of a checkpoint."""
+
+    checkpoint_id: int
+    snapshot: TaskStateSnapshot
+
+
+@dataclass(frozen=True)
+class CheckpointDeclined(TaskEvent):
+    """The task cannot take part in a checkpoint."""
+
+    checkpoint_id: int
+    reason: str
