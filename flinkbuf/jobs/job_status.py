@@ -40,7 +40,9 @@ class JobStep(Enum):
 
     START = "start"
     FAIL = "fail"
+    TASK_FAILED = "task failed"
     CANCEL = "cancel"
+    TASK_ENDED = "task ended"  # one of several, and not by a failure
     END = "end"  # its last task has ended
 
 
@@ -49,20 +51,24 @@ NEXT: Final = {
         JobStep.START: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELED,
         JobStep.FAIL: JobStatus.FAILED,
+        JobStep.TASK_FAILED: JobStatus.FAILED,
     },
     JobStatus.RUNNING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
+        JobStep.TASK_FAILED: JobStatus.FAILING,
         JobStep.END: JobStatus.FINISHED,
     },
     JobStatus.CANCELLING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.CANCELLING,
+        JobStep.TASK_FAILED: JobStatus.CANCELLING,
         JobStep.END: JobStatus.CANCELED,
     },
     JobStatus.FAILING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
+        JobStep.TASK_FAILED: JobStatus.FAILING,
         JobStep.END: JobStatus.FAILED,
     },
 }

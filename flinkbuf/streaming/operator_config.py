@@ -72,6 +72,7 @@ class ExecutionSettings:
 
     auto_watermark_interval_ms: int = 200
     latency_tracking_interval_ms: int = 0  # 0: no latency markers
+    task_cancellation_interval_ms: int = 30_000  # how often a function that does not return is interrupted again
     checkpointing_enabled: bool = False
     checkpoints_after_tasks_finish: bool = True
     job_parameters: Mapping[str, str] = field(default_factory=dict)
