@@ -7,13 +7,24 @@ SerializationFrameworkMiniBenchmarks.
 import functools
 
 import pytest
-from contenders import CHANNELS, KEY_FIELD, Contender, contenders, drain, is_faithful, keyed_contenders
+from contenders import (
+    CHANNELS,
+    KEY_FIELD,
+    Contender,
+    contenders,
+    drain,
+    element_contenders,
+    is_faithful,
+    keyed_contenders,
+)
 from data import RECORDS
 from measure import measure
 
 records_of = functools.cache(lambda work: RECORDS[work]())
 everybody = functools.cache(contenders)
 everybody_keyed = functools.cache(keyed_contenders)
+everybody_of_elements = functools.cache(element_contenders)
+ELEMENT_WORKS = ("tuple", "int64")
 
 
 def names(choose, works):
@@ -46,6 +57,13 @@ def test_round_trip_over_channels_by_key(benchmark, work, name):
     )
 
 
+@pytest.mark.parametrize(("work", "name"), names(everybody_of_elements, ELEMENT_WORKS))
+def test_round_trip_with_event_time(benchmark, work, name):
+    measure_round_trip(
+        f"{work}_with_event_time.{name}", everybody_of_elements(work)[name], records_of(work), benchmark=benchmark
+    )
+
+
 if __name__ == "__main__":
     for work in RECORDS:
         for name, contender in everybody(work).items():
@@ -53,3 +71,6 @@ if __name__ == "__main__":
     for work in KEY_FIELD:
         for name, contender in everybody_keyed(work).items():
             measure_round_trip(f"{work}_by_key_{CHANNELS}.{name}", contender, records_of(work), is_ordered=False)
+    for work in ELEMENT_WORKS:
+        for name, contender in everybody_of_elements(work).items():
+            measure_round_trip(f"{work}_with_event_time.{name}", contender, records_of(work))

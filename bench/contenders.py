@@ -113,6 +113,45 @@ def flinkbuf_record_writer(work: str, channel_count: int = 1, key_field: int | N
     return Contender(write, read)
 
 
+def element_contenders(work: str) -> dict[str, Contender]:
+    """Return the ways of a record with its event time, one `emit` each, the same record without one first."""
+    import flinkbuf as fb
+
+    plain = flinkbuf_type(work)
+    element = fb.Types.STREAM_ELEMENT(plain)
+
+    def way(record_type: Any, is_timed: bool) -> Contender:
+        def write(records: list[Any]) -> Any:
+            partition = fb.ResultPartition(worker_pool(), 1, type="PIPELINED")
+            with fb.RecordWriter(partition, record_type) as writer:
+                emit = writer.emit
+                if is_timed:
+                    for record in records:
+                        emit(record, 1_700_000_000_000)
+                else:
+                    for record in records:
+                        emit(record)
+            return partition
+
+        def read(partition: Any) -> Iterable[Any]:
+            return fb.RecordReader(fb.InputGate([(partition, 0)]), record_type)
+
+        return Contender(write, read)
+
+    def write_objects(records: list[Any]) -> list[bytes]:
+        return [element.serialize(fb.StreamRecord(record, 1_700_000_000_000)) for record in records]
+
+    def read_objects(written: list[bytes]) -> Iterable[Any]:
+        return (element.deserialize(data).value for data in written)
+
+    return {
+        "flinkbuf_record": way(plain, is_timed=False),
+        "flinkbuf_element": way(element, is_timed=False),
+        "flinkbuf_element_with_timestamp": way(element, is_timed=True),
+        "flinkbuf_element_objects": Contender(write_objects, read_objects),
+    }
+
+
 @functools.cache
 def worker_pool() -> Any:
     """Return the one pool of this process, opened at first use, as a worker does."""

@@ -101,6 +101,7 @@ cdef class AbstractInputGate:
     cdef int poll_priority(self, fb_gate_item* item) except -1
     cdef int restore(self, fb_gate_item* item) except -1
     cdef int release_items(self) except -1
+    cdef int close_once(self) except -1
     # What each kind of gate has of its own.
     cdef int close_channels(self) except -1
     cdef int take_item(self, fb_gate_item* item) except -1

@@ -159,17 +159,21 @@ cdef class AbstractInputGate:
     def close(self):
         """Give up all channels; what is queued for them is dropped by their partitions. Idempotent. Several threads may
         call it; another one that reads this gate gets a `CancelTaskError`."""
+        self.close_once()
+
+    cdef int close_once(self) except -1:
         cdef object me = threading.get_ident()
         while self.closer is not None and self.closer != me:
             time.sleep(0.001)  # another thread closes it: done when that is
         if self.closer == me or self.has_closed:
-            return
+            return 0
         self.closer = me
         try:
             self.close_channels()
             self.has_closed = True
         finally:
             self.closer = None
+        return 0
 
     cdef int close_channels(self) except -1:
         """Close it, once; `closer` is this thread."""

@@ -45,7 +45,7 @@ cdef class UnionInputGate(AbstractInputGate):
 
     def __dealloc__(self):
         if self.gates is not None:
-            self.close()
+            self.close_once()  # not by its name: at the end of the interpreter classes have none any more
 
     def request_partitions(self):
         """Attach to all partitions; effective once. `poll` does it at its first call."""
@@ -78,7 +78,7 @@ cdef class UnionInputGate(AbstractInputGate):
         for each in self.gates:
             gate = each
             is_of_this_process = is_of_this_process and gate.is_of_this_process()
-            gate.close()
+            gate.close_once()
         # In a forked child the threads that ring the bell, and hold its lock perhaps, are the parent's.
         if is_of_this_process:
             self.release_items()

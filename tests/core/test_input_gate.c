@@ -222,6 +222,61 @@ static void a_priority_event_overtakes_other_channels(void) {
   teardown(8);
 }
 
+/* What a reader does between two records of a buffer: it asks for priority events alone, and only if there are any. */
+static void a_priority_event_is_given_without_what_stands_before_it(void) {
+  struct fb_input_gate_priority priority = {0};
+  struct fb_result_partition* partitions[2];
+  struct fb_input_gate gates[2];
+  struct fb_availability_listener listener;
+  struct fb_gate_item item;
+  const uint8_t event[] = {0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 1};
+  uint32_t failed;
+
+  setup(8);
+  for (int i = 0; i < 2; i++) {
+    partitions[i] = open_partition(1);
+    CHECK(fb_input_gate_open(&gates[i], 1) == FB_OK);
+    fb_input_gate_set_priority(&gates[i], &priority);
+    CHECK(fb_input_gate_set_local(&gates[i], 0, partitions[i], 0) == FB_OK);
+    CHECK(fb_input_gate_request_partitions(&gates[i], &failed) == FB_OK);
+    CHECK(fb_input_gate_poll(&gates[i], &item) == 0);
+    emit(partitions[i], 0, "data");
+    fb_result_partition_flush_all(partitions[i]);
+  }
+  CHECK(fb_input_gate_poll_priority(&gates[0], &item) == 0 && !fb_input_gate_priority_is_set(&priority));
+  for (int i = 0; i < 2; i++)
+    CHECK(fb_result_partition_broadcast_event(partitions[i], event, sizeof event, FB_PRIORITIZED_EVENT_BUFFER) ==
+          FB_OK);
+  for (int i = 0; i < 2; i++) {
+    CHECK(fb_input_gate_priority_is_set(&priority));
+    CHECK(fb_input_gate_poll_priority(&gates[i], &item) == 1);
+    CHECK(item.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER && item.channel_index == 0);
+    fb_buffer_slice_release(&item.slice);
+    CHECK(fb_input_gate_poll_priority(&gates[i], &item) == 0);
+  }
+  CHECK(!fb_input_gate_priority_is_set(&priority));
+  /* Told of an event that has been taken already: what comes instead is for the caller to keep. */
+  listener = partitions[0]->subpartitions[0].listener;
+  listener.on_priority_event(listener.context, 0, 0);
+  CHECK(fb_input_gate_priority_is_set(&priority));
+  CHECK(fb_input_gate_poll_priority(&gates[0], &item) == 1 && item_is(&item, 0, "data"));
+  /* An error waits for poll(). */
+  fb_result_partition_fail(partitions[0], "lost");
+  listener.on_priority_event(listener.context, 0, 0);
+  CHECK(fb_input_gate_poll_priority(&gates[0], &item) == 0 && !fb_input_gate_priority_is_set(&priority));
+  CHECK(fb_input_gate_poll(&gates[0], &item) == FB_ERELEASED);
+  /* A gate that is closed has nothing to ask for. */
+  CHECK(fb_result_partition_broadcast_event(partitions[1], event, sizeof event, FB_PRIORITIZED_EVENT_BUFFER) == FB_OK);
+  CHECK(fb_input_gate_priority_is_set(&priority));
+  for (int i = 0; i < 2; i++) {
+    fb_input_gate_close(&gates[i]);
+    CHECK(fb_input_gate_poll_priority(&gates[i], &item) == 0);
+    close_partition(partitions[i]);
+  }
+  CHECK(!fb_input_gate_priority_is_set(&priority));
+  teardown(8);
+}
+
 static void an_acknowledgement_reaches_the_producer_until_the_end_was_read(void) {
   struct fb_result_partition* partition;
   struct fb_input_gate gate;
@@ -415,6 +470,7 @@ int main(void) {
   a_size_is_announced_to_who_comes_late();
   who_was_replaced_is_told_and_takes_nothing();
   a_priority_event_overtakes_other_channels();
+  a_priority_event_is_given_without_what_stands_before_it();
   an_acknowledgement_reaches_the_producer_until_the_end_was_read();
   senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed();
   without_debloating_no_size_is_announced();

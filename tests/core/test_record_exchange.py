@@ -9,6 +9,7 @@ import pytest
 
 import flinkbuf as fb
 from flinkbuf._core.record_exchange import RecordExchange
+from flinkbuf._core.wakeup import TaskBell
 
 LONG = fb.Types.LONG()
 BYTES = fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())
@@ -309,3 +310,119 @@ def test_the_gate_may_outlive_everything_else():
     with pytest.raises(fb.CancelTaskError):
         reader.gate.poll()
     gate.close()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_union_of_gates_is_read_as_well(count):
+    """Two gates a task, over two partitions of each producer: the exchange writes one, a thread the other."""
+    pool = fb.NetworkBufferPool(256, segment_size=4096)
+    tasks = [Task(pool, count) for _ in range(count)]
+    others = [fb.ResultPartition(pool, count) for _ in range(count)]
+    for index, task in enumerate(tasks):
+        gates = [
+            fb.InputGate([(other.partition, index) for other in tasks]),
+            fb.InputGate([(other, index) for other in others]),
+        ]
+        task.gate = fb.UnionInputGate(gates)
+        task.exchange = RecordExchange(task.writer, fb.RecordReader(task.gate, LONG), range(index, 50_000, count))
+
+    def write_others():
+        for index, partition in enumerate(others):
+            with fb.RecordWriter(partition, LONG, "rebalance") as writer:
+                writer.emit_all(range(-1 - index, -20_000, -count))
+            partition.close()
+
+    thread = threading.Thread(target=write_others, daemon=True)
+    thread.start()
+    results = run_all(tasks)
+    thread.join()
+    assert sorted(itertools.chain(*results)) == list(range(-19_999, 50_000))
+    figures = [task.exchange.figures() for task in tasks]
+    assert sum(f["records_in"] for f in figures) == sum(map(len, results))
+    assert all(f["buffers_in"] > 0 and f["bytes_in"] > f["records_in"] for f in figures)
+    for task in tasks:
+        task.gate.close()
+    assert pool.available_segment_count == 256
+
+
+def test_the_rest_is_written_past_a_union_too():
+    pool = fb.NetworkBufferPool(64, segment_size=4096)
+    task = Task(pool, 1)
+    second = fb.ResultPartition(pool, 1)
+    task.gate = fb.UnionInputGate([fb.InputGate([(task.partition, 0)]), fb.InputGate([(second, 0)])])
+    exchange = RecordExchange(task.writer, fb.RecordReader(task.gate, LONG), range(20_000))
+    next(exchange)
+    with fb.RecordWriter(second, LONG) as writer:
+        writer.emit(1)
+    exchange.write_rest()
+    assert task.partition.is_closed and task.gate.is_closed
+    second.close()
+    assert pool.available_segment_count == 64
+
+
+def test_stream_elements_keep_their_timestamps():
+    def elements():
+        for n in range(20_000):
+            yield fb.StreamRecord(n, n * 10 if n % 3 else None)
+            if n % 100 == 99:
+                yield fb.Watermark(n)
+
+    type = fb.Types.STREAM_ELEMENT(LONG)
+    tasks = connect_all([elements(), elements()], type=type, partitioner="rebalance")
+    got = [[], []]
+
+    def run(task, result):
+        reader = task.exchange.reader
+        for item in task.exchange:
+            result.append((item, reader.timestamp))
+
+    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in zip(tasks, got, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "locked up"
+    records = [item for result in got for item in result if isinstance(item[0], int)]
+    assert sorted(records, key=lambda item: item[0]) == [
+        (n, n * 10 if n % 3 else None) for n in range(20_000) for _ in range(2)
+    ]
+    for result in got:
+        watermarks = [item for item, _ in result if isinstance(item, fb.Watermark)]
+        assert sorted(watermarks) == [fb.Watermark(n) for n in range(99, 20_000, 100) for _ in range(2)]
+
+
+def test_stream_elements_larger_than_all_memory_cross_each_other_without_locking_up():
+    """A record or watermark that waits for room is gone on with after reading, and keeps its timestamp."""
+    pool = fb.NetworkBufferPool(24, segment_size=4096)
+    type = fb.Types.STREAM_ELEMENT(BYTES)
+    sent = [e for n in range(40) for e in (fb.StreamRecord(bytes([n]) * 50_000, n), fb.Watermark(n))]
+    tasks = [Task(pool, 2, type, "rebalance") for _ in range(2)]
+    got = [[], []]
+    for task in tasks:
+        task.connect(tasks, iter(sent))
+
+    def run(task, result):
+        for item in task.exchange:
+            result.append(item if isinstance(item, fb.Watermark) else (item[0], task.exchange.reader.timestamp))
+
+    threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in zip(tasks, got, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive(), "locked up"
+    assert sorted(item for result in got for item in result if isinstance(item, tuple)) == [
+        (n, n) for n in range(40) for _ in range(2)
+    ]
+    for result in got:
+        assert sorted(item for item in result if isinstance(item, fb.Watermark)) == [
+            fb.Watermark(n) for n in range(40) for _ in range(2)
+        ]
+
+
+def test_a_partition_that_has_a_bell_keeps_it():
+    pool = fb.NetworkBufferPool(16, segment_size=4096)
+    task, bell = Task(pool, 1), TaskBell()
+    task.partition.share_bell(bell)
+    assert list(task.connect([task], range(1000))) == list(range(1000))
+    assert task.gate.bell is bell and bell.seen() > 0

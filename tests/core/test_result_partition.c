@@ -728,6 +728,79 @@ static void a_waiting_producer_is_woken_by_the_last_reader(void) {
   }
 }
 
+static void take(struct fixture* self, uint32_t subpartition) {
+  struct fb_polled_buffer polled;
+
+  CHECK(fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1);
+  fb_buffer_slice_release(&polled.slice);
+}
+
+/* Two outputs, and none of their own bells: whatever one of them waits for rings the task's. */
+static void a_task_sleeps_on_one_bell_for_all_its_partitions(void) {
+  struct fb_wakeup_shared* bell;
+  struct fb_wakeup_shared* other;
+  struct fixture f[2];
+  uint64_t seen;
+
+  CHECK(fb_wakeup_shared_open(&bell) == FB_OK && fb_wakeup_shared_open(&other) == FB_OK);
+  for (int i = 0; i < 2; i++) {
+    open_fixture(&f[i], FB_PIPELINED_BOUNDED, 1, 2);
+    CHECK(fb_result_partition_share_wakeup(f[i].partition, bell) == FB_OK);
+    CHECK(fb_result_partition_share_wakeup(f[i].partition, other) == FB_ESTATE);
+    CHECK(fb_subpartition_create_view(&f[i].partition->subpartitions[0], &DEAF) == FB_OK);
+  }
+  fb_wakeup_shared_drop(other);
+  for (int i = 0; i < 2; i++) {
+    while (emit(&f[i], 0, "0123456789abcdef") == FB_OK) continue;
+    CHECK(!fb_result_partition_wait(f[i].partition, 0));
+    seen = fb_wakeup_seen(&bell->wakeup);
+    take(&f[i], 0);
+    CHECK(fb_wakeup_wait(&bell->wakeup, seen, 0)); /* there is room again */
+    CHECK(fb_result_partition_wait(f[i].partition, 0));
+    CHECK(fb_wakeup_seen(&f[i].partition->own_wakeup) == 0);
+  }
+  CHECK(!fb_result_partition_is_answered(f[0].partition));
+  seen = fb_wakeup_seen(&bell->wakeup);
+  fb_result_partition_acknowledge(f[0].partition, 0);
+  CHECK(fb_wakeup_wait(&bell->wakeup, seen, 0) && fb_result_partition_is_answered(f[0].partition));
+  seen = fb_wakeup_seen(&bell->wakeup);
+  fb_wakeup_shared_drop(bell); /* the partitions hold it */
+  fb_subpartition_release_view(&f[1].partition->subpartitions[0]);
+  CHECK(fb_wakeup_wait(&bell->wakeup, seen, 0) && fb_result_partition_is_answered(f[1].partition));
+  seen = fb_wakeup_seen(&bell->wakeup);
+  fb_result_partition_abort(f[0].partition, "it is closed");
+  CHECK(fb_wakeup_wait(&bell->wakeup, seen, 0));
+  fb_result_partition_close(f[0].partition);
+  CHECK(fb_result_partition_share_wakeup(f[0].partition, bell) == FB_ESTATE);
+  for (int i = 0; i < 2; i++) close_fixture(&f[i]);
+}
+
+/* A reader that is done at this very moment rings the old bell or the new one; the producer looks before it sleeps. */
+static void a_bell_is_taken_while_readers_ring(void) {
+  for (int round = 0; round < ROUNDS; round++) {
+    struct traffic t = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct fb_wakeup_shared* bell;
+    uint64_t seen;
+
+    atomic_init(&t.is_stopping, round % 2 == 0);
+    CHECK(fb_wakeup_shared_open(&bell) == FB_OK);
+    open_fixture(&t.f, FB_PIPELINED, READERS, FB_UNBOUNDED);
+    for (uint32_t i = 0; i < READERS; i++)
+      CHECK(fb_subpartition_create_view(&t.f.partition->subpartitions[i], &DEAF) == FB_OK);
+    for (int i = 0; i < READERS; i++) CHECK(pthread_create(&t.readers[i], NULL, acknowledge_or_leave, &t) == 0);
+    CHECK(fb_result_partition_share_wakeup(t.f.partition, bell) == FB_OK);
+    seen = fb_wakeup_seen(&bell->wakeup);
+    while (!fb_result_partition_is_answered(t.f.partition)) {
+      CHECK(fb_wakeup_wait(&bell->wakeup, seen, 20000)); /* a lost ring would show as a time-out */
+      seen = fb_wakeup_seen(&bell->wakeup);
+    }
+    fb_result_partition_close(t.f.partition);
+    fb_wakeup_shared_drop(bell); /* readers go on ringing it until the last one has gone */
+    for (int i = 0; i < READERS; i++) pthread_join(t.readers[i], NULL);
+    close_fixture(&t.f);
+  }
+}
+
 /* Who writes for a reader that went without a word is told, whatever it does next; the others are told why. */
 static void a_lost_reader_fails_the_partition_and_its_producer(void) {
   static const uint8_t end[] = {0, 0, 0, 8, 0};
@@ -848,6 +921,8 @@ int main(void) {
   the_producer_learns_when_all_readers_have_processed_everything();
   nobody_waits_for_a_reader_that_left_without_a_word();
   a_waiting_producer_is_woken_by_the_last_reader();
+  a_task_sleeps_on_one_bell_for_all_its_partitions();
+  a_bell_is_taken_while_readers_ring();
   release_against_traffic_brings_every_segment_home();
   return 0;
 }

@@ -152,11 +152,37 @@ static void a_bell_may_go_right_after_its_removal(void) {
   fb_wakeup_list_close(&shared.list);
 }
 
+static void* ring_the_last_time(void* argument) {
+  struct fb_wakeup_shared* bell = argument;
+
+  for (int i = 0; i < 20; i++) fb_wakeup_ring(&bell->wakeup);
+  fb_wakeup_shared_drop(bell);
+  return NULL;
+}
+
+/* A task's bell goes with the last one who may ring it, which may be long after the task. */
+static void a_shared_bell_lives_as_long_as_somebody_may_ring_it(void) {
+  for (int round = 0; round < 300; round++) {
+    struct fb_wakeup_shared* bell;
+    pthread_t threads[SLEEPERS];
+
+    CHECK(fb_wakeup_shared_open(&bell) == FB_OK && fb_wakeup_seen(&bell->wakeup) == 0);
+    for (int i = 0; i < SLEEPERS; i++) {
+      fb_wakeup_shared_retain(bell);
+      CHECK(pthread_create(&threads[i], NULL, ring_the_last_time, bell) == 0);
+    }
+    if (round % 2 == 0) CHECK(fb_wakeup_wait(&bell->wakeup, 0, 20000));
+    fb_wakeup_shared_drop(bell);
+    for (int i = 0; i < SLEEPERS; i++) pthread_join(threads[i], NULL);
+  }
+}
+
 int main(void) {
   two_threads_wake_each_other_without_losing_a_ring();
   a_ring_wakes_all_who_sleep_on_the_bell();
   a_wait_ends_at_its_time_or_at_once_when_rung_before();
   a_list_rings_those_in_it();
   a_bell_may_go_right_after_its_removal();
+  a_shared_bell_lives_as_long_as_somebody_may_ring_it();
   return 0;
 }
