@@ -134,6 +134,8 @@ cdef class KeyField:
         self.label = "the key" if index < 0 and name is None else f"key field {index if name is None else repr(name)}"
 
     cdef object extract(self, object record, int64_t record_number):
+        if self.function is not None:
+            return self.function(record)
         if self.index >= 0 and PyTuple_Check(record) and self.index < PyTuple_GET_SIZE(record):
             if PyTuple_CheckExact(record) or self.is_positional or Py_TYPE(record) is self.row_type:
                 return <object>PyTuple_GET_ITEM(record, self.index)
@@ -141,8 +143,6 @@ cdef class KeyField:
 
     cdef object extract_slowly(self, object record, int64_t record_number):
         cdef PyObject* value
-        if self.function is not None:
-            return self.function(record)
         if self.index < 0 and self.name is None:
             return record
         if isinstance(record, dict):
@@ -214,7 +214,7 @@ cdef class KeyGroupSelector(ChannelSelector):
         if field is None:
             return self.hash_tuple(record, hash)
         key = field.extract(record, self.record_number)
-        if key is None:
+        if key is None and not field.hasher.takes_none:
             raise record_refused(ValueError(
                 f"record {self.record_number}: {field.label} is None; an assigned key must not be null: filter such "
                 f"records out, or key by a function that names a stand-in ({shorten(record)})"),

@@ -27,7 +27,8 @@ cdef extern from "record/key_group.h" nogil:
     int fb_key_group_hash_encoded(const fb_type* type, fb_data_input* input, int32_t* hash)
 
 cdef class KeyHasher:
-    cdef readonly TypeCodec codec
+    cdef readonly TypeCodec codec   # undeclared values inside take the form of keys
+    cdef readonly bint takes_none
     cdef fb_type_kind kind      # of the key itself, below NULLABLE
     cdef int64_t low, high      # an int in between hashes without its codec; low > high: none does
     cdef fb_data_output output       # scratch for keys that have to be encoded

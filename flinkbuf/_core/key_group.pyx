@@ -1,7 +1,7 @@
 """From Python keys to Java's hash codes, key groups and the subtasks that own them."""
 
 
-from libc.stdint cimport uint64_t
+from libc.stdint cimport INT64_MAX, INT64_MIN, uint64_t
 
 from cpython.float cimport PyFloat_AS_DOUBLE, PyFloat_CheckExact
 from cpython.long cimport PyLong_CheckExact
@@ -11,7 +11,7 @@ from flinkbuf._core.data_view cimport fb_data_output_close, fb_data_output_prune
 from flinkbuf._core.errors cimport FB_ESTATE, check, fail
 from flinkbuf._core.type cimport (
     FB_TYPE_BOOLEAN, FB_TYPE_BYTE, FB_TYPE_DOUBLE, FB_TYPE_FLOAT, FB_TYPE_INT, FB_TYPE_LONG, FB_TYPE_NULLABLE,
-    FB_TYPE_SHORT, FB_TYPE_STRING,
+    FB_TYPE_OBJECT, FB_TYPE_SHORT, FB_TYPE_STRING,
 )
 from flinkbuf._core.type_codec cimport encode_value
 
@@ -20,6 +20,7 @@ cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(object text)
     int PyUnicode_KIND(object text)
     void* PyUnicode_DATA(object text)
+    bint PyUnicode_IS_ASCII(object text)
     int PyUnicode_1BYTE_KIND
     int PyUnicode_2BYTE_KIND
 
@@ -57,7 +58,10 @@ cdef class KeyHasher:
     Parameters
     ----------
     codec : TypeCodec
-        Of the key's type.
+        Of the key's type. A key of an undeclared type is hashed over its bytes, which are the same in every process.
+    takes_none : bool, default False
+        Give None the hash 0, as it has in a Row, in place of refusing it. Where nobody declared the type, None is a
+        key like any other.
 
     Raises
     ------
@@ -65,9 +69,10 @@ cdef class KeyHasher:
         If keys of that type have no hash that depends on their value alone.
     """
 
-    def __cinit__(self, TypeCodec codec not None):
-        cdef const fb_type* type = &codec.type
-        self.codec = codec
+    def __cinit__(self, TypeCodec codec not None, bint takes_none=False):
+        cdef const fb_type* type
+        self.codec = codec.as_key()
+        type = &self.codec.type
         if fb_key_group_hash_check(type) < 0:
             raise ValueError(
                 "values of this type cannot be keys: Java does not hash arrays and enums by value (but arrays inside "
@@ -77,8 +82,11 @@ cdef class KeyHasher:
         while type.kind == FB_TYPE_NULLABLE:
             type = type.children[0]
         self.kind = type.kind
+        self.takes_none = takes_none or self.codec.type.kind == FB_TYPE_OBJECT
         self.low, self.high = 1, 0
-        if self.kind in BITS:
+        if self.kind == FB_TYPE_OBJECT:
+            self.low, self.high = INT64_MIN, INT64_MAX
+        elif self.kind in BITS:
             self.high = <int64_t>((<uint64_t>1 << (<int>BITS[self.kind] - 1)) - 1)
             self.low = -self.high - 1
 
@@ -93,10 +101,13 @@ cdef class KeyHasher:
                 number = PyLong_AsLongLongAndOverflow(key, &overflow)
                 if overflow == 0 and self.low <= number <= self.high:
                     # The hash of a LONG folds its halves; the narrower kinds are their own hash.
-                    hash[0] = fb_key_group_hash_long(number) if self.kind == FB_TYPE_LONG else <int32_t>number
+                    if self.kind == FB_TYPE_LONG or self.kind == FB_TYPE_OBJECT:
+                        hash[0] = fb_key_group_hash_long(number)
+                    else:
+                        hash[0] = <int32_t>number
                     return 0
         elif PyUnicode_CheckExact(key):
-            if self.kind == FB_TYPE_STRING:
+            if self.kind == FB_TYPE_STRING or (self.kind == FB_TYPE_OBJECT and PyUnicode_IS_ASCII(key)):
                 hash[0] = hash_text(key)
                 return 0
         elif PyFloat_CheckExact(key):
@@ -113,8 +124,11 @@ cdef class KeyHasher:
         cdef fb_data_output output = self.output
         cdef fb_data_input input
         cdef int code
-        if key is None:
+        if key is None and not self.takes_none:
             raise ValueError("the assigned key must not be null, got None")
+        if key is None and self.codec.type.kind != FB_TYPE_OBJECT:
+            hash[0] = 0
+            return 0
         # A value's own Python code may come back here while it is encoded: the scratch is taken, not shared.
         self.output.scratch = NULL
         self.output.scratch_capacity = 0
@@ -140,7 +154,7 @@ cdef class KeyHasher:
         Raises
         ------
         ValueError
-            If `key` is None.
+            If `key` is None, and None is not taken.
         TypeError, OverflowError, ValueError
             If `key` is not a value of the type.
         """
@@ -150,6 +164,8 @@ cdef class KeyHasher:
 
     def hash_encoded(self, const uint8_t[::1] data not None):
         """Java's hash code of the key whose encoded bytes, all of them, are `data`.
+
+        Undeclared values inside must be as ``codec`` of this hasher writes them.
 
         Raises
         ------

@@ -14,7 +14,7 @@ from libc.stddef cimport size_t
 from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
-from flinkbuf._core.byte_order cimport fb_load_le32, fb_load_le64, fb_store_le32, fb_store_le64
+from flinkbuf._core.byte_order cimport fb_load_le64, fb_store_le32, fb_store_le64
 from flinkbuf._core.codec cimport Codec, corrupt, make_room, refuse
 from flinkbuf._core.data_view cimport fb_data_input_left
 from flinkbuf._core.errors cimport FB_ECORRUPT, FB_ETOO_LARGE, FB_ETRUNCATED
@@ -375,7 +375,8 @@ cdef PyObject* get_other(const codec_node* n, const uint8_t** at, fb_data_input*
     if source.pos == source.end:
         corrupt(n, source, FB_ETRUNCATED)
     tag = source.pos[0]
-    if FB_OBJECT_SHORT_TUPLE <= tag < FB_OBJECT_NONE or FB_OBJECT_TUPLE <= tag <= FB_OBJECT_DICT or tag == FB_OBJECT_ROW:
+    if FB_OBJECT_SHORT_TUPLE <= tag < FB_OBJECT_NONE or FB_OBJECT_TUPLE <= tag <= FB_OBJECT_DICT \
+            or tag == FB_OBJECT_ROW:
         if depth >= FB_OBJECT_MAX_DEPTH:
             corrupt(n, source, FB_ETOO_LARGE, f"it nests deeper than {FB_OBJECT_MAX_DEPTH} levels")
         source.pos += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flinkbuf._core import key_group as _key_group
 from flinkbuf._core.channel_selector import ChannelSelector, CustomSelector, KeyField, KeyGroupSelector
 from flinkbuf._core.key_group import KeyHasher, check_parallelism
-from flinkbuf.types.types import TypeInformation, as_type
+from flinkbuf.types.types import TypeInformation, as_type, object_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,8 +146,9 @@ def by_key(key: Any, key_type: Any = None, max_parallelism: int | None = None) -
         A field's name or index; or a function of the record that gives the key; or a tuple of several, whose values
         together are the key (hashed as Flink's ``Tuple``); or ``"*"``, the whole record.
     key_type : type, optional
-        The key's type, as `as_type` takes it. Needed for a function, and for records whose type has no fields; a
-        field's own type is known from the record type.
+        The key's type, as `as_type` takes it. Needed for records whose type has no fields; a field's own type is
+        known from the record type. What a function gives needs none: an int or an ASCII text hashes as a LONG or
+        STRING, any other value over its parts, and 1, 1.0 and True are three keys, as in PyFlink.
     max_parallelism : int, optional
         How many key groups there are, 1 to 32768; by default `default_max_parallelism` of the channel count.
 
@@ -160,7 +161,8 @@ def by_key(key: Any, key_type: Any = None, max_parallelism: int | None = None) -
     TypeError, ValueError
         If an argument is none of these. That a field is missing, that a type cannot be a key (arrays, enums and
         pickled objects have no hash of their value), and that there are more channels than key groups is found
-        when the record type is known, as a ValueError. A record whose key is None raises ValueError.
+        when the record type is known, as a ValueError. A record whose key is None raises ValueError, unless the
+        key's type was not declared: then None is a key.
 
     References
     ----------
@@ -355,15 +357,12 @@ def _key_field(key: Any, record_type: TypeInformation, key_type: TypeInformation
     """Resolve one part of a key against the type of the records."""
     names: tuple[str, ...] = getattr(record_type, "field_names", ())
     if callable(key):
-        if key_type is None:
-            raise ValueError(
-                f"the type of a key that the function {key!r} gives is not known: name it, "
-                'as in by_key(function, key_type="string")'
-            )
-        return KeyField(_hasher(key_type), function=key)
+        return KeyField(_hasher(object_type() if key_type is None else key_type), function=key)
     if key == WHOLE_RECORD and key not in names:
         return KeyField(_hasher(_agreed(key, record_type, key_type)))
     if not hasattr(record_type, "field_types"):
+        if key_type is None and record_type == object_type():
+            key_type = record_type
         if key_type is None:
             raise ValueError(
                 f"records of {record_type!r} have no fields, so the type of key {key!r} is not known: "

@@ -1,8 +1,12 @@
 """Java's hash codes, key groups and ranges, against what Flink 2.2.1 computed, for all ways to a hash."""
 
+import ast
 import datetime
 import decimal
+import os
 import struct
+import subprocess
+import sys
 import threading
 from itertools import pairwise
 
@@ -20,7 +24,7 @@ from flinkbuf.records.partitioner import (
     key_group_range,
     key_groups,
 )
-from flinkbuf.types.types import Types
+from flinkbuf.types.types import Types, object_type
 from flinkbuf.types.values import Left, Right, Row
 
 GOLDEN = load("keygroups")
@@ -348,3 +352,95 @@ def test_the_hash_of_a_long_column_leaves_the_gil():
         stop.set()
         thread.join()
     assert len(ticks) > before + 3
+
+
+# --- keys that nobody declared
+
+
+@pytest.mark.parametrize("key", [0, -1, 2**31, 2**63 - 1, -(2**63), "", "flink", "x" * 100])
+def test_an_undeclared_int_or_ascii_text_hashes_as_a_declared_one(key):
+    declared = Types.LONG() if isinstance(key, int) else Types.STRING()
+    assert hasher(object_type()).hash_code(key) == hasher(declared).hash_code(key)
+
+
+UNDECLARED = """
+import dataclasses, datetime, decimal, enum, sys
+import numpy
+from flinkbuf import Row
+from flinkbuf._core.key_group import KeyHasher
+from flinkbuf.types.types import object_type
+
+class Colour(enum.Enum):
+    RED = "red"
+
+@dataclasses.dataclass(frozen=True)
+class Stop:
+    name: str
+    lines: frozenset
+
+names = ["JFK", "LGA", "Zürich", "€", "\\U0001f600", "\\ud800"]
+keys = [
+    *names, b"x", 2**64, 1.5, None, True, tuple(names), set(names), frozenset(names), {n: [n] for n in names},
+    {frozenset(names): {"a", "b"}}, Row(1, "a"), Row(a=1), Row.of_kind("-D", a=1), decimal.Decimal("1.10"),
+    datetime.date(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), Colour.RED, Colour, len,
+    Stop("x", frozenset(names)), numpy.float64(1.5), numpy.int32(7), numpy.arange(3), 3 + 4j,
+    datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone(datetime.timedelta(hours=1))),
+]
+print([KeyHasher(object_type().codec).hash_code(key) for key in keys])
+"""
+
+
+def test_undeclared_keys_hash_alike_in_every_process():
+    hashes = set()
+    for seed in ("0", "1", "12345"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        done = subprocess.run(
+            [sys.executable, "-c", UNDECLARED], env=environment, capture_output=True, text=True, check=True
+        )
+        hashes.add(done.stdout)
+    assert len(hashes) == 1
+    numbers = ast.literal_eval(hashes.pop())
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_the_hash_of_undeclared_keys_is_pinned():
+    # Where state of a job lies depends on it, so it never changes.
+    values = ["é", b"x", 1.5, None, True, ("a", 1), {"a": 1}, 2**64]
+    expected = [-1984164351, 1001433414, 703984008, -118736463, 579652903, 746692878, -1433671130, 1499155631]
+    assert [hasher(object_type()).hash_code(value) for value in values] == expected
+
+
+def test_undeclared_keys_spread_over_the_key_groups():
+    for keys in (
+        [("user", i) for i in range(20_000)],
+        [float(i) for i in range(20_000)],
+        [f"Zürich {i}" for i in range(20_000)],
+    ):
+        counts = np.bincount([key_group(key, object_type(), 128) for key in keys], minlength=128)
+        assert counts.min() > 90 and counts.max() < 230  # 156 on average
+
+
+def test_undeclared_fields_of_declared_keys_hash_by_their_parts():
+    pair = hasher(Types.TUPLE([Types.STRING(), object_type()]))
+    assert pair.hash_code(("a", {"x", "y"})) == pair.hash_code(("a", {"y", "x"})) != pair.hash_code(("a", {"x"}))
+    keys = [("a", {i}) for i in range(3)]
+    assert pair.hash_codes(keys).tolist() == [pair.hash_code(key) for key in keys]
+    assert [pair.hash_encoded(pair.codec.serialize(key)) for key in keys] == [pair.hash_code(key) for key in keys]
+
+
+def test_none_is_a_key_where_nobody_declared_one_or_where_it_is_said():
+    assert hasher(object_type()).takes_none and not hasher(Types.LONG()).takes_none
+    assert hasher(object_type()).hash_code(None) == hasher(object_type()).hash_code(None)
+    assert KeyHasher(Types.LONG().codec, takes_none=True).hash_code(None) == 0
+
+
+def test_a_list_that_changes_while_its_key_is_made_is_an_error_and_no_crash():
+    class Shrinks:
+        def __reduce_ex__(self, protocol):
+            values.clear()
+            return str, ()
+
+    for values in ([Shrinks(), "x" * 70, "y"], {1: Shrinks(), 2: "x" * 70}, {1, Shrinks(), "x" * 70}):
+        with pytest.raises(RuntimeError, match="chang"):
+            hasher(object_type()).hash_code(values)
+    assert hasher(object_type()).hash_code(5) == 5

@@ -17,7 +17,7 @@ from flinkbuf.records.partitioner import (
     key_group,
     pointwise_targets,
 )
-from flinkbuf.types.types import Types, as_type
+from flinkbuf.types.types import Types, as_type, object_type
 
 FLIGHT = as_type("origin string, delay double, seats int")
 PAIR = Types.TUPLE([Types.LONG(), Types.STRING()])
@@ -91,10 +91,13 @@ def test_the_whole_record_may_be_the_key():
     assert hash_of("*", starred, (3, 4)) == 3
 
 
-def test_a_function_needs_a_type_and_is_hashed_by_it():
+def test_what_a_function_gives_is_hashed_by_its_type_or_by_what_it_is():
     assert hash_of(lambda record: record[0][0], key_type="string") == ord("J")
-    with pytest.raises(ValueError, match="type of a key that the function .* gives is not known"):
-        hash_of(lambda record: record[0])
+    assert hash_of(lambda record: record[0]) == hash_of(lambda record: record[0], key_type="string")
+    assert hash_of(lambda record: record[2]) == hash_of(lambda record: record[2], key_type="bigint")
+    different = {hash_of(lambda _, key=key: key) for key in (1, 1.0, True, "1", b"1", None, (1,), [1], {1}, {1: 1})}
+    assert len(different) == 10
+    assert hash_of(0, object_type()) == hash_of("*", object_type(), "JFK") == hash_of(lambda record: record[0])
 
 
 def test_records_without_fields_need_a_type_for_the_key():

@@ -1,0 +1,3 @@
+from flinkbuf._core.type_codec cimport TypeCodec
+
+cdef object convert_value(TypeCodec codec, object value)
