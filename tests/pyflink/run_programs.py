@@ -5,7 +5,7 @@
 A program is a function of programs/*.py that takes ``env``, written for PyFlink; for flinkbuf the imports in its source
 are changed, nothing else. Its result is what it returns, as text; one that returns nothing has printed its result, so
 that is the lines which the job has written, sorted where several subtasks wrote them. With WORDs only programs are run
-whose ``file.function`` has one of them in it; what the file says of others stays. Nothing is needed but the two packages.
+whose ``file.function`` has one of them in it; what the file says of others stays. Only the two packages are needed.
 So ``build/pyflink/bin/python tests/pyflink/run_programs.py pyflink tests/pyflink/expected.json WORD`` writes what is
 expected of a new program.
 """
@@ -21,7 +21,8 @@ from importlib import import_module, metadata
 from pathlib import Path
 
 PROGRAMS = Path(__file__).with_name("programs")
-PAUSES_S = {"pyflink": "1.2", "flinkbuf": "0.25"}  # between records that are to see another watermark
+# Seconds between records that are to see another watermark, and before the first of them.
+PAUSES = {"pyflink": {"PAUSE_S": "1.2", "START_S": "5"}, "flinkbuf": {"PAUSE_S": "0.25", "START_S": "0"}}
 
 
 def load(path: Path, root: str) -> types.ModuleType:
@@ -78,7 +79,7 @@ def run(program, env, output: Output) -> object:
 
 
 def main(root: str, path: str, *words: str) -> int:
-    os.environ["PAUSE_S"] = PAUSES_S[root]
+    os.environ.update(PAUSES[root])
     file = Path(path).resolve()
     output = Output(file.with_suffix(".stdout"))
     environment = import_module(f"{root}.datastream").StreamExecutionEnvironment

@@ -9,7 +9,9 @@ from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import KeyedProcessFunction, MapFunction, OutputTag, ProcessFunction, ProcessWindowFunction
 from pyflink.datastream.window import EventTimeSessionWindows, TumblingEventTimeWindows
 
-PAUSE_S = float(os.environ.get("PAUSE_S", "1"))  # what passes a record on slowly needs a long one
+# What passes records on slowly needs a long pause between two, and may start late itself.
+PAUSE_S = float(os.environ.get("PAUSE_S", "1"))
+START_S = float(os.environ.get("START_S", "0"))
 EVENT = Types.TUPLE([Types.STRING(), Types.LONG(), Types.INT()])
 EVENTS = [("a", 1, 1), ("a", 12, 2), ("a", 3, 3), ("a", 25, 4), ("a", 13, 5), ("a", 4, 6)]
 
@@ -20,6 +22,9 @@ class SecondField(TimestampAssigner):
 
 
 class Slowly(MapFunction):
+    def open(self, runtime_context):
+        time.sleep(START_S)
+
     def map(self, value):
         time.sleep(PAUSE_S)
         return value
@@ -45,13 +50,16 @@ class TimerInThePast(KeyedProcessFunction):
 
 
 def _slow(env, strategy=None, events=EVENTS):
-    """Each record in a bundle of its own and a pause after the one before; a watermark every 50 ms."""
+    """Each record in a bundle of its own and a pause after the one before; a watermark every 50 ms.
+
+    rebalance() gives the watermarks a task of their own, which does not sleep.
+    """
     configuration = Configuration()
     configuration.set_string("python.fn-execution.bundle.size", "1")
     env.configure(configuration)
     env.get_config().set_auto_watermark_interval(50)
     strategy = strategy or WatermarkStrategy.for_monotonous_timestamps()
-    stream = env.from_collection(events, EVENT).map(Slowly(), EVENT)
+    stream = env.from_collection(events, EVENT).map(Slowly(), EVENT).rebalance()
     return stream.assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(SecondField()))
 
 

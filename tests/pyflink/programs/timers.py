@@ -9,6 +9,7 @@ from pyflink.datastream import KeyedProcessFunction, MapFunction, ProcessFunctio
 from pyflink.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 PAUSE_S = float(os.environ.get("PAUSE_S", "1"))
+START_S = float(os.environ.get("START_S", "0"))
 
 
 class SecondField(TimestampAssigner):
@@ -93,6 +94,9 @@ class ProcessingTimer(KeyedProcessFunction):
 
 
 class Slowly(MapFunction):
+    def open(self, runtime_context):
+        time.sleep(START_S)
+
     def map(self, value):
         if value == "wait":
             time.sleep(2 * PAUSE_S)
