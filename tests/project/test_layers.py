@@ -232,6 +232,8 @@ PACKAGE = [
     (
         "streaming",
         [
+            "functions",
+            "async_functions",
             "clock",
             "input_status",
             "operator_config",
