@@ -22,9 +22,9 @@ from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSi
 from flinkbuf.datastream.operator_factories import (
     FunctionFactory,
     KeyedProcessFactory,
+    MadeBy,
     OperatorFactory,
     ProcessFactory,
-    ReduceFactory,
     TimestampsFactory,
 )
 from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
@@ -40,13 +40,13 @@ from flinkbuf.jobs.transformation import (
     Transformation,
     UnionTransformation,
 )
+from flinkbuf.streaming.aggregations import ReduceOperatorFactory, field_reduce
 from flinkbuf.streaming.functions import (
     FilterFunction,
     FlatMapFunction,
     Function,
     KeySelector,
     MapFunction,
-    NullByteKeySelector,
     Partitioner,
     ReduceFunction,
     as_selector,
@@ -62,7 +62,8 @@ from flinkbuf.streaming.sink_factories import (
 )
 from flinkbuf.streaming.state import MapStateDescriptor
 from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
-from flinkbuf.streaming.windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner, WindowAssigner
+from flinkbuf.streaming.windows.assigner import WindowAssigner
+from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from flinkbuf.types.type_information import TupleTypeInfo, TypeInformation
 from flinkbuf.types.types import Types
 
@@ -558,8 +559,7 @@ class KeyedStream(_NoOperator):
     def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
         """Reduce the records of each key, and give what has come together so far for each record."""
         check_function(func, ReduceFunction, "The input must be a ReduceFunction or a callable function")
-        type_info = self._value_type
-        return self._keyed("Reduce", type_info, ReduceFactory(type_info, self._selector, func))
+        return self._reduce(func)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream:
         """Add up a field of each key's records, or the records themselves; other fields are the first record's."""
@@ -665,9 +665,12 @@ class KeyedStream(_NoOperator):
                 "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
                 f"max_by and sum. The given type is: {type(position)}"
             )
+        return self._reduce(field_reduce(kind.name.lower(), position))
+
+    def _reduce(self, function: Any) -> DataStream:
         type_info = self._value_type
-        factory = ReduceFactory(type_info, self._selector, aggregation=kind.name.lower(), position=position)
-        return self._keyed("Reduce", type_info, factory)
+        factory = ReduceOperatorFactory(as_selector(self._selector), function, type_info)
+        return self._keyed("Reduce", type_info, MadeBy(type_info, factory))
 
 
 class CachedDataStream(_NoOperator):

@@ -6,6 +6,7 @@ on is imported there, too: building a program loads no runtime.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,17 @@ class OperatorFactory:
         if self.output_type is not None:
             operator.declare_output(self.output_type.codec)
         return operator
+
+
+@dataclass(frozen=True)
+class MadeBy(OperatorFactory):
+    """Of what has a factory of its own."""
+
+    factory: Callable[[], StreamOperator]
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        return self.factory()
 
 
 @dataclass(frozen=True)
