@@ -1,11 +1,13 @@
-from flinkbuf._core.stream_operator cimport StreamOperator
+from flinkbuf._core.stream_operator cimport MultipleInputOperator, StreamOperator
 
 
 cdef class FunctionOperator(StreamOperator):
     cdef readonly object function
     cdef object lifecycle
+    cdef object key_selector    # None: the function is called without a current key
 
     cdef object call(self, object value)
+    cdef int select_key(self, object value) except -1
 
 
 cdef class MapOperator(FunctionOperator):
@@ -17,4 +19,20 @@ cdef class FilterOperator(FunctionOperator):
 
 
 cdef class FlatMapOperator(FunctionOperator):
+    pass
+
+
+cdef class CoFunctionOperator(MultipleInputOperator):
+    cdef readonly tuple functions
+    cdef tuple key_selectors    # None: the functions are called without a current key
+    cdef object lifecycle
+
+    cdef object call(self, Py_ssize_t index, object value)
+
+
+cdef class CoMapOperator(CoFunctionOperator):
+    pass
+
+
+cdef class CoFlatMapOperator(CoFunctionOperator):
     pass

@@ -1,19 +1,25 @@
-"""Operators that call one function of the user for each record and know nothing of keys, state or time.
+"""Operators that call one function of the user for each record of an input, and know nothing of time.
 
-Flink: StreamMap, StreamFilter, StreamFlatMap; PyFlink: its stateless chain (fn_execution/datastream/operations).
+On a keyed stream they set the key before, so that the function finds its state. Flink: StreamMap, StreamFilter,
+StreamFlatMap, CoStreamMap, CoStreamFlatMap; PyFlink: its stateless chain (fn_execution/datastream/operations).
 """
 
 from libc.stdint cimport int64_t
 
-from flinkbuf._core.stream_operator cimport StreamOperator
+from flinkbuf._core.stream_operator cimport MultipleInputOperator, StreamOperator
 
 
 cdef class FunctionOperator(StreamOperator):
-    """Calls `function` with the value of each record. `lifecycle` has open(runtime_context) and close(), or is None."""
+    """Calls `function` with the value of each record.
 
-    def __init__(self, function, lifecycle=None):
+    `lifecycle` has open(runtime_context) and close(), or is None. `key_selector` gives the key of a record; None: the
+    function has no state.
+    """
+
+    def __init__(self, function, lifecycle=None, key_selector=None):
         self.function = function
         self.lifecycle = lifecycle
+        self.key_selector = key_selector
 
     def open(self):
         if self.lifecycle is not None:
@@ -23,10 +29,16 @@ cdef class FunctionOperator(StreamOperator):
         if self.lifecycle is not None:
             self.lifecycle.close()
 
+    cdef int select_key(self, object value) except -1:
+        self.key_context.set_key(self.key_selector(value))
+        return 0
+
     cdef object call(self, object value):
         """The function's result; after an error `value_in_hand` is what it was called with."""
         self.value_in_hand = value
         self.is_in_function = True
+        if self.key_selector is not None:
+            self.select_key(value)
         result = self.function(value)
         self.is_in_function = False
         return result
@@ -53,9 +65,63 @@ cdef class FlatMapOperator(FunctionOperator):
     cpdef process_element(self, object value, int64_t timestamp):
         self.value_in_hand = value
         self.is_in_function = True
-        results = self.function(value)
-        for result in results:
+        if self.key_selector is not None:
+            self.select_key(value)
+        for result in self.function(value):
             self.is_in_function = False
             self.output.collect(result, timestamp)
             self.is_in_function = True
+        self.is_in_function = False
+
+
+cdef class CoFunctionOperator(MultipleInputOperator):
+    """Calls the function of the input that a record came by.
+
+    `combined` is the CombinedWatermark of the two inputs; `lifecycle` has open(runtime_context) and close(), or is
+    None; `key_selectors` has one for each input, or is None.
+    """
+
+    def __init__(self, functions, combined, lifecycle=None, key_selectors=None):
+        super().__init__(len(functions), combined)
+        self.functions = tuple(functions)
+        self.lifecycle = lifecycle
+        self.key_selectors = None if key_selectors is None else tuple(key_selectors)
+
+    def open(self):
+        if self.lifecycle is not None:
+            self.lifecycle.open(self.context.runtime_context)
+
+    def close(self):
+        if self.lifecycle is not None:
+            self.lifecycle.close()
+
+    cdef object call(self, Py_ssize_t index, object value):
+        """The function's result, with `is_in_function` still set."""
+        self.value_in_hand = value
+        self.is_in_function = True
+        if self.key_selectors is not None:
+            self.key_context.set_key(self.key_selectors[index](value))
+        return self.functions[index](value)
+
+
+cdef class CoMapOperator(CoFunctionOperator):
+    """At most one result for each record: None is none."""
+
+    cpdef process_input_element(self, Py_ssize_t index, object value, int64_t timestamp):
+        result = self.call(index, value)
+        self.is_in_function = False
+        if result is not None:
+            self.output.collect(result, timestamp)
+
+
+cdef class CoFlatMapOperator(CoFunctionOperator):
+    """Any number of results for each record; None is none."""
+
+    cpdef process_input_element(self, Py_ssize_t index, object value, int64_t timestamp):
+        results = self.call(index, value)
+        if results is not None:
+            for result in results:
+                self.is_in_function = False
+                self.output.collect(result, timestamp)
+                self.is_in_function = True
         self.is_in_function = False

@@ -14,11 +14,20 @@ cdef class Output:
     cpdef emit_latency_marker(self, object marker)
 
 
+cdef class StreamOperator
+
+
 cdef class Input:
     cpdef process_element(self, object value, int64_t timestamp)
     cpdef process_watermark(self, int64_t timestamp)
     cpdef process_watermark_status(self, bint is_idle)
     cpdef process_latency_marker(self, object marker)
+
+
+cdef class ConvertingOutput(Output):
+    cdef Output output
+    cdef StreamOperator operator
+    cdef object convert
 
 
 cdef class StreamOperator(Input):
@@ -28,6 +37,7 @@ cdef class StreamOperator(Input):
     cdef readonly object timers             # TimerServices, or None: it has no timers
     cdef readonly object value_in_hand      # what the user's function was called with last
     cdef readonly bint is_in_function       # a call of the user's function has not returned
+    cdef object output_codec                # None: nobody declared the type of its records
 
     cpdef emit_watermark(self, int64_t timestamp)
 

@@ -55,6 +55,37 @@ cdef class Input:
         raise NotImplementedError(f"{type(self).__name__}.process_latency_marker")
 
 
+cdef class ConvertingOutput(Output):
+    """Gives on each record as its declared type has it: an int as DOUBLE is a float, a tuple as ROW_NAMED a Row.
+
+    A value that the type refuses is the operator's error, found with the record that it was working on.
+    """
+
+    def __init__(self, Output output not None, StreamOperator operator not None, codec not None):
+        self.output = output
+        self.operator = operator
+        self.convert = codec.convert
+
+    cpdef collect(self, object value, int64_t timestamp):
+        cdef bint was_in_function = self.operator.is_in_function
+        self.operator.is_in_function = True
+        value = self.convert(value)
+        self.operator.is_in_function = was_in_function
+        self.output.collect(value, timestamp)
+
+    cpdef collect_side(self, str tag_id, object value, int64_t timestamp):
+        self.output.collect_side(tag_id, value, timestamp)
+
+    cpdef emit_watermark(self, int64_t timestamp):
+        self.output.emit_watermark(timestamp)
+
+    cpdef emit_watermark_status(self, bint is_idle):
+        self.output.emit_watermark_status(is_idle)
+
+    cpdef emit_latency_marker(self, object marker):
+        self.output.emit_latency_marker(marker)
+
+
 cdef class StreamOperator(Input):
     """An operator with one input, which it is itself; or a source, whose input nobody calls.
 
@@ -62,10 +93,14 @@ cdef class StreamOperator(Input):
     end_input (once an input) and finish; close always, once. A snapshot is taken between two elements.
     """
 
+    def declare_output(self, codec):
+        """Before setup: its records have a type, whose codec converts each of them."""
+        self.output_codec = codec
+
     def setup(self, context, Output output not None):
         """The surroundings: clock, state, timers, mailbox come from outside (`OperatorContext`)."""
         self.context = context
-        self.output = output
+        self.output = output if self.output_codec is None else ConvertingOutput(output, self, self.output_codec)
         self.key_context = context.key_context
 
     @property

@@ -236,6 +236,8 @@ PACKAGE = [
     (
         "streaming",
         [
+            "functions",
+            "async_functions",
             "clock",
             "input_status",
             "operator_config",

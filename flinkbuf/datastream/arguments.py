@@ -1,0 +1,78 @@
+"""What the methods of streams check and read of their arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
+from flinkbuf.jobs.transformation import OperatorTransformation
+from flinkbuf.streaming.functions import Function
+from flinkbuf.types.type_information import TypeInformation, basic_type
+from flinkbuf.types.types import Types, as_type
+
+MAX_PARALLELISM_LIMIT = 32768
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+def checked_uid_hash(uid_hash: str) -> str:
+    """Return 32 hex digits as they are."""
+    if not isinstance(uid_hash, str) or len(uid_hash) != 32 or not set(uid_hash) <= _HEX_DIGITS:
+        raise ValueError(f"Node hash must be a 32 character String that describes a hex code. Found: {uid_hash}")
+    return uid_hash.lower()
+
+
+def group_name(slot_sharing_group: str | SlotSharingGroup) -> str:
+    """Return the name of a slot sharing group."""
+    if isinstance(slot_sharing_group, SlotSharingGroup):
+        return slot_sharing_group.get_name()
+    if not isinstance(slot_sharing_group, str):
+        raise TypeError(f"a slot sharing group is a str or a SlotSharingGroup, got {slot_sharing_group!r}")
+    return slot_sharing_group
+
+
+def checked_max_parallelism(max_parallelism: int) -> int:
+    """Return a number of key groups as it is."""
+    if isinstance(max_parallelism, bool) or not isinstance(max_parallelism, int):
+        raise TypeError(f"max_parallelism must be an int, got {max_parallelism!r}")
+    if max_parallelism <= 0:
+        raise ValueError(f"The maximum parallelism must be greater than 0, got {max_parallelism}")
+    if max_parallelism > MAX_PARALLELISM_LIMIT:
+        raise ValueError(
+            f"Maximum parallelism must be between 1 and {MAX_PARALLELISM_LIMIT}. Found: {max_parallelism}"
+        )
+    return max_parallelism
+
+
+def set_parallelism(transformation: OperatorTransformation, parallelism: int) -> None:
+    """Give an operator a parallelism; -1 is the environment's."""
+    if isinstance(parallelism, bool) or not isinstance(parallelism, int):
+        raise TypeError(f"parallelism must be an int, got {parallelism!r}")
+    if parallelism < 1 and parallelism != -1:
+        raise ValueError(
+            "The parallelism of an operator must be at least 1, or ExecutionConfig.PARALLELISM_DEFAULT "
+            f"(use system default), got {parallelism}"
+        )
+    if transformation.max_allowed_parallelism == 1 and parallelism != 1:
+        raise ValueError(f"The parallelism of non parallel operator must be 1, got {parallelism} for "
+                         f"{transformation.name!r}")
+    transformation.parallelism = None if parallelism == -1 else parallelism
+    transformation.is_parallelism_configured = parallelism != -1
+
+
+def declared(type_info: Any) -> TypeInformation | None:
+    """Return a declared type; None for PICKLED_BYTE_ARRAY, which says that nobody knows. A list stands for a ROW."""
+    if type_info is None:
+        return None
+    type_info = Types.ROW(type_info) if isinstance(type_info, list) else as_type(type_info)
+    return None if type_info == basic_type("PICKLED_BYTE_ARRAY") else type_info
+
+
+def said(type_info: TypeInformation | None) -> TypeInformation:
+    """Return what a stream says its type is."""
+    return basic_type("PICKLED_BYTE_ARRAY") if type_info is None else type_info
+
+
+def check_function(function: Any, kind: type[Function], message: str) -> None:
+    """Refuse what is neither an instance of a function class nor callable."""
+    if not isinstance(function, kind) and not callable(function):
+        raise TypeError(f"{message}, got {type(function).__name__} {function!r}")

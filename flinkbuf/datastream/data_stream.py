@@ -1,0 +1,702 @@
+"""Streams, and what can be done with them. Flink: DataStream, KeyedStream; PyFlink: datastream/data_stream.py.
+
+Nothing runs here: each method adds to the program of the environment, which runs when it is executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NoReturn, overload
+
+from flinkbuf.datastream.arguments import (
+    check_function,
+    checked_max_parallelism,
+    checked_uid_hash,
+    declared,
+    group_name,
+    said,
+    set_parallelism,
+)
+from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
+from flinkbuf.datastream.operator_factories import (
+    FunctionFactory,
+    KeyedProcessFactory,
+    MadeBy,
+    OperatorFactory,
+    ProcessFactory,
+    TimestampsFactory,
+)
+from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
+from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
+from flinkbuf.datastream.windowed_stream import AllWindowedStream, WindowedStream
+from flinkbuf.jobs.transformation import (
+    ChainingStrategy,
+    CustomExchange,
+    KeyedExchange,
+    OperatorTransformation,
+    PartitionTransformation,
+    SideOutputTransformation,
+    Transformation,
+    UnionTransformation,
+)
+from flinkbuf.streaming.aggregations import ReduceOperatorFactory, field_reduce
+from flinkbuf.streaming.functions import (
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeySelector,
+    MapFunction,
+    Partitioner,
+    ReduceFunction,
+    as_selector,
+)
+from flinkbuf.streaming.output_tag import OutputTag
+from flinkbuf.streaming.process_functions import KeyedProcessFunction, ProcessFunction
+from flinkbuf.streaming.sink_factories import (
+    PRINT_SINK_NAME,
+    CollectSinkFactory,
+    PrintSinkFactory,
+    SinkWriterFactory,
+    sink_factory_of,
+)
+from flinkbuf.streaming.state import MapStateDescriptor
+from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
+from flinkbuf.streaming.windows.assigner import WindowAssigner
+from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from flinkbuf.types.type_information import TupleTypeInfo, TypeInformation
+from flinkbuf.types.types import Types
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flinkbuf.common.execution_config import ExecutionConfig
+
+__all__ = [
+    "AllWindowedStream",
+    "BroadcastConnectedStream",
+    "BroadcastStream",
+    "CachedDataStream",
+    "CloseableIterator",
+    "ConnectedStreams",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+    "WindowedStream",
+]
+
+class DataStream:
+    """A stream of records; each method gives a new one. Made by an environment's sources. Flink's ``DataStream``.
+
+    Wherever a type is asked for, None leaves it open, which is usual in Python: any objects go through. A declared
+    type checks and converts each record where it is declared.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> lengths = env.from_collection(["to", "be"]).map(len, output_type="int")
+    >>> lengths.get_name(), lengths.get_type()
+    ('Map', Types.INT())
+    """
+
+    def __init__(self, env: Any, transformation: Transformation) -> None:
+        self._env = env
+        self._transformation = transformation
+
+    # --- what it is
+
+    def get_name(self) -> str:
+        """Return what its operator is called in plans, metrics and errors."""
+        return self._transformation.name
+
+    def name(self, name: str) -> DataStream:
+        """Say what its operator is called in plans, metrics and errors."""
+        self._operator("name").name = name
+        return self
+
+    def uid(self, uid: str) -> DataStream:
+        """Give its operator an id by which its state is found again after the program was changed."""
+        self._operator("uid").uid = uid or None
+        return self
+
+    def set_uid_hash(self, uid_hash: str) -> DataStream:
+        """Give its operator an id, 32 hex digits, as it stood in the log of an older version of the program."""
+        self._operator("set_uid_hash").uid_hash = checked_uid_hash(uid_hash)
+        return self
+
+    def set_parallelism(self, parallelism: int) -> DataStream:
+        """Set how many subtasks its operator has; -1: the environment's default."""
+        set_parallelism(self._operator("set_parallelism"), parallelism)
+        return self
+
+    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
+        """Set the number of its operator's key groups: the most subtasks that its state can ever be spread over."""
+        operator = self._operator("set_max_parallelism")
+        operator.max_parallelism = checked_max_parallelism(max_parallelism)
+        return self
+
+    def get_type(self) -> TypeInformation:
+        """Return the type of its records; PICKLED_BYTE_ARRAY if nobody declared one."""
+        return said(self._transformation.type)
+
+    def get_execution_environment(self) -> Any:
+        """Return the environment that it belongs to."""
+        return self._env
+
+    def get_execution_config(self) -> ExecutionConfig:
+        """Return the configuration of its environment."""
+        config: ExecutionConfig = self._env.get_config()
+        return config
+
+    def force_non_parallel(self) -> DataStream:
+        """Let its operator have one subtask, whatever is said later."""
+        operator = self._operator("force_non_parallel")
+        set_parallelism(operator, 1)
+        operator.max_allowed_parallelism = 1
+        return self
+
+    def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
+        """Send what its operator has emitted after so many milliseconds; 0: each record at once, -1: full buffers only."""
+        operator = self._operator("set_buffer_timeout")
+        if timeout_millis < -1:
+            raise ValueError(f"timeout must be >= -1, got {timeout_millis}")
+        operator.buffer_timeout_ms = timeout_millis
+        return self
+
+    def start_new_chain(self) -> DataStream:
+        """Begin a task with its operator."""
+        self._operator("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
+        return self
+
+    def disable_chaining(self) -> DataStream:
+        """Give its operator a task of its own."""
+        self._operator("disable_chaining").chaining_strategy = ChainingStrategy.NEVER
+        return self
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream:
+        """Let its operator share slots with the operators of this group only; those behind it follow."""
+        self._operator("slot_sharing_group").slot_sharing_group = group_name(slot_sharing_group)
+        if isinstance(slot_sharing_group, SlotSharingGroup):
+            self._env.register_slot_sharing_group(slot_sharing_group)
+        return self
+
+    def set_description(self, description: str) -> DataStream:
+        """Say more about its operator in the plan."""
+        self._operator("set_description").description = description
+        return self
+
+    # --- record by record
+
+    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: Any = None) -> DataStream:
+        """Give the function's result for each record; None is a result, too."""
+        check_function(func, MapFunction, "The input must be a MapFunction or a callable function")
+        return self._call("Map", "map", func, declared(output_type))
+
+    def flat_map(
+        self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: Any = None
+    ) -> DataStream:
+        """Give all that the function yields, or the elements of what it returns, for each record."""
+        check_function(func, FlatMapFunction, "The input must be a FlatMapFunction or a callable function")
+        return self._call("FlatMap", "flat_map", func, declared(output_type))
+
+    def filter(self, func: Callable[[Any], Any] | FilterFunction) -> DataStream:
+        """Keep the records for which the function returns something true."""
+        check_function(func, FilterFunction, "The input must be a FilterFunction or a callable function")
+        return self._call("Filter", "filter", func, self._value_type, converts=False)
+
+    def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream:
+        """Give all that the function yields; ``yield tag, value`` goes to a side output."""
+        if isinstance(func, KeyedProcessFunction):
+            raise TypeError("a KeyedProcessFunction needs a keyed stream: call key_by before process")
+        if not isinstance(func, ProcessFunction):
+            raise TypeError(f"The input must be a ProcessFunction, got {type(func).__name__} {func!r}")
+        type_info = declared(output_type)
+        return self._transform("PROCESS", type_info, ProcessFactory(type_info, func))
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of tuples, in this order."""
+        type_info = self._value_type
+        if not isinstance(type_info, TupleTypeInfo):
+            raise TypeError("Only Tuple DataStreams can be projected.")
+        if not field_indexes:
+            raise ValueError("project() needs to select at least one (1) field.")
+        size = len(type_info.field_types)
+        for index in field_indexes:
+            if not 0 <= index < size:
+                raise IndexError(f"Index: {index}, Size: {size}")
+        output_type = Types.TUPLE([type_info.field_types[index] for index in field_indexes])
+        return self._call("Projection", "map", _Projection(field_indexes), output_type, converts=False)
+
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+        """Give each record its event time, and the stream its watermarks."""
+        if not isinstance(watermark_strategy, WatermarkStrategy):
+            raise TypeError(
+                f"a WatermarkStrategy is needed, got {type(watermark_strategy).__name__} {watermark_strategy!r}"
+            )
+        result = self._transform("Timestamps/Watermarks", self._value_type, TimestampsFactory(None, watermark_strategy))
+        # As in PyFlink: extracting timestamps has the default parallelism, watermarks alone that of what they follow.
+        if watermark_strategy.create_timestamp_assigner() is None:
+            result._transformation.parallelism = _parallelism_of(self._transformation)
+        return result
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """Give the records that the operator sent to this tag."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
+        type_info = declared(output_tag.type_info)
+        self._env._note_side_output(self._operator("get_side_output"), output_tag.tag_id, type_info)
+        side = SideOutputTransformation("SideOutput", type_info, [self._transformation], output_tag=output_tag.tag_id)
+        return DataStream(self._env, side).map(_identity, output_tag.type_info)
+
+    # --- with others
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Give the records of all, in any order; all must have the same type."""
+        if not streams:
+            return DataStream(self._env, self._transformation)
+        inputs = [self, *streams]
+        for stream in inputs:
+            if not isinstance(stream, DataStream):
+                raise TypeError(f"union takes streams, got {type(stream).__name__} {stream!r}")
+            if stream._value_type != self._value_type:
+                raise ValueError(
+                    f"Cannot union streams of different types: {said(self._value_type)} and {said(stream._value_type)};"
+                    " declare the same output_type for both"
+                )
+            if stream._env is not self._env:
+                raise ValueError("Cannot union streams of different environments")
+        union = UnionTransformation("Union", self._value_type, [stream._transformation for stream in inputs])
+        return DataStream(self._env, union)
+
+    @overload
+    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+
+    @overload
+    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+
+    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+        """Put two streams, of any types, into one operator that sees both; or a stream and broadcast state."""
+        if isinstance(ds, BroadcastStream):
+            return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
+        if not isinstance(ds, DataStream):
+            raise TypeError(f"connect takes a DataStream or a BroadcastStream, got {type(ds).__name__} {ds!r}")
+        return ConnectedStreams(self, ds)
+
+    # --- how records travel
+
+    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> KeyedStream:
+        """Bring records of the same key to the same subtask, and give each key state of its own.
+
+        Parameters
+        ----------
+        key_selector : callable or KeySelector
+            Gives the key of a record: always the same for the same record, in every process.
+        key_type : TypeInformation, optional
+            What the key is.
+        """
+        message = "Parameter key_selector should be type of KeySelector or a callable function."
+        check_function(key_selector, KeySelector, message)
+        return KeyedStream(self, key_selector, declared(key_type))
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> DataStream:
+        """Send each record to the subtask that ``partitioner(key, num_partitions)`` gives for its key."""
+        check_function(
+            partitioner, Partitioner, "Parameter partitioner should be type of Partitioner or a callable function."
+        )
+        check_function(
+            key_selector, KeySelector, "Parameter key_selector should be type of KeySelector or a callable function."
+        )
+        exchange = CustomExchange(as_selector(partitioner, Partitioner, "partition"), as_selector(key_selector))
+        return self._partition(exchange, "CUSTOM")
+
+    def shuffle(self) -> DataStream:
+        """Send each record to a random subtask."""
+        return self._partition("shuffle", "SHUFFLE")
+
+    def rebalance(self) -> DataStream:
+        """Send records to all subtasks in turn."""
+        return self._partition("rebalance", "REBALANCE")
+
+    def rescale(self) -> DataStream:
+        """Send records in turn to the few subtasks that belong to this one."""
+        return self._partition("rescale", "RESCALE")
+
+    def forward(self) -> DataStream:
+        """Send records to the subtask of the same number; what follows must have the same parallelism."""
+        return self._partition("forward", "FORWARD")
+
+    @overload
+    def broadcast(self) -> DataStream: ...
+
+    @overload
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> BroadcastStream: ...
+
+    def broadcast(
+        self,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
+        *other_broadcast_state_descriptors: MapStateDescriptor,
+    ) -> DataStream | BroadcastStream:
+        """Send each record to every subtask; with descriptors, to be connected with a stream that reads their state."""
+        everywhere = self._partition("broadcast", "BROADCAST")
+        if broadcast_state_descriptor is None:
+            return everywhere
+        descriptors = [broadcast_state_descriptor, *other_broadcast_state_descriptors]
+        for descriptor in descriptors:
+            if not isinstance(descriptor, MapStateDescriptor):
+                raise TypeError(f"broadcast_state_descriptor must be MapStateDescriptor, got {descriptor!r}")
+        return BroadcastStream(everywhere, descriptors)
+
+    # --- in windows
+
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+        """Put all records into windows, in one subtask."""
+        return AllWindowedStream(self, window_assigner)
+
+    # --- ends
+
+    def print(self, sink_identifier: str | None = None) -> DataStreamSink:
+        """Print each record to the standard output: behind the identifier, and the subtask if there are several."""
+        if sink_identifier is not None and not isinstance(sink_identifier, str):
+            raise TypeError(f"sink_identifier must be a str, got {sink_identifier!r}")
+        return self._sink(PRINT_SINK_NAME, PrintSinkFactory(self._value_type, sink_identifier))
+
+    def add_sink(self, sink_func: Any) -> DataStreamSink:
+        """Call something with each record: a function, or an object with ``invoke(value)`` such as a SinkFunction."""
+        return self._sink("Unnamed", sink_factory_of(sink_func))
+
+    def sink_to(self, sink: Any) -> DataStreamSink:
+        """Write the records with a `Sink` of ``flinkbuf.datastream.connectors``."""
+        return self._sink("Writer", SinkWriterFactory(sink))
+
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: int | None = None
+    ) -> CloseableIterator | list[Any]:
+        """Execute the program and give this stream's records: as they come, or a list of at most `limit`.
+
+        The job ends when the iterator is closed: use it in a ``with`` statement if it may not be read to its end.
+        """
+        if limit is not None and limit <= 0:
+            raise ValueError(f"Limit must be greater than 0, got {limit}")
+        return self._env._execute_and_collect(self, job_execution_name or "DataStream Collect", limit)
+
+    def cache(self) -> CachedDataStream:
+        """Give a stream that a batch job would keep; streaming jobs compute it each time, as in Flink."""
+        return CachedDataStream(self._env, self._operator("cache"))
+
+    # --- inside
+
+    @property
+    def _value_type(self) -> TypeInformation | None:
+        """The declared type of its records; None: nobody declared one."""
+        type_info: TypeInformation | None = self._transformation.type
+        return type_info
+
+    @property
+    def _key_selector(self) -> Any:
+        """What gives the key of a record; None: it is not keyed."""
+        return None
+
+    def _operator(self, method: str) -> OperatorTransformation:
+        if not isinstance(self._transformation, OperatorTransformation):
+            raise TypeError(
+                f"{method}() belongs to an operator, and {self._transformation.name!r} is none: it only says how "
+                "records travel; call it on the stream before or after"
+            )
+        return self._transformation
+
+    def _values(self) -> DataStream:
+        """The same records, not keyed."""
+        return self
+
+    def _call(
+        self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
+    ) -> DataStream:
+        factory = FunctionFactory(type_info if converts else None, kind, function)
+        return self._transform(name, type_info, factory)
+
+    def _transform(
+        self, name: str, type_info: TypeInformation | None, factory: OperatorFactory, **options: Any
+    ) -> DataStream:
+        """Add an operator that reads this stream."""
+        return self._join([self], name, type_info, factory, **options)
+
+    def _join(
+        self,
+        streams: Sequence[DataStream],
+        name: str,
+        type_info: TypeInformation | None,
+        factory: OperatorFactory,
+        **options: Any,
+    ) -> DataStream:
+        """Add an operator that reads several streams, each by an input of its own."""
+        if any(stream._env is not self._env for stream in streams):
+            raise ValueError("streams of different environments cannot meet in one operator")
+        inputs = [stream._transformation for stream in streams]
+        operator = OperatorTransformation(
+            name, type_info, inputs, self._env.get_parallelism(), factory=factory, contract="Operator", **options
+        )
+        self._env._add_operator(operator)
+        return DataStream(self._env, operator)
+
+    def _partition(self, partitioner: Any, ship_strategy: str) -> DataStream:
+        return DataStream(
+            self._env,
+            PartitionTransformation(
+                "Partition",
+                self._value_type,
+                [self._transformation],
+                partitioner=partitioner,
+                ship_strategy=ship_strategy,
+            ),
+        )
+
+    def _sink(self, name: str, factory: Callable[[], Any]) -> DataStreamSink:
+        sink = self._transform(name, None, factory, is_sink=True)._operator("sink")  # type: ignore[arg-type]
+        sink.contract = "Data Sink"
+        return DataStreamSink(sink)
+
+    def _collect_to(self, collector: Any) -> None:
+        """Add a sink of one subtask that hands the records to the program."""
+        self._sink("Data stream collect sink", CollectSinkFactory(collector, self._value_type)).set_parallelism(1)
+
+
+class _NoOperator(DataStream):
+    """A stream that is told apart from the operator it comes from, which cannot be changed through it."""
+
+    def set_parallelism(self, parallelism: int) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set parallelism for")
+
+    def name(self, name: str) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set name for")
+
+    def get_name(self) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Get name of")
+
+    def uid(self, uid: str) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set uid for")
+
+    def set_uid_hash(self, uid_hash: str) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set uid hash for")
+
+    def set_max_parallelism(self, max_parallelism: int) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set max parallelism for")
+
+    def force_non_parallel(self) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set force non-parallel for")
+
+    def set_buffer_timeout(self, timeout_millis: int) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Set buffer timeout for")
+
+    def start_new_chain(self) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Start new chain for")
+
+    def disable_chaining(self) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Disable chaining for")
+
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Setting slot sharing group for")
+
+    def cache(self) -> NoReturn:
+        """Raise: see the class."""
+        self._refuse("Cache for")
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise TypeError(f"{what} {type(self).__name__} is not supported.")
+
+
+class KeyedStream(_NoOperator):
+    """A stream whose records are told apart by a key; made by ``key_by``. Flink's ``KeyedStream``."""
+
+    class AccumulateType(Enum):
+        """What ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` make of two records."""
+
+        MIN = 1
+        MAX = 2
+        MIN_BY = 3
+        MAX_BY = 4
+        SUM = 5
+
+    def __init__(self, origin: DataStream, key_selector: Any, key_type: TypeInformation | None) -> None:
+        exchange = KeyedExchange(as_selector(key_selector), key_type)
+        super().__init__(
+            origin._env,
+            PartitionTransformation(
+                "Partition",
+                origin._value_type,
+                [origin._values()._transformation],
+                partitioner=exchange,
+                ship_strategy="HASH",
+            ),
+        )
+        self._origin_stream = origin
+        self._selector = key_selector
+        self._key_type = key_type
+
+    def get_type(self) -> TypeInformation:
+        """Return a row of the key's type and the records' type, as PyFlink does."""
+        return Types.ROW_NAMED(["f0", "f1"], [said(self._key_type), said(self._value_type)])
+
+    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+        """Reduce the records of each key, and give what has come together so far for each record."""
+        check_function(func, ReduceFunction, "The input must be a ReduceFunction or a callable function")
+        return self._reduce(func)
+
+    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+        """Add up a field of each key's records, or the records themselves; other fields are the first record's."""
+        return self._accumulate(position_to_sum, KeyedStream.AccumulateType.SUM)
+
+    def min(self, position_to_min: int | str = 0) -> DataStream:
+        """Keep the least value of a field; other fields are the first record's."""
+        return self._accumulate(position_to_min, KeyedStream.AccumulateType.MIN)
+
+    def max(self, position_to_max: int | str = 0) -> DataStream:
+        """Keep the greatest value of a field; other fields are the first record's."""
+        return self._accumulate(position_to_max, KeyedStream.AccumulateType.MAX)
+
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+        """Keep the first record with the least value of a field."""
+        return self._accumulate(position_to_min_by, KeyedStream.AccumulateType.MIN_BY)
+
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+        """Keep the first record with the greatest value of a field."""
+        return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
+
+    def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream:  # type: ignore[override]
+        """Give all that the function yields; it has state and timers for each key."""
+        if not isinstance(func, KeyedProcessFunction):
+            raise TypeError(f"KeyedProcessFunction is required for KeyedStream, got {type(func).__name__} {func!r}")
+        type_info = declared(output_type)
+        return self._keyed("KEYED PROCESS", type_info, KeyedProcessFactory(type_info, func, self._selector))
+
+    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> KeyedStream:
+        """Key the records by something else."""
+        return self._origin_stream.key_by(key_selector, key_type)
+
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Put the records of each key into windows."""
+        return WindowedStream(self, window_assigner)
+
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+        """Put so many records of a key into a window; with a slide, begin one after every so many."""
+        assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
+        return WindowedStream(self, assigner)
+
+    def shuffle(self) -> NoReturn:
+        """Raise: records of one key stay together."""
+        self._refuse_partitioning()
+
+    def rescale(self) -> NoReturn:
+        """Raise: records of one key stay together."""
+        self._refuse_partitioning()
+
+    def rebalance(self) -> NoReturn:
+        """Raise: records of one key stay together."""
+        self._refuse_partitioning()
+
+    def forward(self) -> NoReturn:
+        """Raise: records of one key stay together."""
+        self._refuse_partitioning()
+
+    def broadcast(self, *args: Any) -> NoReturn:  # type: ignore[override]
+        """Raise: records of one key stay together."""
+        self._refuse_partitioning()
+
+    def partition_custom(
+        self,
+        partitioner: Callable[[Any, int], int] | Partitioner,
+        key_selector: Callable[[Any], Any] | KeySelector,
+    ) -> NoReturn:
+        """Raise: records of one key stay together."""
+        self._refuse_partitioning()
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """Give the records of all; the result is not keyed."""
+        return self._values().union(*(stream._values() if isinstance(stream, DataStream) else stream for stream in streams))
+
+    def project(self, *field_indexes: int) -> DataStream:
+        """Keep some fields of tuples; the result is not keyed."""
+        return self._values().project(*field_indexes)
+
+    @property
+    def _key_selector(self) -> Any:
+        return self._selector
+
+    def _values(self) -> DataStream:
+        return DataStream(self._env, self._transformation)
+
+    def _call(
+        self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
+    ) -> DataStream:
+        """As on any stream; a function that can be opened may use keyed state, so it has the key set."""
+        if not isinstance(function, Function):
+            return super()._call(name, kind, function, type_info, converts=converts)
+        factory = FunctionFactory(type_info if converts else None, kind, function, self._selector)
+        return self._keyed(name, type_info, factory)
+
+    def _keyed(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream:
+        return self._transform(name, type_info, factory, is_keyed=True, key_type=self._key_type)
+
+    def _refuse_partitioning(self) -> NoReturn:
+        raise TypeError("Cannot override partitioning for KeyedStream.")
+
+    def _accumulate(self, position: int | str, kind: KeyedStream.AccumulateType) -> DataStream:
+        if isinstance(position, bool) or not isinstance(position, (int, str)):
+            raise TypeError(
+                "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
+                f"max_by and sum. The given type is: {type(position)}"
+            )
+        return self._reduce(field_reduce(kind.name.lower(), position))
+
+    def _reduce(self, function: Any) -> DataStream:
+        type_info = self._value_type
+        factory = ReduceOperatorFactory(as_selector(self._selector), function, type_info)
+        return self._keyed("Reduce", type_info, MadeBy(type_info, factory))
+
+
+class CachedDataStream(_NoOperator):
+    """A stream that a batch job would keep for later jobs; made by ``cache``. Flink's ``CachedDataStream``."""
+
+    def invalidate(self) -> None:
+        """Forget what was kept; streaming jobs keep nothing."""
+
+
+class _Projection:
+    """Some fields of a tuple."""
+
+    def __init__(self, field_indexes: tuple[int, ...]) -> None:
+        self.field_indexes = field_indexes
+
+    def __call__(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([value[index] for index in self.field_indexes])
+
+
+def _identity(value: Any) -> Any:
+    return value
+
+
+def _parallelism_of(transformation: Transformation) -> int | None:
+    """Of the operator whose records a stream has; of several, the highest."""
+    if isinstance(transformation, OperatorTransformation):
+        return transformation.parallelism
+    found = [_parallelism_of(given) for given in transformation.inputs]
+    return max(each for each in found if each is not None) if all(found) else None

@@ -1,0 +1,208 @@
+"""Streams cut into windows. Flink: WindowedStream, AllWindowedStream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from flinkbuf.datastream.arguments import declared, said
+from flinkbuf.datastream.operator_factories import MadeBy
+from flinkbuf.streaming.functions import (
+    AggregateFunction,
+    Function,
+    NullByteKeySelector,
+    ReduceFunction,
+    as_selector,
+)
+from flinkbuf.streaming.output_tag import OutputTag
+from flinkbuf.streaming.windows.assigner import MergingWindowAssigner, WindowAssigner
+from flinkbuf.streaming.windows.evictors import Evictor
+from flinkbuf.streaming.windows.trigger import Trigger
+from flinkbuf.streaming.windows.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from flinkbuf.streaming.windows.window_operation import WindowOperatorFactory
+from flinkbuf.types.type_information import TypeInformation
+
+S = TypeVar("S", bound="_Windows")
+
+
+class _Windows:
+    """What windows of keys and windows of all records have in common."""
+
+    _kinds: ClassVar[tuple[type[Function], type[Function]]]  # of the functions that are given a window's contents
+    _word: ClassVar[str]  # how the plan begins
+
+    def __init__(self, keyed_stream: Any, window_assigner: WindowAssigner) -> None:
+        if not isinstance(window_assigner, WindowAssigner):
+            raise TypeError(
+                f"a WindowAssigner is needed, such as TumblingEventTimeWindows.of(...), got {window_assigner!r}"
+            )
+        self._keyed_stream = keyed_stream
+        self._window_assigner = window_assigner
+        self._window_trigger: Trigger | None = None
+        self._evictor: Evictor | None = None
+        self._allowed_lateness_ms = 0
+        self._late_data_output_tag: OutputTag | None = None
+
+    def get_execution_environment(self) -> Any:
+        """Return the environment that it belongs to."""
+        return self._keyed_stream.get_execution_environment()
+
+    def get_input_type(self) -> TypeInformation:
+        """Return the type of the records; PICKLED_BYTE_ARRAY if nobody declared one."""
+        return said(self._keyed_stream._value_type)
+
+    def trigger(self: S, trigger: Trigger) -> S:
+        """Say when a window gives results; by default the assigner says it."""
+        if not isinstance(trigger, Trigger):
+            raise TypeError(f"a Trigger is needed, got {type(trigger).__name__} {trigger!r}")
+        if isinstance(self._window_assigner, MergingWindowAssigner) and not trigger.can_merge():
+            raise TypeError(
+                "A merging window assigner cannot be used with a trigger that does not support merging: "
+                f"{type(trigger).__name__}"
+            )
+        self._window_trigger = trigger
+        return self
+
+    def evictor(self: S, evictor: Evictor) -> S:
+        """Let something choose among a window's records when it gives results; PyFlink has no such method."""
+        self._evictor = evictor
+        return self
+
+    def allowed_lateness(self: S, time_ms: int) -> S:
+        """Keep windows of event time for so many milliseconds after their end, and give results again for late records."""
+        if time_ms < 0:
+            raise ValueError(f"The allowed lateness cannot be negative, got {time_ms}")
+        self._allowed_lateness_ms = time_ms
+        return self
+
+    def side_output_late_data(self: S, output_tag: OutputTag) -> S:
+        """Send records that come too late for all their windows to a side output; by default they are dropped."""
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
+        self._late_data_output_tag = output_tag
+        return self
+
+    def reduce(
+        self,
+        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
+        window_function: Any = None,
+        output_type: Any = None,
+    ) -> Any:
+        """Reduce each window's records as they come; the window function, if there is one, gets the one that is left."""
+        if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):
+            raise TypeError("The input must be a ReduceFunction or a callable function!")
+        self._check_window_function(window_function)
+        type_info = declared(output_type)
+        if window_function is None and output_type is None:
+            type_info = self._keyed_stream._value_type
+        return self._result(
+            type_info,
+            [reduce_function, window_function],
+            reduce_function=reduce_function,
+            window_function=window_function,
+            contents_type=self._keyed_stream._value_type,
+        )
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: Any = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> Any:
+        """Aggregate each window's records as they come; the window function, if there is one, gets the result."""
+        if not isinstance(aggregate_function, AggregateFunction):
+            raise TypeError(
+                "The input must be a flinkbuf.datastream.functions.AggregateFunction!, got "
+                f"{type(aggregate_function).__name__} {aggregate_function!r}"
+            )
+        self._check_window_function(window_function)
+        return self._result(
+            declared(output_type),
+            [aggregate_function, window_function],
+            aggregate_function=aggregate_function,
+            window_function=window_function,
+            contents_type=declared(accumulator_type),
+        )
+
+    def apply(self, window_function: Any, output_type: Any = None) -> Any:
+        """Give all records of a window to a function when it fires."""
+        self._check_kind(window_function, self._kinds[0])
+        return self._all_records(window_function, output_type)
+
+    def process(self, process_window_function: Any, output_type: Any = None) -> Any:
+        """Give all records of a window, and what there is to know of it, to a function when it fires."""
+        self._check_kind(process_window_function, self._kinds[1])
+        return self._all_records(process_window_function, output_type)
+
+    def _all_records(self, function: Any, output_type: Any) -> Any:
+        return self._result(
+            declared(output_type),
+            [function],
+            window_function=function,
+            contents_type=self._keyed_stream._value_type,
+        )
+
+    def _check_kind(self, function: Any, *kinds: type[Function]) -> None:
+        if not isinstance(function, kinds):
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"window_function should be a {wanted}, got {type(function).__name__} {function!r}")
+
+    def _check_window_function(self, function: Any) -> None:
+        if function is not None:
+            self._check_kind(function, *self._kinds)
+
+    def _selector(self) -> Any:
+        """What the operator tells keys apart by; None: it sees one window for all."""
+        return as_selector(self._keyed_stream._key_selector)
+
+    def _result(self, type_info: TypeInformation | None, functions: list[Any], **options: Any) -> Any:
+        assigner, tag = self._window_assigner, self._late_data_output_tag
+        factory = WindowOperatorFactory(
+            assigner,
+            key_selector=self._selector(),
+            trigger=self._window_trigger,
+            evictor=self._evictor,
+            allowed_lateness_ms=self._allowed_lateness_ms,
+            late_tag_id=None if tag is None else tag.tag_id,
+            **options,
+        )
+        result = self._keyed_stream._keyed(type(assigner).__name__, type_info, MadeBy(type_info, factory))
+        names = ", ".join(type(function).__name__ for function in functions if function is not None)
+        return result.set_description(f"{self._word}({assigner!r}, {type(factory.trigger).__name__}, {names})")
+
+
+class WindowedStream(_Windows):
+    """The records of each key in windows; made by ``window`` and ``count_window``. Flink's ``WindowedStream``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Time
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> pairs = env.from_collection([("a", 1), ("b", 2)]).key_by(lambda pair: pair[0])
+    >>> pairs.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(max).get_name()
+    'TumblingEventTimeWindows'
+    """
+
+    _kinds = (WindowFunction, ProcessWindowFunction)
+    _word = "Window"
+
+
+class AllWindowedStream(_Windows):
+    """All records in windows, in one subtask; made by ``window_all``. Flink's ``AllWindowedStream``."""
+
+    _kinds = (AllWindowFunction, ProcessAllWindowFunction)
+    _word = "AllWindow"
+
+    def __init__(self, data_stream: Any, window_assigner: WindowAssigner) -> None:
+        super().__init__(data_stream.key_by(NullByteKeySelector()), window_assigner)
+
+    def _selector(self) -> Any:
+        return None

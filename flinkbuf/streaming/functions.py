@@ -1,0 +1,284 @@
+"""What a user's function derives from: maps, filters, reductions, keys, partitioners, sources and sinks.
+
+Wherever a function class is asked for, a plain callable of the same arguments does, but for aggregates and for what
+has two inputs. Process functions, window functions and asynchronous functions have files of their own.
+Flink: org.apache.flink.api.common.functions; PyFlink: datastream/functions.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import Any
+
+
+class Function(ABC):
+    """What every function of a user is: opened once in each subtask before its first record, closed after its last.
+
+    A function is copied for each subtask, so it may keep what it likes in itself; what a subtask's copy gathers is
+    neither seen by the others nor kept over a restart: that is what state is for. Flink: RichFunction.
+    """
+
+    def open(self, runtime_context: Any) -> None:
+        """Get ready; the context tells which subtask this is and gives state."""
+
+    def close(self) -> None:
+        """Free what `open` took; called after a failure too."""
+
+
+class MapFunction(Function):
+    """One result for each record. Flink's ``MapFunction``.
+
+    Examples
+    --------
+    >>> class Doubled(MapFunction):
+    ...     def map(self, value):
+    ...         return 2 * value
+    >>> Doubled().map(4)
+    8
+    """
+
+    @abstractmethod
+    def map(self, value: Any) -> Any:
+        """Return the result; None is one too."""
+
+
+class FlatMapFunction(Function):
+    """Any number of results for each record. Flink's ``FlatMapFunction``."""
+
+    @abstractmethod
+    def flat_map(self, value: Any) -> Iterable[Any]:
+        """Yield the results, or return something that has them; None is no such thing."""
+
+
+class FilterFunction(Function):
+    """Keeps some of the records. Flink's ``FilterFunction``."""
+
+    @abstractmethod
+    def filter(self, value: Any) -> bool:
+        """Return something true for a record that goes on."""
+
+
+class ReduceFunction(Function):
+    """Makes one value of two of the same type; in any grouping, so it has to be associative. Flink's ``ReduceFunction``."""
+
+    @abstractmethod
+    def reduce(self, value1: Any, value2: Any) -> Any:
+        """Return both in one; `value1` came first."""
+
+
+class AggregateFunction(Function):
+    """Gathers values in an accumulator, of which a result is made. Flink's ``AggregateFunction``.
+
+    Examples
+    --------
+    >>> class Mean(AggregateFunction):
+    ...     def create_accumulator(self):
+    ...         return 0, 0
+    ...     def add(self, value, accumulator):
+    ...         return accumulator[0] + value, accumulator[1] + 1
+    ...     def get_result(self, accumulator):
+    ...         return accumulator[0] / accumulator[1]
+    ...     def merge(self, acc_a, acc_b):
+    ...         return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+    >>> mean = Mean()
+    >>> mean.get_result(mean.merge(mean.add(2, mean.create_accumulator()), (4, 1)))
+    3.0
+    """
+
+    @abstractmethod
+    def create_accumulator(self) -> Any:
+        """Return an accumulator of no values."""
+
+    @abstractmethod
+    def add(self, value: Any, accumulator: Any) -> Any:
+        """Return the accumulator with one value more; it may be changed in place."""
+
+    @abstractmethod
+    def get_result(self, accumulator: Any) -> Any:
+        """Return what the accumulator says; it may be asked again after further values."""
+
+    @abstractmethod
+    def merge(self, acc_a: Any, acc_b: Any) -> Any:
+        """Return one accumulator of the values of both; either may be used again for it."""
+
+
+class CoMapFunction(Function):
+    """One result for each record of two streams. Flink's ``CoMapFunction``."""
+
+    @abstractmethod
+    def map1(self, value: Any) -> Any:
+        """Return the result for a record of the first stream; None: there is none."""
+
+    @abstractmethod
+    def map2(self, value: Any) -> Any:
+        """Return the result for a record of the second stream; None: there is none."""
+
+
+class CoFlatMapFunction(Function):
+    """Any number of results for each record of two streams. Flink's ``CoFlatMapFunction``."""
+
+    @abstractmethod
+    def flat_map1(self, value: Any) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the first stream; None: there are none."""
+
+    @abstractmethod
+    def flat_map2(self, value: Any) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the second stream; None: there are none."""
+
+
+class KeySelector(Function):
+    """Takes the key out of a record; the same record must have the same key in every process. Flink's ``KeySelector``."""
+
+    @abstractmethod
+    def get_key(self, value: Any) -> Any:
+        """Return the key."""
+
+
+class NullByteKeySelector(KeySelector):
+    """One key for all records. Flink's ``NullByteKeySelector``."""
+
+    def get_key(self, value: Any) -> int:
+        """Return 0."""
+        return 0
+
+
+class Partitioner(Function):
+    """Decides which subtask gets a record. Flink's ``Partitioner``."""
+
+    @abstractmethod
+    def partition(self, key: Any, num_partitions: int) -> int:
+        """Return the index of a subtask, from 0 and below `num_partitions`."""
+
+
+class SourceFunction(Function):
+    """Makes records until it has no more or is cancelled; in one subtask. Flink's ``SourceFunction``.
+
+    PyFlink wraps a Java object here; this one is derived from, or given any iterable or function without arguments
+    that makes one.
+
+    Parameters
+    ----------
+    source_func : iterable or callable, optional
+        Where the records come from, if `run` is not overridden.
+    """
+
+    def __init__(self, source_func: Any = None) -> None:
+        self.source_func = source_func
+        self._is_running = True
+
+    def run(self, ctx: Any) -> None:
+        """Emit records with ``ctx.collect(value)`` or ``ctx.collect_with_timestamp(value, timestamp)``, then return."""
+        made = self.source_func() if callable(self.source_func) else self.source_func
+        if made is None:
+            raise TypeError(f"{type(self).__name__} needs a method run(ctx), or something to take its records from")
+        for value in made:
+            if not self._is_running:
+                return
+            ctx.collect(value)
+
+    def cancel(self) -> None:
+        """Let `run` return soon; called from another thread."""
+        self._is_running = False
+
+
+class ParallelSourceFunction(SourceFunction):
+    """A source function that runs in every subtask. Flink's ``ParallelSourceFunction``."""
+
+
+class SinkFunction(Function):
+    """Takes the records at the end of a stream. Flink's ``SinkFunction``.
+
+    PyFlink wraps a Java object here; this one is derived from, or given a function of one record.
+
+    Parameters
+    ----------
+    sink_func : callable, optional
+        What is called with each record, if `invoke` is not overridden.
+    """
+
+    def __init__(self, sink_func: Callable[[Any], Any] | None = None) -> None:
+        self.sink_func = sink_func
+
+    def invoke(self, value: Any) -> None:
+        """Take one record."""
+        if self.sink_func is None:
+            raise TypeError(f"{type(self).__name__} needs a method invoke(value), or a function to call")
+        self.sink_func(value)
+
+
+class Lifecycles:
+    """Several things that are opened in order and closed the other way round."""
+
+    def __init__(self, *members: Any) -> None:
+        self.members = members
+
+    def open(self, runtime_context: Any) -> None:
+        """Open each."""
+        for member in self.members:
+            member.open(runtime_context)
+
+    def close(self) -> None:
+        """Close each, also after one of them failed to; the first error goes on."""
+        first: BaseException | None = None
+        for member in reversed(self.members):
+            try:
+                member.close()
+            except BaseException as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+
+def as_call(function: Any, kind: type[Function], method: str) -> Callable[..., Any]:
+    """Return what an operator calls: `method` of an instance of `kind`, or the callable itself."""
+    if not isinstance(function, kind):
+        return function
+    bound: Callable[..., Any] = getattr(function, method)
+    return bound
+
+
+class SelectorCall:
+    """A key selector or partitioner that wants to be opened before it is called.
+
+    Who calls it opens it with its runtime context; who cannot lets the first call do so, without one.
+    """
+
+    def __init__(self, function: Function, method: str) -> None:
+        self.function = function
+        self.method = getattr(function, method)
+        self.is_open = False
+
+    def open(self, runtime_context: Any) -> None:
+        """Open the user's function, once."""
+        if not self.is_open:
+            self.is_open = True
+            self.function.open(runtime_context)
+
+    def close(self) -> None:
+        """Close the user's function if it was opened."""
+        if self.is_open:
+            self.is_open = False
+            self.function.close()
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call the user's method."""
+        if not self.is_open:
+            self.open(None)
+        return self.method(*arguments)
+
+
+def has_lifecycle(function: Any) -> bool:
+    """Tell whether the class of a `Function` has an open or close of its own."""
+    kind = type(function)
+    return isinstance(function, Function) and (kind.open is not Function.open or kind.close is not Function.close)
+
+
+def as_selector(function: Any, kind: type[Function] = KeySelector, method: str = "get_key") -> Callable[..., Any]:
+    """Return what is called with a record (for a partitioner: with key and count) at each of its two ends.
+
+    It is called on every record, so a function without a life of its own is called directly.
+    """
+    if not isinstance(function, kind):
+        return function
+    return SelectorCall(function, method) if has_lifecycle(function) else getattr(function, method)
