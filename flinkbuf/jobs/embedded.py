@@ -302,7 +302,8 @@ def segments_needed(graph: JobGraph) -> int:
                     "PIPELINED_BOUNDED", edge.subpartition_count(subtask), BUFFERS_PER_CHANNEL, FLOATING_BUFFERS
                 )
                 least, wanted = least + minimum, wanted + (maximum or minimum)
-    return max(least, min(wanted, POOL_LIMIT), 1)
+    # A little more than they can ask for: a pool that is asked for all it has warns of it.
+    return max(least, min(wanted, POOL_LIMIT)) * 51 // 50 + 1
 
 
 @atexit.register

@@ -1,0 +1,227 @@
+"""Jobs on threads of this process: results, failures, cancellation, and nothing left behind."""
+
+import functools
+import gc
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from flinkbuf._core.function_operator import MapOperator
+from flinkbuf.jobs.embedded import EmbeddedJob, JobCanceledError, segments_needed
+from flinkbuf.jobs.job_graph import build_job_graph
+from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
+from flinkbuf.streaming.sink_factories import CallableSinkFactory
+from flinkbuf.streaming.source_factories import CollectionSourceFactory, IterableSourceFactory
+
+
+def job_of(elements, function, collect, parallelism=1, **options):
+    """elements -> map(function) -> by key -> map(+ 1) -> collect."""
+    factory = elements if callable(elements) else CollectionSourceFactory(elements)
+    source = OperatorTransformation("numbers", None, [], factory=factory, is_source=True, parallelism=1)
+    first = OperatorTransformation("first", None, [source], factory=functools.partial(MapOperator, function))
+    keyed = PartitionTransformation(
+        "key", None, [first], partitioner=KeyedExchange(lambda value: value % 7), ship_strategy="HASH"
+    )
+    second = OperatorTransformation("second", None, [keyed], factory=functools.partial(MapOperator, add_one))
+    sink = OperatorTransformation(
+        "sink", None, [second], factory=CallableSinkFactory(collect), is_sink=True, parallelism=1
+    )
+    graph = build_job_graph(build_stream_graph([sink], GraphSettings("numbers", parallelism=parallelism)))
+    return EmbeddedJob(graph, **options)
+
+
+def add_one(value):
+    return value + 1
+
+
+def run(job):
+    job.start()
+    job.wait(60)
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_every_record_comes_out_once(parallelism):
+    out = []
+    job = job_of(range(5000), lambda value: value * 2, out.append, parallelism)
+    run(job)
+    assert sorted(out) == [2 * value + 1 for value in range(5000)]
+    assert job.status is JobStatus.FINISHED
+    assert job.has_ended
+
+
+def test_subtasks_have_copies_of_the_function():
+    seen = []
+
+    def remember(value):
+        seen.append(value)
+        return len(seen)
+
+    out = []
+    run(job_of(range(10), remember, out.append, 2))
+    assert sorted(out) == sorted([2, 3, 4, 5, 6] * 2)
+    assert seen == []
+
+
+def test_the_error_of_a_function_comes_back_as_it_is_and_says_where():
+    def refuse(value):
+        if value == 30:
+            raise KeyError("thirty")
+        return value
+
+    job = job_of(range(100), refuse, print_nothing, parallelism=2)
+    with pytest.raises(KeyError, match="thirty") as caught:
+        run(job)
+    error = caught.value
+    assert (error.operator_name, error.record) == ("first", 30)
+    assert error.task_name.startswith("first (")
+    assert job.status is JobStatus.FAILED
+    assert job.exception is error
+
+
+def print_nothing(value):
+    """A sink that drops all."""
+
+
+def test_the_first_error_is_the_job_s_not_its_echo():
+    def refuse(value):
+        raise OSError("the disk")
+
+    for _ in range(20):
+        with pytest.raises(OSError, match="the disk"):
+            run(job_of(range(1000), refuse, print_nothing, parallelism=3))
+
+
+def endless():
+    number = 0
+    while True:
+        yield number
+        number += 1
+
+
+def test_cancel_ends_an_endless_job():
+    arrived = threading.Event()
+    job = job_of(IterableSourceFactory(endless), add_one, lambda value: arrived.set(), parallelism=2)
+    job.start()
+    assert arrived.wait(30)
+    assert job.status is JobStatus.RUNNING
+    job.cancel()
+    job.cancel()
+    with pytest.raises(JobCanceledError, match="'numbers' was canceled"):
+        job.wait(30)
+    assert job.status is JobStatus.CANCELED
+
+
+def test_cancel_after_the_end_changes_nothing():
+    job = job_of([1], add_one, print_nothing)
+    run(job)
+    job.cancel()
+    job.wait(1)
+    assert job.status is JobStatus.FINISHED
+
+
+def test_cancel_at_once_ends_the_job():
+    for _ in range(50):
+        job = job_of(IterableSourceFactory(endless), add_one, print_nothing, parallelism=2)
+        job.start()
+        job.cancel()
+        with pytest.raises(JobCanceledError):
+            job.wait(30)
+
+
+def test_wait_gives_up_after_its_time_and_the_job_goes_on():
+    job = job_of(IterableSourceFactory(endless), add_one, print_nothing)
+    job.start()
+    with pytest.raises(TimeoutError, match="has not ended after 0"):
+        job.wait(0.01)
+    assert not job.has_ended
+    job.cancel()
+    with pytest.raises(JobCanceledError):
+        job.wait(30)
+
+
+def test_a_function_that_does_not_return_is_interrupted():
+    from flinkbuf.streaming.operator_config import ExecutionSettings
+
+    begun = threading.Event()
+    out = []
+
+    def spin(value):
+        out.append(value)
+        begun_by_reference()
+        while True:
+            pass
+
+    threading.test_begun = begun  # functions are copied, modules are not
+    job = job_of([1], spin, print_nothing, settings=ExecutionSettings(task_cancellation_interval_ms=10))
+    job.start()
+    assert begun.wait(30)
+    job.cancel()
+    with pytest.raises(JobCanceledError):
+        job.wait(30)
+
+
+def begun_by_reference():
+    threading.test_begun.set()
+
+
+def test_a_function_that_cannot_be_copied_is_named():
+    lock = threading.Lock()
+    job = job_of([1], lambda value: lock, print_nothing)
+    with pytest.raises(TypeError, match="operator 'first': its function, or something that it holds"):
+        job.start()
+    assert job.status is JobStatus.FAILED
+
+
+def test_those_who_asked_are_told_of_the_end():
+    ends = []
+    job = job_of([1], lambda value: 1 // 0, print_nothing, on_end=[ends.append])
+    with pytest.raises(ZeroDivisionError):
+        run(job)
+    assert ends == [job.exception]
+    job = job_of([1], add_one, print_nothing, on_end=[ends.append])
+    run(job)
+    assert ends[1:] == [None]
+
+
+def open_files():
+    return len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+
+
+def test_a_thousand_jobs_leave_nothing():
+    out = []
+
+    def round_trip():
+        out.clear()
+        run(job_of(range(20), add_one, out.append, parallelism=2))
+        assert len(out) == 20
+
+    round_trip()
+    gc.collect()
+    threads, files, objects = threading.active_count(), open_files(), len(gc.get_objects())
+    for _ in range(1000):
+        round_trip()
+    gc.collect()
+    assert threading.active_count() == threads
+    assert open_files() <= files
+    assert len(gc.get_objects()) < objects + 2000
+
+
+def test_the_program_may_end_while_a_job_runs():
+    code = (
+        "import test_embedded as t; from flinkbuf.streaming.source_factories import IterableSourceFactory as S;"
+        "j = t.job_of(S(t.endless), t.add_one, t.print_nothing, parallelism=2); j.start(); print('over')"
+    )
+    here = Path(__file__).parent
+    ended = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "over\n", "")
+
+
+def test_buffers_of_a_wide_job_are_bounded():
+    job = job_of([1], add_one, print_nothing, parallelism=60)
+    assert segments_needed(job.graph) <= 8192 * 51 // 50 + 1
