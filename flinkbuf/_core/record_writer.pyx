@@ -46,12 +46,12 @@ from flinkbuf._core.record_serializer cimport (
     fb_record_serializer_end, fb_record_serializer_frame,
 )
 from flinkbuf._core.result_partition cimport (
-    ResultPartition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
+    ResultPartition, claim_partition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
     fb_result_partition_flush_all, fb_result_partition_is_released, fb_result_partition_mark_written,
     fb_result_partition_open_broadcast, fb_result_partition_open_unicast, fb_result_partition_prefetch,
     fb_result_partition_retain, fb_result_partition_verdict, fb_result_partition_wait,
-    fb_result_partition_wait_available,
+    fb_result_partition_wait_available, unclaim_partition,
 )
 from flinkbuf._core.type cimport FB_ELEMENT_WATERMARK, FB_ELEMENT_WATERMARK_STATUS, FB_TYPE_STREAM_ELEMENT
 from flinkbuf._core.type_codec cimport TypeCodec, encode_value
@@ -137,7 +137,7 @@ cdef class RecordWriter:
             else:
                 self.write(record, self.select(record))
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     def emit_to(self, record, uint32_t channel, timestamp=None):
         """Write one record to a stated channel (0-based), whatever the partitioner says."""
@@ -152,7 +152,7 @@ cdef class RecordWriter:
             else:
                 self.write(record, channel)
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     def broadcast(self, record, timestamp=None):
         """Write one record to every channel."""
@@ -166,7 +166,7 @@ cdef class RecordWriter:
             else:
                 self.write(record, BROADCAST)
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     def emit_all(self, records):
         """Write all records of an iterable, in one C loop; returns how many."""
@@ -180,7 +180,7 @@ cdef class RecordWriter:
                 else:
                     self.write(record, self.select(record))
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
         return self._record_count - before
 
     def emit_column(self, values, channels=None):
@@ -206,7 +206,7 @@ cdef class RecordWriter:
                 targets = channels
                 self.write_column_to(&raw[0], width, count, &targets[0])
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
         self._record_count += <int64_t>count
         self.given_count += <int64_t>count
         if self.flushes_always:
@@ -256,11 +256,12 @@ cdef class RecordWriter:
         return 0
 
     @cython.final
-    cdef int begin_use(self) except -1:
+    cdef inline int begin_use(self) except -1:
         """What follows has the partition to itself, until its `unclaim`."""
-        self.check_usable()
+        if self._is_closed or self.fork_count != forks:
+            self.check_usable()
         self.may_wait = True
-        return self.partition.claim()
+        return claim_partition(self.partition)
 
     @cython.final
     cdef int64_t select(self, object record) except? -1:
@@ -326,7 +327,7 @@ cdef class RecordWriter:
                     return FB_NEEDS_BUFFER
             return FB_NEEDS_INPUT
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     cdef int emit_held(self) except -1:
         """The record that an earlier call could not finish."""
@@ -453,7 +454,7 @@ cdef class RecordWriter:
             self.set_time(timestamp)
             return self.write(value, self.select(value))
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     cdef int emit_element_to(self, object value, int64_t timestamp, uint32_t channel) except -1:
         """Write it to a stated channel."""
@@ -464,7 +465,7 @@ cdef class RecordWriter:
             self.set_time(timestamp)
             return self.write(value, channel)
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     cdef int emit_watermark(self, int64_t timestamp) except -1:
         """Write a watermark to every channel."""
@@ -488,7 +489,7 @@ cdef class RecordWriter:
             self.frame_marker(marker, channel)
             return self.write(None, MARKER)
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     cdef int check_channel(self, int64_t channel) except -1:
         if not 0 <= channel < self.c.subpartition_count:
@@ -562,7 +563,7 @@ cdef class RecordWriter:
         try:
             return self.write(None, MARKER)
         finally:
-            self.partition.unclaim()
+            unclaim_partition(self.partition)
 
     cdef int set_marker(self, const uint8_t* framed, size_t size, int64_t channel) except -1:
         """What goes to `channel`, or to all of them, without ending the buffers that are open there."""

@@ -1,6 +1,7 @@
+from cpython.pythread cimport PyThread_get_thread_ident
 from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 
-from flinkbuf._core.buffer cimport fb_buffer_data_type
+from flinkbuf._core.buffer cimport FB_NO_CHANNEL, fb_buffer_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool
 from flinkbuf._core.subpartition cimport fb_subpartition
@@ -94,3 +95,18 @@ cdef class ResultPartition:
     cdef int append(self, uint32_t target, data) except -1
     cdef int append_bytes(self, uint32_t target, const uint8_t* data, size_t size) except -1
     cdef int append_some(self, uint32_t target, const uint8_t** data, size_t* size) noexcept nogil
+
+
+cdef inline int claim_partition(ResultPartition self) except -1:
+    """As claim(), for loops over records: in the usual case no call."""
+    if self.is_closing or self.is_claimed or self.c.continued != FB_NO_CHANNEL \
+            or fb_result_partition_verdict(self.c) < 0:
+        return self.claim()
+    self.claimer = PyThread_get_thread_ident()
+    self.is_claimed = True
+    return 0
+
+
+cdef inline int unclaim_partition(ResultPartition self) except -1:
+    self.is_claimed = False
+    return self.close_once() if self.is_closing else 0
