@@ -22,6 +22,7 @@ from data import FLIGHT_COLUMNS, FLIGHT_DDL
 BATCH = 1000  # records in a list, for rivals that work on lists
 KEY_FIELD = {"tuple": 1, "flights": 5}  # the text that decides the channel
 CHANNELS = 8
+UNDECLARED = ("tuple", "flights", "int64")  # also written without their type
 
 
 class Contender(NamedTuple):
@@ -34,6 +35,8 @@ def contenders(work: str) -> dict[str, Contender]:
     if work == "row":
         return flinkbuf_contenders(work)  # beside the tuple of the same fields; nobody else gives rows back
     everybody = flinkbuf_contenders(work) | msgspec_contenders(work) | standard_contenders(work)
+    if work in UNDECLARED:
+        everybody |= {"flinkbuf_undeclared": flinkbuf_record_writer(work, declared=False)}
     return everybody | pyspark_contenders() | ormsgpack_contenders(work)
 
 
@@ -94,11 +97,14 @@ def flinkbuf_contenders(work: str) -> dict[str, Contender]:
     return {"flinkbuf_record_writer": flinkbuf_record_writer(work), "flinkbuf_buffers": flinkbuf_buffers(work)}
 
 
-def flinkbuf_record_writer(work: str, channel_count: int = 1, key_field: int | None = None) -> Contender:
+def flinkbuf_record_writer(
+    work: str, channel_count: int = 1, key_field: int | None = None, *, declared: bool = True
+) -> Contender:
     """RecordWriter → ResultPartition → InputGate → RecordReader."""
     import flinkbuf as fb
+    from flinkbuf.types.types import object_type
 
-    record_type = flinkbuf_type(work)
+    record_type = flinkbuf_type(work) if declared else object_type()
     partitioner = "rebalance" if key_field is None else fb.by_key(key_field)
 
     def write(records: list[Any]) -> Any:

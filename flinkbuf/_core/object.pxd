@@ -1,5 +1,5 @@
 from libc.stddef cimport size_t
-from libc.stdint cimport int64_t, uint8_t, uint64_t
+from libc.stdint cimport int64_t, uint8_t
 
 from flinkbuf._core.data_view cimport fb_data_input
 
@@ -40,7 +40,6 @@ cdef extern from "record/object.h" nogil:
         FB_OBJECT_MAX_DEPTH
     int fb_object_skip(fb_data_input* input, bint is_key)
     uint8_t* fb_object_put_int(uint8_t* to, int64_t number)
-    int64_t fb_object_int_of(uint64_t word, unsigned size)
     int64_t fb_object_int(const uint8_t* from_, unsigned size, size_t left)
     bint fb_object_is_date(const uint8_t* from_)
     bint fb_object_is_time(const uint8_t* from_)

@@ -22,7 +22,7 @@ from flinkbuf._core.number_codec cimport fb_number_codec_int, fb_number_codec_sm
 from flinkbuf._core.object cimport (
     FB_OBJECT_DICT, FB_OBJECT_FLOAT, FB_OBJECT_FROZENSET, FB_OBJECT_INT, FB_OBJECT_LIST, FB_OBJECT_MAX_DEPTH,
     FB_OBJECT_MAX_SHORT, FB_OBJECT_MAX_SHORT_TEXT, FB_OBJECT_NONE, FB_OBJECT_PICKLED, FB_OBJECT_ROW, FB_OBJECT_SET,
-    FB_OBJECT_SHORT_LIST, FB_OBJECT_SHORT_TUPLE, FB_OBJECT_TUPLE, fb_object_int_of, fb_object_put_int,
+    FB_OBJECT_SHORT_LIST, FB_OBJECT_SHORT_TUPLE, FB_OBJECT_TUPLE, fb_object_int, fb_object_put_int,
 )
 from flinkbuf._core.object_key cimport parts_of
 from flinkbuf._core.object_leaf cimport LEAF_ROOM, get_leaf, get_size, put_bytes, put_leaf
@@ -353,9 +353,10 @@ cdef inline PyObject* get_value(const codec_node* n, const uint8_t** at, fb_data
                 at[0] = pos + 1 + tag
                 return fb_text_codec_kept_ascii(<fb_kept_text*>n.texts, pos + 1, tag)
         elif tag - FB_OBJECT_INT - 1 < 8:
-            if left >= 9:
-                at[0] = pos + 1 + (tag - FB_OBJECT_INT)
-                return fb_number_codec_int(kept_ints, fb_object_int_of(fb_load_le64(pos + 1), tag - FB_OBJECT_INT))
+            tag -= FB_OBJECT_INT
+            if left > tag:
+                at[0] = pos + 1 + tag
+                return fb_number_codec_int(kept_ints, fb_object_int(pos + 1, tag, left - 1))
         elif tag == FB_OBJECT_FLOAT:
             if left >= 9:
                 at[0] = pos + 9
