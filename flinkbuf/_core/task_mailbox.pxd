@@ -6,7 +6,7 @@ cdef int64_t monotonic_ns() noexcept nogil
 
 cdef class Mail:
     cdef readonly object action         # called without arguments
-    cdef readonly int64_t priority
+    cdef readonly int64_t mail_priority
     cdef readonly str description
     cdef readonly int64_t put_ns        # when, by a clock that never jumps
 
@@ -27,6 +27,6 @@ cdef class TaskMailbox:
         return self.has_new_mail
 
     cdef int check_thread(self) except -1
-    cdef Mail take_eligible(self, object mails, int64_t priority)
+    cdef Mail take_eligible(self, object mails, int64_t mail_priority)
     cdef int put_locked(self, Mail mail, bint is_urgent) except -1
     cdef int merge_urgent(self) except -1

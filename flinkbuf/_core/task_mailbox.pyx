@@ -39,14 +39,14 @@ cdef int64_t monotonic_ns() noexcept nogil:
 cdef class Mail:
     """Something to do on the task's thread, and for whom."""
 
-    def __init__(self, action not None, int64_t priority=0, str description=""):
+    def __init__(self, action not None, int64_t mail_priority=0, str description=""):
         self.action = action
-        self.priority = priority
+        self.mail_priority = mail_priority
         self.description = description
         self.put_ns = monotonic_ns()
 
     def __repr__(self):
-        return f"<Mail {self.description or self.action!r}, priority {self.priority}>"
+        return f"<Mail {self.description or self.action!r}, priority {self.mail_priority}>"
 
 
 cdef class TaskMailbox:
@@ -147,7 +147,7 @@ cdef class TaskMailbox:
         self.check_thread()
         return self.batch.popleft() if self.batch else None
 
-    def try_take(self, int64_t priority):
+    def try_take(self, int64_t mail_priority):
         """The first mail of this priority or a higher one, or None; others stay where they are."""
         cdef Mail mail
         self.check_thread()
@@ -157,28 +157,28 @@ cdef class TaskMailbox:
             with self.lock:
                 self.merge_urgent()
                 self.has_new_mail = len(self.queue) > 0
-        mail = self.take_eligible(self.batch, priority)
+        mail = self.take_eligible(self.batch, mail_priority)
         if mail is None and self.has_new_mail:
             with self.lock:
-                mail = self.take_eligible(self.queue, priority)
+                mail = self.take_eligible(self.queue, mail_priority)
                 self.has_new_mail = len(self.queue) > 0 or len(self.urgent) > 0
         return mail
 
-    cdef Mail take_eligible(self, object mails, int64_t priority):
+    cdef Mail take_eligible(self, object mails, int64_t mail_priority):
         cdef Mail mail
         cdef Py_ssize_t place
         for place, mail in enumerate(mails):
-            if mail.priority >= priority:
+            if mail.mail_priority >= mail_priority:
                 del mails[place]
                 return mail
         return None
 
-    def take(self, int64_t priority):
+    def take(self, int64_t mail_priority):
         """As try_take(), but wait for one. MailboxClosedError once it is closed."""
         while True:
             seen = self.bell.seen()
             next_timer_ms = self.post_due_timers()
-            mail = self.try_take(priority)
+            mail = self.try_take(mail_priority)
             if mail is not None:
                 return mail
             self.sleep(seen, next_timer_ms)

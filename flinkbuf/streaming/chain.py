@@ -25,7 +25,7 @@ class ChainedOperator:
     """One operator with what surrounds it."""
 
     config: OperatorConfig
-    priority: int
+    mail_priority: int
     counters: OperatorCounters
     operator: StreamOperator
     output: Output
@@ -112,14 +112,14 @@ class OperatorChain:
 
     def _make_operator(self, index: int) -> ChainedOperator:
         config = self._config.operators[index]
-        priority = index + 1
+        mail_priority = index + 1
         counters = OperatorCounters()
 
         def locate(error: BaseException) -> None:
             self.locate(error, config)
 
-        mailbox = OperatorMailboxExecutor(self._processor, priority, locate)
-        processing_time = OperatorTimerService(self._timers, priority, locate)
+        mailbox = OperatorMailboxExecutor(self._processor, mail_priority, locate)
+        processing_time = OperatorTimerService(self._timers, mail_priority, locate)
         try:
             edges = [
                 *(self._chained_edge(edge, index, counters) for edge in config.chained_edges),
@@ -137,7 +137,9 @@ class OperatorChain:
         except BaseException as error:
             self.locate(error, config, "setup")
             raise
-        return ChainedOperator(config, priority, counters, operator, output, edges, processing_time, mailbox, context)
+        return ChainedOperator(
+            config, mail_priority, counters, operator, output, edges, processing_time, mailbox, context
+        )
 
     def _chained_edge(self, edge: ChainedEdge, index: int, counters: OperatorCounters) -> ChainingOutput:
         if edge.target <= index:

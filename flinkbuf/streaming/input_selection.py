@@ -51,7 +51,7 @@ InputSelection.FIRST = InputSelection(1)
 InputSelection.SECOND = InputSelection(2)
 
 
-def fair_select_next_index(selected: int, available: int, last: int) -> int:
+def fair_select_next_index(selected_mask: int, available_mask: int, last: int) -> int:
     """Return the next input in turn behind `last` that is selected and available, or −1.
 
     Examples
@@ -59,7 +59,7 @@ def fair_select_next_index(selected: int, available: int, last: int) -> int:
     >>> fair_select_next_index(-1, 0b111, 0), fair_select_next_index(-1, 0b011, 1), fair_select_next_index(0b100, 3, 0)
     (1, 0, -1)
     """
-    candidates = selected & available
+    candidates = selected_mask & available_mask
     if candidates == 0:
         return NONE_AVAILABLE
     behind = candidates >> (last + 1) << (last + 1)

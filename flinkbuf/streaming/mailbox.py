@@ -6,6 +6,7 @@ suspended while there is nothing to do for it. Flink: MailboxProcessor, MailboxE
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -186,10 +187,8 @@ class MailboxProcessor:
 
     def steer(self, action: Callable[[], Any], description: str) -> None:
         """Do this before all mails; nothing happens if the mailbox takes none any more."""
-        try:
+        with contextlib.suppress(MailboxClosedError):
             self.mailbox.put_first(Mail(action, MAX_PRIORITY, description))
-        except MailboxClosedError:
-            pass
 
     def suspend(self) -> None:
         """Let `run_mailbox_loop` return; it can be called again."""
@@ -236,17 +235,17 @@ class OperatorMailboxExecutor:
     Parameters
     ----------
     processor : MailboxProcessor
-    priority : int
+    mail_priority : int
         The operator's place in the chain, from 1; 0 for the task itself.
     locate : callable
         Called with an error that one of its mails has raised, before it goes on.
     """
 
     def __init__(
-        self, processor: MailboxProcessor, priority: int, locate: Callable[[BaseException], None] | None = None
+        self, processor: MailboxProcessor, mail_priority: int, locate: Callable[[BaseException], None] | None = None
     ) -> None:
         self._processor = processor
-        self._priority = priority
+        self._priority = mail_priority
         self._locate = locate
 
     def submit(self, mail: Callable[[], Any], description: str = "") -> None:

@@ -18,14 +18,14 @@ from flinkbuf.streaming.clock import Clock
 class Timer:
     """One registered callback; ordered by when it is due, then by when it was registered."""
 
-    __slots__ = ("callback", "due_ms", "is_over", "number", "priority", "timestamp_ms")
+    __slots__ = ("callback", "due_ms", "is_over", "number", "mail_priority", "timestamp_ms")
 
-    def __init__(self, timestamp_ms: int, due_ms: int, number: int, callback: Callable[[int], Any], priority: int):
+    def __init__(self, timestamp_ms: int, due_ms: int, number: int, callback: Callable[[int], Any], mail_priority: int):
         self.timestamp_ms = timestamp_ms
         self.due_ms = due_ms
         self.number = number
         self.callback = callback
-        self.priority = priority
+        self.mail_priority = mail_priority
         self.is_over = False  # called or cancelled
 
     def __lt__(self, other: Timer) -> bool:
@@ -53,10 +53,10 @@ class TimerQueue:
         self._timers: list[Timer] = []
         self._numbers = itertools.count()
 
-    def register(self, timestamp_ms: int, now_ms: int, callback: Callable[[int], Any], priority: int = 0) -> Timer:
+    def register(self, timestamp_ms: int, now_ms: int, callback: Callable[[int], Any], mail_priority: int = 0) -> Timer:
         """Add a timer: due one millisecond after its time, so that all of that time is over; at once if it is past."""
         due_ms = timestamp_ms + 1 if timestamp_ms >= now_ms else now_ms
-        timer = Timer(timestamp_ms, due_ms, next(self._numbers), callback, priority)
+        timer = Timer(timestamp_ms, due_ms, next(self._numbers), callback, mail_priority)
         heapq.heappush(self._timers, timer)
         return timer
 
@@ -94,12 +94,12 @@ class TaskTimerService:
         """Return the clock's time."""
         return self._clock.now_ms()
 
-    def register_timer(self, timestamp_ms: int, callback: Callable[[int], Any], priority: int = 0) -> Timer:
+    def register_timer(self, timestamp_ms: int, callback: Callable[[int], Any], mail_priority: int = 0) -> Timer:
         """Call ``callback(timestamp_ms)`` as a mail once the clock is past `timestamp_ms`. Never after `quiesce`."""
         now_ms = self._clock.now_ms()
         if self.is_quiesced:
-            return Timer(timestamp_ms, timestamp_ms, 0, callback, priority)
-        return self._queue.register(timestamp_ms, now_ms, callback, priority)
+            return Timer(timestamp_ms, timestamp_ms, 0, callback, mail_priority)
+        return self._queue.register(timestamp_ms, now_ms, callback, mail_priority)
 
     def post_due(self) -> int | None:
         """Post a mail for each timer that is due; returns the milliseconds until the next one, None without any."""
@@ -119,7 +119,7 @@ class TaskTimerService:
                 timer.is_over = True
                 timer.callback(timer.timestamp_ms)
 
-        self._mailbox.put(Mail(fire, timer.priority, f"timer at {timer.timestamp_ms}"))
+        self._mailbox.put(Mail(fire, timer.mail_priority, f"timer at {timer.timestamp_ms}"))
 
     def quiesce(self) -> None:
         """Call no timer any more: neither those that wait nor those that come."""
@@ -133,17 +133,17 @@ class OperatorTimerService:
     Parameters
     ----------
     service : TaskTimerService
-    priority : int
+    mail_priority : int
         The operator's place in the chain: its timers are its mails.
     locate : callable, optional
         Called with an error that one of its timers has raised, before it goes on.
     """
 
     def __init__(
-        self, service: TaskTimerService, priority: int, locate: Callable[[BaseException], None] | None = None
+        self, service: TaskTimerService, mail_priority: int, locate: Callable[[BaseException], None] | None = None
     ) -> None:
         self._service = service
-        self._priority = priority
+        self._priority = mail_priority
         self._locate = locate
         self._is_quiesced = False
 

@@ -38,6 +38,7 @@ from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.mailbox import MAX_PRIORITY, Mail, MailboxClosedError, MailboxProcessor, TaskMailbox
 from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, TaskMetrics, TaskTimes
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
+from flinkbuf.streaming.operator_setup import make_context as make_operator_context
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
@@ -47,12 +48,6 @@ from flinkbuf.types.types import Types
 
 def ignore_event(event: TaskEvent) -> None:
     """Report to nobody."""
-
-
-def _operator_context_maker() -> Callable[..., Any]:
-    from flinkbuf.streaming.operator_setup import make_context
-
-    return make_context
 
 
 class StreamTask:
@@ -72,7 +67,7 @@ class StreamTask:
         *,
         restore: TaskStateSnapshot | None = None,
         report: Callable[[TaskEvent], None] = ignore_event,
-        make_context: Callable[..., Any] | None = None,
+        make_context: Callable[..., Any] = make_operator_context,
         barriers: BarrierHandler | None = None,
         ticks: Callable[[], int] = time.monotonic_ns,
         seed: int | None = None,
@@ -115,7 +110,7 @@ class StreamTask:
             self._writers,
             self.mailbox_processor,
             self.timers,
-            partial(make_context or _operator_context_maker(), task=info, settings=settings, clock=clock),
+            partial(make_context, task=info, settings=settings, clock=clock),
             self.bell.ring,
             random.Random(seed),
         )
