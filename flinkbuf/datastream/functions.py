@@ -1,0 +1,61 @@
+"""What a user's function derives from. PyFlink: datastream/functions.py."""
+
+from flinkbuf.streaming.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from flinkbuf.streaming.functions import (
+    AggregateFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
+    FilterFunction,
+    FlatMapFunction,
+    Function,
+    KeySelector,
+    MapFunction,
+    NullByteKeySelector,
+    ParallelSourceFunction,
+    Partitioner,
+    ReduceFunction,
+    SinkFunction,
+    SourceFunction,
+)
+from flinkbuf.streaming.process_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    CoProcessFunction,
+    KeyedBroadcastProcessFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    ProcessFunction,
+)
+from flinkbuf.streaming.runtime_context import RuntimeContext
+from flinkbuf.streaming.state import KeyedStateStore
+from flinkbuf.streaming.timers import TimerService
+
+__all__ = [
+    "AggregateFunction",
+    "AsyncFunction",
+    "AsyncRetryPredicate",
+    "AsyncRetryStrategy",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "CoProcessFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedBroadcastProcessFunction",
+    "KeyedCoProcessFunction",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "NullByteKeySelector",
+    "ParallelSourceFunction",
+    "Partitioner",
+    "ProcessFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+    "SinkFunction",
+    "SourceFunction",
+    "TimerService",
+]

@@ -1,0 +1,216 @@
+"""Functions that see more than the record: its time, timers, state, side outputs, a second stream.
+
+``process_element`` and its kin return an iterable of results or None, or are generators; ``yield tag, value`` goes to
+the side output of an `OutputTag`. The classes of contexts say what the operators give; nobody derives from them.
+Flink: org.apache.flink.streaming.api.functions; PyFlink: datastream/functions.py.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from flinkbuf.streaming.functions import Function
+from flinkbuf.streaming.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
+from flinkbuf.streaming.time_domain import TimeDomain
+from flinkbuf.streaming.timers import TimerService
+
+KEY = TypeVar("KEY")
+IN1 = TypeVar("IN1")
+IN2 = TypeVar("IN2")
+OUT = TypeVar("OUT")
+
+
+class _Context(ABC):
+    """What goes with a record; good for one call."""
+
+    @abstractmethod
+    def timer_service(self) -> TimerService:
+        """Return what tells the time, and on keyed streams sets timers."""
+
+    @abstractmethod
+    def timestamp(self) -> int:
+        """Return the record's event time in milliseconds since 1970; −2⁶³ if it has none."""
+
+
+class _KeyedContext(_Context):
+    """What goes with a record of a keyed stream."""
+
+    @abstractmethod
+    def get_current_key(self) -> Any:
+        """Return the record's key, or the timer's."""
+
+
+class _OnTimerContext(_KeyedContext):
+    """What goes with a timer."""
+
+    @abstractmethod
+    def time_domain(self) -> TimeDomain:
+        """Return whether the timer is one of event time or of processing time."""
+
+
+class ProcessFunction(Function):
+    """Any number of results for each record, with its time and side outputs. Flink's ``ProcessFunction``.
+
+    Examples
+    --------
+    >>> from flinkbuf.streaming.output_tag import OutputTag
+    >>> odd = OutputTag("odd")
+    >>> class Split(ProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         yield (odd, value) if value % 2 else value
+    >>> list(Split().process_element(4, None))
+    [4]
+    """
+
+    class Context(_Context):
+        """What goes with a record."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a record."""
+
+
+class KeyedProcessFunction(Function):
+    """Any number of results for each record of a keyed stream, with state and timers. Flink's ``KeyedProcessFunction``."""
+
+    class Context(_KeyedContext):
+        """What goes with a record."""
+
+    class OnTimerContext(_OnTimerContext):
+        """What goes with a timer."""
+
+    @abstractmethod
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a record."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        """Yield or return the results for a timer of the current key."""
+
+
+class CoProcessFunction(Function):
+    """Any number of results for each record of two streams. Flink's ``CoProcessFunction``."""
+
+    class Context(_Context):
+        """What goes with a record."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: CoProcessFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the second stream."""
+
+
+class KeyedCoProcessFunction(Function):
+    """As `CoProcessFunction` on two streams of the same keys, with state and timers. Flink's ``KeyedCoProcessFunction``."""
+
+    class Context(_KeyedContext):
+        """What goes with a record."""
+
+    class OnTimerContext(_OnTimerContext):
+        """What goes with a timer."""
+
+    @abstractmethod
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the first stream."""
+
+    @abstractmethod
+    def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the second stream."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        """Yield or return the results for a timer of the current key."""
+
+
+class BaseBroadcastProcessFunction(Function):
+    """What functions on a stream and a broadcast one have in common."""
+
+    class BaseContext(ABC):
+        """What goes with a record of either stream."""
+
+        @abstractmethod
+        def timestamp(self) -> int:
+            """Return the record's event time in milliseconds since 1970; −2⁶³ if it has none."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the task's clock in milliseconds since 1970."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return how far event time has come in milliseconds since 1970."""
+
+    class Context(BaseContext):
+        """What goes with a broadcast record."""
+
+        @abstractmethod
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
+            """Return the broadcast state; every subtask has to change it alike."""
+
+    class ReadOnlyContext(BaseContext):
+        """What goes with a record of the other stream."""
+
+        @abstractmethod
+        def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]:
+            """Return the broadcast state, to be read."""
+
+
+class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
+    """On a stream without keys and a broadcast one. Flink's ``BroadcastProcessFunction``."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """What goes with a broadcast record."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """What goes with a record of the other stream."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterable[OUT] | None:
+        """Yield or return the results for a record of the stream that is not broadcast."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: BroadcastProcessFunction.Context) -> Iterable[OUT] | None:
+        """Yield or return the results for a broadcast record."""
+
+
+class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
+    """On a keyed stream and a broadcast one. Flink's ``KeyedBroadcastProcessFunction``."""
+
+    class Context(BaseBroadcastProcessFunction.Context, ABC):
+        """What goes with a broadcast record."""
+
+    class ReadOnlyContext(BaseBroadcastProcessFunction.ReadOnlyContext, ABC):
+        """What goes with a record of the keyed stream."""
+
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Return what tells the time and sets timers."""
+
+        @abstractmethod
+        def get_current_key(self) -> KEY:
+            """Return the record's key."""
+
+    class OnTimerContext(ReadOnlyContext, ABC):
+        """What goes with a timer."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Return whether the timer is one of event time or of processing time."""
+
+        @abstractmethod
+        def get_current_key(self) -> KEY:
+            """Return the timer's key."""
+
+    @abstractmethod
+    def process_element(self, value: IN1, ctx: KeyedBroadcastProcessFunction.ReadOnlyContext) -> Iterable[OUT] | None:
+        """Yield or return the results for a record of the keyed stream."""
+
+    @abstractmethod
+    def process_broadcast_element(self, value: IN2, ctx: KeyedBroadcastProcessFunction.Context) -> Iterable[OUT] | None:
+        """Yield or return the results for a broadcast record."""
+
+    def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterable[OUT] | None:
+        """Yield or return the results for a timer of the current key."""
