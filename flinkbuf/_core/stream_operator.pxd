@@ -4,6 +4,7 @@
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.key_context cimport KeyContext
+from flinkbuf._core.type_codec cimport TypeCodec
 
 
 cdef class Output:
@@ -27,7 +28,7 @@ cdef class Input:
 cdef class ConvertingOutput(Output):
     cdef Output output
     cdef StreamOperator operator
-    cdef object convert
+    cdef TypeCodec codec
 
 
 cdef class StreamOperator(Input):

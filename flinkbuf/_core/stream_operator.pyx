@@ -7,6 +7,8 @@ Input, AbstractStreamOperator, AbstractStreamOperatorV2, MultipleInputStreamOper
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
+from flinkbuf._core.conversion cimport convert_value
+
 NO_TIMESTAMP = INT64_MIN
 MAX_WATERMARK = INT64_MAX
 
@@ -61,15 +63,15 @@ cdef class ConvertingOutput(Output):
     A value that the type refuses is the operator's error, found with the record that it was working on.
     """
 
-    def __init__(self, Output output not None, StreamOperator operator not None, codec not None):
+    def __init__(self, Output output not None, StreamOperator operator not None, TypeCodec codec not None):
         self.output = output
         self.operator = operator
-        self.convert = codec.convert
+        self.codec = codec
 
     cpdef collect(self, object value, int64_t timestamp):
         cdef bint was_in_function = self.operator.is_in_function
         self.operator.is_in_function = True
-        value = self.convert(value)
+        value = convert_value(self.codec, value)
         self.operator.is_in_function = was_in_function
         self.output.collect(value, timestamp)
 

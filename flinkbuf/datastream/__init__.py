@@ -34,9 +34,7 @@ _NAMES = {
     "stream_execution_environment": "StreamExecutionEnvironment",
     "time_domain": "TimeDomain",
     "timerservice": "TimerService",
-    "window": (
-        "CountWindow GlobalWindow MergingWindowAssigner TimeWindow Trigger TriggerResult Window WindowAssigner"
-    ),
+    "window": ("CountWindow GlobalWindow MergingWindowAssigner TimeWindow Trigger TriggerResult Window WindowAssigner"),
 }
 _MODULE_OF = {name: f"flinkbuf.datastream.{module}" for module, names in _NAMES.items() for name in names.split()}
 

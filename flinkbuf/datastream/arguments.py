@@ -37,9 +37,7 @@ def checked_max_parallelism(max_parallelism: int) -> int:
     if max_parallelism <= 0:
         raise ValueError(f"The maximum parallelism must be greater than 0, got {max_parallelism}")
     if max_parallelism > MAX_PARALLELISM_LIMIT:
-        raise ValueError(
-            f"Maximum parallelism must be between 1 and {MAX_PARALLELISM_LIMIT}. Found: {max_parallelism}"
-        )
+        raise ValueError(f"Maximum parallelism must be between 1 and {MAX_PARALLELISM_LIMIT}. Found: {max_parallelism}")
     return max_parallelism
 
 
@@ -53,8 +51,9 @@ def set_parallelism(transformation: OperatorTransformation, parallelism: int) ->
             f"(use system default), got {parallelism}"
         )
     if transformation.max_allowed_parallelism == 1 and parallelism != 1:
-        raise ValueError(f"The parallelism of non parallel operator must be 1, got {parallelism} for "
-                         f"{transformation.name!r}")
+        raise ValueError(
+            f"The parallelism of non parallel operator must be 1, got {parallelism} for {transformation.name!r}"
+        )
     transformation.parallelism = None if parallelism == -1 else parallelism
     transformation.is_parallelism_configured = parallelism != -1
 

@@ -113,9 +113,7 @@ class BroadcastConnectedStream:
     @overload
     def process(self, func: KeyedBroadcastProcessFunction, output_type: Any = None) -> Any: ...
 
-    def process(
-        self, func: BroadcastProcessFunction | KeyedBroadcastProcessFunction, output_type: Any = None
-    ) -> Any:
+    def process(self, func: BroadcastProcessFunction | KeyedBroadcastProcessFunction, output_type: Any = None) -> Any:
         """Give all that the function yields for records of either stream; only the broadcast one changes its state."""
         stream = self.non_broadcast_stream
         is_keyed = stream._key_selector is not None

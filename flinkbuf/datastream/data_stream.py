@@ -85,6 +85,7 @@ __all__ = [
     "WindowedStream",
 ]
 
+
 class DataStream:
     """A stream of records; each method gives a new one. Made by an environment's sources. Flink's ``DataStream``.
 
@@ -193,9 +194,7 @@ class DataStream:
         check_function(func, MapFunction, "The input must be a MapFunction or a callable function")
         return self._call("Map", "map", func, declared(output_type))
 
-    def flat_map(
-        self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: Any = None
-    ) -> DataStream:
+    def flat_map(self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: Any = None) -> DataStream:
         """Give all that the function yields, or the elements of what it returns, for each record."""
         check_function(func, FlatMapFunction, "The input must be a FlatMapFunction or a callable function")
         return self._call("FlatMap", "flat_map", func, declared(output_type))
@@ -631,7 +630,9 @@ class KeyedStream(_NoOperator):
 
     def union(self, *streams: DataStream) -> DataStream:
         """Give the records of all; the result is not keyed."""
-        return self._values().union(*(stream._values() if isinstance(stream, DataStream) else stream for stream in streams))
+        return self._values().union(
+            *(stream._values() if isinstance(stream, DataStream) else stream for stream in streams)
+        )
 
     def project(self, *field_indexes: int) -> DataStream:
         """Keep some fields of tuples; the result is not keyed."""

@@ -207,9 +207,7 @@ class KeyedBroadcastProcessFactory(OperatorFactory):
 
         selector = as_selector(self.key_selector)
         function = opening(self.function, selector)
-        return KeyedBroadcastProcessOperator(
-            function, CombinedWatermark(2), self.descriptors, selector, *_TIME_DOMAINS
-        )
+        return KeyedBroadcastProcessOperator(function, CombinedWatermark(2), self.descriptors, selector, *_TIME_DOMAINS)
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,9 @@ class SlotSharingGroup:
         def build(self) -> SlotSharingGroup:
             """Make the group."""
             if (self._cpu_cores is None) != (self._task_heap_memory is None):
-                raise ValueError("The cpu cores and task heap memory are required when specifying the resource of a slot.")
+                raise ValueError(
+                    "The cpu cores and task heap memory are required when specifying the resource of a slot."
+                )
             return SlotSharingGroup(
                 self._name,
                 self._cpu_cores,

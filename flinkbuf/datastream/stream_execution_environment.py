@@ -165,9 +165,7 @@ class StreamExecutionEnvironment:
         """Return the settings of checkpoints; what is set there holds here."""
         return CheckpointConfig(self._configuration)
 
-    def enable_checkpointing(
-        self, interval: int, mode: CheckpointingMode | None = None
-    ) -> StreamExecutionEnvironment:
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
         """Make a checkpoint every so many milliseconds."""
         config = self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
@@ -223,9 +221,7 @@ class StreamExecutionEnvironment:
         if place not in sys.path:
             sys.path.append(place)
 
-    def set_python_requirements(
-        self, requirements_file_path: str, requirements_cache_dir: str | None = None
-    ) -> None:
+    def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
         """Do nothing but be named in a warning: functions run in this interpreter, with its packages."""
         self._configuration.set_string("python.requirements", requirements_file_path)
 
@@ -264,9 +260,7 @@ class StreamExecutionEnvironment:
         factory = CollectionSourceFactory(collection, type_info)
         return self._source(COLLECTION_SOURCE_NAME, type_info, factory, is_parallel=False, is_legacy_source=True)
 
-    def add_source(
-        self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None
-    ) -> DataStream:
+    def add_source(self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None) -> DataStream:
         """Make a stream of what a function emits, or of any iterable; in one subtask unless it says it is parallel.
 
         Parameters
@@ -402,9 +396,7 @@ class StreamExecutionEnvironment:
             max_parallelism=max_parallelism if max_parallelism > 0 else None,
             buffer_timeout_ms=self.get_buffer_timeout(),
             is_chaining_enabled=self.is_chaining_enabled(),
-            chains_different_max_parallelism=(
-                self.is_chaining_of_operators_with_different_max_parallelism_enabled()
-            ),
+            chains_different_max_parallelism=(self.is_chaining_of_operators_with_different_max_parallelism_enabled()),
             needs_uids=not self.get_config().has_auto_generated_uids_enabled(),
         )
         return build_stream_graph(self._operators, settings)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkbuf._core.conversion import convert
 from flinkbuf._core.sink_operator import SinkFunctionOperator
 from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.collect import Collector
@@ -89,8 +91,8 @@ class CollectSinkFactory:
 
     def __call__(self) -> CollectSinkOperator:
         """Make the operator of one subtask."""
-        convert = self.type_info.codec.convert if self.type_info is not None else None
-        return CollectSinkOperator(self.collector.value, convert)
+        to_type = functools.partial(convert, self.type_info.codec) if self.type_info is not None else None
+        return CollectSinkOperator(self.collector.value, to_type)
 
 
 class Lifecycle:

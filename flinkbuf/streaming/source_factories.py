@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from flinkbuf._core.conversion import convert
 from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator
@@ -38,8 +39,8 @@ class CollectionSourceFactory:
     def __init__(self, elements: Iterable[Any], type_info: TypeInformation | None = None) -> None:
         self.elements: Iterable[Any] = elements if isinstance(elements, range) else list(elements)
         if type_info is not None:
-            convert = type_info.codec.convert
-            self.elements = [convert(element) for element in self.elements]
+            codec = type_info.codec
+            self.elements = [convert(codec, element) for element in self.elements]
 
     def __call__(self) -> CollectionSourceOperator:
         """Make the operator of the only subtask."""
