@@ -299,11 +299,51 @@ def test_priority_events_reach_a_busy_reader_from_another_thread(pool):
 
         thread = threading.Thread(target=read)
         thread.start()
-        for turn in range(200):
-            writer.emit_all(range(50))
+        for turn in range(1500):
+            writer.emit_all(range(7 * turn, 7 * turn + 7))
+            if turn % 3 == 0:
+                writer.flush()  # so that the reader is sometimes on its way to the channel when the event comes
             writer.write_event(CheckpointBarrier(turn, 0), is_priority=True)
         writer.close()
         thread.join()
         gate.close()
-    assert [item.checkpoint_id for item in got if isinstance(item, CheckpointBarrier)] == list(range(200))
-    assert [item for item in got if isinstance(item, int)] == list(range(50)) * 200
+    assert [item.checkpoint_id for item in got if isinstance(item, CheckpointBarrier)] == list(range(1500))
+    assert [item for item in got if isinstance(item, int)] == list(range(7 * 1500))
+
+
+def test_a_union_takes_what_a_task_says_to_its_channels(pool):
+    """Numbered through: barriers block, resume, acknowledge and end by the channel that the element came from."""
+    type = fb.Types.STREAM_ELEMENT(NAME)
+    partitions = [fb.ResultPartition(pool, 2) for _ in range(2)]
+    for number, partition in enumerate(partitions):
+        with fb.RecordWriter(partition, type, lambda name, count: int(name[1])) as writer:
+            for channel in range(2):
+                writer.emit(f"{number}{channel}", number)
+            writer.write_watermark(number)
+            writer.write_event(CheckpointBarrier(1, 2))
+            for channel in range(2):
+                writer.emit(f"{number}{channel}")
+    union = fb.UnionInputGate([fb.InputGate([(partition, c) for c in range(2)]) for partition in partitions])
+    with union, fb.RecordReader(union, type, events=True) as reader:
+        items = [[] for _ in range(4)]
+        while (item := reader.poll())[0] not in ("NOTHING", "FINISHED"):
+            items[item[3]].append(item)
+        assert item[0] == "NOTHING", "each channel waits behind its barrier"
+        for channel, got in enumerate(items):
+            name = f"{channel // 2}{channel % 2}"
+            assert [(kind, value, timestamp) for kind, value, timestamp, _ in got[:2]] == [
+                ("RECORD", name, channel // 2),
+                ("WATERMARK", None, channel // 2),
+            ]
+            assert got[2][:2] == ("EVENT", CheckpointBarrier(1, 2)) and len(got) == 3
+        for channel in (3, 0, 2, 1):
+            union.resume_consumption(channel)
+            assert reader.poll() == ("RECORD", f"{channel // 2}{channel % 2}", None, channel)
+            assert reader.poll() == ("EVENT", EndOfData(), None, channel)
+            assert not partitions[channel // 2].is_answered
+            union.acknowledge_all_records_processed(channel)
+            assert reader.poll() == ("EVENT", EndOfPartition(), None, channel)
+        assert reader.poll()[0] == "FINISHED"
+        assert all(partition.is_all_data_processed for partition in partitions)
+    for partition in partitions:
+        partition.close()
