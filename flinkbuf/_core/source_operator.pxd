@@ -41,6 +41,7 @@ cdef class SourceTurn:
 cdef class ReaderOutput:
     cdef Output output
     cdef readonly SourceTurn turn           # that of the operator, shared by the outputs of its splits
+    cdef readonly Py_ssize_t count          # records emitted so far
 
     cpdef collect(self, object value, object timestamp=*)
     cdef put(self, object value, int64_t timestamp)

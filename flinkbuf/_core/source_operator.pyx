@@ -135,6 +135,7 @@ cdef class ReaderOutput:
     cpdef collect(self, object value, object timestamp=None):
         """Emit one record; `timestamp` in milliseconds since 1970, None: it has none of its own."""
         self.turn.left -= 1
+        self.count += 1
         self.put(value, INT64_MIN if timestamp is None else <int64_t>timestamp)
 
     def collect_from(self, iterator):
@@ -148,6 +149,7 @@ cdef class ReaderOutput:
             value = <object>taken
             Py_DECREF(value)  # the variable holds it
             self.turn.left -= 1
+            self.count += 1
             self.put(value, INT64_MIN)
             if not self.turn.may_go_on():
                 return True

@@ -12,7 +12,9 @@ from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator
 from flinkbuf.streaming.source import Source
+from flinkbuf.streaming.source_context import TimeCharacteristic
 from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
+from flinkbuf.streaming.source_function import SourceFunctionOperator
 from flinkbuf.streaming.source_operator import SourceOperator
 from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
@@ -69,6 +71,18 @@ class IterableSourceFactory:
 
 
 @dataclass(frozen=True)
+class SourceFunctionFactory:
+    """``env.add_source(object)`` with methods ``run(context)`` and ``cancel()``. Flink: SourceFunction."""
+
+    source_function: Any
+    characteristic: TimeCharacteristic = TimeCharacteristic.EVENT_TIME
+
+    def __call__(self) -> SourceFunctionOperator:
+        """Make the operator of one subtask."""
+        return SourceFunctionOperator(self.source_function, self.characteristic)
+
+
+@dataclass(frozen=True)
 class SourceOperatorFactory:
     """``env.from_source(source, watermark_strategy, name)``."""
 
@@ -110,8 +124,10 @@ def source_factory_of(source: Any) -> Callable[[], Any]:
     Raises
     ------
     TypeError
-        If it is neither an iterable nor a function that returns one.
+        If it has no method ``run``, is no iterable, and no function that returns one.
     """
+    if callable(getattr(source, "run", None)):
+        return SourceFunctionFactory(source)
     if callable(source) or hasattr(source, "__iter__"):
         return IterableSourceFactory(source)
     raise TypeError(

@@ -1,0 +1,78 @@
+"""What sources and sinks derive from; PyFlink's pyflink.datastream.connectors.base in Python's own classes.
+
+In PyFlink a `Source` or `Sink` wraps a Java object. Here it is a Python class: a source has splits, an enumerator and
+readers (Flink's FLIP-27), a sink has writers and, if it likes, committers (FLIP-143).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from enum import Enum
+from typing import Any
+
+from flinkbuf.streaming.input_status import InputStatus
+from flinkbuf.streaming.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
+from flinkbuf.streaming.source import (
+    Boundedness,
+    EnumeratorContext,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from flinkbuf.streaming.split_reader import QueueEnumerator, SplitReader
+
+__all__ = [
+    "Boundedness",
+    "CommitRequest",
+    "Committer",
+    "DeliveryGuarantee",
+    "EnumeratorContext",
+    "InputStatus",
+    "QueueEnumerator",
+    "ReaderContext",
+    "Sink",
+    "SinkContext",
+    "SinkWriter",
+    "Source",
+    "SourceReader",
+    "SplitEnumerator",
+    "SplitReader",
+    "StreamTransformer",
+    "SupportsPreprocessing",
+    "WriterContext",
+]
+
+
+class DeliveryGuarantee(Enum):
+    """How often a record may come out of a sink if something fails. Flink: DeliveryGuarantee.
+
+    Attributes
+    ----------
+    EXACTLY_ONCE
+        Once, whatever happens.
+    AT_LEAST_ONCE
+        Once, or several times after a failure.
+    NONE
+        It may be lost, or come several times.
+    """
+
+    EXACTLY_ONCE = 0
+    AT_LEAST_ONCE = 1
+    NONE = 2
+
+
+class StreamTransformer(ABC):
+    """Something done to a stream before its sink. PyFlink: StreamTransformer."""
+
+    @abstractmethod
+    def apply(self, ds: Any) -> Any:
+        """Return the stream that the sink gets."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that wants something done to its stream first. PyFlink: SupportsPreprocessing."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return what is to be done, None: nothing."""

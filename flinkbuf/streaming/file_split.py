@@ -1,0 +1,89 @@
+"""Which files a source reads, and which range of which file a reader reads at a time.
+
+Flink: FileSourceSplit, NonSplittingRecursiveEnumerator, BlockSplittingRecursiveEnumerator, DefaultFileFilter.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+DEFAULT_SPLIT_SIZE = 32 * 1024 * 1024  # bytes; the block size of Flink's local file system
+COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".deflate")  # read whole: nobody can begin in the middle
+
+
+@dataclass(frozen=True)
+class FileSplit:
+    """The bytes from `start` up to `end` of a file, and of these all records but the first `skipped`."""
+
+    path: str
+    start: int
+    end: int
+    skipped: int = 0
+
+    @property
+    def split_id(self) -> str:
+        """Names it among all splits of its source."""
+        return f"{self.path}:{self.start}+{self.end - self.start}"
+
+
+def local_path(path: str | os.PathLike[str]) -> str:
+    """Return the path of a local file that may be written as a URI.
+
+    Examples
+    --------
+    >>> local_path("file:///data/a%20b"), local_path("/data/x")
+    ('/data/a b', '/data/x')
+    """
+    text = os.fspath(path)
+    scheme = urlsplit(text).scheme
+    if scheme == "file":
+        return unquote(urlsplit(text).path)
+    if len(scheme) > 1:
+        raise ValueError(f"only local files can be read and written, got {text!r}")
+    return text
+
+
+def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """All files below `paths` with their sizes, in the order of their names.
+
+    Directories are walked to their depth; names that begin with ``.`` or ``_`` are left out there.
+
+    Raises
+    ------
+    FileNotFoundError
+        If one of `paths` does not exist.
+    """
+    for path in paths:
+        if not os.path.isdir(path):
+            yield path, os.stat(path).st_size  # says the path if there is nothing
+            continue
+        for folder, folders, names in os.walk(path):
+            folders[:] = sorted(name for name in folders if not _is_hidden(name))
+            for name in sorted(names):
+                if not _is_hidden(name):
+                    file = Path(folder, name)
+                    yield str(file), file.stat().st_size
+
+
+def _is_hidden(name: str) -> bool:
+    return name.startswith((".", "_"))
+
+
+def split_file(path: str, size: int, split_size: int | None) -> list[FileSplit]:
+    """Cut a file into ranges; None: one for all of it. A last range of less than a tenth goes to the one before it.
+
+    Examples
+    --------
+    >>> [(split.start, split.end) for split in split_file("a", 205, 100)]
+    [(0, 100), (100, 205)]
+    """
+    if split_size is None or path.endswith(COMPRESSED):
+        return [FileSplit(path, 0, size)]
+    starts = list(range(0, size, split_size)) or [0]
+    if len(starts) > 1 and (size - starts[-1]) * 10 < split_size:
+        starts.pop()
+    return [FileSplit(path, start, end) for start, end in zip(starts, [*starts[1:], size], strict=True)]

@@ -1,0 +1,161 @@
+"""Sources with ``run(context)``: they emit when they like, from a thread of their own.
+
+Flink: SourceFunction, StreamSource, SourceStreamTask.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import Any
+
+from flinkbuf._core.source_operator import SourceOperatorBase, SourceOutput
+from flinkbuf._core.stream_operator import Output
+from flinkbuf.errors import CancelTaskError
+from flinkbuf.log import logger
+from flinkbuf.streaming.input_status import InputStatus
+from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
+from flinkbuf.streaming.source_context import TimeCharacteristic, source_context
+from flinkbuf.streaming.source_handover import SourceContext, SourceHandover
+from flinkbuf.types.values import StreamRecord, Watermark
+
+JOIN_TIMEOUT_S = 30.0  # how long a task waits for a run() that does not return; task.cancellation.interval
+
+
+class SourceFunctionOperator(SourceOperatorBase):
+    """Runs ``source_function.run(context)`` on a thread and emits on the task's what it hands over.
+
+    Parameters
+    ----------
+    source_function : object
+        With ``run(context)`` and ``cancel()``; ``open(runtime_context)`` and ``close()`` if it likes.
+    characteristic : TimeCharacteristic
+        What becomes of its timestamps and watermarks.
+    """
+
+    def __init__(
+        self, source_function: Any, characteristic: TimeCharacteristic = TimeCharacteristic.EVENT_TIME
+    ) -> None:
+        self._function = source_function
+        self._characteristic = characteristic
+        self._handover: SourceHandover | None = None
+        self._thread: threading.Thread | None = None
+        self._taken: deque[Any] = deque()  # elements that are to be emitted
+        self._has_ended = False
+        self._ending: InputStatus | None = None  # stopped from outside
+        self._is_canceled = False
+        self._cancel_lock = threading.Lock()
+        self._markers: LatencyMarkerEmitter | None = None
+
+    def open(self) -> None:
+        """Open the function; it runs from the first turn on, when all operators are open."""
+        if callable(getattr(self._function, "open", None)):
+            self._function.open(self.context.runtime_context)
+        context = self.context
+        self._handover = SourceHandover(context.extras["wake"])
+        self._source_context = source_context(
+            self._characteristic, self.output, context.processing_time, context.settings.auto_watermark_interval_ms
+        )
+        self._markers = emit_latency_markers(self)
+
+    def emit_next(self, output: Output, max_records: int) -> int:
+        """Emit what was handed over."""
+        if self._ending is not None:
+            return self._ending
+        if self._thread is None:
+            self._start()
+        if not self._taken:
+            elements, self._has_ended = self._handover.take()  # type: ignore[union-attr]
+            self._taken.extend(elements)
+        self._emit_taken(output, max_records)
+        if self._taken:
+            return InputStatus.MORE_AVAILABLE
+        if self._has_ended:
+            return InputStatus.END_OF_INPUT
+        return InputStatus.NOTHING_AVAILABLE
+
+    def _emit_taken(self, output: Output | None, max_records: int) -> None:
+        source_output = output if isinstance(output, SourceOutput) else None
+        taken, context = self._taken, self._source_context
+        while taken and max_records > 0:
+            element = taken.popleft()
+            if type(element) is StreamRecord:
+                if element.timestamp is None:
+                    context.collect(element.value)
+                else:
+                    context.collect_with_timestamp(element.value, element.timestamp)
+                max_records -= 1
+                if source_output is not None and source_output.must_yield():
+                    return
+            elif type(element) is Watermark:
+                context.emit_watermark(element.timestamp)
+            else:
+                context.mark_as_temporarily_idle()
+
+    def _start(self) -> None:
+        name = f"{self.context.task.task_name_with_subtask} source"
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        """The source's thread."""
+        error: BaseException | None = None
+        handover = self._handover
+        assert handover is not None, "open() was called"
+        try:
+            self._function.run(SourceContext(handover))
+        except CancelTaskError as canceled:
+            error = None if handover.is_closed else canceled
+        except BaseException as raised:
+            error = raised
+        handover.end(error)
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
+        """What the source has emitted belongs before the barrier."""
+        if self._handover is not None:
+            elements, self._has_ended = self._handover.take()
+            self._taken.extend(elements)
+            self._emit_taken(None, len(self._taken))
+
+    def stop(self, is_drain: bool) -> None:
+        """Stop with a savepoint: what is not yet emitted is not in it."""
+        self._ending = InputStatus.END_OF_INPUT if is_drain else InputStatus.STOPPED
+        self.cancel()
+
+    def cancel(self) -> None:
+        """Ask run() to return; from any thread, once."""
+        with self._cancel_lock:
+            if self._is_canceled:
+                return
+            self._is_canceled = True
+        if self._handover is not None:
+            self._handover.close()
+        if self._thread is not None and callable(getattr(self._function, "cancel", None)):
+            self._function.cancel()
+
+    def close(self) -> None:
+        """End the thread, then close the function."""
+        if self._markers is not None:
+            self._markers.close()
+        if self._handover is None:
+            return
+        self._source_context.close()
+        try:
+            if self._thread is not None and self._thread.is_alive():
+                self.cancel()
+                self._join()
+        finally:
+            self._handover.close()
+            if callable(getattr(self._function, "close", None)):
+                self._function.close()
+
+    def _join(self) -> None:
+        assert self._thread is not None
+        self._thread.join(JOIN_TIMEOUT_S)
+        if self._thread.is_alive():
+            logger.warning(
+                "run() of %r did not return within %g s after cancel(); its thread %r is left behind",
+                self._function,
+                JOIN_TIMEOUT_S,
+                self._thread.name,
+            )

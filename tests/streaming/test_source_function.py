@@ -1,0 +1,349 @@
+"""Sources with run(context): their thread, its hand-over, the kinds of contexts."""
+
+import pickle
+import threading
+import time
+
+import cloudpickle
+import pytest
+from surroundings import Elements, ManualTime, Surroundings
+
+from flinkbuf.errors import CancelTaskError
+from flinkbuf.streaming.input_status import InputStatus
+from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.streaming.source_context import (
+    AutomaticWatermarkContext,
+    ManualWatermarkContext,
+    NonTimestampContext,
+    TimeCharacteristic,
+)
+from flinkbuf.streaming.source_factories import SourceFunctionFactory, source_factory_of
+from flinkbuf.streaming.source_function import SourceFunctionOperator
+from flinkbuf.streaming.source_handover import SourceContext, SourceHandover
+from flinkbuf.types.values import LatencyMarker, StreamRecord, Watermark, WatermarkStatus
+
+MAX = 2**63 - 1
+
+
+class Numbers:
+    def __init__(self, count):
+        self.count = count
+
+    def run(self, context):
+        for number in range(self.count):
+            context.collect(number)
+
+    def cancel(self):
+        pass
+
+
+def threads():
+    return [each for each in threading.enumerate() if each.name.endswith("source")]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 5_000])
+@pytest.mark.parametrize("max_records", [1_000, 7])
+def test_everything_comes_in_order_and_then_the_end(count, max_records):
+    around = Surroundings()
+    source = around.open(pickle.loads(cloudpickle.dumps(source_factory_of(Numbers(count))))())
+    assert around.wait_for_end(source, max_records) == InputStatus.END_OF_INPUT
+    source.close()
+    assert around.output.values == list(range(count))
+    assert threads() == []
+
+
+class Everything:
+    def __init__(self):
+        self.calls = []
+
+    def open(self, runtime_context):
+        self.calls.append("open")
+
+    def run(self, context):
+        self.calls.append("run")
+        context.collect("a")
+        context.collect_with_timestamp("b", 5)
+        context.emit_watermark(4)
+        context.mark_as_temporarily_idle()
+        context.collect("c")
+        with context.get_checkpoint_lock():
+            context.collect("d")
+
+    def cancel(self):
+        self.calls.append("cancel")
+
+    def close(self):
+        self.calls.append("close")
+
+
+def test_event_time_is_what_the_source_says():
+    around, function = Surroundings(), Everything()
+    source = around.open(SourceFunctionOperator(function))
+    around.wait_for_end(source)
+    source.close()
+    assert around.output.elements == [
+        StreamRecord("a"),
+        StreamRecord("b", 5),
+        Watermark(4),
+        WatermarkStatus.IDLE,
+        WatermarkStatus.ACTIVE,
+        StreamRecord("c"),
+        StreamRecord("d"),
+    ]
+    assert function.calls == ["open", "run", "close"]
+
+
+def test_an_error_of_run_comes_out_after_what_was_emitted():
+    class Fails(Numbers):
+        def run(self, context):
+            super().run(context)
+            raise OSError("the line is dead")
+
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Fails(3)))
+    with pytest.raises(OSError, match="the line is dead"):
+        around.wait_for_end(source)
+    assert around.output.values == [0, 1, 2]
+    source.close()
+    assert threads() == []
+
+
+class Endless:
+    """Emits until it is told to stop, in one of several ways."""
+
+    def __init__(self, ignores_cancel=False):
+        self.is_running, self.ignores_cancel, self.canceled_count = True, ignores_cancel, 0
+
+    def run(self, context):
+        number = 0
+        while self.is_running:
+            context.collect(number)
+            number += 1
+
+    def cancel(self):
+        self.canceled_count += 1
+        self.is_running = self.ignores_cancel
+
+
+@pytest.mark.parametrize("ignores_cancel", [False, True])
+@pytest.mark.parametrize("cancels_first", [False, True])
+def test_an_endless_source_ends_with_its_task(ignores_cancel, cancels_first):
+    around, function = Surroundings(), Endless(ignores_cancel)
+    source = around.open(SourceFunctionOperator(function))
+    while len(around.output.values) < 2_000:
+        source.emit_next(around.output, 100)
+    if cancels_first:
+        source.cancel()
+    source.close()
+    assert function.canceled_count == 1
+    assert threads() == []
+    assert around.output.values == list(range(len(around.output.values)))
+
+
+def test_a_source_that_was_never_run_is_not_cancelled():
+    function = Everything()
+    source = Surroundings().open(SourceFunctionOperator(function))
+    source.cancel()
+    source.close()
+    assert function.calls == ["open", "close"]
+
+
+def test_a_run_that_does_not_return_is_left_behind_and_told(monkeypatch, caplog):
+    monkeypatch.setattr("flinkbuf.streaming.source_function.JOIN_TIMEOUT_S", 0.05)
+    release = threading.Event()
+
+    class Stubborn:
+        def run(self, context):
+            release.wait(10)
+
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Stubborn()))
+    source.emit_next(around.output, 1)
+    source.close()
+    assert "did not return within 0.05 s after cancel()" in caplog.text
+    release.set()
+    for thread in threads():
+        thread.join(5)
+
+
+def test_a_snapshot_has_emitted_before_all_that_the_source_has():
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Numbers(500)))
+    source.emit_next(around.output, 1)
+    while source._thread.is_alive():
+        time.sleep(0.001)
+    source.prepare_snapshot_pre_barrier(1)
+    assert around.output.values == list(range(500))
+    assert around.run_source(source) == InputStatus.END_OF_INPUT
+    source.close()
+
+
+@pytest.mark.parametrize(("is_drain", "status"), [(True, InputStatus.END_OF_INPUT), (False, InputStatus.STOPPED)])
+def test_a_stopped_source_emits_nothing_more(is_drain, status):
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Endless()))
+    source.emit_next(around.output, 1)
+    source.stop(is_drain)
+    before = len(around.output.elements)
+    assert source.emit_next(around.output, 100) == status
+    assert len(around.output.elements) == before
+    source.close()
+
+
+def test_latency_markers_come_from_these_sources_too():
+    around = Surroundings(settings=ExecutionSettings(latency_tracking_interval_ms=100))
+    source = around.open(SourceFunctionOperator(Numbers(1)))
+    around.time.advance_to(150)
+    source.close()
+    assert [type(each) for each in around.output.elements] == [LatencyMarker] * 2
+
+
+# Hand-over
+
+
+def test_a_source_waits_while_its_task_is_behind():
+    handover = SourceHandover(bool, capacity=3)
+    thread = threading.Thread(target=lambda: [handover.put(number) for number in range(10)], daemon=True)
+    thread.start()
+    taken = []
+    while len(taken) < 10:
+        elements, _ = handover.take()
+        assert len(elements) <= 3
+        taken += elements
+        time.sleep(0.001)
+    assert taken == list(range(10))
+    thread.join(5)
+
+
+def test_who_holds_the_lock_is_not_interrupted_by_a_full_hand_over():
+    handover = SourceHandover(bool, capacity=2)
+    with SourceContext(handover).get_checkpoint_lock():
+        for number in range(5):
+            handover.put(number)
+    assert handover.take()[0] == [0, 1, 2, 3, 4]
+
+
+def test_nothing_is_taken_while_the_source_holds_the_lock():
+    handover, taken = SourceHandover(bool), []
+    lock = SourceContext(handover).get_checkpoint_lock()
+    with lock:
+        with lock:
+            handover.put(1)
+            thread = threading.Thread(target=lambda: taken.append(handover.take()[0]))
+            thread.start()
+            time.sleep(0.02)
+            assert taken == []
+        handover.put(2)
+    thread.join(5)
+    assert taken == [[1, 2]]
+
+
+def test_a_closed_hand_over_ends_the_source():
+    handover = SourceHandover(bool, capacity=1)
+    handover.put(1)
+    errors = []
+
+    def produce():
+        try:
+            handover.put(2)
+        except CancelTaskError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    time.sleep(0.02)
+    handover.close()
+    thread.join(5)
+    assert len(errors) == 1
+    with pytest.raises(CancelTaskError), SourceContext(handover).get_checkpoint_lock():
+        pass
+
+
+# Contexts
+
+
+def elements_of(context_of, work):
+    output = Elements()
+    work(context_of(output))
+    return output.elements
+
+
+def test_without_event_time_everything_of_it_is_dropped():
+    def work(context):
+        context.collect(1)
+        context.collect_with_timestamp(2, 5)
+        context.emit_watermark(7)
+        context.mark_as_temporarily_idle()
+        context.close()
+
+    assert elements_of(NonTimestampContext, work) == [StreamRecord(1), StreamRecord(2)]
+
+
+def test_with_event_time_idleness_ends_with_the_next_element_and_nothing_follows_the_end():
+    def work(context):
+        context.mark_as_temporarily_idle()
+        context.mark_as_temporarily_idle()
+        context.emit_watermark(3)
+        context.mark_as_temporarily_idle()
+        context.collect_with_timestamp(1, 4)
+        context.emit_watermark(MAX)
+        context.emit_watermark(MAX)
+        context.close()
+
+    assert elements_of(ManualWatermarkContext, work) == [
+        WatermarkStatus.IDLE,
+        WatermarkStatus.ACTIVE,
+        Watermark(3),
+        WatermarkStatus.IDLE,
+        WatermarkStatus.ACTIVE,
+        StreamRecord(1, 4),
+        Watermark(MAX),
+    ]
+
+
+def test_with_ingestion_time_records_are_stamped_and_watermarks_follow_the_clock():
+    time, output = ManualTime(1_000), Elements()
+    context = AutomaticWatermarkContext(output, time, 100)
+    context.collect_with_timestamp("a", 7)
+    time.now = 1_050
+    context.collect("b")
+    time.advance_to(1_230)
+    context.emit_watermark(5_000)  # not the source's to tell
+    context.mark_as_temporarily_idle()
+    time.advance_to(1_500)
+    context.collect("c")
+    context.emit_watermark(MAX)
+    time.advance_to(9_000)
+    assert output.elements == [
+        StreamRecord("a", 1_000),
+        Watermark(999),
+        StreamRecord("b", 1_050),
+        Watermark(1_099),
+        Watermark(1_199),
+        WatermarkStatus.IDLE,
+        WatermarkStatus.ACTIVE,
+        StreamRecord("c", 1_500),
+        Watermark(1_499),
+        Watermark(MAX),
+    ]
+
+
+def test_ingestion_time_needs_an_interval():
+    with pytest.raises(ValueError, match="auto-watermark-interval of at least 1 ms, got 0"):
+        AutomaticWatermarkContext(Elements(), ManualTime(), 0)
+
+
+@pytest.mark.parametrize(
+    ("characteristic", "record"),
+    [
+        (TimeCharacteristic.PROCESSING_TIME, StreamRecord("b")),
+        (TimeCharacteristic.INGESTION_TIME, StreamRecord("b", 50)),
+        (TimeCharacteristic.EVENT_TIME, StreamRecord("b", 5)),
+    ],
+)
+def test_a_characteristic_decides_which_context_a_source_has(characteristic, record):
+    around = Surroundings(time=ManualTime(50))
+    source = around.open(SourceFunctionFactory(Everything(), characteristic)())
+    around.wait_for_end(source)
+    source.close()
+    assert record in around.output.elements
