@@ -57,7 +57,7 @@ test-c: $(VENV)/.test
 test-interop: $(VENV)/.test $(INTEROP)/.peer
 	FLINKBUF_INTEROP=$(INTEROP) $(BIN)/python -m pytest tests/interop -q
 
-# About fifteen minutes of one core: a job of PyFlink's starts its workers anew.
+# Ten minutes and more: each job of PyFlink starts workers.
 test-pyflink: $(VENV)/.test $(PYFLINK)/.ready
 	FLINKBUF_PYFLINK=$(PYFLINK) $(BIN)/python -m pytest tests/pyflink -q
 

@@ -28,4 +28,5 @@ def ours(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def theirs(tmp_path_factory):
-    return answers_of(str(Path(PYFLINK, "bin", "python").absolute()), "pyflink", tmp_path_factory.mktemp("pyflink"))
+    python = str(Path(PYFLINK, "bin", "python").absolute())
+    return answers_of(python, "pyflink", tmp_path_factory.mktemp("pyflink"), shares=2)

@@ -5,14 +5,16 @@
 A program is a function of programs/*.py that takes ``env``, written for PyFlink; for flinkbuf the imports in its source
 are changed, nothing else. Its result is what it returns, as text; one that returns nothing has printed its result, so
 that is the lines which the job has written, sorted where several subtasks wrote them. With WORDs only programs are run
-whose ``file.function`` has one of them in it; what the file says of others stays. Only the two packages are needed.
+whose ``file.function`` begins with one of them; what the file says of others stays. Only the two packages are needed.
 So ``build/pyflink/bin/python tests/pyflink/run_programs.py pyflink tests/pyflink/expected.json WORD`` writes what is
 expected of a new program.
 """
 
+import faulthandler
 import inspect
 import json
 import os
+import signal
 import sys
 import time
 import traceback
@@ -23,6 +25,8 @@ from pathlib import Path
 PROGRAMS = Path(__file__).with_name("programs")
 # Seconds between records that are to see another watermark, and before the first of them.
 PAUSES = {"pyflink": {"PAUSE_S": "1.2", "START_S": "5"}, "flinkbuf": {"PAUSE_S": "0.25", "START_S": "0"}}
+
+LIMITS_S = {"pyflink": 600, "flinkbuf": 60}  # for one program
 
 
 def load(path: Path, root: str) -> types.ModuleType:
@@ -44,7 +48,7 @@ def programs(root: str, words: list[str]) -> dict:
             )
             if is_program and list(inspect.signature(function).parameters) == ["env"]:
                 found[f"{path.stem}.{name}"] = function
-    return {name: function for name, function in found.items() if not words or any(word in name for word in words)}
+    return {name: function for name, function in found.items() if not words or name.startswith(tuple(words))}
 
 
 class Output:
@@ -69,9 +73,19 @@ def text(result) -> object:
     return [text(part) for part in result] if type(result) is list else repr(result)
 
 
-def run(program, env, output: Output) -> object:
+def expire(signal_number, frame):
+    raise TimeoutError("the program has not ended")
+
+
+def run(program, env, output: Output, limit_s: int) -> object:
     output.lines()
-    result = program(env)
+    signal.alarm(limit_s)
+    faulthandler.dump_traceback_later(limit_s + 20, exit=True)  # where no signal gets through
+    try:
+        result = program(env)
+    finally:
+        signal.alarm(0)
+        faulthandler.cancel_dump_traceback_later()
     if result is not None:
         return text(result)
     lines = output.lines()
@@ -81,6 +95,7 @@ def run(program, env, output: Output) -> object:
 def main(root: str, path: str, *words: str) -> int:
     os.environ.update(PAUSES[root])
     file = Path(path).resolve()
+    signal.signal(signal.SIGALRM, expire)
     output = Output(file.with_suffix(".stdout"))
     environment = import_module(f"{root}.datastream").StreamExecutionEnvironment
     package = "apache-flink" if root == "pyflink" else root
@@ -94,7 +109,7 @@ def main(root: str, path: str, *words: str) -> int:
         answers.pop(name, None)
         failed.pop(name, None)
         try:
-            answers[name] = run(program, env, output)
+            answers[name] = run(program, env, output, LIMITS_S[root])
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {error}"
             traceback.print_exc()
