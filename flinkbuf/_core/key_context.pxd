@@ -1,3 +1,6 @@
+from flinkbuf._core.key_token cimport KeyTokens
+
+
 cdef class HeldKey:
     cdef readonly object token
     cdef readonly object key
@@ -11,7 +14,7 @@ cdef class KeyContext:
     cdef readonly object key    # the user's; None if there is none
     cdef object token           # what tables are keyed by: equal for equal keys only; outside of a key a NoKey
     cdef readonly bint is_set
-    cdef object tokens          # what gives the token of a key; None: each key is its own
+    cdef readonly KeyTokens tokens  # of the type of the keys
     cdef list listeners         # called without arguments after each change of the key; None: nobody listens
 
     cpdef set_key(self, object key)

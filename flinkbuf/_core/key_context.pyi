@@ -1,8 +1,13 @@
 from collections.abc import Callable
 from typing import Any
 
+from flinkbuf._core.key_token import KeyTokens
+from flinkbuf._core.type_codec import TypeCodec
+
 class KeyContext:
-    def __init__(self, tokens: Any = None) -> None: ...
+    def __init__(self, codec: TypeCodec | None = None) -> None: ...
+    @property
+    def tokens(self) -> KeyTokens: ...
     @property
     def key(self) -> Any: ...
     @property

@@ -4,6 +4,9 @@ One a keyed operator, used by the task's thread only. Set before each record fro
 before each timer from the timer. Flink: KeyContext, AbstractKeyedStateBackend.setCurrentKey.
 """
 
+from flinkbuf._core.key_token cimport KeyTokens, bring_key, key_token
+from flinkbuf._core.type_codec cimport TypeCodec
+
 
 cdef class HeldKey:
     """The token of a key that cannot stand for itself, such as True, which Python finds equal to 1; keeps the key."""
@@ -44,30 +47,24 @@ cdef object key_of_token(object token):
 
 
 cdef class KeyContext:
-    """The current key of one operator.
+    """The current key of one operator; `codec` is that of the keys' type, None if nobody declared one."""
 
-    `tokens` has ``token_of(key)``, which gives something hashable that is equal for equal keys only; None: the keys
-    themselves.
-    """
-
-    def __cinit__(self, tokens=None):
-        self.tokens = tokens
+    def __cinit__(self, TypeCodec codec=None):
+        self.tokens = KeyTokens(codec)
         self.token = NO_KEY
 
     cpdef set_key(self, object key):
         """Everything up to the next call is done for this key."""
-        self.token = key if self.tokens is None else self.token_of(key)
-        self.key = key
+        self.key = bring_key(self.tokens, key)
+        self.token = self.token_of(self.key)
         self.is_set = True
         if self.listeners is not None:
             for listener in self.listeners:
                 listener()
 
     cpdef object token_of(self, object key):
-        """What tables are keyed by for `key`."""
-        if self.tokens is None:
-            return key
-        token = self.tokens.token_of(key)
+        """What tables are keyed by for `key`, which is as its type gives it."""
+        token = key_token(self.tokens, key)
         return key if token is key else HeldKey(token, key)
 
     cpdef clear(self):

@@ -2,6 +2,10 @@ from flinkbuf._core.key_context cimport KeyContext
 from flinkbuf._core.state_table cimport FrozenTable, StateTable
 
 
+cdef enum:
+    KEYS, VALUES, ITEMS     # what a MapIterator gives
+
+
 cdef class KeyedState:
     cdef readonly str name
     cdef KeyContext key_context
@@ -43,3 +47,6 @@ cdef class MapIterator:
     cdef bint has_last, is_aside
 
     cdef int check(self) except -1
+
+
+cdef list check_list(KeyedState state, object values)

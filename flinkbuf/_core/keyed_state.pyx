@@ -8,10 +8,6 @@ HeapAggregatingState; what PyFlink shows where they differ: pyflink.fn_execution
 
 from flinkbuf._core.state_table cimport StateTable
 
-cdef enum:
-    KEYS, VALUES, ITEMS
-
-
 cdef class KeyedState:
     """What the kinds have in common. Kept in a table of its own."""
 
@@ -36,9 +32,13 @@ cdef class KeyedState:
         """All values as they are now, for a snapshot."""
         return self.table.freeze()
 
-    def restore(self, namespace, token, value):
-        """A value out of a snapshot, before anything else is done with this state."""
-        self.table.restore(namespace, token, value)
+    def split(self, stored):
+        """A stored value as a value of the declared type and, where values expire, its stamps."""
+        return stored, None
+
+    def join(self, value, stamps):
+        """The other way round."""
+        return value
 
     def tokens(self):
         """The tokens of all keys that have a value in the namespace."""
@@ -244,15 +244,15 @@ cdef class KeyedMapState(KeyedState):
 
     def keys(self):
         """The keys; the map must not be changed before the iterator is done, but with its `remove`."""
-        return MapIterator(self, KEYS)
+        return MapIterator(self, KEYS, (self.table.get(self.key_context.token) or {}).items())
 
     def values(self):
         """The values, as `keys`."""
-        return MapIterator(self, VALUES)
+        return MapIterator(self, VALUES, (self.table.get(self.key_context.token) or {}).items())
 
     def items(self):
         """Pairs of key and value, as `keys`."""
-        return MapIterator(self, ITEMS)
+        return MapIterator(self, ITEMS, (self.table.get(self.key_context.token) or {}).items())
 
     def __getitem__(self, key):
         return self.get(key)
@@ -273,10 +273,9 @@ cdef class KeyedMapState(KeyedState):
 cdef class MapIterator:
     """Goes over the entries that a map had when it was made."""
 
-    def __cinit__(self, KeyedMapState state, int part):
-        entries = state.table.get(state.key_context.token)
+    def __cinit__(self, KeyedMapState state, int part, entries):
         self.state = state
-        self.entries = iter(() if entries is None else (<dict>entries).items())
+        self.entries = iter(entries)
         self.change_count = state.change_count
         self.part = part
 

@@ -207,8 +207,11 @@ cdef class CoProcessOperator(MultipleInputOperator):
     def __init__(self, function, combined):
         super().__init__(2, combined)
         self.function = function
-        self.process1 = function.process_element1
-        self.process2 = function.process_element2
+        self.process1, self.process2 = self.methods()
+
+    def methods(self):
+        """What is called for the records of each input."""
+        return self.function.process_element1, self.function.process_element2
 
     def open(self):
         self.prepare()

@@ -12,6 +12,10 @@ cdef class StateTable:
     cdef dict current           # that of the namespace, or None: it has no values
     cdef bint is_plain          # `current` is all there is to ask
     cdef dict changes           # laid over `spaces` while a snapshot reads them: None for a removed value; else None
+    cdef list sweep_namespaces  # those that next_entries has before it
+    cdef dict sweep_space       # the dict that it is in, and where in it
+    cdef object sweep_namespace
+    cdef Py_ssize_t sweep_position
     cdef FrozenTable frozen     # the snapshot that reads `spaces`, or None: `changes` are on their way back
 
     cdef object get(self, object token)
@@ -22,4 +26,7 @@ cdef class StateTable:
     cdef int put_slowly(self, object token, object value) except -1
     cdef int drain(self, Py_ssize_t count) except -1
     cdef list tokens(self)
+    cdef int set_in_space(self, object namespace, object token, object value) except -1
+    cdef int refresh(self) except -1
+    cdef list next_entries(self, Py_ssize_t count)
     cdef FrozenTable freeze(self)

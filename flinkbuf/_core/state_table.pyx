@@ -7,7 +7,7 @@ snapshot has been written, the changes go back into the dicts, a few with each a
 
 import copy
 
-from cpython.dict cimport PyDict_GetItemWithError
+from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.ref cimport PyObject
 
 cdef enum:
@@ -125,11 +125,9 @@ cdef class StateTable:
             return self.drain(DRAIN_COUNT)
         hash(token)
         self.set_in_space(self.namespace, token, value)
-        self.current = self.spaces.get(self.namespace)
-        self.is_plain = self.current is not None
-        return 0
+        return self.refresh()
 
-    def set_in_space(self, namespace, token, value):
+    cdef int set_in_space(self, object namespace, object token, object value) except -1:
         """Write into the dicts themselves."""
         cdef dict space = self.spaces.get(namespace)
         if value is not None:
@@ -140,6 +138,42 @@ cdef class StateTable:
             space.pop(token, None)
             if not space and namespace is not None:
                 del self.spaces[namespace]
+        return 0
+
+    cdef int refresh(self) except -1:
+        """The dicts were written into from outside."""
+        self.current = self.spaces.get(self.namespace)
+        self.is_plain = self.changes is None and self.current is not None
+        return 0
+
+    cdef list next_entries(self, Py_ssize_t count):
+        """The next entries of all, as (namespace, token, value), round and round; none while a snapshot reads them.
+
+        Entries that come and go meanwhile may be missed or met twice, as in Flink.
+        """
+        cdef PyObject *token
+        cdef PyObject *value
+        cdef list entries = []
+        if self.changes is not None:
+            return entries
+        while len(entries) < count:
+            if self.sweep_space is None:
+                if not self.sweep_namespaces:
+                    self.sweep_namespaces = list(self.spaces)
+                    if entries:
+                        break  # once round is enough
+                self.sweep_namespace = self.sweep_namespaces.pop() if self.sweep_namespaces else None
+                self.sweep_space = self.spaces.get(self.sweep_namespace)
+                self.sweep_position = 0
+                if self.sweep_space is None:
+                    continue
+            if PyDict_Next(self.sweep_space, &self.sweep_position, &token, &value):
+                entries.append((self.sweep_namespace, <object>token, <object>value))
+            else:
+                self.sweep_space = None
+                if not self.sweep_namespaces:
+                    break
+        return entries
 
     cdef int drain(self, Py_ssize_t count) except -1:
         """Put up to `count` changes back into the dicts, if no snapshot reads them any more."""
@@ -157,11 +191,9 @@ cdef class StateTable:
                 count -= 1
             if not layer:
                 del self.changes[namespace]
-        self.current = self.spaces.get(self.namespace)
         if not self.changes:
             self.changes = None
-            self.is_plain = self.current is not None
-        return 0
+        return self.refresh()
 
     cdef list tokens(self):
         """The tokens of all keys with a value in the namespace, in no order that is promised."""
@@ -202,7 +234,3 @@ cdef class StateTable:
                 else:
                     space[token] = own_copy(value)
         return spaces
-
-    def restore(self, namespace, token, value):
-        """A value out of a snapshot, before anything else is done with this table."""
-        self.set_in_space(namespace, token, value)

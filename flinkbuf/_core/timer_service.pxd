@@ -15,6 +15,7 @@ cdef class TimerQueue:
     cdef int64_t firing_time
 
     cdef int64_t head(self) noexcept
+    cdef dict frozen(self)
     cdef bint register(self, object token, object namespace, object time, int64_t timestamp) except -1
     cdef bint delete(self, object token, object namespace, object time, int64_t timestamp) except -1
     cdef int push(self, int64_t timestamp) except -1

@@ -166,21 +166,24 @@ cdef class TimerQueue:
             self.firing = None
         return 0
 
-    def __len__(self):
-        return sum(1 for _ in self.timers())
+    cdef dict frozen(self):
+        """All timers as they are now: `buckets` that nobody changes."""
+        cdef dict frozen = dict(self.buckets)
+        for time, bucket in self.buckets.items():
+            if type(bucket) is not Timer:
+                frozen[time] = {namespace: dict(tokens) for namespace, tokens in (<dict>bucket).items()}
+        return frozen
 
-    def timers(self):
-        """All timers as (time, token, namespace)."""
-        buckets = list(self.buckets.items())
-        if self.firing is not None:
-            buckets.append((self.firing_time, self.firing))
-        for time, bucket in buckets:
-            if isinstance(bucket, Timer):
-                yield time, bucket.token, bucket.namespace
-            else:
-                for namespace, tokens in bucket.items():
-                    for token in tokens:
-                        yield time, token, namespace
+
+def timers_in(dict buckets):
+    """What is in the timers of a snapshot, as (time, token, namespace)."""
+    for time, bucket in buckets.items():
+        if isinstance(bucket, Timer):
+            yield time, bucket.token, bucket.namespace
+        else:
+            for namespace, tokens in bucket.items():
+                for token in tokens:
+                    yield time, token, namespace
 
 
 cdef bint take(dict bucket, object token, object namespace) except -1:
@@ -276,13 +279,9 @@ cdef class InternalTimerService:
             self.physical.cancel()
             self.physical = None
 
-    def event_time_timers(self):
-        """All timers as (time, token, namespace), in no order that is promised."""
-        return list(self.event_time.timers())
-
-    def processing_time_timers(self):
-        """All timers as (time, token, namespace), in no order that is promised."""
-        return list(self.processing_time.timers())
+    def freeze(self):
+        """The timers of both domains, for a snapshot; `timers_in` goes over each."""
+        return self.event_time.frozen(), self.processing_time.frozen()
 
     def restore(self, event_time, processing_time):
         """Add timers out of a snapshot, given as (time, token, namespace)."""
@@ -293,4 +292,4 @@ cdef class InternalTimerService:
         self.arm()
 
     def __len__(self):
-        return len(self.event_time) + len(self.processing_time)
+        return sum([1 for queue in self.freeze() for _ in timers_in(queue)])

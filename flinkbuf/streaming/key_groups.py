@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import pickle
-import zlib
 from dataclasses import dataclass
-from typing import Any
 
-from flinkbuf._core.key_group import KeyHasher, key_group_of_hash, key_group_range
+from flinkbuf._core.key_group import key_group_range
+from flinkbuf._core.state_codec import KeyGrouper
+from flinkbuf._core.type_codec import TypeCodec
 from flinkbuf.types.type_information import TypeInformation
+
+
+def codec_of(type: TypeInformation | None) -> TypeCodec | None:
+    """Return the codec that writes values of a type in snapshots; None: any values, as where nobody declared one."""
+    return None if type is None or type.kind in ("PICKLED_BYTES", "OBJECT") else type.codec
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,11 @@ class KeyGroups:
     def __contains__(self, key_group: int) -> bool:
         return self.first <= key_group <= self.last
 
-    def grouper(self) -> Any:
-        """Return a function from a key to its group; as the partitioner computes it."""
-        if self.key_type is None:
-            return lambda key: key_group_of_hash(zlib.crc32(pickle.dumps(key)) - 2**31, self.max_parallelism)
-        hasher = KeyHasher(self.key_type.codec)
-        return lambda key: key_group_of_hash(hasher.hash_code(key), self.max_parallelism)
+    @property
+    def key_codec(self) -> TypeCodec | None:
+        """What writes keys; None: any keys."""
+        return codec_of(self.key_type)
+
+    def grouper(self) -> KeyGrouper:
+        """Return what finds the group of a key, as the partitioner does; one for each thread that asks."""
+        return KeyGrouper(self.key_codec, self.max_parallelism, self.first, self.last)

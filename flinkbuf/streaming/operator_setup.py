@@ -52,7 +52,7 @@ def make_context(
     operator_state = OperatorStateBackend()
     key_context, keyed_state, timers = None, None, None
     if config.is_keyed:
-        key_context = KeyContext()
+        key_context = KeyContext(None if config.key_type is None else config.key_type.codec)
         timers = TimerServices(key_context, processing_time)
         key_groups = KeyGroups.of_subtask(
             config.key_type, task.max_parallelism, parallelism=task.parallelism, subtask_index=task.subtask_index

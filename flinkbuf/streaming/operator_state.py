@@ -5,6 +5,7 @@ Flink: DefaultOperatorStateBackend, PartitionableListState, HeapBroadcastState.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -177,7 +178,7 @@ class OperatorStateBackend(OperatorStateStore):
         """Return copies of all states, as fields of an `OperatorSnapshot`; those nobody asked for stay as they were."""
         live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
         for name, (mode, _, state) in self._known.items():
-            live[mode][name] = dict(state.items()) if mode == "broadcast" else state.get()
+            live[mode][name] = copy.deepcopy(dict(state.items()) if mode == "broadcast" else state.get())
         return {
             "lists": {**self._restored.lists, **live["list"]},
             "union_lists": {**self._restored.union_lists, **live["union list"]},

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 from flinkbuf._core import keyed_state
 from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.types.type_information import TypeInformation
-from flinkbuf.types.types import Types
+from flinkbuf.types.types import Types, object_type
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -301,7 +301,7 @@ class MapStateDescriptor(StateDescriptor):
     def __init__(
         self, name: str, key_type_info: TypeInformation | None, value_type_info: TypeInformation | None
     ) -> None:
-        types = [any_type() if each is None else each for each in (key_type_info, value_type_info)]
+        types = [object_type() if each is None else each for each in (key_type_info, value_type_info)]
         super().__init__(name, Types.MAP(*types))
 
 
@@ -342,11 +342,6 @@ class AggregatingStateDescriptor(StateDescriptor):
     def get_agg_function(self) -> Any:
         """Return the function."""
         return self._agg_function
-
-
-def any_type() -> TypeInformation:
-    """Return the type of values whose type nobody declared."""
-    return Types.PICKLED_BYTE_ARRAY()
 
 
 # The objects that functions are given come from below and know nothing of these classes.

@@ -5,15 +5,22 @@ Flink: KeyedStateBackend, HeapKeyedStateBackend.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from flinkbuf._core import keyed_state
+from flinkbuf._core import keyed_state, ttl_state
 from flinkbuf._core.key_context import KeyContext, key_of
+from flinkbuf._core.state_codec import read_entries, read_timers
 from flinkbuf.streaming.clock import Clock
-from flinkbuf.streaming.key_groups import KeyGroups
+from flinkbuf.streaming.key_groups import KeyGroups, codec_of
+from flinkbuf.streaming.keyed_snapshot import FrozenState, FrozenTimers, LiveKeyedSnapshot, UnreadState
 from flinkbuf.streaming.snapshot import KeyedSnapshot, OperatorSnapshot, StateMeta
 from flinkbuf.streaming.state import StateDescriptor
+from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.streaming.timers import TimerServices
+from flinkbuf.types.duration import milliseconds_of
+
+_DOMAINS = ("event time", "processing time")
 
 
 class KeyedStateBackend:
@@ -36,7 +43,7 @@ class KeyedStateBackend:
         self.key_groups = key_groups
         self._clock = clock
         self._timers = timers
-        self._states: dict[tuple[str, bool], tuple[StateMeta, Any]] = {}
+        self._states: dict[tuple[str, str], tuple[StateMeta, StateDescriptor, Any]] = {}
         self._restored: tuple[KeyedSnapshot, ...] = ()
 
     def get_state(self, descriptor: StateDescriptor) -> Any:
@@ -56,83 +63,114 @@ class KeyedStateBackend:
         """
         return self._state(descriptor, True)
 
+    def keys(self, state: Any) -> list[Any]:
+        """Return the keys that have a value in a state, in its namespace."""
+        return [key_of(token) for token in state.tokens()]
+
     def _state(self, descriptor: StateDescriptor, is_internal: bool) -> Any:
-        meta = StateMeta(
-            descriptor.name, descriptor.kind, is_internal, descriptor.ttl_config is not None, descriptor.type_info
-        )
-        known = self._states.get((meta.name, is_internal))
+        if not isinstance(descriptor, StateDescriptor):
+            raise TypeError(f"expected a descriptor of a state, got {descriptor!r}")
+        has_ttl = descriptor.ttl_config is not None
+        meta = StateMeta(descriptor.name, descriptor.kind, is_internal, has_ttl, str(descriptor.type_info))
+        known = self._states.get(meta.key)
         if known is None:
-            state = _make(descriptor, self.key_context)
-            self._fill(meta, state)
-            self._states[meta.name, is_internal] = meta, state
+            state = _make(descriptor, self.key_context, self._clock)
+            self._fill(meta, descriptor, state)
+            self._states[meta.key] = meta, descriptor, state
             return state
-        _check_same(known[0], meta)
-        return known[1]
+        _check_same(known[0], meta, "there is a state {!r} already")
+        return known[2]
 
-    def _fill(self, meta: StateMeta, state: Any) -> None:
-        """Put what a snapshot has under this name into a new state."""
+    def _fill(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
+        """Put what snapshots have under this name into a new state."""
         for snapshot in self._restored:
-            if (meta.name, meta.is_internal) not in snapshot.tables:
+            index = snapshot.find(meta.key)
+            if index is None:
                 continue
-            _check_same(snapshot.tables[meta.name, meta.is_internal][0], meta)
-            for namespace, key, value in snapshot.entries((meta.name, meta.is_internal), self.key_groups, key_of):
-                state.restore(namespace, self.key_context.token_of(key), value)
+            _check_same(snapshot.metas[index], meta, "the snapshot has a state {!r}")
+            for data in self._entries(snapshot, index):
+                read_entries(data, state, self.key_context, self.key_groups.key_codec, codec_of(descriptor.type_info))
 
-    def snapshot(self) -> KeyedSnapshot:
+    def _entries(self, snapshot: KeyedSnapshot, index: int) -> Iterator[Any]:
+        """Go over the bytes of one state in those key groups that are this subtask's."""
+        for key_group in snapshot.key_groups():
+            if key_group in self.key_groups:
+                data = snapshot.entries(index, key_group)
+                if data is not None:
+                    yield data
+
+    def snapshot(self) -> LiveKeyedSnapshot:
         """Take references to all there is; the operator may go on at once."""
-        return KeyedSnapshot(
-            self.key_groups,
-            {name: (meta, state.freeze()) for name, (meta, state) in self._states.items()},
-            {name: (_with_keys(event), _with_keys(wall)) for name, (event, wall) in self._timers.timers().items()},
-        )
+        now = self._clock.now_ms()
+        parts: list[Any] = []
+        for meta, descriptor, state in self._states.values():
+            config = descriptor.ttl_config
+            is_filtered = config is not None and config.get_cleanup_strategies().in_full_snapshot()
+            codec = codec_of(descriptor.type_info)
+            parts.append(FrozenState(meta, state, codec, state.freeze(), now if is_filtered else None))
+        for name, both in self._timers.freeze().items():
+            for domain, timers in zip(_DOMAINS, both, strict=True):
+                parts.append(FrozenTimers(StateMeta(f"{name}: {domain}", "timers"), timers))
+        live = {part.meta.key for part in parts}
+        unread = {meta.key: meta for each in self._restored for meta in each.metas if meta.kind != "timers"}
+        parts += [UnreadState(meta, self._restored) for key, meta in unread.items() if key not in live]
+        return LiveKeyedSnapshot(self.key_groups, parts)
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Begin with what snapshots hold of this subtask's key groups; a state is read when it is asked for."""
-        for keyed in snapshot.keyed:
-            if keyed.key_groups.max_parallelism != self.key_groups.max_parallelism:
+        self._restored = tuple(part.encoded() for part in snapshot.keyed)
+        for keyed in self._restored:
+            if keyed.max_parallelism != self.key_groups.max_parallelism:
                 raise ValueError(
-                    f"the snapshot was taken with a max parallelism of {keyed.key_groups.max_parallelism}, but the "
-                    f"operator has {self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
+                    f"the snapshot was taken with a max parallelism of {keyed.max_parallelism}, but the operator has "
+                    f"{self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
                 )
-        self._restored = snapshot.keyed
-        group_of = self.key_groups.grouper()
-        for keyed in snapshot.keyed:
-            for name, both in keyed.timers.items():
-                mine = [
-                    [
-                        (time, self.key_context.token_of(key), ns)
-                        for time, key, ns in timers
-                        if group_of(key) in self.key_groups
-                    ]
-                    for timers in both
-                ]
-                self._timers.restore(name, *mine)
+            if keyed.key_type != str(self.key_groups.key_type):
+                raise TypeError(
+                    f"the snapshot has keys of type {keyed.key_type}, not {self.key_groups.key_type}: declare the same"
+                )
+            for index, meta in enumerate(keyed.metas):
+                if meta.kind == "timers":
+                    name, _, domain = meta.name.rpartition(": ")
+                    for data in self._entries(keyed, index):
+                        timers = read_timers(data, self.key_context, self.key_groups.key_codec)
+                        self._timers.restore(name, _DOMAINS.index(domain), timers)
 
 
-def _with_keys(timers: list[Any]) -> list[Any]:
-    return [(time, key_of(token), namespace) for time, token, namespace in timers]
-
-
-def _make(descriptor: Any, key_context: KeyContext) -> Any:
-    if descriptor.kind == "value":
-        return keyed_state.KeyedValueState(descriptor.name, key_context)
-    if descriptor.kind == "list":
-        return keyed_state.KeyedListState(descriptor.name, key_context)
-    if descriptor.kind == "map":
-        return keyed_state.KeyedMapState(descriptor.name, key_context)
+def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> Any:
+    functions: tuple[Any, ...] = ()
     if descriptor.kind == "reducing":
         function = descriptor.get_reduce_function()
-        return keyed_state.KeyedReducingState(descriptor.name, key_context, getattr(function, "reduce", function))
-    if descriptor.kind == "aggregating":
-        return keyed_state.KeyedAggregatingState(descriptor.name, key_context, descriptor.get_agg_function())
-    raise TypeError(f"expected a descriptor of one of the five kinds of keyed state, got {descriptor!r}")
+        functions = (getattr(function, "reduce", function),)
+    elif descriptor.kind == "aggregating":
+        functions = (descriptor.get_agg_function(),)
+    name = descriptor.kind.capitalize() + "State"
+    if descriptor.ttl_config is None:
+        return getattr(keyed_state, f"Keyed{name}")(descriptor.name, key_context, *functions)
+    life = _life(descriptor.ttl_config, clock)
+    state = getattr(ttl_state, f"Ttl{name}")(descriptor.name, key_context, life, *functions)
+    if life.cleans_with_every_record:
+        key_context.listen(ttl_state.sweeper(state, life))
+    return state
 
 
-def _check_same(known: StateMeta, meta: StateMeta) -> None:
-    for what in ("kind", "type", "has_ttl"):
+def _life(config: StateTtlConfig, clock: Clock) -> ttl_state.TimeToLive:
+    cleanup = config.get_cleanup_strategies().get_incremental_cleanup_strategy()
+    return ttl_state.TimeToLive(
+        clock,
+        milliseconds_of("ttl", config.get_ttl()),
+        is_read_an_update=config.get_update_type() is StateTtlConfig.UpdateType.OnReadAndWrite,
+        returns_expired=config.get_state_visibility() is StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp,
+        cleanup_size=0 if cleanup is None else cleanup.get_cleanup_size(),
+        cleans_with_every_record=cleanup is not None and cleanup.run_cleanup_for_every_record(),
+    )
+
+
+def _check_same(known: StateMeta, meta: StateMeta, where: str) -> None:
+    words = {"kind": "kind", "type": "type", "has_ttl": "time to live"}
+    for what, word in words.items():
         one, other = getattr(known, what), getattr(meta, what)
         if one != other:
             raise TypeError(
-                f"there is a state {meta.name!r} already whose {what} is {one}, not {other}: give one of them another "
-                f"name"
+                f"{where.format(meta.name)} whose {word} is {one}, not {other}: give one of them another name"
             )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.timer_service import InternalTimerService
+from flinkbuf._core.timer_service import InternalTimerService, timers_in
 from flinkbuf.streaming.operator_context import ProcessingTimeService
 
 
@@ -80,15 +81,11 @@ class TimerServices:
         for service in self._services.values():
             service.quiesce()
 
-    def timers(self) -> dict[str, tuple[list[Any], list[Any]]]:
-        """Return the timers of both domains, each (time, token, namespace), by name of the service."""
-        live = {
-            name: (each.event_time_timers(), each.processing_time_timers()) for name, each in self._services.items()
-        }
-        return {**self._restored, **live}
+    def freeze(self) -> dict[str, tuple[Iterable[Any], Iterable[Any]]]:
+        """Return the timers of event time and of processing time, by service, for a snapshot."""
+        live = {name: tuple(map(timers_in, service.freeze())) for name, service in self._services.items()}
+        return {**self._restored, **live}  # type: ignore[dict-item]
 
-    def restore(self, name: str, event_time: list[Any], processing_time: list[Any]) -> None:
-        """Add timers out of a snapshot; the service gets them when it is asked for."""
-        kept = self._restored.setdefault(name, ([], []))
-        kept[0].extend(event_time)
-        kept[1].extend(processing_time)
+    def restore(self, name: str, domain: int, timers: list[Any]) -> None:
+        """Add timers out of a snapshot, of event time (domain 0) or processing time (1); the service will get them."""
+        self._restored.setdefault(name, ([], []))[domain].extend(timers)
