@@ -9,7 +9,7 @@ from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
-from flinkbuf._core.watermark_generator cimport WatermarkGenerator, WatermarkOutput
+from flinkbuf._core.watermark_generator cimport WatermarkOutput
 
 cdef object MIN_AS_OBJECT = INT64_MIN  # what an assigner is given for a record without a timestamp
 

@@ -125,8 +125,9 @@ class WatermarkStrategy:
                     f"a timestamp assigner has a method extract_timestamp(value, record_timestamp), "
                     f"got {type(timestamp_assigner).__name__} {timestamp_assigner!r}"
                 )
-            timestamp_assigner = _CallableAssigner(timestamp_assigner)
-        self._timestamp_assigner = timestamp_assigner
+            self._timestamp_assigner = _CallableAssigner(timestamp_assigner)
+        else:
+            self._timestamp_assigner = timestamp_assigner
         return self
 
     def with_idleness(self, idle_timeout: Duration | Time | datetime.timedelta) -> WatermarkStrategy:
@@ -188,12 +189,11 @@ class _Bounded:
         return BoundedOutOfOrdernessWatermarks(self.max_out_of_orderness_ms)
 
 
-class _CallableAssigner(TimestampAssigner):
-    def __init__(self, extract: Callable[[Any, int], int]):
-        self.extract_timestamp = extract  # type: ignore[method-assign]  # called without a frame of ours in between
+class _CallableAssigner:
+    """A callable as an assigner; called without a frame of ours in between."""
 
-    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
-        raise NotImplementedError  # each has its own
+    def __init__(self, extract: Callable[[Any, int], int]):
+        self.extract_timestamp = extract
 
 
 class _UsersGenerator(WatermarkGenerator):
