@@ -53,7 +53,8 @@ cdef class TaskMailbox:
     """Mails in order, with priorities, in batches.
 
     `bell` has seen(), wait(seen, timeout_ms) and ring(); the thread that makes the mailbox is the task's until `bind`.
-    `poll_timers()`, called before each wait, posts what is due and gives the milliseconds until the next timer, or None.
+    `poll_timers()`, called before each wait, posts what is due; it gives the milliseconds until the next timer, or
+    None.
     """
 
     def __init__(self, bell not None, poll_timers=None):
