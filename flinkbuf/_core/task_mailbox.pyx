@@ -110,6 +110,7 @@ cdef class TaskMailbox:
         with self.lock:
             if PyThread_get_thread_ident() == self.thread and self._state == OPEN:
                 self.batch.appendleft(mail)
+                self.has_new_mail = True  # whoever loops over records comes back for it
             else:
                 self.put_locked(mail, True)
         self.bell.ring()
