@@ -11,7 +11,7 @@ from flinkbuf._core.input_status cimport MORE_AVAILABLE, NOTHING_AVAILABLE, END_
 from flinkbuf._core.operator_chain cimport OperatorCounters
 from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.record_reader cimport (
-    EVENT, FINISHED, MARKER, NOTHING, RECORD, STATUS, WATERMARK, RecordReader, stream_element,
+    EVENT, FINISHED, NOTHING, RECORD, STATUS, WATERMARK, RecordReader, stream_element,
 )
 from flinkbuf._core.record_writer_output cimport TaskOutputs
 from flinkbuf._core.source_operator cimport SourceOutput

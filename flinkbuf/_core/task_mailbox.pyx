@@ -53,7 +53,8 @@ cdef class TaskMailbox:
     """Mails in order, with priorities, in batches.
 
     `bell` has seen(), wait(seen, timeout_ms) and ring(); the thread that makes the mailbox is the task's until `bind`.
-    `poll_timers()`, called before each wait, posts what is due and gives the milliseconds until the next timer, or None.
+    `poll_timers()`, called before each wait, posts what is due; it gives the milliseconds until the next timer, or
+    None.
     """
 
     def __init__(self, bell not None, poll_timers=None):
@@ -109,6 +110,7 @@ cdef class TaskMailbox:
         with self.lock:
             if PyThread_get_thread_ident() == self.thread and self._state == OPEN:
                 self.batch.appendleft(mail)
+                self.has_new_mail = True  # whoever loops over records comes back for it
             else:
                 self.put_locked(mail, True)
         self.bell.ring()

@@ -99,6 +99,11 @@ class OperatorChain:
         return self._made[0]
 
     @property
+    def made_head(self) -> ChainedOperator | None:
+        """The same, or None: it was not made yet; for other threads."""
+        return self._made.get(0)
+
+    @property
     def is_source(self) -> bool:
         """Whether nothing comes into this task: its head makes records."""
         return self._config.operators[0].is_source

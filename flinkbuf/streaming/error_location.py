@@ -5,6 +5,7 @@ Flink: ExceptionInChainedOperatorException, which wraps instead.
 
 from __future__ import annotations
 
+import contextlib
 import reprlib
 from typing import Any
 
@@ -70,17 +71,16 @@ def locate_error(
         "record": None if record is NO_RECORD else record,
     }
     for name, value in attributes.items():
-        try:
+        with contextlib.suppress(Exception):  # a class may have rules of its own
             setattr(error, name, value)
-        except Exception:  # a class with rules of its own; the note still says it
-            continue
     _add_note(error, place)
 
 
 def _add_note(error: BaseException, text: str) -> None:
     add_note = getattr(error, "add_note", None)  # Python 3.11
     if add_note is not None and text not in getattr(error, "__notes__", ()):
-        add_note(text)
+        with contextlib.suppress(Exception):
+            add_note(text)
 
 
 def keep_as_context(first: BaseException, other: BaseException) -> None:

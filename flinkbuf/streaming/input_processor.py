@@ -103,6 +103,8 @@ class NetworkInputEvents:
     def _end_data(self, channel: int, event: EndOfData) -> int:
         """The input's data ends with that of its last channel; without a drain if any channel ended without."""
         self._gate.acknowledge_all_records_processed(channel)
+        if channel in self._ended_channels:
+            return InputStatus.MORE_AVAILABLE
         self._ended_channels.add(channel)
         self._is_drained &= event.mode is StopMode.DRAIN
         if len(self._ended_channels) < self._gate.channel_count:

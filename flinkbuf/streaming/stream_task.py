@@ -7,6 +7,7 @@ what says so are called from other threads. Flink: StreamTask, SubtaskCheckpoint
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -86,6 +87,8 @@ class StreamTask:
         self._input_processor: Any = None
         self._is_restored = self._is_running = self._is_canceled = False
         self._has_ended_data = False
+        self._source_lock = threading.Lock()
+        self._is_source_cancelled = False
         self._last_checkpoint_id = 0
         self._completed_checkpoint_id = 0
         self._final_checkpoint_id: int | None = None  # the first one taken after the operators were finished
@@ -296,11 +299,13 @@ class StreamTask:
         self.mailbox_processor.report_throwable(CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled"))
 
     def cancel_source(self) -> None:
-        """Tell a source that has threads of its own."""
-        operators = self.chain.operators
-        cancel = getattr(operators[0].operator, "cancel", None) if operators and self.chain.is_source else None
-        if cancel is not None:
-            cancel()
+        """Tell a source that has threads of its own, or waits; once, from any thread."""
+        if not self.chain.is_source or (head := self.chain.made_head) is None:
+            return
+        with self._source_lock:
+            is_first, self._is_source_cancelled = not self._is_source_cancelled, True
+        if is_first and hasattr(head.operator, "cancel"):
+            head.operator.cancel()
 
     def _check_canceled(self) -> None:
         if self._is_canceled:

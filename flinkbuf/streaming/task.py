@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -69,8 +70,10 @@ class Task:
         self._gates = list(gates)
         self._partitions = list(partitions)
         self._report = report
-        self._lock = threading.RLock()
+        self._lock = threading.RLock()  # of the state and of what follows from it; nobody is called under it
         self._state = TaskState.CREATED
+        self._changes: deque[TaskStateChanged] = deque()  # that were not reported yet
+        self._is_reporting = False
         self._over = threading.Event()
         self._thread: int | None = None  # while it runs
         self._failure: BaseException | None = None  # from outside
@@ -101,77 +104,110 @@ class Task:
         return self._over.wait(None if timeout_ms is None else timeout_ms / 1000)
 
     def _step(self, step: TaskStep, error: BaseException | None = None) -> TaskState:
-        """Change the state and report it; the lock keeps reports in order."""
-        with self._lock:
-            before, self._state = self._state, next_state(self._state, step)
-            if self._state is TaskState.FAILED and before is not TaskState.FAILED:
+        """Change the state; under the lock. `_tell` comes after it."""
+        before, self._state = self._state, next_state(self._state, step)
+        if self._state is not before:
+            if self._state is TaskState.FAILED:
                 self.error = error
-            if self._state is not before:
-                self._report(TaskStateChanged(self.info, self._state, error))
-            return self._state
+            self._changes.append(TaskStateChanged(self.info, self._state, error))
+        return self._state
+
+    def _tell(self) -> None:
+        """Report changes in their order, one thread for all; without the lock, since reports may take others."""
+        while True:
+            with self._lock:
+                if self._is_reporting or not self._changes:
+                    return
+                self._is_reporting = True
+                change = self._changes.popleft()
+            try:
+                self._report(change)
+            finally:
+                with self._lock:
+                    self._is_reporting = False
+            if change.state.is_terminal:
+                self._over.set()
+
+    def _change(self, step: TaskStep, error: BaseException | None = None) -> TaskState:
+        with self._lock:
+            state = self._step(step, error)
+        self._tell()
+        return state
 
     # ---- the task's thread ------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Run it on the calling thread to its end; once. Never raises: `state` and `error` say how it ended."""
         with self._lock:
+            if self._state.is_terminal and self._thread is None:
+                return  # cancelled before it began
             if self._state is not TaskState.CREATED:
-                if self._state.is_terminal and self._thread is None:
-                    return  # cancelled before it began
                 raise RuntimeError(f"a task runs once, this one is {self._state.value}")
             self._thread = threading.get_ident()
             self._step(TaskStep.DEPLOY)
+        self._tell()
         error: BaseException | None = None
         try:
-            self._work()
+            try:
+                self._work()
+            finally:
+                self._refuse_interrupts()
         except BaseException as raised:
             error = raised
-        error = self._clean_up(error)
-        self._end(error)
+        self._end(self._clean_up(error))
 
     def _work(self) -> None:
         stream_task = self._make_stream_task()
         with self._lock:
             self._stream_task = stream_task
-            is_canceling = self._state is TaskState.CANCELING or self._failure is not None
-        if is_canceling:
+        if self._is_stopping:
             raise CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled before it began")
-        self._step(TaskStep.INITIALIZE)
+        self._change(TaskStep.INITIALIZE)
         stream_task.restore()
-        self._step(TaskStep.RUN)
+        self._change(TaskStep.RUN)
         stream_task.invoke()
         stream_task.finish_partitions()
 
-    def _clean_up(self, error: BaseException | None) -> BaseException | None:
-        """Free all; returns the error that the task ends with. An interrupt that comes late changes nothing."""
+    @property
+    def _is_stopping(self) -> bool:
+        return self._state is TaskState.CANCELING or self._failure is not None
+
+    def _refuse_interrupts(self) -> None:
+        """What cleans up is not interrupted; one that is on its way is taken back."""
         with self._lock:
-            self._thread = None  # nobody interrupts any more
+            if self._thread is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), None)
+                self._thread = None
+
+    def _clean_up(self, error: BaseException | None) -> BaseException | None:
+        """Free all; returns the error that the task ends with."""
+        self._refuse_interrupts()
         stream_task = self._stream_task
         if stream_task is not None:
             error = stream_task.clean_up(error)
             self._last_metrics = stream_task.metrics
-        if error is None:
-            return None
-        cause = self._failure or error
-        is_canceled = self._state is TaskState.CANCELING and self._failure is None
+        if error is not None:
+            self._free(self._failure or error)
+        with self._lock:
+            self._stream_task = None
+        return error
+
+    def _free(self, cause: str | BaseException) -> None:
+        """Give up what it reads and writes; the first cause that a partition is told stays."""
         for partition in self._partitions:
-            if not is_canceled:
-                partition.fail(cause)
             partition.abort(cause, timeout_ms=0)
         for gate in self._gates:
             gate.close()
-        return error
 
     def _end(self, error: BaseException | None) -> None:
         if self._failure is not None:
-            self._step(TaskStep.FAIL, self._failure)
+            self._change(TaskStep.FAIL, self._failure)
         elif error is None:
-            self._step(TaskStep.FINISH)
+            self._change(TaskStep.FINISH)
         elif isinstance(error, CancelTaskError):
-            self._step(TaskStep.CONFIRM_CANCEL, error)
+            self._change(TaskStep.CONFIRM_CANCEL, error)
         else:
-            self._step(TaskStep.FAIL, error)
-        self._over.set()
+            self._change(TaskStep.FAIL, error)
 
     # ---- any thread -------------------------------------------------------------------------------------
 
@@ -180,41 +216,32 @@ class Task:
 
         Returns at once. A function of the user that does not return keeps the task in CANCELING; see `interrupt`.
         """
-        with self._lock:
-            is_begun = self._state is not TaskState.CREATED
-            if self._step(TaskStep.CANCEL).is_terminal:
-                if not is_begun:
-                    self._free_unused()
-                return
-        self._stop("the task was cancelled")
+        self._stop(TaskStep.CANCEL, None)
 
     def fail(self, error: BaseException) -> None:
         """As `cancel`, but it ends FAILED with this error; from any thread."""
-        with self._lock:
-            if self._state.is_terminal or self._state is TaskState.CANCELING or self._failure is not None:
-                return
-            if self._state is TaskState.CREATED:
-                self._step(TaskStep.FAIL, error)
-                self._free_unused()
-                return
-            self._failure = error
-        self._stop(error)
+        self._stop(TaskStep.FAIL, error)
 
-    def _stop(self, cause: str | BaseException) -> None:
-        """Wake its thread wherever it waits."""
-        stream_task = self._stream_task
+    def _stop(self, step: TaskStep, error: BaseException | None) -> None:
+        """Wake its thread wherever it waits. The first of `cancel` and `fail` decides what it ends as."""
+        with self._lock:
+            if self._state.is_terminal or self._is_stopping:
+                return
+            is_begun = self._thread is not None
+            if not is_begun or error is None:
+                self._step(step, error)
+            else:
+                self._failure = error
+            stream_task = self._stream_task
         if stream_task is not None:
             stream_task.cancel()
-        for partition in self._partitions:
-            partition.abort(cause, timeout_ms=0)
-
-    def _free_unused(self) -> None:
-        """It never ran: its consumers must not wait for it."""
-        for partition in self._partitions:
-            partition.abort(self.error or "the task was cancelled before it began", timeout_ms=0)
-        for gate in self._gates:
-            gate.close()
-        self._over.set()
+        cause = error or f"{self.info.task_name_with_subtask} was cancelled"
+        if is_begun:
+            for partition in self._partitions:
+                partition.abort(cause, timeout_ms=0)
+        else:
+            self._free(cause)
+        self._tell()
 
     def interrupt(self) -> bool:
         """Raise CancelTaskError in the task's thread, at its next instruction of Python; from any thread.
@@ -223,7 +250,7 @@ class Task:
         waits in a system call is not reached before that returns. Returns whether the task was still running.
         """
         with self._lock:
-            if self._thread is None or not (self._state is TaskState.CANCELING or self._failure is not None):
+            if self._thread is None or not self._is_stopping:
                 return False
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(CancelTaskError))
             return True

@@ -1,4 +1,4 @@
-"""Outputs between the operators of a chain. Flink: OperatorChainTest, StreamOperatorChainingTest, RecordWriterOutputTest."""
+"""Outputs between the operators of a chain. Flink: OperatorChainTest, StreamOperatorChainingTest."""
 
 import pytest
 from support.stream_tasks import ListSink
