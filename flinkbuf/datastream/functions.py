@@ -29,9 +29,16 @@ from flinkbuf.streaming.process_functions import (
 from flinkbuf.streaming.runtime_context import RuntimeContext
 from flinkbuf.streaming.state import KeyedStateStore
 from flinkbuf.streaming.timers import TimerService
+from flinkbuf.streaming.windows.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "AsyncFunction",
     "AsyncRetryPredicate",
     "AsyncRetryStrategy",
@@ -52,10 +59,13 @@ __all__ = [
     "NullByteKeySelector",
     "ParallelSourceFunction",
     "Partitioner",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "SinkFunction",
     "SourceFunction",
     "TimerService",
+    "WindowFunction",
 ]

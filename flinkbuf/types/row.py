@@ -31,6 +31,9 @@ class RowKind(IntEnum):
         """``+I``, ``-U``, ``+U`` or ``-D``, as Flink prints it."""
         return ("+I", "-U", "+U", "-D")[self.value]
 
+    def __str__(self) -> str:
+        return self.short_name
+
     @classmethod
     def _missing_(cls, value: object) -> RowKind | None:
         return next((kind for kind in cls if kind.short_name == value), None)
@@ -41,7 +44,7 @@ class Row(NamedFields):
 
     A row equals, orders and hashes as the plain tuple of its fields: neither names nor kind take part.
     Fields with names are attributes too, and ``row["name"]`` is the field of any name. The names ``row_kind``,
-    ``of_kind``, ``as_dict``, ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the
+    ``of_kind``, ``get_row_kind``, ``set_row_kind``, ``set_field_names``, ``get_fields_by_names``, ``as_dict``, ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the
     row's own as attributes: such a field is reached in brackets, by its index or through `as_dict`.
 
     ``name in row`` and `index` look at the values, as in a tuple (in a row of pyspark, ``in`` looks at the names).
@@ -93,20 +96,48 @@ class Row(NamedFields):
         known = RowKind(kind)  # type: ignore[arg-type]  # `_missing_` knows the short names
         return row_class(cls._names, known)(*fields, **named)
 
-    def as_dict(self) -> dict[str, Any]:
-        """The fields by name, in order.
+    def get_row_kind(self) -> RowKind:
+        """As `row_kind`, under the name that rows of PyFlink have it."""
+        return self.row_kind
+
+    def set_row_kind(self, row_kind: RowKind) -> None:
+        """Make this very row one of another kind, as rows of PyFlink can be."""
+        self.__class__ = row_class(self._names, RowKind(row_kind))
+
+    def set_field_names(self, field_names: Sequence[str]) -> None:
+        """Give this very row other field names, as rows of PyFlink can be.
 
         Raises
         ------
-        TypeError
-            If this row has no names.
+        ValueError
+            If there are not as many names as fields, or a name occurs twice.
+        """
+        if len(field_names) != len(self):
+            raise ValueError(f"{len(field_names)} field names {list(field_names)} for a Row of {len(self)} fields")
+        self.__class__ = row_class(field_names, self.row_kind)
+
+    def get_fields_by_names(self, names: Sequence[str]) -> list[Any]:
+        """The values of some fields, in this order; all of them if the fields have no names.
+
+        Raises
+        ------
+        ValueError
+            If a name is none of this row's.
+
+        Examples
+        --------
+        >>> Row(origin="JFK", delay=2.5).get_fields_by_names(["delay"])
+        [2.5]
         """
         if self._names is None:
-            raise TypeError(f"{self!r} has no field names; declare its type with Types.ROW_NAMED, or make it by name")
-        return dict(zip(self._names, self, strict=True))
+            return list(self)
+        unknown = [name for name in names if name not in self._names]
+        if unknown:
+            raise ValueError(f"Field names {unknown} not exist in {list(self._names)}.")
+        return [self[self._names.index(name)] for name in names]
 
-    def asDict(self, recursive: bool = False) -> dict[str, Any]:
-        """As `as_dict`, under the name that rows of pyspark have it.
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """The fields by name, in order.
 
         Parameters
         ----------
@@ -116,10 +147,16 @@ class Row(NamedFields):
         Raises
         ------
         TypeError
-            If this row has no names, or with `recursive` one inside.
+            If this row has no names.
         """
-        fields = self.as_dict()
+        if self._names is None:
+            raise TypeError(f"{self!r} has no field names; declare its type with Types.ROW_NAMED, or make it by name")
+        fields = dict(zip(self._names, self, strict=True))
         return {name: _without_rows(value) for name, value in fields.items()} if recursive else fields
+
+    def asDict(self, recursive: bool = False) -> dict[str, Any]:
+        """As `as_dict`, under the name that rows of pyspark have it."""
+        return self.as_dict(recursive)
 
     def _asdict(self) -> dict[str, Any]:
         """As `as_dict`, under the name that named tuples have it."""
@@ -183,7 +220,10 @@ def _is_keyword_argument(name: str) -> bool:
     return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
-_RESERVED_NAMES = frozenset({"row_kind", "of_kind", "as_dict", "asDict", "_asdict", "_replace", "_names", "_fields"})
+_RESERVED_NAMES = frozenset(
+    "row_kind of_kind get_row_kind set_row_kind set_field_names get_fields_by_names as_dict asDict _asdict _replace "
+    "_names _fields".split()
+)
 _row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
 
 

@@ -1,0 +1,106 @@
+"""Where a task keeps its state. Flink: HashMapStateBackend, EmbeddedRocksDBStateBackend."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+
+class StateBackend:
+    """Where a task keeps its state."""
+
+
+class HashMapStateBackend(StateBackend):
+    """In the task's process, as Python objects: what every task does. Flink's ``HashMapStateBackend``."""
+
+    def __str__(self) -> str:
+        return "HashMapStateBackend"
+
+
+class PredefinedOptions(Enum):
+    """What RocksDB is set up for."""
+
+    DEFAULT = 0
+    SPINNING_DISK_OPTIMIZED = 1
+    SPINNING_DISK_OPTIMIZED_HIGH_MEM = 2
+    FLASH_SSD_OPTIMIZED = 3
+
+
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """On the task's disk, by RocksDB: settings that are kept; tasks do not read them yet.
+
+    Parameters
+    ----------
+    enable_incremental_checkpointing : bool, optional
+        Write only what has changed since the last checkpoint.
+
+    Examples
+    --------
+    >>> backend = EmbeddedRocksDBStateBackend(True)
+    >>> backend.set_db_storage_paths("/tmp/a", "/tmp/b")
+    >>> backend.get_db_storage_paths(), backend.is_incremental_checkpoints_enabled()
+    (['/tmp/a', '/tmp/b'], True)
+    """
+
+    def __init__(self, enable_incremental_checkpointing: bool | None = None) -> None:
+        self._is_incremental = bool(enable_incremental_checkpointing)
+        self._paths: list[str] | None = None
+        self._predefined_options = PredefinedOptions.DEFAULT
+        self._transfer_thread_count = 4
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """Set the directories that databases are spread over."""
+        if not paths:
+            raise ValueError("at least one directory is needed")
+        self._paths = list(paths)
+
+    def get_db_storage_paths(self) -> list[str] | None:
+        """Return the directories; None: the task manager's temporary ones."""
+        return self._paths
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """Tell whether checkpoints write only what has changed."""
+        return self._is_incremental
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Choose what RocksDB is set up for."""
+        if not isinstance(options, PredefinedOptions):
+            raise TypeError(f"PredefinedOptions are needed, got {options!r}")
+        self._predefined_options = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """Return what RocksDB is set up for."""
+        return self._predefined_options
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """Raise: the class would be one of Java."""
+        raise NotImplementedError(
+            f"there is no JVM that could load {options_factory_class_name}: use set_predefined_options"
+        )
+
+    def get_options(self) -> Any:
+        """Return None: there is no Java class that makes options."""
+        return None
+
+    def get_number_of_transfer_threads(self) -> int:
+        """Return how many files are written at a time."""
+        return self._transfer_thread_count
+
+    def set_number_of_transfer_threads(self, number_of_transfering_threads: int) -> None:
+        """Write so many files at a time."""
+        if number_of_transfering_threads < 1:
+            raise ValueError(
+                f"The number of threads used to transfer files in EmbeddedRocksDBStateBackend should be greater than "
+                f"zero, got {number_of_transfering_threads}"
+            )
+        self._transfer_thread_count = number_of_transfering_threads
+
+    def __str__(self) -> str:
+        return "EmbeddedRocksDBStateBackend"
+
+
+class CustomStateBackend(StateBackend):
+    """A Java class in PyFlink; here there is nothing that it could wrap."""
+
+    def __init__(self, *arguments: Any) -> None:
+        raise NotImplementedError("there is no JVM that could load a state backend of Java")
