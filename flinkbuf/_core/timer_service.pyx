@@ -291,5 +291,9 @@ cdef class InternalTimerService:
             self.processing_time.register(token, namespace, time, time)
         self.arm()
 
+    def __sizeof__(self):
+        capacity = self.event_time.heap_capacity + self.processing_time.heap_capacity
+        return object.__sizeof__(self) + capacity * sizeof(int64_t)
+
     def __len__(self):
         return sum([1 for queue in self.freeze() for _ in timers_in(queue)])

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
+from flinkbuf._core import broadcast_operator, process_operator
 from flinkbuf.streaming.functions import Function
 from flinkbuf.streaming.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
 from flinkbuf.streaming.time_domain import TimeDomain
@@ -214,3 +215,17 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterable[OUT] | None:
         """Yield or return the results for a timer of the current key."""
+
+
+# The objects that operators give come from below and know nothing of these classes.
+ProcessFunction.Context.register(process_operator.ProcessContext)
+CoProcessFunction.Context.register(process_operator.ProcessContext)
+KeyedProcessFunction.Context.register(process_operator.KeyedProcessContext)
+KeyedProcessFunction.OnTimerContext.register(process_operator.OnTimerContext)
+KeyedCoProcessFunction.Context.register(process_operator.KeyedProcessContext)
+KeyedCoProcessFunction.OnTimerContext.register(process_operator.OnTimerContext)
+BroadcastProcessFunction.Context.register(broadcast_operator.BroadcastContext)
+BroadcastProcessFunction.ReadOnlyContext.register(broadcast_operator.ReadOnlyContext)
+KeyedBroadcastProcessFunction.Context.register(broadcast_operator.KeyedBroadcastContext)
+KeyedBroadcastProcessFunction.ReadOnlyContext.register(broadcast_operator.KeyedReadOnlyContext)
+KeyedBroadcastProcessFunction.OnTimerContext.register(broadcast_operator.BroadcastOnTimerContext)

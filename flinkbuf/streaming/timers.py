@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
+from flinkbuf._core.process_operator import UserTimers
 from flinkbuf._core.timer_service import InternalTimerService, timers_in
 from flinkbuf.streaming.operator_context import ProcessingTimeService
 
@@ -37,6 +38,9 @@ class TimerService(ABC):
     @abstractmethod
     def delete_event_time_timer(self, timestamp: int) -> None:
         """Take back a timer of the current key, if there is one."""
+
+
+TimerService.register(UserTimers)  # which comes from below and knows nothing of this class
 
 
 class TimerServices:

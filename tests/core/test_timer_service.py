@@ -1,9 +1,14 @@
 """Timers: at most one for each time, key and namespace, in the order of their times."""
 
+import sys
+
 import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.timer_service import InternalTimerService
+from flinkbuf._core.timer_service import InternalTimerService, timers_in
 from flinkbuf.testing import ManualClock
 
 
@@ -126,3 +131,93 @@ def test_a_timer_needs_a_key_and_64_bits(world):
     keys.set_key("a")
     with pytest.raises(OverflowError, match="64 bits"):
         service.register_event_time_timer(None, 2**63)
+
+
+KEYS = st.sampled_from(["a", "b", 1, True, 1.0, None])
+NAMESPACES = st.sampled_from([None, "w", (1, 2)])
+TIMES = st.integers(-5, 20)
+
+
+def identity(key):
+    return type(key), key
+
+
+class SortedList(RuleBasedStateMachine):
+    """The same timers in a plain list, which is sorted and searched."""
+
+    def __init__(self):
+        super().__init__()
+        self.keys, self.clock, self.fired = KeyContext(), ManualClock(), Fired()
+        self.service = InternalTimerService("timers", self.keys, self.fired, self.clock)
+        self.model = {"event": [], "wall": []}
+        self.watermark = -10
+
+    def methods(self, domain):
+        kind = "event" if domain == "event" else "processing"
+        return getattr(self.service, f"register_{kind}_time_timer"), getattr(self.service, f"delete_{kind}_time_timer")
+
+    def take_fired(self):
+        seen, self.fired.seen = self.fired.seen, []
+        return [(time, identity(key), namespace) for _, time, key, namespace in seen]
+
+    @rule(domain=st.sampled_from(["event", "wall"]), key=KEYS, namespace=NAMESPACES, time=TIMES)
+    def register(self, domain, key, namespace, time):
+        self.keys.set_key(key)
+        self.methods(domain)[0](namespace, time)
+        timer = (time, identity(key), namespace)
+        if timer not in self.model[domain]:
+            self.model[domain].append(timer)
+
+    @rule(domain=st.sampled_from(["event", "wall"]), key=KEYS, namespace=NAMESPACES, time=TIMES)
+    def delete(self, domain, key, namespace, time):
+        self.keys.set_key(key)
+        self.methods(domain)[1](namespace, time)
+        if (time, identity(key), namespace) in self.model[domain]:
+            self.model[domain].remove((time, identity(key), namespace))
+
+    def check(self, domain, until):
+        due = [timer for timer in self.model[domain] if timer[0] <= until]
+        self.model[domain] = [timer for timer in self.model[domain] if timer[0] > until]
+        fired = self.take_fired()
+        assert [time for time, _, _ in fired] == sorted(time for time, _, _ in due)
+        assert sorted(fired, key=repr) == sorted(due, key=repr)
+
+    @rule(step=st.integers(0, 6))
+    def advance_watermark(self, step):
+        self.watermark += step
+        self.service.advance_watermark(self.watermark)
+        self.check("event", self.watermark)
+
+    @rule(step=st.integers(1, 6))
+    def advance_clock(self, step):
+        self.clock.advance_to(self.clock.now_ms() + step)
+        self.check("wall", self.clock.now_ms() - 1)
+
+    @rule()
+    def restore_elsewhere(self):
+        event, wall = (list(timers_in(each)) for each in self.service.freeze())
+        self.clock = ManualClock(self.clock.now_ms())
+        self.service = InternalTimerService("timers", self.keys, self.fired, self.clock)
+        self.service.advance_watermark(self.watermark)
+        self.service.restore(event, wall)
+
+    @invariant()
+    def one_timer_waits_if_any(self):
+        assert self.clock.timer_count == 1 or not self.model["wall"]
+        assert len(self.service) == len(self.model["event"]) + len(self.model["wall"])
+
+
+TestAgainstASortedList = SortedList.TestCase
+TestAgainstASortedList.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+
+
+def test_timers_that_are_moved_on_and_on_leave_nothing_behind(world):
+    keys, _, fired, service = world
+    keys.set_key("a")
+    for time in range(100_000):
+        service.register_event_time_timer(None, time)
+        service.delete_event_time_timer(None, time)
+    assert sys.getsizeof(service) < 10_000 and len(service) == 0
+    service.register_event_time_timer(None, 5)
+    service.advance_watermark(2**62)
+    assert fired.seen == [("event", 5, "a", None)]
