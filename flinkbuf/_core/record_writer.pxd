@@ -68,6 +68,8 @@ cdef class RecordWriter:
     @cython.final
     cdef int emit_marker(self, object marker, int64_t channel) except -1
     @cython.final
+    cdef int check_elements(self) except -1
+    @cython.final
     cdef int check_channel(self, int64_t channel) except -1
     @cython.final
     cdef int set_time(self, int64_t timestamp) except -1

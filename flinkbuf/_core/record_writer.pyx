@@ -504,11 +504,11 @@ cdef class RecordWriter:
             self.check_elements()
         return 0
 
-    def check_elements(self):
-        """Raise if the type has no place for a timestamp."""
+    cdef int check_elements(self) except -1:
         if not self.is_of_elements:
             raise TypeError(f"records of {self.codec!r} have no timestamp: make the writer with "
                             "Types.STREAM_ELEMENT of their type")
+        return 0
 
     @cython.final
     cdef inline int write_item(self, object item, object timestamp, int64_t channel) except -1:
