@@ -20,7 +20,13 @@ TIMES = re.compile(r"(?:^|_)(?:timeout|delay|interval|backoff|period|span|patien
 # Times are whole milliseconds, …_ms, or …_s. What makes asynchronous calls takes seconds, as asyncio itself does.
 IN_SECONDS = ("async_io", "spark/async_map", "spark/exchange")
 # These have PyFlink's argument names, whatever they count.
-PYFLINKS = ("common", "datastream", "streaming/async_functions.py")
+PYFLINKS = (
+    "common",
+    "datastream",
+    "streaming/async_functions.py",
+    "streaming/watermark_strategy.py",
+    "streaming/windows",
+)
 FLAGS = {"priority", "finished", "closed", "released", "available", "empty"}
 
 

@@ -1,0 +1,1 @@
+"""Finite parts of a stream: which there are, when they are complete, and what is made of their records."""

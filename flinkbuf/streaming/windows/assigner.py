@@ -1,0 +1,73 @@
+"""Which windows a record belongs to. Flink: WindowAssigner, MergingWindowAssigner; PyFlink: datastream/window.py.
+
+An assigner keeps nothing of the records: one object serves all keys of a subtask.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable
+from typing import Any, Generic, TypeVar
+
+from flinkbuf.streaming.windows.trigger import Trigger
+from flinkbuf.streaming.windows.window_serializer import TypeSerializer
+
+__all__ = ["MergingWindowAssigner", "SessionWindowTimeGapExtractor", "WindowAssigner"]
+
+T = TypeVar("T")
+W = TypeVar("W")
+W2 = TypeVar("W2")
+
+
+class WindowAssigner(ABC, Generic[T, W]):
+    """Gives each record its windows: one, several or none; to derive from."""
+
+    class WindowAssignerContext(ABC):
+        """What an assigner may ask. Implemented by the window operator."""
+
+        @abstractmethod
+        def get_current_processing_time(self) -> int:
+            """Return the time of the task's clock."""
+
+        @abstractmethod
+        def get_runtime_context(self) -> Any:
+            """Return the subtask's context, through which state of the record's key is reached."""
+
+    @abstractmethod
+    def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext) -> Collection[W]:
+        """Return the windows of a record; `timestamp` is −2⁶³ if it has none."""
+
+    @abstractmethod
+    def get_default_trigger(self, env: Any) -> Trigger[T, W]:
+        """Return the trigger that windows of this kind have unless the program gives another."""
+
+    @abstractmethod
+    def get_window_serializer(self) -> TypeSerializer[W]:
+        """Return what writes windows of this kind; state here keeps them as objects and does not ask."""
+
+    @abstractmethod
+    def is_event_time(self) -> bool:
+        """Whether windows end by the watermark and not by the clock."""
+
+
+class MergingWindowAssigner(WindowAssigner[T, W]):
+    """Gives each record a window of its own, and says which windows of a key become one."""
+
+    class MergeCallback(ABC, Generic[W2]):
+        """Takes what `merge_windows` finds."""
+
+        @abstractmethod
+        def merge(self, to_be_merged: Iterable[W2], merge_result: W2) -> None:
+            """`to_be_merged` become `merge_result`."""
+
+    @abstractmethod
+    def merge_windows(self, windows: Iterable[W], callback: MergeCallback[W]) -> None:
+        """Call ``callback.merge`` for each group of windows that become one."""
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Says after how long without records a session is over. Flink: SessionWindowTimeGapExtractor."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """Return the gap after this record in milliseconds, more than 0."""

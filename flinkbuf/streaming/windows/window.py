@@ -1,0 +1,77 @@
+"""The parts that a stream is cut into. Flink: Window and its kinds; PyFlink: pyflink.datastream.window."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from flinkbuf._core.time_window import TimeWindow
+from flinkbuf.types.date_time import LONG_MAX
+
+__all__ = ["CountWindow", "GlobalWindow", "TimeWindow", "Window"]
+
+
+class Window(ABC):
+    """A finite part of a stream; its state is kept under it, so it must be hashable, comparable and picklable."""
+
+    @abstractmethod
+    def max_timestamp(self) -> int:
+        """Return the last millisecond that may belong to it; results are stamped with this."""
+
+
+Window.register(TimeWindow)
+
+
+class CountWindow(Window):
+    """A part of so many records, known by its number. PyFlink: CountWindow.
+
+    Examples
+    --------
+    >>> CountWindow(3), CountWindow(3) == CountWindow(3)
+    (CountWindow(id=3), True)
+    """
+
+    __slots__ = ("id",)
+
+    def __init__(self, id: int):
+        self.id = id
+
+    def max_timestamp(self) -> int:
+        return LONG_MAX
+
+    def __hash__(self) -> int:
+        return hash((CountWindow, self.id))
+
+    def __eq__(self, other: object) -> bool:
+        return self.__class__ == other.__class__ and self.id == other.id
+
+    def __repr__(self) -> str:
+        return f"CountWindow(id={self.id})"
+
+
+class GlobalWindow(Window):
+    """The whole stream. Flink: GlobalWindow.
+
+    Examples
+    --------
+    >>> GlobalWindow.get() == GlobalWindow()
+    True
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def get() -> GlobalWindow:
+        """Return it."""
+        return GlobalWindow()
+
+    def max_timestamp(self) -> int:
+        return LONG_MAX
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        return self.__class__ == other.__class__
+
+    def __repr__(self) -> str:
+        return "GlobalWindow"

@@ -1,0 +1,101 @@
+"""What is made of a window's contents. Flink: WindowFunction, ProcessWindowFunction and those of all windows.
+
+PyFlink: pyflink.datastream.functions.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from flinkbuf._core.window_context import WindowContext
+from flinkbuf.streaming.functions import Function
+
+__all__ = ["AllWindowFunction", "ProcessAllWindowFunction", "ProcessWindowFunction", "WindowFunction"]
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W")
+W2 = TypeVar("W2")
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Called with the contents of a window of one key."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield results; of a window that was reduced or aggregated, `inputs` is that one value."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Called with the contents of a window of a stream without keys."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield results; of a window that was reduced or aggregated, `inputs` is that one value."""
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Called with the contents of a window of one key, and with what there is to know and keep beside."""
+
+    class Context(ABC, Generic[W2]):
+        """The window, the time, and state. Implemented by the window operator."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """Return the window."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Return the time of the task's clock."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Return how far event time has come."""
+
+        @abstractmethod
+        def window_state(self) -> Any:
+            """Return the state of this key and this window; what is put there is to be cleared in `clear`."""
+
+        @abstractmethod
+        def global_state(self) -> Any:
+            """Return the state of this key."""
+
+    @abstractmethod
+    def process(self, key: KEY, context: Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield results; of a window that was reduced or aggregated, `elements` is that one value."""
+
+    def clear(self, context: Context[W]) -> None:
+        """Clear the window's state: the watermark has passed its end and the allowed lateness."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """Called with the contents of a window of a stream without keys, and with what there is to keep beside."""
+
+    class Context(ABC, Generic[W2]):
+        """The window, and state. Implemented by the window operator."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """Return the window."""
+
+        @abstractmethod
+        def window_state(self) -> Any:
+            """Return the state of this window; what is put there is to be cleared in `clear`."""
+
+        @abstractmethod
+        def global_state(self) -> Any:
+            """Return the state of all windows."""
+
+    @abstractmethod
+    def process(self, context: Context[W], elements: Iterable[IN]) -> Iterable[OUT]:
+        """Return or yield results; of a window that was reduced or aggregated, `elements` is that one value."""
+
+    def clear(self, context: Context[W]) -> None:
+        """Clear the window's state: the watermark has passed its end and the allowed lateness."""
+
+
+ProcessWindowFunction.Context.register(WindowContext)
+ProcessAllWindowFunction.Context.register(WindowContext)

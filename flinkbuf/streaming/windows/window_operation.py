@@ -1,0 +1,260 @@
+"""From what a program says about windows to the operator that does it.
+
+PyFlink: WindowOperationDescriptor and the methods of WindowedStream and AllWindowedStream.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from flinkbuf._core.aligned_window_operator import AlignedWindowOperator
+from flinkbuf._core.window_operator import WindowOperator
+from flinkbuf.metrics import Counter, MetricGroup
+from flinkbuf.streaming.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
+from flinkbuf.streaming.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from flinkbuf.streaming.windows.assigner import MergingWindowAssigner
+from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from flinkbuf.streaming.windows.evictors import TimestampedValue
+from flinkbuf.streaming.windows.merging_window_set import MergingWindowSet
+from flinkbuf.streaming.windows.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
+from flinkbuf.streaming.windows.time_windows import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from flinkbuf.streaming.windows.trigger import TriggerResult
+from flinkbuf.streaming.windows.triggers import CountTrigger, PurgingTrigger
+from flinkbuf.streaming.windows.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+
+__all__ = ["WindowOperation", "WindowOperatorFactory"]
+
+CONTENTS = "window-contents"
+WINDOW_SETS = "merging-window-set"
+LATE_RECORDS = "numLateRecordsDropped"
+
+# What the operator does with each result, as bits: 1 fires, 2 purges.
+ACTIONS = {
+    TriggerResult.CONTINUE: 0,
+    TriggerResult.FIRE: 1,
+    TriggerResult.PURGE: 2,
+    TriggerResult.FIRE_AND_PURGE: 3,
+}
+# Whose windows all keys share, and with which trigger nothing has to be asked.
+ALIGNED: dict[type[Any], type[Any]] = {
+    TumblingEventTimeWindows: EventTimeTrigger,
+    SlidingEventTimeWindows: EventTimeTrigger,
+    TumblingProcessingTimeWindows: ProcessingTimeTrigger,
+    SlidingProcessingTimeWindows: ProcessingTimeTrigger,
+}
+
+
+@dataclass(eq=False)
+class WindowOperation:
+    """What a window operator does; it reads this, and asks it for what Python does better.
+
+    `call` is the method of the user's window function, `clear` its method `clear` if it has one of its own. Without
+    `call` what was reduced or aggregated is the result.
+    """
+
+    key_selector: Callable[[Any], Any] | None
+    assigner: Any
+    trigger: Any
+    evictor: Any
+    allowed_lateness_ms: int
+    late_tag_id: str | None
+    contents_descriptor: StateDescriptor
+    reduce: Callable[[Any, Any], Any] | None
+    aggregate_function: Any
+    call: Callable[..., Any] | None
+    call_name: str | None
+    clear: Callable[[Any], Any] | None
+    is_process: bool
+    is_all: bool
+    lifecycle: Any
+
+    actions = ACTIONS
+    proceed = TriggerResult.CONTINUE
+    window_sets_descriptor = ValueStateDescriptor(WINDOW_SETS, None)
+
+    @property
+    def is_merging(self) -> bool:
+        """Whether windows of a key become one."""
+        return isinstance(self.assigner, MergingWindowAssigner)
+
+    @property
+    def is_list(self) -> bool:
+        """Whether the window's function is given all records."""
+        return self.reduce is None and self.aggregate_function is None
+
+    def window_set(self, mapping: dict[Any, Any] | None) -> MergingWindowSet:
+        """Return the windows of a key, as they are kept in its state."""
+        return MergingWindowSet(self.assigner, mapping)
+
+    def register_late_counter(self, metrics: MetricGroup) -> Counter:
+        """Return what counts records that came too late for all their windows."""
+        return metrics.register(LATE_RECORDS, Counter())
+
+    @staticmethod
+    def timestamped(elements: Iterable[tuple[Any, int]]) -> list[TimestampedValue]:
+        """Return the records of a window as an evictor is given them."""
+        return [TimestampedValue(*element) for element in elements]
+
+    def gather(self, values: list[Any]) -> Any:
+        """Return what the window's function is given after an evictor chose `values`; None: nothing."""
+        if self.is_list:
+            return values
+        if self.reduce is not None:
+            return functools.reduce(self.reduce, values) if values else None
+        function = self.aggregate_function
+        accumulator = function.create_accumulator()
+        for value in values:
+            accumulator = function.add(value, accumulator)
+        return function.get_result(accumulator)
+
+
+class WindowOperatorFactory:
+    """Makes the operator for windows in each subtask.
+
+    Parameters
+    ----------
+    assigner : WindowAssigner
+        Which windows a record belongs to.
+    key_selector : callable, optional
+        Gives the key of a record; None: windows over the whole stream (``window_all``).
+    trigger : Trigger, optional
+        The assigner's own by default.
+    evictor : Evictor, optional
+        Chooses among the records when the window fires.
+    allowed_lateness_ms : int, default 0
+        How long after its end a window of event time still takes records.
+    late_tag_id : str, optional
+        Side output of records that come later still; by default they are dropped and counted.
+    reduce_function, aggregate_function : optional
+        What the contents are gathered with, at most one of the two; else all records are kept.
+    window_function : optional
+        Gets the contents: a `WindowFunction` or `ProcessWindowFunction`, or those for all windows.
+    contents_type : TypeInformation, optional
+        Of a record or of an accumulator, in snapshots.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If these do not fit together.
+    """
+
+    def __init__(
+        self,
+        assigner: Any,
+        *,
+        key_selector: Callable[[Any], Any] | None = None,
+        trigger: Any = None,
+        evictor: Any = None,
+        allowed_lateness_ms: int = 0,
+        late_tag_id: str | None = None,
+        reduce_function: Any = None,
+        aggregate_function: Any = None,
+        window_function: Any = None,
+        contents_type: Any = None,
+    ):
+        self.assigner = assigner
+        self.key_selector = key_selector
+        self.trigger = assigner.get_default_trigger(None) if trigger is None else trigger
+        self.evictor = evictor
+        self.allowed_lateness_ms = allowed_lateness_ms
+        self.late_tag_id = late_tag_id
+        self.reduce_function = reduce_function
+        self.aggregate_function = aggregate_function
+        self.window_function = window_function
+        self.contents_type = contents_type
+        self._check()
+
+    def _check(self) -> None:
+        if isinstance(self.assigner, MergingWindowAssigner) and not self.trigger.can_merge():
+            raise ValueError(
+                f"{self.assigner!r} merges windows, and a merging window assigner cannot be used with a trigger that "
+                f"does not support merging: {type(self.trigger).__name__}.can_merge() is false"
+            )
+        if self.allowed_lateness_ms < 0:
+            raise ValueError(f"The allowed lateness cannot be negative, got {self.allowed_lateness_ms} ms")
+        apply, process = self._kinds()
+        if self.window_function is None:
+            if self.reduce_function is None and self.aggregate_function is None:
+                raise TypeError("a window needs a function: reduce, aggregate, apply or process")
+        elif not isinstance(self.window_function, (apply, process)):
+            raise TypeError(f"window_function should be a {apply.__name__} or {process.__name__}")
+
+    def _kinds(self) -> tuple[type[Function], type[Function]]:
+        if self.key_selector is None:
+            return AllWindowFunction, ProcessAllWindowFunction
+        return WindowFunction, ProcessWindowFunction
+
+    def __call__(self) -> WindowOperator:
+        """Make an operator."""
+        operation = self._operation()
+        trigger = ALIGNED.get(type(self.assigner))
+        is_aligned = trigger is not None and type(self.trigger) is trigger and self.evictor is None
+        return AlignedWindowOperator(operation) if is_aligned else WindowOperator(operation)
+
+    def general(self) -> WindowOperator:
+        """Make an operator that asks assigner and trigger, also where it need not."""
+        return WindowOperator(self._operation())
+
+    def _operation(self) -> WindowOperation:
+        function = self.window_function
+        process_kind = self._kinds()[1]
+        is_process = isinstance(function, process_kind)
+        method = "process" if is_process else "apply"
+        clear = function.clear if is_process and type(function).clear is not process_kind.clear else None  # type: ignore[attr-defined]
+        reduce = self.reduce_function
+        return WindowOperation(
+            key_selector=self.key_selector,
+            assigner=self.assigner,
+            trigger=self._purging_trigger(),
+            evictor=self.evictor,
+            allowed_lateness_ms=self.allowed_lateness_ms,
+            late_tag_id=self.late_tag_id,
+            contents_descriptor=self._contents_descriptor(),
+            reduce=None if reduce is None else as_call(reduce, ReduceFunction, "reduce"),
+            aggregate_function=self.aggregate_function,
+            call=None if function is None else getattr(function, method),
+            call_name=None if function is None else f"{type(function).__name__}.{method}()",
+            clear=clear,
+            is_process=is_process,
+            is_all=self.key_selector is None,
+            lifecycle=self._lifecycle(),
+        )
+
+    def _contents_descriptor(self) -> StateDescriptor:
+        if self.evictor is not None:
+            return ListStateDescriptor(CONTENTS, None)
+        if self.reduce_function is not None:
+            return ReducingStateDescriptor(CONTENTS, self.reduce_function, self.contents_type)
+        if self.aggregate_function is not None:
+            return AggregatingStateDescriptor(CONTENTS, self.aggregate_function, self.contents_type)
+        return ListStateDescriptor(CONTENTS, self.contents_type)
+
+    def _lifecycle(self) -> Lifecycles:
+        candidates = (self.key_selector, self.reduce_function, self.aggregate_function, self.window_function)
+        return Lifecycles(*(each for each in candidates if isinstance(each, (Function, SelectorCall))))
+
+    def _purging_trigger(self) -> Any:
+        """Count windows fire once and nothing would ever clear them: they are dropped when they do."""
+        is_counting = isinstance(self.assigner, (CountTumblingWindowAssigner, CountSlidingWindowAssigner))
+        if is_counting and type(self.trigger) is CountTrigger and self.trigger.window_size == self.assigner.window_size:
+            return PurgingTrigger(self.trigger)
+        return self.trigger
