@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -19,6 +20,8 @@ from flinkbuf.streaming.stream_task import StreamTask, ignore_event
 from flinkbuf.streaming.task_events import TaskEvent, TaskStateChanged
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.task_state import TaskState, TaskStep, next_state
+
+INTERRUPT_PAUSE_NS = 1_000_000_000
 
 
 class Task:
@@ -76,6 +79,7 @@ class Task:
         self._is_reporting = False
         self._over = threading.Event()
         self._thread: int | None = None  # while it runs
+        self._next_interrupt_ns = 0
         self._failure: BaseException | None = None  # from outside
         self._stream_task: StreamTask | None = None
         self._last_metrics = TaskMetrics()
@@ -247,11 +251,15 @@ class Task:
         """Raise CancelTaskError in the task's thread, at its next instruction of Python; from any thread.
 
         For a user's function that goes on after `cancel`: call it again every ``task.cancellation.interval``. One that
-        waits in a system call is not reached before that returns. Returns whether the task was still running.
+        waits in a system call is not reached before that returns. Calls within a second are one, so that what answers
+        the first is not interrupted itself. Returns whether the task was still running.
         """
         with self._lock:
             if self._thread is None or not self._is_stopping:
                 return False
+            if time.monotonic_ns() < self._next_interrupt_ns:
+                return True
+            self._next_interrupt_ns = time.monotonic_ns() + INTERRUPT_PAUSE_NS
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(CancelTaskError))
             return True
 

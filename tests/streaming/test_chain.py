@@ -160,7 +160,7 @@ def test_timers_of_an_operator_do_not_fire_once_it_is_finished():
         made.processing_time.register_timer(5, lambda _, name=made.config.name: calls.append(f"timer of {name}"))
     bench.clock.move_to(10)
     bench.chain.finish(False)
-    assert not any("timer of a" == call for call in calls)
+    assert not any(call == "timer of a" for call in calls)
     assert calls[-1] == ("c", "finish")
 
 

@@ -152,7 +152,7 @@ def test_an_input_that_is_not_selected_any_more_is_read_to_its_end():
 
 
 def test_when_all_data_has_ended_the_operator_is_not_asked():
-    handler, selector = selectable(2, 1)
+    handler, _selector = selectable(2, 1)
     handler.update(END_OF_DATA, 0)
     handler._next_selection = lambda: pytest.fail("asked")
     assert handler.update(END_OF_DATA, 1) == END_OF_DATA

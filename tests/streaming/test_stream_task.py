@@ -1,4 +1,4 @@
-"""Tasks between real gates and partitions. Flink: StreamTaskTest, MultipleInputStreamTaskTest, StreamTaskFinalCheckpointsTest."""
+"""Tasks between real gates and partitions. Flink: StreamTaskTest, StreamTaskFinalCheckpointsTest."""
 
 import threading
 
@@ -483,9 +483,7 @@ def names_of_all(reader, gate):
 def test_a_checkpoint_is_triggered_from_another_thread_and_its_barrier_comes_in_order(pool):
     (partition,), (gate,) = connect(pool)
     events, waiting = [], Waiting()
-    config = chain_of(
-        operator("source", lambda: waiting, is_source=True, network_edges=(edge(),)), partition_count=1
-    )
+    config = chain_of(operator("source", lambda: waiting, is_source=True, network_edges=(edge(),)), partition_count=1)
     task = make_task(config, [], [partition], report=events.append)
     thread = threading.Thread(target=task.run)
     thread.start()

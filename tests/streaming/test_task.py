@@ -418,9 +418,7 @@ def test_a_function_that_does_not_return_is_interrupted():
             pass
 
     calls = []
-    config = chain_of(
-        source([1]), operator("spin", lambda: MapOperator(spin)), operator("probe", lambda: Probe(calls))
-    )
+    config = chain_of(source([1]), operator("spin", lambda: MapOperator(spin)), operator("probe", lambda: Probe(calls)))
     running = Running(make_task(config))
     assert reached.wait(10)
     assert not running.task.interrupt()  # nobody has cancelled it
@@ -451,7 +449,7 @@ def test_reports_may_take_locks_that_others_hold_while_they_cancel():
             pass
 
     for _ in range(50):
-        task, reached = waiting_task([], report=report)
+        task, _reached = waiting_task([], report=report)
         running = Running(task)
         with lock:
             task_state = task.state  # may be anything
@@ -467,9 +465,7 @@ def test_a_cancelled_task_does_not_wait_for_its_timers():
             self.context.processing_time.register_timer(10**15, print)
 
     reached = threading.Event()
-    task = make_task(
-        chain_of(operator("source", lambda: Timed(reached, []), is_source=True)), clock=ManualClock()
-    )
+    task = make_task(chain_of(operator("source", lambda: Timed(reached, []), is_source=True)), clock=ManualClock())
     running = Running(task)
     assert reached.wait(10)
     task.cancel()

@@ -18,7 +18,7 @@ def test_each_step_leads_to_a_state_or_is_refused(state, step):
 @pytest.mark.parametrize("state", TaskState)
 def test_it_can_be_cancelled_in_every_state(state):
     after = next_state(state, TaskStep.CANCEL)
-    assert after in (TaskState.CANCELING, TaskState.CANCELED) or after is state and state.is_terminal
+    assert after in (TaskState.CANCELING, TaskState.CANCELED) or (after is state and state.is_terminal)
 
 
 @pytest.mark.parametrize("state", [state for state in TaskState if state.is_terminal])
