@@ -466,7 +466,9 @@ class DataStream:
 
     def _collect_to(self, collector: Any) -> None:
         """Add a sink of one subtask that hands the records to the program."""
-        self._sink("Data stream collect sink", CollectSinkFactory(collector, with_names(self._value_type))).set_parallelism(1)
+        self._sink(
+            "Data stream collect sink", CollectSinkFactory(collector, with_names(self._value_type))
+        ).set_parallelism(1)
 
 
 class _NoOperator(DataStream):
