@@ -7,7 +7,7 @@ from typing import Any
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.transformation import OperatorTransformation
 from flinkbuf.streaming.functions import Function
-from flinkbuf.types.type_information import TypeInformation, basic_type
+from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type
 from flinkbuf.types.types import Types, as_type
 
 MAX_PARALLELISM_LIMIT = 32768
@@ -68,7 +68,14 @@ def declared(type_info: Any) -> TypeInformation | None:
 
 def said(type_info: TypeInformation | None) -> TypeInformation:
     """Return what a stream says its type is."""
-    return basic_type("PICKLED_BYTE_ARRAY") if type_info is None else type_info
+    return with_names(type_info) or basic_type("PICKLED_BYTE_ARRAY")
+
+
+def with_names(type_info: TypeInformation | None) -> TypeInformation | None:
+    """Return a ROW without names as one with Flink's, f0, f1 and so on, as PyFlink gives it to programs."""
+    if isinstance(type_info, RowTypeInfo) and type_info.names is None:
+        return Types.ROW_NAMED(type_info.field_names, type_info.field_types)
+    return type_info
 
 
 def check_function(function: Any, kind: type[Function], message: str) -> None:

@@ -115,7 +115,7 @@ def _wait(
         timeout_ms=timeout_ms,
         capacity=capacity,
         is_ordered=is_ordered,
-        retry=None if strategy is NO_RETRY_STRATEGY else strategy,
+        retry=strategy,
     )
     stream = data_stream._values()
     return stream._transform(OPERATOR_NAME, type_info, MadeBy(type_info, factory), is_yielding=True)

@@ -63,7 +63,10 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1024 * 1024
 
     def __init__(
-        self, checkpoint_path: str, file_state_size_threshold: int | None = None, write_buffer_size: int | None = None
+        self,
+        checkpoint_path: str | None = None,
+        file_state_size_threshold: int | None = None,
+        write_buffer_size: int = -1,
     ) -> None:
         if not checkpoint_path:
             raise ValueError("checkpoint_path must not be empty")
@@ -74,7 +77,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
             )
         self._checkpoint_path = checkpoint_path
         self._threshold = threshold
-        self._write_buffer_size = 4096 if write_buffer_size in (None, -1) else int(write_buffer_size or 0)
+        self._write_buffer_size = 4096 if write_buffer_size == -1 else write_buffer_size
 
     def get_checkpoint_path(self) -> str:
         """Return the directory."""

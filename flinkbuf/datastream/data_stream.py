@@ -17,6 +17,7 @@ from flinkbuf.datastream.arguments import (
     group_name,
     said,
     set_parallelism,
+    with_names,
 )
 from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
 from flinkbuf.datastream.operator_factories import (
@@ -217,7 +218,7 @@ class DataStream:
         """Keep some fields of tuples, in this order."""
         type_info = self._value_type
         if not isinstance(type_info, TupleTypeInfo):
-            raise TypeError("Only Tuple DataStreams can be projected.")
+            raise ValueError(f"Only Tuple DataStreams can be projected. This one has the type {said(type_info)}")
         if not field_indexes:
             raise ValueError("project() needs to select at least one (1) field.")
         size = len(type_info.field_types)
@@ -296,7 +297,7 @@ class DataStream:
         """
         message = "Parameter key_selector should be type of KeySelector or a callable function."
         check_function(key_selector, KeySelector, message)
-        return KeyedStream(self, key_selector, declared(key_type))
+        return KeyedStream(self, key_selector, with_names(declared(key_type)))
 
     def partition_custom(
         self,
@@ -406,7 +407,7 @@ class DataStream:
 
     def _operator(self, method: str) -> OperatorTransformation:
         if not isinstance(self._transformation, OperatorTransformation):
-            raise TypeError(
+            raise RuntimeError(
                 f"{method}() belongs to an operator, and {self._transformation.name!r} is none: it only says how "
                 "records travel; call it on the stream before or after"
             )
@@ -465,7 +466,9 @@ class DataStream:
 
     def _collect_to(self, collector: Any) -> None:
         """Add a sink of one subtask that hands the records to the program."""
-        self._sink("Data stream collect sink", CollectSinkFactory(collector, self._value_type)).set_parallelism(1)
+        self._sink(
+            "Data stream collect sink", CollectSinkFactory(collector, with_names(self._value_type))
+        ).set_parallelism(1)
 
 
 class _NoOperator(DataStream):
@@ -520,7 +523,7 @@ class _NoOperator(DataStream):
         self._refuse("Cache for")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise TypeError(f"{what} {type(self).__name__} is not supported.")
+        raise RuntimeError(f"{what} {type(self).__name__} is not supported.")
 
 
 class KeyedStream(_NoOperator):
@@ -658,7 +661,7 @@ class KeyedStream(_NoOperator):
         return self._transform(name, type_info, factory, is_keyed=True, key_type=self._key_type)
 
     def _refuse_partitioning(self) -> NoReturn:
-        raise TypeError("Cannot override partitioning for KeyedStream.")
+        raise RuntimeError("Cannot override partitioning for KeyedStream.")
 
     def _accumulate(self, position: int | str, kind: KeyedStream.AccumulateType) -> DataStream:
         if isinstance(position, bool) or not isinstance(position, (int, str)):

@@ -199,9 +199,19 @@ class Row(NamedFields):
             arguments.append(f"**{self.as_dict()!r}")
         return f"Row{'' if self.row_kind is RowKind.INSERT else '.of_kind'}({', '.join(arguments)})"
 
+    def __str__(self) -> str:
+        """As PyFlink prints rows: ``Row(a=1)``, ``<Row(1, 2)>`` without names, and never the kind."""
+        if self._names is None:
+            return f"<Row({', '.join(map(_text, self))})>"
+        return f"Row({', '.join(f'{name}={_text(value)}' for name, value in zip(self._names, self, strict=True))})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         # By names and kind, never by class: the other process makes its own class for them, once.
         return _make_row, (self._names, int(self.row_kind), tuple(self))
+
+
+def _text(value: Any) -> str:
+    return str(value) if isinstance(value, Row) else repr(value)
 
 
 def _without_rows(value: Any) -> Any:

@@ -70,6 +70,25 @@ _BASIC: dict[str, tuple[str, int | None, bool, tuple[type, ...]]] = {
     "STRING_VALUE": ("STRING_VALUE", None, False, ()),
     "NULL_VALUE": ("NULL_VALUE", 0, True, ()),
 }
+# How Flink, and so str(), calls the types without parts.
+_TEXTS = {
+    "STRING": "String",
+    "BYTE": "Byte",
+    "BOOLEAN": "Boolean",
+    "SHORT": "Short",
+    "INT": "Integer",
+    "LONG": "Long",
+    "FLOAT": "Float",
+    "DOUBLE": "Double",
+    "CHAR": "Char",
+    "BIG_INT": "BigInteger",
+    "BIG_DEC": "BigDecimal",
+    "INSTANT": "Instant",
+    "SQL_DATE": "DateTypeInfo",
+    "SQL_TIME": "TimeTypeInfo",
+    "SQL_TIMESTAMP": "TimestampTypeInfo",
+    "PICKLED_BYTE_ARRAY": "PickledByteArrayTypeInfo",
+}
 _PRIMITIVES = ("BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE")
 _DTYPES = {"BYTE": "int8", "SHORT": "int16", "INT": "int32", "LONG": "int64", "FLOAT": "float32", "DOUBLE": "float64"}
 _STREAM_ELEMENTS = (StreamRecord, Watermark, InternalWatermark, LatencyMarker, WatermarkStatus, RecordAttributes)
@@ -126,6 +145,18 @@ class TypeInformation:
     def _codec_options(self) -> dict[str, Any]:
         return {}
 
+    def need_conversion(self) -> bool:
+        """Whether PyFlink would convert values of this type itself: never here, where codecs do it."""
+        return False
+
+    def to_internal_type(self, obj: Any) -> Any:
+        """What PyFlink makes of a value before it is encoded: here the value."""
+        return obj
+
+    def from_internal_type(self, obj: Any) -> Any:
+        """What PyFlink makes of what was decoded: here the value."""
+        return obj
+
     def serialize(self, value: Any) -> bytes:
         """The bytes that Flink's serializer of this type writes for `value`.
 
@@ -176,6 +207,9 @@ class BasicTypeInfo(TypeInformation):
     def __repr__(self) -> str:
         return f"Types.{self.name}()"
 
+    def __str__(self) -> str:
+        return _TEXTS.get(self.name, repr(self))
+
 
 # Kept, so that the codecs of the basic types are built once.
 _basic_types = {name: BasicTypeInfo(name) for name in _BASIC}
@@ -212,6 +246,9 @@ class PrimitiveArrayTypeInfo(TypeInformation):
     def __repr__(self) -> str:
         return f"Types.PRIMITIVE_ARRAY({self.element_type!r}{', numpy=True' if self.numpy else ''})"
 
+    def __str__(self) -> str:
+        return f"PrimitiveArrayTypeInfo<{self.element_type}>"
+
 
 @dataclass(frozen=True, slots=True)
 class _ElementsTypeInfo(TypeInformation):
@@ -230,6 +267,9 @@ class _ElementsTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return f"Types.{self.kind}({self.element_type!r})"
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}<{self.element_type}>"
 
 
 class ListTypeInfo(_ElementsTypeInfo):
@@ -293,6 +333,9 @@ class MapTypeInfo(TypeInformation):
     def __repr__(self) -> str:
         return f"Types.MAP({self.key_type!r}, {self.value_type!r})"
 
+    def __str__(self) -> str:
+        return f"MapTypeInfo<{self.key_type}, {self.value_type}>"
+
 
 @dataclass(frozen=True, slots=True)
 class TupleTypeInfo(TypeInformation):
@@ -324,6 +367,13 @@ class TupleTypeInfo(TypeInformation):
 
     def __repr__(self) -> str:
         return f"Types.TUPLE([{', '.join(map(repr, self.field_types))}])"
+
+    def __str__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(str, self.field_types))})"
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """As `field_types`, under the name that PyFlink has it."""
+        return list(self.field_types)
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,6 +414,26 @@ class RowTypeInfo(TypeInformation):
     def __repr__(self) -> str:
         types = f"[{', '.join(map(repr, self.field_types))}]"
         return f"Types.ROW({types})" if self.names is None else f"Types.ROW_NAMED({list(self.names)!r}, {types})"
+
+    def __str__(self) -> str:
+        if self.names is None:
+            return f"RowTypeInfo({', '.join(map(str, self.field_types))})"
+        fields = zip(self.names, self.field_types, strict=True)
+        return f"RowTypeInfo({', '.join(f'{name}: {field_type}' for name, field_type in fields)})"
+
+    def get_field_names(self) -> list[str]:
+        """As `field_names`, under the name that PyFlink has it."""
+        return list(self.field_names)
+
+    def get_field_index(self, field_name: str) -> int:
+        """The position of a field; ValueError if there is none of this name."""
+        if field_name not in self.field_names:
+            raise ValueError(f"{field_name!r} is not in {list(self.field_names)}")
+        return self.field_names.index(field_name)
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """As `field_types`, under the name that PyFlink has it."""
+        return list(self.field_types)
 
 
 @dataclass(frozen=True, slots=True)

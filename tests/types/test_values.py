@@ -230,7 +230,7 @@ def test_a_row_pickled_here_is_read_in_a_process_that_never_saw_its_names():
     data = pickle.dumps([Row(seldom_used_name=1), Row.of_kind("-D", seldom_used_name=2)])
     script = (
         "import pickle, sys; rows = pickle.loads(sys.stdin.buffer.read());"
-        "print([row.seldom_used_name for row in rows], type(rows[0]) is type(type(rows[0])(1)), rows[1])"
+        "print([row.seldom_used_name for row in rows], type(rows[0]) is type(type(rows[0])(1)), repr(rows[1]))"
     )
     out = subprocess.run([sys.executable, "-c", script], input=data, capture_output=True, check=True)
     assert out.stdout.decode().strip() == "[1, 2] True Row.of_kind('-D', seldom_used_name=2)"
