@@ -48,7 +48,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """All files below `paths` with their sizes, in the order of their names.
+    """All files below `paths` with their sizes: those of a directory by name, then its directories by name.
 
     Directories are walked to their depth; names that begin with ``.`` or ``_`` are left out there.
 

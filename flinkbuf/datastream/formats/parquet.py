@@ -1,0 +1,245 @@
+"""Parquet files. PyFlink: pyflink.datastream.formats.parquet. Needs pyarrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+from flinkbuf.common.serialization import RowDataBulkWriterFactory
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.file_format import BulkFormat
+from flinkbuf.streaming.file_split import FileSplit
+from flinkbuf.types.row import row_class
+from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
+from flinkbuf.types.types import as_type
+
+__all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
+
+ROWS_PER_GROUP = 65_536  # rows that are kept until they are written, as one row group
+
+
+def _pyarrow() -> Any:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError("Parquet files need pyarrow: pip install pyarrow") from error
+    return pyarrow
+
+
+def _row_type(description: Any) -> RowTypeInfo:
+    type_info = as_type(description)
+    if not isinstance(type_info, RowTypeInfo):
+        raise TypeError(f"a Parquet file holds rows, got {type_info!r}")
+    return type_info
+
+
+class ParquetColumnarRowInputFormat(BulkFormat):
+    """Reads rows of a Parquet file, its columns by name; a row group belongs to the range where it begins.
+
+    Parameters
+    ----------
+    row_type : RowTypeInfo, or anything that `flinkbuf.as_type` reads
+        The columns that are read.
+    hadoop_config : object, optional
+        Not used: no Hadoop is.
+    batch_size : int, default 2048
+        Rows that are read at once.
+    is_utc_timestamp : bool, default False
+        Not used: time stamps come as the file has them.
+    is_case_sensitive : bool, default True
+        Whether the case of a column's name counts.
+
+    References
+    ----------
+    PyFlink ``ParquetColumnarRowInputFormat``.
+    """
+
+    def __init__(
+        self,
+        row_type: Any,
+        hadoop_config: Any = None,
+        batch_size: int = 2048,
+        is_utc_timestamp: bool = False,
+        is_case_sensitive: bool = True,
+    ) -> None:
+        _pyarrow()
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1 row, got {batch_size}")
+        self._row_type = _row_type(row_type)
+        self._batch_size = batch_size
+        self._is_case_sensitive = is_case_sensitive
+
+    def get_produced_type(self) -> TypeInformation:
+        """Return the row type."""
+        return self._row_type
+
+    def read_split(self, split: FileSplit) -> Iterator[Any]:
+        """The rows of the row groups that begin in a range."""
+        pyarrow = _pyarrow()
+        names = self._row_type.field_names
+        make_row = row_class(names)
+        try:
+            with pyarrow.parquet.ParquetFile(split.path) as file:
+                columns = self._columns(file.schema_arrow.names, split.path)
+                groups = _groups_in(file.metadata, split)
+                for batch in file.iter_batches(self._batch_size, groups, columns) if groups else ():
+                    values = [batch.column(column).to_pylist() for column in columns]
+                    yield from map(make_row, *values) if values else ()
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
+            raise CorruptDataError(f"{split.path}: {error}") from error
+
+    def _columns(self, found: list[str], path: str) -> list[str]:
+        """How the file calls the columns."""
+        by_name = {self._folded(name): name for name in found}
+        missing = [name for name in self._row_type.field_names if self._folded(name) not in by_name]
+        if missing:
+            raise CorruptDataError(f"{path}: no column is called {', '.join(missing)}; there are {', '.join(found)}")
+        return [by_name[self._folded(name)] for name in self._row_type.field_names]
+
+    def _folded(self, name: str) -> str:
+        return name if self._is_case_sensitive else name.lower()
+
+
+def _groups_in(metadata: Any, split: FileSplit) -> list[int]:
+    starts = []
+    for index in range(metadata.num_row_groups):
+        column = metadata.row_group(index).column(0)
+        dictionary = column.dictionary_page_offset
+        starts.append(column.data_page_offset if dictionary is None else min(dictionary, column.data_page_offset))
+    return [index for index, start in enumerate(starts) if split.start <= start < split.end]
+
+
+class ParquetBulkWriters:
+    """Makes what writes rows into Parquet files. PyFlink: ParquetBulkWriters."""
+
+    @staticmethod
+    def for_row_type(row_type: Any, hadoop_config: Any = None, utc_timestamp: bool = False) -> RowDataBulkWriterFactory:
+        """Write rows of a type.
+
+        Parameters
+        ----------
+        row_type : RowTypeInfo, or anything that `flinkbuf.as_type` reads
+        hadoop_config : object, optional
+            Not used: no Hadoop is.
+        utc_timestamp : bool, default False
+            Not used: time stamps are written as they are.
+        """
+        _pyarrow()
+        type_info = _row_type(row_type)
+        arrow_schema(type_info)  # raises now if a column has no form in Parquet
+        return RowDataBulkWriterFactory(_ParquetFiles(type_info), type_info)
+
+
+class _ParquetFiles:
+    """Makes a writer for each file; picklable."""
+
+    def __init__(self, row_type: RowTypeInfo) -> None:
+        self._row_type = row_type
+
+    def __call__(self, file: IO[bytes]) -> _ParquetWriter:
+        return _ParquetWriter(self._row_type, file)
+
+
+class _ParquetWriter:
+    """Writes the rows of one file, in row groups."""
+
+    def __init__(self, row_type: RowTypeInfo, file: IO[bytes]) -> None:
+        self._pyarrow = _pyarrow()
+        self._schema = arrow_schema(row_type)
+        self._nested = [_to_arrow(each) for each in row_type.field_types]
+        self._writer = self._pyarrow.parquet.ParquetWriter(file, self._schema)
+        self._rows: list[Any] = []
+
+    def add_element(self, row: Any) -> None:
+        """Keep one row; a full row group is written."""
+        if len(row) != len(self._schema):
+            raise ValueError(f"a row of {len(row)} fields for {len(self._schema)} columns: {row!r}")
+        self._rows.append(row)
+        if len(self._rows) >= ROWS_PER_GROUP:
+            self._write_group()
+
+    def flush(self) -> None:
+        """Nothing: a row group that is begun cannot be read."""
+
+    def finish(self) -> None:
+        """Write the rest and the footer."""
+        self._write_group()
+        self._writer.close()
+
+    def abandon(self) -> None:
+        """Let pyarrow end the file now; it would try to when the file is closed already."""
+        self._writer.close()
+
+    def _write_group(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        columns = []
+        for index, (field, convert) in enumerate(zip(self._schema, self._nested, strict=True)):
+            values = [row[index] if convert is None else convert(row[index]) for row in rows]
+            columns.append(self._pyarrow.array(values, field.type))
+        self._writer.write_batch(self._pyarrow.record_batch(columns, schema=self._schema))
+
+
+_ARROW_NAMES = {
+    "BOOLEAN": "bool_",
+    "BYTE": "int8",
+    "SHORT": "int16",
+    "INT": "int32",
+    "LONG": "int64",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "STRING": "string",
+    "SQL_DATE": "date32",
+    "LOCAL_DATE": "date32",
+}
+
+
+def arrow_schema(row_type: RowTypeInfo) -> Any:
+    """The pyarrow schema of rows."""
+    fields = zip(row_type.field_names, row_type.field_types, strict=True)
+    return _pyarrow().schema([(name, _arrow_type(each)) for name, each in fields])
+
+
+def _arrow_type(type_info: TypeInformation) -> Any:
+    pyarrow, kind, children = _pyarrow(), type_info.kind, type_info.children
+    if kind in _ARROW_NAMES:
+        return getattr(pyarrow, _ARROW_NAMES[kind])()
+    if kind == "BIG_DEC":
+        return pyarrow.decimal128(38, 18)
+    if kind in ("SQL_TIME", "LOCAL_TIME"):
+        return pyarrow.time32("ms")
+    if kind in ("SQL_TIMESTAMP", "LOCAL_DATE_TIME"):
+        return pyarrow.timestamp("us")
+    if kind == "INSTANT":
+        return pyarrow.timestamp("us", "UTC")
+    if kind == "PRIMITIVE_ARRAY" and children[0].kind == "BYTE":
+        return pyarrow.binary()
+    if kind in ("LIST", "OBJECT_ARRAY", "PRIMITIVE_ARRAY"):
+        return pyarrow.list_(_arrow_type(children[0]))
+    if kind == "STRING_ARRAY":
+        return pyarrow.list_(pyarrow.string())
+    if kind == "MAP":
+        return pyarrow.map_(*map(_arrow_type, children))
+    if isinstance(type_info, RowTypeInfo):
+        return pyarrow.struct(list(arrow_schema(type_info)))
+    raise TypeError(f"a {type_info!r} has no form in Parquet")
+
+
+def _to_arrow(type_info: TypeInformation) -> Any:
+    """What makes of a value what pyarrow takes; None: it takes the value itself."""
+    if isinstance(type_info, RowTypeInfo):
+        names, fields = type_info.field_names, [_to_arrow(each) for each in type_info.field_types]
+
+        def struct(row: Any) -> Any:
+            if row is None:
+                return None
+            values = zip(names, fields, row, strict=True)
+            return {name: value if convert is None else convert(value) for name, convert, value in values}
+
+        return struct
+    inner = [_to_arrow(each) for each in type_info.children]
+    if type_info.kind in ("LIST", "OBJECT_ARRAY") and inner[0] is not None:
+        return lambda values: None if values is None else [inner[0](each) for each in values]
+    return None

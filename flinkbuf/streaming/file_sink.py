@@ -1,0 +1,165 @@
+"""A sink of files: each subtask writes part files into buckets, and they appear under their names all at once.
+
+Flink: FileSink, FileWriter, FileWriterBucket, FileCommitter.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import IO, Any
+
+from flinkbuf.streaming.part_file import PartFile, PartFileInfo, PartWriter, PendingFile
+from flinkbuf.streaming.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
+
+DEFAULT_BUCKET_CHECK_INTERVAL_MS = 60_000
+
+
+@dataclass(frozen=True)
+class FileSinkOptions:
+    """What a sink of files was built with."""
+
+    base_path: str
+    create_writer: Callable[[IO[bytes]], PartWriter]
+    bucket_assigner: Any
+    rolling_policy: Any
+    part_prefix: str = "part"
+    part_suffix: str = ""
+    bucket_check_interval_ms: int = DEFAULT_BUCKET_CHECK_INTERVAL_MS
+
+
+class PartFileSink(Sink):
+    """Writes part files; `flinkbuf.datastream.connectors.file_system.FileSink` is its face."""
+
+    def __init__(self, options: FileSinkOptions) -> None:
+        self.options = options
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Write the files of one subtask."""
+        return PartFileWriter(self.options, context)
+
+    def create_committer(self) -> Committer:
+        """Rename what is complete."""
+        return PartFileCommitter()
+
+
+class Bucket:
+    """One directory: at most one part in progress, and those that are complete."""
+
+    def __init__(self, bucket_id: str, options: FileSinkOptions, writer_id: str) -> None:
+        self.bucket_id = bucket_id
+        self._options = options
+        self._writer_id = writer_id
+        self._next_part = 0
+        self._part: PartFile | None = None
+        self.pending: list[PendingFile] = []
+
+    def write(self, element: Any, now_ms: int) -> None:
+        """Add a record to the part in progress, or to the first of a new one."""
+        if self._part is not None and self._options.rolling_policy.should_roll_on_event(self._part.info, element):
+            self.finish_part()
+        if self._part is None:
+            self._part = self._open_part(now_ms)
+        self._part.write(element, now_ms)
+
+    def roll_by_time(self, now_ms: int) -> None:
+        """End the part in progress if it is too old."""
+        part = self._part
+        if part is not None and self._options.rolling_policy.should_roll_on_processing_time(part.info, now_ms):
+            self.finish_part()
+
+    def prepare_commit(self, is_at_end: bool) -> None:
+        """End the part in progress if the policy wants it at a checkpoint, and at the end in any case."""
+        part = self._part
+        if part is None:
+            return
+        if is_at_end or self._options.rolling_policy.should_roll_on_checkpoint(part.info):
+            self.finish_part()
+        else:
+            part.flush()
+
+    def finish_part(self) -> None:
+        """End the part in progress."""
+        part, self._part = self._part, None
+        if part is not None:
+            try:
+                self.pending.append(part.finish())
+            except BaseException:
+                part.abandon()
+                raise
+
+    def close(self) -> None:
+        """Leave a part in progress as it is."""
+        part, self._part = self._part, None
+        if part is not None:
+            part.abandon()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is in progress or waits."""
+        return self._part is not None or bool(self.pending)
+
+    def _open_part(self, now_ms: int) -> PartFile:
+        options = self._options
+        name = f"{options.part_prefix}-{self._writer_id}-{self._next_part}{options.part_suffix}"
+        self._next_part += 1
+        path = os.path.join(options.base_path, self.bucket_id, name)
+        return PartFile(path, PartFileInfo(self.bucket_id, now_ms, now_ms), options.create_writer)
+
+
+class PartFileWriter(SinkWriter):
+    """Writes the buckets of one subtask."""
+
+    def __init__(self, options: FileSinkOptions, context: WriterContext) -> None:
+        self._options = options
+        self._time = context.processing_time
+        self._writer_id = str(uuid.uuid4())
+        self._buckets: dict[str, Bucket] = {}
+        self._timer = self._plan_check()
+
+    def write(self, element: Any, context: SinkContext) -> None:
+        """Add a record to its bucket."""
+        bucket_id = self._options.bucket_assigner.get_bucket_id(element, context)
+        bucket = self._buckets.get(bucket_id)
+        if bucket is None:
+            bucket = self._buckets[bucket_id] = Bucket(bucket_id, self._options, self._writer_id)
+        bucket.write(element, self._time.now_ms())
+
+    def flush(self, end_of_input: bool) -> None:
+        """End the parts that a checkpoint, or the end, completes."""
+        for bucket in self._buckets.values():
+            bucket.prepare_commit(end_of_input)
+
+    def prepare_commit(self) -> Sequence[PendingFile]:
+        """All files that are complete since the last call."""
+        pending = []
+        for bucket in self._buckets.values():
+            pending += bucket.pending
+            bucket.pending = []
+        return pending
+
+    def close(self) -> None:
+        """Leave what is in progress under its hidden name."""
+        self._timer.cancel()
+        for bucket in self._buckets.values():
+            bucket.close()
+
+    def _plan_check(self) -> Any:
+        return self._time.register_timer(self._time.now_ms() + self._options.bucket_check_interval_ms, self._check)
+
+    def _check(self, timestamp_ms: int) -> None:
+        now_ms = self._time.now_ms()
+        for bucket in self._buckets.values():
+            bucket.roll_by_time(now_ms)
+        self._timer = self._plan_check()
+
+
+class PartFileCommitter(Committer):
+    """Gives files their names."""
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        """Rename each; a file that has its name already is done."""
+        for request in requests:
+            request.committable.commit()
