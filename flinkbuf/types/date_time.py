@@ -269,6 +269,26 @@ class Instant:
         check_range("epoch_second", self.epoch_second, -31_557_014_167_219_200, 31_556_889_864_403_199)
         check_range("nano", self.nano, 0, 999_999_999)
 
+    @property
+    def seconds(self) -> int:
+        """As `epoch_second`, under PyFlink's name."""
+        return self.epoch_second
+
+    @property
+    def nanos(self) -> int:
+        """As `nano`, under PyFlink's name."""
+        return self.nano
+
+    @classmethod
+    def of_epoch_milli(cls, epoch_milli: int) -> Instant:
+        """From milliseconds since 1970; `to_epoch_milli` gives them back."""
+        second, milli = divmod(epoch_milli, 1000)
+        return cls(second, milli * 1_000_000)
+
+    def to_epoch_milli(self) -> int:
+        """Whole milliseconds since 1970, rounded down."""
+        return self.epoch_second * 1000 + self.nano // 1_000_000
+
     @classmethod
     def from_datetime(cls, value: datetime.datetime) -> Instant:
         """From an aware datetime; a naive one raises ValueError, as it names no point on the time line."""

@@ -70,6 +70,16 @@ _BASIC: dict[str, tuple[str, int | None, bool, tuple[type, ...]]] = {
     "STRING_VALUE": ("STRING_VALUE", None, False, ()),
     "NULL_VALUE": ("NULL_VALUE", 0, True, ()),
 }
+# What PyFlink shows, where that is not the name in camel case.
+_TEXTS = {
+    "INT": "Integer",
+    "BIG_INT": "BigInteger",
+    "BIG_DEC": "BigDecimal",
+    "SQL_DATE": "DateTypeInfo",
+    "SQL_TIME": "TimeTypeInfo",
+    "SQL_TIMESTAMP": "TimestampTypeInfo",
+    "PICKLED_BYTE_ARRAY": "PickledByteArrayTypeInfo",
+}
 _PRIMITIVES = ("BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE")
 _DTYPES = {"BYTE": "int8", "SHORT": "int16", "INT": "int32", "LONG": "int64", "FLOAT": "float32", "DOUBLE": "float64"}
 _STREAM_ELEMENTS = (StreamRecord, Watermark, InternalWatermark, LatencyMarker, WatermarkStatus, RecordAttributes)
@@ -79,13 +89,16 @@ class TypeInformation:
     """The description of one type. Flink's ``TypeInformation``; its codec is Flink's ``TypeSerializer``.
 
     Two are equal if they describe the same type; they can be keys of a dict, and are pickled without their codec.
-    ``repr`` gives the expression that makes an equal one.
+    ``repr`` gives the expression that makes an equal one, ``str`` what PyFlink shows.
 
     Examples
     --------
     >>> from flinkbuf.types.types import Types
-    >>> Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.LIST(Types.STRING())])
+    >>> row = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.LIST(Types.STRING())])
+    >>> row
     Types.ROW_NAMED(['a', 'b'], [Types.INT(), Types.LIST(Types.STRING())])
+    >>> str(row)
+    'RowTypeInfo(a: Integer, b: ListTypeInfo<String>)'
     """
 
     __slots__ = ("_codec",)
@@ -125,6 +138,10 @@ class TypeInformation:
 
     def _codec_options(self) -> dict[str, Any]:
         return {}
+
+    def __str__(self) -> str:
+        parts = ", ".join(map(str, self.children))
+        return f"{type(self).__name__}<{parts}>" if parts else type(self).__name__
 
     def serialize(self, value: Any) -> bytes:
         """The bytes that Flink's serializer of this type writes for `value`.
@@ -172,6 +189,9 @@ class BasicTypeInfo(TypeInformation):
     def _codec_options(self) -> dict[str, Any]:
         classes = _BASIC[self.name][3]
         return {"classes": classes} if classes else {}
+
+    def __str__(self) -> str:
+        return _TEXTS.get(self.name) or self.name.title().replace("_", "")
 
     def __repr__(self) -> str:
         return f"Types.{self.name}()"
@@ -271,6 +291,9 @@ class BasicArrayTypeInfo(_ElementsTypeInfo):
     def children(self) -> tuple[TypeInformation, ...]:
         return () if self.kind == "STRING_ARRAY" else (self.element_type,)
 
+    def __str__(self) -> str:
+        return f"BasicArrayTypeInfo<{self.element_type}>"
+
     def __repr__(self) -> str:
         return f"Types.BASIC_ARRAY({self.element_type!r})"
 
@@ -322,6 +345,13 @@ class TupleTypeInfo(TypeInformation):
         sizes = [each.fixed_size for each in self.field_types]
         return None if None in sizes else sum(size for size in sizes if size is not None)
 
+    def get_field_types(self) -> list[TypeInformation]:
+        """As `field_types`, under PyFlink's name."""
+        return list(self.field_types)
+
+    def __str__(self) -> str:
+        return f"TupleTypeInfo({', '.join(map(str, self.field_types))})"
+
     def __repr__(self) -> str:
         return f"Types.TUPLE([{', '.join(map(repr, self.field_types))}])"
 
@@ -360,6 +390,24 @@ class RowTypeInfo(TypeInformation):
 
     def _codec_options(self) -> dict[str, Any]:
         return {"names": self.names, "classes": row_classes(self.names)}
+
+    def get_field_names(self) -> list[str]:
+        """As `field_names`, under PyFlink's name."""
+        return list(self.field_names)
+
+    def get_field_types(self) -> list[TypeInformation]:
+        """As `field_types`, under PyFlink's name."""
+        return list(self.field_types)
+
+    def get_field_index(self, field_name: str) -> int:
+        """Where the field of this name is; ValueError if there is none."""
+        return self.field_names.index(field_name)
+
+    def __str__(self) -> str:
+        if self.names is None:
+            return f"RowTypeInfo({', '.join(map(str, self.field_types))})"
+        fields = (f"{name}: {field}" for name, field in zip(self.names, self.field_types, strict=True))
+        return f"RowTypeInfo({', '.join(fields)})"
 
     def __repr__(self) -> str:
         types = f"[{', '.join(map(repr, self.field_types))}]"
@@ -503,6 +551,9 @@ class ObjectTypeInfo(TypeInformation):
 
     def _codec_options(self) -> dict[str, Any]:
         return {"trusted": self.trusted, "row_classes": row_classes}
+
+    def __str__(self) -> str:
+        return "PickledByteArrayTypeInfo"  # what PyFlink shows where nobody declared a type
 
     def __repr__(self) -> str:
         return f"object_type({'' if self.trusted else 'trusted=False'})"
