@@ -44,8 +44,9 @@ class Row(NamedFields):
 
     A row equals, orders and hashes as the plain tuple of its fields: neither names nor kind take part.
     Fields with names are attributes too, and ``row["name"]`` is the field of any name. The names ``row_kind``,
-    ``of_kind``, ``get_row_kind``, ``set_row_kind``, ``set_field_names``, ``get_fields_by_names``, ``as_dict``, ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the
-    row's own as attributes: such a field is reached in brackets, by its index or through `as_dict`.
+    ``of_kind``, ``get_row_kind``, ``set_row_kind``, ``set_field_names``, ``get_fields_by_names``, ``as_dict``,
+    ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the row's own as attributes: such
+    a field is reached in brackets, by its index or through `as_dict`.
 
     ``name in row`` and `index` look at the values, as in a tuple (in a row of pyspark, ``in`` looks at the names).
 
@@ -95,6 +96,10 @@ class Row(NamedFields):
         """Make a row of `kind` (a `RowKind`, its number or its short name), else like ``Row(…)``."""
         known = RowKind(kind)  # type: ignore[arg-type]  # `_missing_` knows the short names
         return row_class(cls._names, known)(*fields, **named)
+
+    def __call__(self, *fields: Any) -> Row:
+        """A row of `fields`, named by the values of this one, as PyFlink has it: ``Row("a", "b")(1, 2)``."""
+        return row_class([str(name) for name in self])(*fields)
 
     def get_row_kind(self) -> RowKind:
         """As `row_kind`, under the name that rows of PyFlink have it."""
@@ -230,10 +235,8 @@ def _is_keyword_argument(name: str) -> bool:
     return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
-_RESERVED_NAMES = frozenset(
-    "row_kind of_kind get_row_kind set_row_kind set_field_names get_fields_by_names as_dict asDict _asdict _replace "
-    "_names _fields".split()
-)
+_METHODS = {"of_kind", "get_row_kind", "set_row_kind", "set_field_names", "get_fields_by_names", "as_dict", "asDict"}
+_RESERVED_NAMES = frozenset({"row_kind", "_asdict", "_replace", "_names", "_fields", *_METHODS})
 _row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
 
 
