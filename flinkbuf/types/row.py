@@ -96,6 +96,10 @@ class Row(NamedFields):
         known = RowKind(kind)  # type: ignore[arg-type]  # `_missing_` knows the short names
         return row_class(cls._names, known)(*fields, **named)
 
+    def __call__(self, *fields: Any) -> Row:
+        """A row of `fields`, named by the values of this one, as PyFlink has it: ``Row("a", "b")(1, 2)``."""
+        return row_class([str(name) for name in self])(*fields)
+
     def get_row_kind(self) -> RowKind:
         """As `row_kind`, under the name that rows of PyFlink have it."""
         return self.row_kind

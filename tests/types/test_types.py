@@ -612,3 +612,23 @@ def test_a_record_comes_back_equal_through_the_type_inferred_from_it(record):
 
 def test_the_public_names_are_those_that_are_listed():
     assert all(hasattr(flinkbuf.types.types, name) for name in flinkbuf.types.types.__all__)
+
+
+def test_types_show_themselves_as_pyflink_does():
+    nested = Types.ROW_NAMED(["a", "b"], [Types.TUPLE([Types.INT(), Types.BIG_DEC()]), Types.ROW([Types.SQL_DATE()])])
+    assert str(nested) == "RowTypeInfo(a: TupleTypeInfo(Integer, BigDecimal), b: RowTypeInfo(DateTypeInfo))"
+    assert str(Types.MAP(Types.STRING(), Types.BASIC_ARRAY(Types.STRING()))) == (
+        "MapTypeInfo<String, BasicArrayTypeInfo<String>>"
+    )
+    assert str(Types.PRIMITIVE_ARRAY(Types.BYTE())) == "PrimitiveArrayTypeInfo<Byte>"
+
+
+def test_a_row_type_tells_of_its_fields_as_pyflinks_does():
+    row = Types.ROW_NAMED(["a", "b"], [Types.INT(), Types.LONG()])
+    assert row.get_field_names() == ["a", "b"]
+    assert row.get_field_types() == [Types.INT(), Types.LONG()]
+    assert row.get_field_index("b") == 1
+    with pytest.raises(ValueError, match="not in"):
+        row.get_field_index("c")
+    assert Types.ROW([Types.INT()]).get_field_names() == ["f0"]
+    assert Types.TUPLE([Types.INT()]).get_field_types() == [Types.INT()]

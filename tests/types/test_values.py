@@ -526,3 +526,15 @@ def test_values_of_different_classes_are_never_equal():
 def test_idle_and_active_are_told_apart():
     assert WatermarkStatus.IDLE.is_idle and not WatermarkStatus.ACTIVE.is_idle
     assert WatermarkStatus(-1) == WatermarkStatus.IDLE
+
+
+@given(st.integers(-(10**15), 10**15))
+def test_an_instant_keeps_its_milliseconds(milliseconds):
+    instant = Instant.of_epoch_milli(milliseconds)
+    assert instant.to_epoch_milli() == milliseconds
+    assert (instant.seconds, instant.nanos) == (instant.epoch_second, instant.nano)
+
+
+def test_an_instant_rounds_down_to_milliseconds():
+    assert Instant(-1, 999_999_999).to_epoch_milli() == -1
+    assert Instant(1, 5).to_epoch_milli() == 1000
