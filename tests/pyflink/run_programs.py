@@ -41,14 +41,14 @@ def load(path: Path, root: str) -> types.ModuleType:
 def programs(root: str, words: list[str]) -> dict:
     found = {}
     for path in sorted(PROGRAMS.glob("*.py")):
+        if words and not any(f"{path.stem}.".startswith(word.partition(".")[0]) for word in words):
+            continue
         module = load(path, root)
         for name, function in vars(module).items():
-            is_program = (
-                inspect.isfunction(function) and not name.startswith("_") and function.__module__ == module.__name__
-            )
-            if is_program and list(inspect.signature(function).parameters) == ["env"]:
+            is_own = inspect.isfunction(function) and function.__module__ == module.__name__
+            if is_own and not name.startswith("_") and list(inspect.signature(function).parameters) == ["env"]:
                 found[f"{path.stem}.{name}"] = function
-    return {name: function for name, function in found.items() if not words or name.startswith(tuple(words))}
+    return {name: each for name, each in found.items() if not words or name.startswith(tuple(words))}
 
 
 class Output:
@@ -65,12 +65,17 @@ class Output:
         sys.stdout.flush()
         text = os.pread(self.file, os.fstat(self.file).st_size - self.position, self.position)
         self.position += len(text)
-        return text.decode().splitlines()
+        return [neutral(line) for line in text.decode().splitlines()]
 
 
 def text(result) -> object:
     """The result in a form that does not say whose it is: a list of texts, or one text."""
-    return [text(part) for part in result] if type(result) is list else repr(result)
+    return [text(part) for part in result] if type(result) is list else neutral(repr(result))
+
+
+def neutral(line: str) -> str:
+    """PyFlink's ``<Row(1, 2)>`` as ``Row(1, 2)``, which in flinkbuf is the expression that makes it."""
+    return line.replace("<Row(", "Row(").replace(")>", ")")
 
 
 def expire(signal_number, frame):

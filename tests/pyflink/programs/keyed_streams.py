@@ -6,6 +6,7 @@ from pyflink.datastream.state import ValueStateDescriptor
 
 PEOPLE = [(1, 5, "x"), (1, 3, "y"), (1, 3, "z"), (1, 7, "w"), (2, 1, "v"), (1, 7, "u")]
 PERSON = Types.ROW_NAMED(["k", "n", "s"], [Types.INT(), Types.INT(), Types.STRING()])
+PAIR = Types.ROW_NAMED(["s", "n"], [Types.STRING(), Types.INT()])
 
 
 class CountByKey(KeyedProcessFunction):
@@ -61,7 +62,7 @@ def keys_that_cannot_be_hashed(env):
 def keys_with_declared_types(env):
     results = _counts(env, ["a", "b", "a"], Types.STRING())
     results += _counts(env, [1, 2, True, 1], Types.INT())
-    results += _counts(env, [Row("a", 1), Row("b", 1), Row("a", 1)], Types.ROW([Types.STRING(), Types.INT()]))
+    results += _counts(env, [Row("a", 1), Row("b", 1), Row("a", 1)], PAIR)
     return results + _counts(env, [("a", 1), ("b", 1), ("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()]))
 
 
