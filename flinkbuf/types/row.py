@@ -44,8 +44,9 @@ class Row(NamedFields):
 
     A row equals, orders and hashes as the plain tuple of its fields: neither names nor kind take part.
     Fields with names are attributes too, and ``row["name"]`` is the field of any name. The names ``row_kind``,
-    ``of_kind``, ``get_row_kind``, ``set_row_kind``, ``set_field_names``, ``get_fields_by_names``, ``as_dict``, ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the
-    row's own as attributes: such a field is reached in brackets, by its index or through `as_dict`.
+    ``of_kind``, ``get_row_kind``, ``set_row_kind``, ``set_field_names``, ``get_fields_by_names``, ``as_dict``,
+    ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the row's own as attributes: such
+    a field is reached in brackets, by its index or through `as_dict`.
 
     ``name in row`` and `index` look at the values, as in a tuple (in a row of pyspark, ``in`` looks at the names).
 
@@ -234,10 +235,8 @@ def _is_keyword_argument(name: str) -> bool:
     return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
-_RESERVED_NAMES = frozenset(
-    "row_kind of_kind get_row_kind set_row_kind set_field_names get_fields_by_names as_dict asDict _asdict _replace "
-    "_names _fields".split()
-)
+_METHODS = {"of_kind", "get_row_kind", "set_row_kind", "set_field_names", "get_fields_by_names", "as_dict", "asDict"}
+_RESERVED_NAMES = frozenset({"row_kind", "_asdict", "_replace", "_names", "_fields", *_METHODS})
 _row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
 
 
