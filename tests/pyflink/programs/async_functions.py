@@ -1,10 +1,11 @@
 """AsyncDataStream: order, exceptions, time limits, retries."""
 
 import asyncio
+import time
 
 from pyflink.common import Types
 from pyflink.common.time import Time
-from pyflink.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy
+from pyflink.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy, MapFunction
 
 
 class Sleep(AsyncFunction):
@@ -16,6 +17,15 @@ class Sleep(AsyncFunction):
 
     def timeout(self, value):
         return [f"timeout {value}"]
+
+
+class LastWaits(MapFunction):
+    """Lets what came before have its attempts: at the end of the input there may be no further ones."""
+
+    def map(self, value):
+        if value == 3:
+            time.sleep(0.5)
+        return value
 
 
 class Nothing(AsyncFunction):
@@ -49,7 +59,7 @@ class EmptyTwice(AsyncFunction):
 
     async def async_invoke(self, value):
         self.tries[value] = self.tries.get(value, 0) + 1
-        return [self.tries[value]] if self.tries[value] > 2 else []
+        return [(value, self.tries[value])] if self.tries[value] > 2 or value == 3 else []
 
 
 class Fails(AsyncFunction):
@@ -81,17 +91,17 @@ def results_after_the_time(env):
 
 
 def retries_after_exceptions(env):
-    stream = env.from_collection([1, 2, 3])
+    stream = env.from_collection([1, 2, 3]).map(LastWaits())
     strategy = AsyncRetryStrategy.fixed_delay(3, 10, None, lambda error: isinstance(error, ValueError))
     results = AsyncDataStream.ordered_wait_with_retry(stream, FailsTwice(), Time.seconds(20), strategy)
     return list(results.execute_and_collect())
 
 
 def retries_after_results(env):
-    stream = env.from_collection([1, 2])
+    stream = env.from_collection([1, 3]).map(LastWaits())
     strategy = AsyncRetryStrategy.exponential_backoff(5, 5, 50, 2.0, lambda results: not results, None)
     results = AsyncDataStream.unordered_wait_with_retry(stream, EmptyTwice(), Time.seconds(20), strategy)
-    return list(results.execute_and_collect())
+    return sorted(results.execute_and_collect())
 
 
 def strategies_as_values(env):

@@ -71,14 +71,14 @@ def print_tuples_lists_and_maps(env):
 
 def print_with_identifier(env):
     env.from_collection([1, "a"]).print("here")
+    env.execute()
     env.from_collection(["text"], Types.STRING()).print("there")
     env.execute()
-    return None
 
 
 def print_in_parallel(env):
     env.set_parallelism(2)
-    env.from_collection(range(4), Types.INT()).rebalance().print()
+    env.from_collection([5, 5, 5, 5], Types.INT()).rebalance().print()
     env.execute()
 
 

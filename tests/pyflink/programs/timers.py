@@ -22,6 +22,11 @@ class Show(ProcessFunction):
         yield value, ctx.timestamp(), ctx.timer_service().current_watermark()
 
 
+class ShowTime(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield value, ctx.timestamp()
+
+
 class TimerAtEachRecord(KeyedProcessFunction):
     def process_element(self, value, ctx):
         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 10)
@@ -131,7 +136,7 @@ def timers_in_order(env):
 
 def timestamps_of_what_timers_emit(env):
     keyed = _timed(env, [("a", 30), ("a", 20)]).key_by(lambda value: value[0])
-    return list(keyed.process(TimerAtEachRecord()).process(Show()).execute_and_collect())
+    return list(keyed.process(TimerAtEachRecord()).process(ShowTime()).execute_and_collect())
 
 
 def sorted_by_event_time(env):
