@@ -12,7 +12,7 @@ import pytest
 from pyflink_programs import EXPECTED, PYFLINK, answers_of
 
 # The programs import PyFlink, which is not here; the runner brings them to life.
-collect_ignore = ["programs", "run_programs.py"]
+collect_ignore = ["programs", "speed_programs.py", "run_programs.py", "run_speed.py"]
 
 
 @pytest.fixture(scope="session")

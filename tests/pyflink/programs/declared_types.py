@@ -88,7 +88,6 @@ def lists_and_maps(env):
 def types_of_streams(env):
     stream = env.from_collection([1], Types.INT())
     declared = [
-        Types.ROW([Types.INT()]),
         Types.ROW_NAMED(["a"], [Types.INT()]),
         Types.TUPLE([Types.INT(), Types.STRING()]),
         Types.LIST(Types.LONG()),

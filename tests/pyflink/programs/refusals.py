@@ -74,13 +74,20 @@ class TimerWithoutKey(ProcessFunction):
 
 
 def _refused(attempt):
-    """Class and text of the exception; of Java's exceptions only that there was one."""
+    """Whether there is an exception; its class says little, as most of PyFlink's are Java's."""
     try:
         attempt()
-    except Exception as error:
-        is_javas = type(error).__module__.startswith("py4j") or not isinstance(error, (TypeError, AttributeError))
-        return "refused" if is_javas else type(error).__name__
+    except Exception:
+        return "refused"
     return "taken"
+
+
+def _is_type_error(attempt):
+    try:
+        attempt()
+    except TypeError:
+        return True
+    return False
 
 
 def _failure(stream, word):
@@ -88,7 +95,7 @@ def _failure(stream, word):
     try:
         list(stream.execute_and_collect())
     except Exception as error:
-        return f"{word}: {word in str(error) or word in repr(error.__cause__)}"
+        return f"{word}: {word in f'{type(error).__name__} {error}'}"
     return "no failure"
 
 
@@ -117,7 +124,7 @@ def functions_of_another_kind(env):
         lambda: env.from_collection(5),
         lambda: env.from_collection(None),
     ]
-    return [_refused(attempt) for attempt in attempts]
+    return [_is_type_error(attempt) for attempt in attempts]
 
 
 def keyed_streams_cannot_be_set(env):
@@ -195,7 +202,7 @@ def rows_used_wrongly(env):
         lambda: hash(Row([1])),
         lambda: Types.ROW_NAMED(["a"], [Types.INT()]).get_field_index("b"),
     ]
-    return [_refused(attempt) != "taken" for attempt in attempts]
+    return [_refused(attempt) for attempt in attempts]
 
 
 def functions_that_fail(env):
@@ -236,9 +243,7 @@ def values_that_do_not_fit(env):
         (None, Types.INT()),
         (1, Types.STRING()),
         ("a", Types.DOUBLE()),
-        ([1, "a"], Types.TUPLE([Types.INT(), Types.STRING()])),
         (Row(1), Types.ROW([Types.INT(), Types.STRING()])),
-        ((1, 2), Types.ROW([Types.INT(), Types.INT()])),
         (5, Types.LIST(Types.INT())),
     ]
     answers = []
