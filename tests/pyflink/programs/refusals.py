@@ -32,14 +32,6 @@ class FailsInOpen(MapFunction):
         return value
 
 
-class FailsInClose(MapFunction):
-    def map(self, value):
-        return value
-
-    def close(self):
-        raise RuntimeError("the purpose of close")
-
-
 class FailsInGenerator(ProcessFunction):
     def process_element(self, value, ctx):
         yield value
