@@ -62,11 +62,6 @@ class EmptyTwice(AsyncFunction):
         return [(value, self.tries[value])] if self.tries[value] > 2 or value == 3 else []
 
 
-class Fails(AsyncFunction):
-    async def async_invoke(self, value):
-        raise ValueError(f"no answer for {value}")
-
-
 def ordered(env):
     stream = env.from_collection(range(8), Types.INT())
     results = AsyncDataStream.ordered_wait(stream, Sleep(), Time.seconds(20), 4, Types.INT())

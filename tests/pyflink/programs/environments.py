@@ -4,7 +4,6 @@ import json
 
 from pyflink.common import Configuration, Duration, Row, RowKind, Types, WatermarkStrategy
 from pyflink.common.time import Instant, Time
-from pyflink.common.watermark_strategy import TimestampAssigner
 from pyflink.datastream import (
     CheckpointingMode,
     CoMapFunction,
@@ -32,11 +31,6 @@ class BothSides(CoMapFunction):
 
     def map2(self, value):
         return value
-
-
-class Zero(TimestampAssigner):
-    def extract_timestamp(self, value, record_timestamp):
-        return 0
 
 
 def _plan(env):
