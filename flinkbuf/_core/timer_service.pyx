@@ -5,15 +5,22 @@ those of one time in the order in which their namespaces and keys were registere
 given, and asks it to be called for the earliest timer only. Flink: InternalTimerServiceImpl.
 """
 
+cimport cython
+from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdlib cimport free, realloc
 
 from flinkbuf._core.key_context cimport key_of_token
 
+cdef extern from "Python.h":
+    long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
+
 cdef enum:
     SLACK = 64  # times without timers that the heap may hold before it is made anew
 
 
+@cython.no_gc  # nothing that it holds can hold it, and there may be millions
+@cython.freelist(1024)
 cdef class Timer:
     """The only timer of its time."""
 
@@ -23,12 +30,14 @@ cdef class Timer:
 
 
 cdef int64_t checked_time(object time) except? -1:
-    if isinstance(time, int) and not isinstance(time, bool):
-        try:
-            return time
-        except OverflowError:
-            raise OverflowError(f"a timer's time must fit 64 bits, got {time}") from None
-    raise TypeError(f"a timer's time is a whole number of milliseconds, got {time!r}")
+    cdef int overflow = 0
+    cdef int64_t timestamp
+    if not PyLong_CheckExact(time) and (isinstance(time, bool) or not isinstance(time, int)):
+        raise TypeError(f"a timer's time is a whole number of milliseconds, got {time!r}")
+    timestamp = PyLong_AsLongLongAndOverflow(time, &overflow)
+    if overflow != 0:
+        raise OverflowError(f"a timer's time must fit 64 bits, got {time}")
+    return timestamp
 
 
 cdef class TimerQueue:

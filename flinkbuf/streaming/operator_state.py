@@ -90,18 +90,15 @@ class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[Any, Any]):
 
     def __init__(self, state: HeapBroadcastState) -> None:
         self._state = state
-        self.get = state.get  # type: ignore[method-assign]
-        self.contains = state.contains  # type: ignore[method-assign]
-        self.is_empty = state.is_empty  # type: ignore[method-assign]
 
     def get(self, key: Any) -> Any:
-        raise NotImplementedError  # replaced for each object: one call less
+        return self._state.get(key)
 
     def contains(self, key: Any) -> bool:
-        raise NotImplementedError
+        return self._state.contains(key)
 
     def is_empty(self) -> bool:
-        raise NotImplementedError
+        return self._state.is_empty()
 
     def items(self) -> Iterator[tuple[Any, Any]]:
         return self._state.items()
@@ -112,20 +109,15 @@ class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[Any, Any]):
     def values(self) -> Iterator[Any]:
         return self._state.values()
 
-    def put(self, key: Any, value: Any) -> None:
-        self._refuse()
-
-    def put_all(self, dict_value: Any) -> None:
-        self._refuse()
-
-    def remove(self, key: Any) -> None:
-        self._refuse()
-
     def clear(self) -> None:
-        self._refuse()
+        raise TypeError(self._refusal())
 
-    def _refuse(self) -> None:
-        raise TypeError(
+    def __getattr__(self, name: str) -> Any:
+        # As in PyFlink the methods that write are not there; the error says why.
+        raise AttributeError(self._refusal() if name in ("put", "put_all", "remove") else name)
+
+    def _refusal(self) -> str:
+        return (
             f"the broadcast state {self._state.name!r} can only be read here: write it in process_broadcast_element(), "
             f"which every subtask calls with the same records"
         )
