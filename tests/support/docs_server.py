@@ -3,6 +3,9 @@
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 FLIGHTS = [
     ("EWR", "2013-01-01T10:00:00Z", "UA", 1545, 2.0),
