@@ -287,7 +287,9 @@ def test_collected_records_come_as_they_are_and_the_job_ends_when_nobody_reads_o
 
 
 def test_a_declared_type_converts_where_it_is_declared(env):
-    stream = env.from_collection([1, 2]).map(lambda value: value, Types.DOUBLE()).map(lambda value: type(value).__name__)
+    stream = (
+        env.from_collection([1, 2]).map(lambda value: value, Types.DOUBLE()).map(lambda value: type(value).__name__)
+    )
     assert results(stream) == ["float", "float"]
     rows = env.from_collection([1]).map(lambda value: (value, "a"), Types.ROW([Types.INT(), Types.STRING()]))
     (row,) = results(rows)

@@ -60,7 +60,10 @@ def default_of(parameter):
 
 def differs(ours, theirs):
     """Ours may have more arguments, but none that has to be given; nobody sees how *args is called."""
-    ours, theirs = ([each.rstrip("abcdefghijklmnopqrstuvwxyz_") if each[0] == "*" else each for each in both] for both in (ours, theirs))
+    ours, theirs = (
+        [each.rstrip("abcdefghijklmnopqrstuvwxyz_") if each[0] == "*" else each for each in both]
+        for both in (ours, theirs)
+    )
     more = ours[len(theirs) :]
     return ours[: len(theirs)] != theirs or any("=" not in each and "*" not in each for each in more)
 
@@ -93,7 +96,7 @@ def test_package_exports_pyflinks_names(package, name):
 @pytest.mark.parametrize("package", ["common", "datastream"])
 def test_a_name_that_is_not_there_is_an_attribute_error(package):
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
-        import_module(f"flinkbuf.{package}").Nothing  # noqa: B018
+        import_module(f"flinkbuf.{package}").Nothing
 
 
 def test_a_missing_method_or_argument_would_be_found():
