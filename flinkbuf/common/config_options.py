@@ -1,4 +1,4 @@
-"""Options that a program defines: a key, what it holds, and what holds without it. Flink: ConfigOption, ConfigOptions."""
+"""Options that a program defines: a key, what it holds, what holds without it. Flink: ConfigOption, ConfigOptions."""
 
 from __future__ import annotations
 

@@ -100,11 +100,9 @@ class Configuration:
 
     def set_integer(self, key: str, value: int) -> Configuration:
         """Set a whole number of 64 bits."""
-        self._set(key, value, int)
-        if not -(2**63) <= value < 2**63:
-            del self._values[key]
+        if isinstance(value, int) and not -(2**63) <= value < 2**63:
             raise OverflowError(f"the value of {key} has more than 64 bits: {value}")
-        return self
+        return self._set(key, value, int)
 
     def get_boolean(self, key: str, default_value: bool | None) -> bool | None:
         """Return true or false."""

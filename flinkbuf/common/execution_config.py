@@ -138,7 +138,7 @@ class ExecutionConfig:
     def disable_generic_types(self) -> ExecutionConfig:
         """Raise: in a Python program most streams have no declared type."""
         raise NotImplementedError(
-            "streams without a declared type cannot be forbidden: key_by, sources and most functions need none in Python"
+            "streams without a declared type cannot be forbidden: most functions need none in Python"
         )
 
     def has_generic_types_disabled(self) -> bool:

@@ -13,18 +13,18 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from flinkbuf.common.configuration import Configuration, boolean_of, float_of, integer_of
+from flinkbuf.common.configuration import Configuration, boolean_of, integer_of
 
 _UNITS_MS: dict[str, Fraction] = {
     unit: Fraction(milliseconds)
     for units, milliseconds in {
-        "d day days": 86_400_000,
-        "h hour hours": 3_600_000,
-        "m min minute minutes": 60_000,
-        "s sec secs second seconds": 1000,
-        "ms milli millis millisecond milliseconds": 1,
-        "µs micro micros microsecond microseconds": Fraction(1, 1000),
-        "ns nano nanos nanosecond nanoseconds": Fraction(1, 1_000_000),
+        "d day days": "86400000",
+        "h hour hours": "3600000",
+        "m min minute minutes": "60000",
+        "s sec secs second seconds": "1000",
+        "ms milli millis millisecond milliseconds": "1",
+        "µs micro micros microsecond microseconds": "1/1000",
+        "ns nano nanos nanosecond nanoseconds": "1/1000000",
     }.items()
     for unit in units.split()
 }

@@ -188,7 +188,7 @@ class InstantTypeInfo(BasicTypeInfo):
 
     _names = frozenset({"INSTANT"})
 
-    def __new__(cls, basic_type: BasicType = BasicType.INSTANT) -> type_information.BasicTypeInfo:  # type: ignore[misc]
+    def __new__(cls, basic_type: BasicType) -> type_information.BasicTypeInfo:  # type: ignore[misc]
         """Return the type."""
         return type_information.basic_type("INSTANT")
 

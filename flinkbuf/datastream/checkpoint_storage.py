@@ -44,7 +44,8 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return None
 
     def __str__(self) -> str:
-        return f"JobManagerCheckpointStorage (checkpoints: '{self._checkpoint_path}', maxStateSize: {self._max_state_size})"
+        path, size = self._checkpoint_path, self._max_state_size
+        return f"JobManagerCheckpointStorage (checkpoints: '{path}', maxStateSize: {size})"
 
 
 class FileSystemCheckpointStorage(CheckpointStorage):
@@ -96,7 +97,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return max(self._write_buffer_size, self._threshold)
 
     def __str__(self) -> str:
-        return f"FileSystemCheckpointStorage (checkpoints: {self._checkpoint_path}, fileStateSizeThreshold: {self._threshold})"
+        path, size = self._checkpoint_path, self._threshold
+        return f"FileSystemCheckpointStorage (checkpoints: {path}, fileStateSizeThreshold: {size})"
 
 
 class CustomCheckpointStorage(CheckpointStorage):

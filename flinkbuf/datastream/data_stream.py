@@ -19,6 +19,7 @@ from flinkbuf.datastream.arguments import (
     set_parallelism,
     with_names,
 )
+from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
 from flinkbuf.datastream.operator_factories import (
     FunctionFactory,
@@ -28,7 +29,6 @@ from flinkbuf.datastream.operator_factories import (
     ProcessFactory,
     TimestampsFactory,
 )
-from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.datastream.windowed_stream import AllWindowedStream, WindowedStream
 from flinkbuf.jobs.transformation import (
@@ -159,7 +159,7 @@ class DataStream:
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
-        """Send what its operator has emitted after so many milliseconds; 0: each record at once, -1: full buffers only."""
+        """Send what its operator emitted after so many milliseconds; 0: each record at once, -1: full buffers only."""
         operator = self._operator("set_buffer_timeout")
         if timeout_millis < -1:
             raise ValueError(f"timeout must be >= -1, got {timeout_millis}")
@@ -619,7 +619,7 @@ class KeyedStream(_NoOperator):
         """Raise: records of one key stay together."""
         self._refuse_partitioning()
 
-    def broadcast(self, *args: Any) -> NoReturn:  # type: ignore[override]
+    def broadcast(self, *args: Any) -> NoReturn:
         """Raise: records of one key stay together."""
         self._refuse_partitioning()
 

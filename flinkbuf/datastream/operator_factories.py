@@ -172,9 +172,9 @@ class KeyedCoProcessFactory(OperatorFactory):
         from flinkbuf._core.process_operator import KeyedCoProcessOperator
         from flinkbuf.streaming.combined_watermark import CombinedWatermark
 
-        selectors = [as_selector(selector) for selector in self.key_selectors]
-        function = opening(self.function, *selectors)
-        return KeyedCoProcessOperator(function, CombinedWatermark(2), *selectors, *_TIME_DOMAINS)
+        selector1, selector2 = (as_selector(selector) for selector in self.key_selectors)
+        function = opening(self.function, selector1, selector2)
+        return KeyedCoProcessOperator(function, CombinedWatermark(2), selector1, selector2, *_TIME_DOMAINS)
 
 
 @dataclass(frozen=True)
@@ -243,7 +243,7 @@ def opening(function: Any, *selectors: Any) -> Any:
 
 def combined_lifecycle(function: Any, *selectors: Any) -> Any:
     """Return what opens key selectors before the function and closes them after it; None: nothing needs it."""
-    members = [each for each in selectors if isinstance(each, SelectorCall)]
+    members: list[Any] = [each for each in selectors if isinstance(each, SelectorCall)]
     if isinstance(function, Function) and has_lifecycle(function):
         members.append(function)
     return None if not members else members[0] if len(members) == 1 else Lifecycles(*members)

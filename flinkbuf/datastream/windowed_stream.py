@@ -74,7 +74,7 @@ class _Windows:
         return self
 
     def allowed_lateness(self: S, time_ms: int) -> S:
-        """Keep windows of event time for so many milliseconds after their end, and give results again for late records."""
+        """Keep windows of event time so many milliseconds after their end, and give results again for late records."""
         if time_ms < 0:
             raise ValueError(f"The allowed lateness cannot be negative, got {time_ms}")
         self._allowed_lateness_ms = time_ms
@@ -93,7 +93,7 @@ class _Windows:
         window_function: Any = None,
         output_type: Any = None,
     ) -> Any:
-        """Reduce each window's records as they come; the window function, if there is one, gets the one that is left."""
+        """Reduce each window's records as they come; a window function gets the one that is left."""
         if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):
             raise TypeError("The input must be a ReduceFunction or a callable function!")
         self._check_window_function(window_function)

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 
-class Function(ABC):
+class Function(ABC):  # noqa: B024  # PyFlink's is one, too: those that derive from it have abstract methods
     """What every function of a user is: opened once in each subtask before its first record, closed after its last.
 
     A function is copied for each subtask, so it may keep what it likes in itself; what a subtask's copy gathers is
     neither seen by the others nor kept over a restart: that is what state is for. Flink: RichFunction.
     """
 
-    def open(self, runtime_context: Any) -> None:
+    def open(self, runtime_context: Any) -> None:  # noqa: B027
         """Get ready; the context tells which subtask this is and gives state."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Free what `open` took; called after a failure too."""
 
 
@@ -60,7 +60,7 @@ class FilterFunction(Function):
 
 
 class ReduceFunction(Function):
-    """Makes one value of two of the same type; in any grouping, so it has to be associative. Flink's ``ReduceFunction``."""
+    """Makes one value of two of the same type, in any grouping: it has to be associative. Flink's ``ReduceFunction``."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
@@ -128,7 +128,7 @@ class CoFlatMapFunction(Function):
 
 
 class KeySelector(Function):
-    """Takes the key out of a record; the same record must have the same key in every process. Flink's ``KeySelector``."""
+    """Takes the key out of a record: the same for the same record, in every process. Flink's ``KeySelector``."""
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:

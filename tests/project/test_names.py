@@ -73,13 +73,17 @@ def test_a_wrong_name_would_be_found():
     assert [name for _, name, _ in wrong_names(text, True)] == ["num_tasks", "finished", "priority"]
 
 
+# PyFlink calls what users derive from so; beside them, what a signature names elsewhere.
+TWICE = {"Function", "Partitioner"}
+
+
 def test_no_two_classes_for_users_have_the_same_name():
-    """But for a class of the core and its face, which is one thing in two layers."""
+    """But for a class of the core and its face, which is one thing in two layers; and PyFlink's names for types."""
     names = Counter(
         node.name
         for path in FILES
-        if path.parent.name != "_core"
+        if path.parent.name != "_core" and path.relative_to(PACKAGE).as_posix() != "common/typeinfo.py"
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
     )
-    assert [name for name, count in names.items() if count > 1] == []
+    assert [name for name, count in names.items() if count > 1 and name not in TWICE] == []

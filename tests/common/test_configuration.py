@@ -1,0 +1,171 @@
+"""Configuration: values, their texts, and Flink's keys."""
+
+import copy
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flinkbuf.common import ConfigOption, ConfigOptions, Configuration
+from flinkbuf.common import options as flink_options
+from flinkbuf.common.configuration import double_text
+
+
+def configured(**values):
+    return Configuration.from_dict(values)
+
+
+def test_values_are_read_as_any_kind_by_way_of_their_text():
+    configuration = Configuration().set_integer("i", 3).set_boolean("b", True).set_float("f", 1)
+    configuration.set_string("s", "12")
+    assert [configuration.get_string(key, "") for key in "ibfs"] == ["3", "true", "1.0", "12"]
+    assert configuration.get_integer("s", 0) == 12 and configuration.get_float("s", 0) == 12.0
+    assert configuration.get_float("i", 0.5) == 3.0 and configuration.get_boolean("b", False) is True
+
+
+def test_what_is_not_set_has_the_default():
+    configuration = Configuration()
+    assert configuration.get_string("k", None) is None and configuration.get_integer("k", 7) == 7
+    assert configuration.get_boolean("k", True) is True and configuration.get_float("k", 2) == 2.0
+    assert configuration.get_bytearray("k", bytearray(b"q")) == b"q"
+
+
+@pytest.mark.parametrize("text", ["", " 12 ", "1.5", "1e3", "0x10", "true", "1_000", str(2**63), "١٢"])
+def test_an_integer_is_read_strictly(text):
+    with pytest.raises(ValueError, match="Could not parse value .* for key 'k'"):
+        configured(k=text).get_integer("k", 1)
+
+
+@pytest.mark.parametrize(("text", "value"), [("-3", -3), ("99999999999999", 99999999999999), ("+1", 1)])
+def test_an_integer_may_have_a_sign_and_64_bits(text, value):
+    assert configured(k=text).get_integer("k", 0) == value
+
+
+@pytest.mark.parametrize("text", ["yes", "on", "1", "", " true"])
+def test_a_boolean_is_true_or_false(text):
+    with pytest.raises(ValueError, match="Could not parse value"):
+        configured(k=text).get_boolean("k", False)
+    assert configured(k="TRUE").get_boolean("k", False) is True
+    assert configured(k="False").get_boolean("k", True) is False
+
+
+@pytest.mark.parametrize(
+    ("setter", "value"),
+    [("set_string", 1), ("set_string", None), ("set_integer", "x"), ("set_integer", True), ("set_boolean", 1)],
+)
+def test_a_setter_refuses_what_is_not_of_its_kind(setter, value):
+    configuration = Configuration()
+    with pytest.raises(TypeError, match="the value of k must be"):
+        getattr(configuration, setter)("k", value)
+    assert not configuration.contains_key("k")
+
+
+def test_an_integer_of_more_than_64_bits_is_refused_and_the_old_value_stays():
+    configuration = Configuration().set_integer("k", 1)
+    with pytest.raises(OverflowError, match="64 bits"):
+        configuration.set_integer("k", 2**63)
+    assert configuration.get_integer("k", 0) == 1
+
+
+def test_bytes_are_kept_as_bytes():
+    configuration = Configuration().set_bytearray("k", bytearray(b"ab"))
+    assert configuration.get_bytearray("k", bytearray()) == bytearray(b"ab")
+    assert configuration.to_dict() == {"k": "!!binary |-\n  YWI="}
+    with pytest.raises(ValueError, match="byte"):
+        configured(k="ab").get_bytearray("k", bytearray())
+
+
+def test_configurations_are_copied_compared_merged_and_printed():
+    one = configured(b="2", a="1")
+    other = Configuration(one).set_string("a", "3")
+    assert one.to_dict() == {"a": "1", "b": "2"} and str(one) == "{a=1, b=2}"
+    assert one == configured(a="1", b="2") and hash(one) == hash(copy.deepcopy(one))
+    assert one != other and Configuration() != one and one != {"a": "1", "b": "2"}
+    assert Configuration().add_all(one, "p.").key_set() == {"p.a", "p.b"}
+    target = {}
+    Configuration().set_integer("i", 3).add_all_to_dict(target)
+    assert target == {"i": 3}
+
+
+def test_removing_tells_whether_there_was_something():
+    configuration = configured(a="1")
+    assert configuration.remove_config("a") and not configuration.remove_config("a")
+
+
+@pytest.mark.parametrize(
+    ("text", "elements"),
+    [(None, []), ("", []), ("a;b", ["a", "b"]), ("[a, b]", ["a", "b"]), ("['a', \"b\"]", ["a", "b"]), ("[]", [])],
+)
+def test_lists_have_two_forms(text, elements):
+    assert Configuration.parse_list_value(text) == elements
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "0.1"),
+        (1e20, "1.0E20"),
+        (1e7, "1.0E7"),
+        (1e-5, "1.0E-5"),
+        (100.0, "100.0"),
+        (123456.789, "123456.789"),
+        (float("inf"), "Infinity"),
+        (-float("inf"), "-Infinity"),
+        (float("nan"), "NaN"),
+        (-0.0, "-0.0"),
+    ],
+)
+def test_floats_are_written_as_in_java(value, text):
+    assert double_text(value) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_the_text_of_a_float_is_that_float(value):
+    assert struct.pack(">d", float(double_text(value))) == struct.pack(">d", value)
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [("50 ms", 50), ("3s", 3000), ("2 min", 120_000), ("1 d", 86_400_000), ("7", 7), ("1500 µs", 1), ("PT3S", 3000)],
+)
+def test_times_are_read_with_their_units(text, time_ms):
+    assert flink_options.duration_ms_of(text) == time_ms
+
+
+@pytest.mark.parametrize("text", ["", "x", "3 parsecs", "P", "PT", "-1 s", "1.5 s"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match="is no time"):
+        flink_options.duration_ms_of(text)
+
+
+@given(st.dictionaries(st.text(min_size=1), st.text()))
+def test_maps_are_read_as_they_were_written(pairs):
+    assert flink_options.map_of(flink_options.map_text(pairs)) == pairs
+
+
+def test_a_map_may_be_written_by_hand():
+    assert flink_options.map_of("{a: 1, b: 'x:y'}") == {"a": "1", "b": "x:y"}
+    with pytest.raises(ValueError, match="is no map"):
+        flink_options.map_of("a")
+
+
+def test_an_option_is_found_by_its_older_names_too():
+    assert flink_options.read(configured(**{"execution.buffer-timeout": "5 ms"}), flink_options.BUFFER_TIMEOUT) == 5
+    assert flink_options.read(Configuration(), flink_options.BUFFER_TIMEOUT) == 100
+
+
+def test_keys_without_effect_are_named_with_their_reason():
+    keys = ["parallelism.default", "execution.checkpointing.interval", "restart-strategy.type", "taskmanager.foo"]
+    assert flink_options.keys_without_effect([*keys, "pipeline.jars"]) == [
+        "pipeline.jars (there is no JVM that could load them)",
+        "taskmanager.foo",
+    ]
+
+
+def test_options_of_a_program_have_a_kind_and_a_default():
+    option = ConfigOptions.key("k").int_type().default_value(3)
+    assert option == ConfigOption("k", int, 3) and "Key: 'k'" in str(option)
+    kinds = [getattr(ConfigOptions.key("k"), f"{name}_type")() for name in ("boolean", "long", "float", "string")]
+    assert [each.no_default_value().kind for each in kinds] == [bool, int, float, str]
+    assert ConfigOptions.key("k").double_type().default_value(1.5).default_value == 1.5

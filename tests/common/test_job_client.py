@@ -1,0 +1,123 @@
+"""What a program holds of a job, restart strategies, and types by PyFlink's names."""
+
+from concurrent.futures import Future
+from datetime import timedelta
+
+import pytest
+
+from flinkbuf.common import CompletableFuture, JobID, JobStatus, RestartStrategies, RowKind, Types
+from flinkbuf.common.job_client import JobClient, JobEnd
+from flinkbuf.common.job_execution_result import JobExecutionResult
+from flinkbuf.common.typeinfo import BasicType, BasicTypeInfo, ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo
+from flinkbuf.jobs.embedded import JobCanceledError
+
+
+class FakeJob:
+    job_id = "ab" * 16
+    net_runtime_ms = 12
+    status = JobStatus.RUNNING
+
+    class graph:
+        class settings:
+            job_name = "flights"
+
+    def __init__(self):
+        self.end = JobEnd()
+        self.end.job = self
+        self.is_canceled = False
+
+    def cancel(self):
+        self.is_canceled = True
+
+    def finish(self, status, error=None):
+        self.status = status
+        self.end(error)
+
+
+@pytest.fixture
+def job():
+    return FakeJob()
+
+
+def test_the_result_comes_when_the_job_has_ended(job):
+    client = JobClient(job, job.end)
+    result = client.get_job_execution_result()
+    assert not result.done() and client.get_job_status().result() is JobStatus.RUNNING
+    job.finish(JobStatus.FINISHED)
+    assert result.done() and result.result().get_net_runtime() == 12
+    assert str(result.result().get_job_id()) == "ab" * 16 and client.get_job_id() == JobID("ab" * 16)
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    assert client.get_accumulators().result() == {}
+
+
+def test_the_result_raises_what_the_job_failed_with(job):
+    error = ZeroDivisionError("by zero")
+    job.finish(JobStatus.FAILED, error)
+    result = JobClient(job, job.end).get_job_execution_result()
+    assert result.exception() is error
+    with pytest.raises(ZeroDivisionError):
+        result.result()
+
+
+def test_cancelling_is_over_when_the_job_has_ended(job):
+    client = JobClient(job, job.end)
+    over = client.cancel()
+    assert job.is_canceled and not over.done()
+    job.finish(JobStatus.CANCELED)
+    assert over.result() is None
+    with pytest.raises(JobCanceledError, match="'flights' was canceled"):
+        client.get_job_execution_result().result()
+
+
+def test_savepoints_say_that_there_are_none(job):
+    client = JobClient(job, job.end)
+    for future in (client.trigger_savepoint(), client.stop_with_savepoint(True, "/tmp")):
+        assert isinstance(future.exception(), NotImplementedError)
+
+
+def test_a_future_can_be_cancelled_and_says_how_it_is():
+    future = CompletableFuture(Future())
+    assert str(future) == "CompletableFuture(not completed)" and future.exception() is None
+    assert future.cancel() and future.cancelled() and future.done()
+
+
+def test_accumulators_are_given_by_name():
+    result = JobExecutionResult(JobID("0" * 32), 5, {"rows": 3})
+    assert result.get_accumulator_result("rows") == 3 and result.get_accumulator_result("x") is None
+    assert result.get_all_accumulator_results() == {"rows": 3} and "- rows: 3" in str(result)
+
+
+def test_restart_strategies_compare_and_describe_themselves():
+    fixed = RestartStrategies.fixed_delay_restart(3, timedelta(seconds=2))
+    assert fixed == RestartStrategies.fixed_delay_restart(3, 2000) and fixed.get_restart_attempts() == 3
+    assert fixed.get_delay_between_attempts_interval() == timedelta(seconds=2)
+    assert fixed.get_description() == "Restart with fixed delay (2000 ms). #3 restart attempts."
+    rate = RestartStrategies.failure_rate_restart(3, 5000, 1000)
+    assert (rate.get_max_failure_rate(), rate.get_failure_interval()) == (3, timedelta(seconds=5))
+    assert "3 failures within interval 5000 ms and fixed delay 1000 ms" in rate.get_description()
+    assert RestartStrategies.no_restart().get_description() == "Restart deactivated."
+    assert RestartStrategies.fall_back_restart() != RestartStrategies.no_restart()
+
+
+@pytest.mark.parametrize("interval", ["x", 1.5, None, True])
+def test_a_restart_strategy_refuses_what_is_no_time(interval):
+    with pytest.raises(TypeError, match="only supports integer and datetime.timedelta"):
+        RestartStrategies.fixed_delay_restart(3, interval)
+    with pytest.raises(TypeError, match="failure_interval"):
+        RestartStrategies.failure_rate_restart(3, interval, 1)
+
+
+def test_types_are_made_and_asked_for_by_pyflinks_classes():
+    assert BasicTypeInfo(BasicType.INT) is Types.INT() and BasicTypeInfo.STRING_TYPE_INFO() is Types.STRING()
+    assert isinstance(Types.INT(), BasicTypeInfo) and not isinstance(Types.SQL_DATE(), BasicTypeInfo)
+    row = RowTypeInfo([Types.INT(), Types.LONG()], ["a", "b"])
+    assert isinstance(row, RowTypeInfo) and not isinstance(Types.INT(), RowTypeInfo) and not isinstance(5, RowTypeInfo)
+    assert (row.get_field_names(), row.get_field_index("b")) == (["a", "b"], 1)
+    assert str(row) == "RowTypeInfo(a: Integer, b: Long)" and row == Types.ROW_NAMED(["a", "b"], row.get_field_types())
+    assert LocalTimeTypeInfo(LocalTimeTypeInfo.TimeType.LOCAL_TIME) is Types.LOCAL_TIME()
+    assert ExternalTypeInfo(row) is row and not isinstance(row, ExternalTypeInfo)
+    assert str(Types.MAP(Types.STRING(), Types.LIST(Types.INT()))) == "MapTypeInfo<String, ListTypeInfo<Integer>>"
+
+
+def test_kinds_of_rows_print_as_in_flink():
+    assert [str(kind) for kind in RowKind] == ["+I", "-U", "+U", "-D"]

@@ -1,0 +1,456 @@
+"""Environments: settings by Flink's keys, sources, and programs that run."""
+
+import json
+import sys
+import warnings
+
+import pytest
+
+from flinkbuf.common import Configuration, Duration, JobStatus, Types, WatermarkStrategy
+from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
+from flinkbuf.datastream import (
+    CheckpointConfig,
+    CheckpointingMode,
+    CoFlatMapFunction,
+    CoMapFunction,
+    EmbeddedRocksDBStateBackend,
+    ExternalizedCheckpointRetention,
+    FileSystemCheckpointStorage,
+    FlatMapFunction,
+    JobManagerCheckpointStorage,
+    KeySelector,
+    MapFunction,
+    MemorySize,
+    PredefinedOptions,
+    RuntimeExecutionMode,
+    SinkFunction,
+    SlotSharingGroup,
+    SourceFunction,
+    StreamExecutionEnvironment,
+)
+from flinkbuf.datastream.async_retry_predicates import (
+    empty_result_predicate,
+    exception_type_predicate,
+    has_exception_predicate,
+)
+from flinkbuf.datastream.functions import ParallelSourceFunction
+from flinkbuf.datastream.state import ValueStateDescriptor
+from flinkbuf.jobs.embedded import JobCanceledError
+
+
+def configured(**values):
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(values))
+
+
+@pytest.fixture
+def env():
+    return StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+
+
+def test_defaults_are_pyflinks():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    config, checkpoints = env.get_config(), env.get_checkpoint_config()
+    assert env.get_parallelism() == env.get_default_local_parallelism() == default_parallelism()
+    assert (env.get_max_parallelism(), env.get_buffer_timeout(), env.is_chaining_enabled()) == (-1, 100, True)
+    assert env.is_chaining_of_operators_with_different_max_parallelism_enabled()
+    assert (env.get_checkpoint_interval(), env.get_checkpointing_mode()) == (-1, CheckpointingMode.AT_LEAST_ONCE)
+    assert env.is_changelog_state_backend_enabled() is None and env.get_default_savepoint_directory() is None
+    assert not env.is_unaligned_checkpoints_enabled() and not env.is_force_unaligned_checkpoints()
+    assert (config.get_auto_watermark_interval(), config.get_latency_tracking_interval()) == (200, 0)
+    assert (config.get_task_cancellation_interval(), config.get_task_cancellation_timeout()) == (30_000, 180_000)
+    assert config.is_closure_cleaner_enabled() and not config.is_object_reuse_enabled()
+    assert config.has_auto_generated_uids_enabled() and config.get_global_job_parameters() == {}
+    assert (checkpoints.get_checkpoint_timeout(), checkpoints.get_min_pause_between_checkpoints()) == (600_000, 0)
+    assert checkpoints.get_max_concurrent_checkpoints() == 1 and checkpoints.is_fail_on_checkpointing_errors()
+    assert not checkpoints.is_externalized_checkpoints_enabled() and not checkpoints.is_checkpointing_enabled()
+    assert checkpoints.get_alignment_timeout() == Duration.of_millis(0)
+
+
+def test_settings_are_read_from_flinks_keys():
+    env = configured(
+        **{
+            "parallelism.default": "3",
+            "execution.buffer-timeout.interval": "50 ms",
+            "pipeline.auto-watermark-interval": "7 ms",
+            "pipeline.max-parallelism": "64",
+            "pipeline.operator-chaining.enabled": "false",
+            "metrics.latency.interval": "1 s",
+            "pipeline.global-job-parameters": "a:1,b:'x,y'",
+        }
+    )
+    config = env.get_config()
+    assert (env.get_parallelism(), env.get_buffer_timeout(), env.get_max_parallelism()) == (3, 50, 64)
+    assert (config.get_auto_watermark_interval(), config.get_latency_tracking_interval()) == (7, 1000)
+    assert not env.is_chaining_enabled() and config.get_global_job_parameters() == {"a": "1", "b": "x,y"}
+    settings = env._execution_settings()
+    assert (settings.auto_watermark_interval_ms, settings.latency_tracking_interval_ms) == (7, 1000)
+    assert settings.job_parameters == {"a": "1", "b": "x,y"}
+
+
+def test_a_wrong_value_is_found_where_it_is_set():
+    with pytest.raises(ValueError, match="Could not parse value 'x' for key 'parallelism.default'"):
+        configured(**{"parallelism.default": "x"})
+    env = configured()
+    with pytest.raises(ValueError, match="task.cancellation.interval"):
+        env.configure(Configuration.from_dict({"task.cancellation.interval": "soon", "parallelism.default": "9"}))
+    assert env.get_parallelism() == default_parallelism()
+
+
+def test_configure_and_setters_meet_in_one_configuration(env):
+    env.configure(Configuration.from_dict({"parallelism.default": "5"}))
+    assert env.get_parallelism() == env.get_config().get_parallelism() == 5
+    env.get_config().set_parallelism(6)
+    assert env.get_parallelism() == 6 and env.set_parallelism(-1).get_parallelism() == default_parallelism()
+    env.set_default_local_parallelism(7)
+    assert env.get_parallelism() == env.get_default_local_parallelism() == 7
+    assert env.set_buffer_timeout(-1).get_buffer_timeout() == -1 and env.set_buffer_timeout(5).get_buffer_timeout() == 5
+    assert env.set_max_parallelism(64).get_max_parallelism() == 64
+    assert not env.disable_operator_chaining().is_chaining_enabled()
+    assert env.enable_changelog_state_backend(True).is_changelog_state_backend_enabled()
+    assert env.set_default_savepoint_directory("/tmp/s").get_default_savepoint_directory() == "/tmp/s"
+    assert env.get_config() == env.get_config() and hash(env.get_config()) == hash(env.get_config())
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda env: env.set_parallelism(0), "Parallelism must be at least one"),
+        (lambda env: env.set_max_parallelism(0), "maxParallelism is out of bounds"),
+        (lambda env: env.set_max_parallelism(40000), "Found: 40000"),
+        (lambda env: env.set_buffer_timeout(-2), "must be non-negative or -1"),
+        (lambda env: env.enable_checkpointing(5), "larger than or equal to 10 ms"),
+        (lambda env: env.set_default_local_parallelism(0), "at least one"),
+        (lambda env: env.get_config().set_auto_watermark_interval(-5), "must not be negative"),
+        (lambda env: env.get_config().set_max_parallelism(0), "must be greater than 0"),
+        (lambda env: env.get_config().set_task_cancellation_timeout(-1), "Timeout needs to be >= 0"),
+        (lambda env: env.get_checkpoint_config().set_checkpoint_timeout(5), "Checkpoint timeout"),
+        (lambda env: env.get_checkpoint_config().set_min_pause_between_checkpoints(-1), "Pause value"),
+        (lambda env: env.get_checkpoint_config().set_max_concurrent_checkpoints(0), "at least one"),
+        (lambda env: env.get_checkpoint_config().set_tolerable_checkpoint_failure_number(-1), "non-negative"),
+        (lambda env: env.execute(), "No operators defined in streaming topology"),
+        (lambda env: env.get_execution_plan(), "No operators defined in streaming topology"),
+        (lambda env: (env.from_collection([1]), env.execute()), "No operators defined in streaming topology"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(env, call, text):
+    with pytest.raises(ValueError, match=text):
+        call(env)
+
+
+def test_checkpoint_settings_are_kept():
+    config = CheckpointConfig().set_checkpoint_interval(500).set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE)
+    assert config.get_checkpointing_mode() is CheckpointingMode.AT_LEAST_ONCE and config.is_checkpointing_enabled()
+    config.set_checkpoint_timeout(1000).set_min_pause_between_checkpoints(3).set_max_concurrent_checkpoints(2)
+    assert (config.get_checkpoint_timeout(), config.get_min_pause_between_checkpoints()) == (1000, 3)
+    assert config.get_max_concurrent_checkpoints() == 2
+    assert config.set_fail_on_checkpointing_errors(False).get_tolerable_checkpoint_failure_number() == 2**31 - 1
+    assert config.set_fail_on_checkpointing_errors(True).is_fail_on_checkpointing_errors()
+    retention = ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    assert config.set_externalized_checkpoint_retention(retention).get_externalized_checkpoint_retention() is retention
+    assert config.is_externalized_checkpoints_enabled()
+    assert not config.enable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()  # needs EXACTLY_ONCE
+    config.set_checkpointing_mode(CheckpointingMode.EXACTLY_ONCE)
+    assert config.is_unaligned_checkpoints_enabled()
+    assert not config.disable_unaligned_checkpoints().is_unaligned_checkpoints_enabled()
+    assert config.set_force_unaligned_checkpoints().is_force_unaligned_checkpoints()
+    config.set_alignment_timeout(Duration.of_seconds(3))
+    assert config.get_aligned_checkpoint_timeout() == Duration.of_seconds(3)
+
+
+def test_checkpointing_is_enabled_with_its_mode(env):
+    env.enable_checkpointing(500, CheckpointingMode.AT_LEAST_ONCE)
+    assert (env.get_checkpoint_interval(), env.get_checkpointing_mode()) == (500, CheckpointingMode.AT_LEAST_ONCE)
+    assert env.enable_checkpointing(600).get_checkpoint_interval() == 600
+
+
+def test_execution_settings_are_kept():
+    config = ExecutionConfig().set_latency_tracking_interval(-2).set_task_cancellation_interval(5)
+    assert (config.get_latency_tracking_interval(), config.get_task_cancellation_interval()) == (0, 5)
+    assert config.set_global_job_parameters({"a": 1, "b:c": None}).get_global_job_parameters() == {
+        "a": "1",
+        "b:c": "None",
+    }
+    assert not config.disable_closure_cleaner().is_closure_cleaner_enabled()
+    assert config.enable_closure_cleaner().is_closure_cleaner_enabled()
+    assert config.enable_object_reuse().is_object_reuse_enabled()
+    assert not config.disable_object_reuse().is_object_reuse_enabled()
+    assert not config.disable_auto_generated_uids().has_auto_generated_uids_enabled()
+    assert config.enable_auto_generated_uids().has_auto_generated_uids_enabled()
+    assert config.set_use_snapshot_compression(True).is_use_snapshot_compression()
+    assert config.enable_generic_types().disable_force_avro().disable_force_kryo() is config
+    assert not (config.has_generic_types_disabled() or config.is_force_avro_enabled() or config.is_force_kryo_enabled())
+    kryo = (config.get_default_kryo_serializer_classes(), config.get_registered_kryo_types())
+    assert kryo == ({}, []) and config.get_registered_pojo_types() == []
+
+
+@pytest.mark.parametrize("name", ["enable_force_kryo", "enable_force_avro", "disable_generic_types"])
+def test_what_only_java_has_says_why_not(name):
+    with pytest.raises(NotImplementedError):
+        getattr(ExecutionConfig(), name)()
+
+
+@pytest.mark.parametrize("name", ["add_jars", "add_classpaths"])
+def test_jars_are_refused(env, name):
+    with pytest.raises(NotImplementedError, match="no JVM"):
+        getattr(env, name)("file:///x.jar")
+
+
+def test_batch_mode_is_refused_and_the_others_are_the_same(env):
+    with pytest.raises(NotImplementedError, match="as streams"):
+        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    assert env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC) is env
+
+
+def test_a_python_file_can_be_imported_afterwards(env, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "only_in_this_test.py").write_text("ANSWER = 42\n")
+    env.add_python_file(str(tmp_path / "only_in_this_test.py"))
+    import only_in_this_test
+
+    assert only_in_this_test.ANSWER == 42
+    with pytest.raises(FileNotFoundError):
+        env.add_python_file(str(tmp_path / "nothing.py"))
+
+
+def test_settings_without_effect_are_named_in_one_warning(env):
+    env.configure(Configuration.from_dict({"taskmanager.memory.process.size": "1 gb", "parallelism.default": "1"}))
+    env.set_python_requirements("requirements.txt")
+    env.from_collection([1]).map(int)
+    with pytest.warns(UserWarning, match="no effect in flinkbuf: python.requirements .*taskmanager.memory") as found:
+        env.execute()
+    assert len(found) == 1 and found[0].filename == __file__
+
+
+def test_an_unknown_target_is_refused():
+    env = configured(**{"execution.target": "yarn-session"})
+    env.from_collection([1]).map(int)
+    with pytest.raises(ValueError, match="'yarn-session'"):
+        env.execute()
+
+
+def test_slots_and_backends_hold_what_was_said():
+    size = MemorySize.of_mebi_bytes(5000)
+    assert (str(size), size.get_gibi_bytes(), size.get_tebi_bytes()) == ("5000 mb", 4, 0)
+    assert size < MemorySize.of_mebi_bytes(5001) and size <= size and size == MemorySize.of_mebi_bytes(5000)
+    with pytest.raises(ValueError, match=">= 0"):
+        MemorySize(-1)
+    builder = SlotSharingGroup.builder("g").set_managed_memory_mb(3).set_external_resource("gpu", 1)
+    assert builder.build().get_external_resources() == {"gpu": 1.0}
+    with pytest.raises(ValueError, match="are required"):
+        builder.set_cpu_cores(1).build()
+    backend = EmbeddedRocksDBStateBackend()
+    backend.set_predefined_options(PredefinedOptions.FLASH_SSD_OPTIMIZED)
+    backend.set_number_of_transfer_threads(2)
+    assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
+    assert backend.get_number_of_transfer_threads() == 2 and backend.get_options() is None
+    with pytest.raises(NotImplementedError, match="no JVM"):
+        backend.set_options("com.example.Options")
+    storage = FileSystemCheckpointStorage("/tmp/c", file_state_size_threshold=100)
+    assert (storage.get_min_file_size_threshold(), storage.get_write_buffer_size()) == (100, 4096)
+    assert JobManagerCheckpointStorage().get_max_state_size() == 5 * 1024 * 1024
+    with pytest.raises(ValueError, match="maxStateSize"):
+        JobManagerCheckpointStorage(max_state_size=0)
+
+
+def test_retry_predicates():
+    assert empty_result_predicate([]) and empty_result_predicate(None) and not empty_result_predicate([1])
+    assert has_exception_predicate(ValueError()) and not has_exception_predicate(None)
+    assert exception_type_predicate(KeyError(), LookupError) and not exception_type_predicate(KeyError(), OSError)
+
+
+# --- programs that run
+
+
+def results(stream):
+    with stream.execute_and_collect() as records:
+        return list(records)
+
+
+def test_a_program_runs_and_is_forgotten(env, capsys):
+    env.from_collection([1, 2, 3]).map(lambda value: value * 2).filter(lambda value: value > 2).print()
+    result = env.execute("doubled")
+    assert capsys.readouterr().out == "4\n6\n" and result.get_net_runtime() >= 0
+    with pytest.raises(ValueError, match="No operators"):
+        env.execute()
+
+
+def test_the_plan_and_the_drawing_run_nothing(env, capsys):
+    env.from_collection([1]).map(lambda value: 1 // 0).name("fails").print()
+    assert [node["type"] for node in json.loads(env.get_execution_plan())["nodes"]][1] == "fails"
+    env.explain()
+    assert "fails" in capsys.readouterr().out
+
+
+def test_collected_records_come_as_they_are_and_the_job_ends_when_nobody_reads_on(env):
+    assert results(env.from_collection(["a b", "c"]).flat_map(str.split)) == ["a", "b", "c"]
+    assert env.from_collection(range(1000)).map(str).execute_and_collect(limit=3) == ["0", "1", "2"]
+
+
+def test_a_declared_type_converts_where_it_is_declared(env):
+    stream = (
+        env.from_collection([1, 2]).map(lambda value: value, Types.DOUBLE()).map(lambda value: type(value).__name__)
+    )
+    assert results(stream) == ["float", "float"]
+    rows = env.from_collection([1]).map(lambda value: (value, "a"), Types.ROW([Types.INT(), Types.STRING()]))
+    (row,) = results(rows)
+    assert row.f0 == 1 and str(row) == "Row(f0=1, f1='a')"
+
+
+def test_the_user_s_exception_comes_back_with_its_place(env):
+    stream = env.from_collection([1, 0]).map(lambda value: 1 // value).name("divided")
+    with pytest.raises(ZeroDivisionError) as caught:
+        results(stream)
+    assert (caught.value.operator_name, caught.value.subtask_index, caught.value.record) == ("divided", 0, 0)
+
+
+def test_what_a_declared_type_refuses_is_an_error_at_its_record(env):
+    with pytest.raises(TypeError, match="INT") as caught:
+        results(env.from_collection([1, 2]).map(str, Types.INT()).name("texts"))
+    assert (caught.value.operator_name, caught.value.record) == ("texts", 1)
+
+
+def test_functions_are_opened_and_closed_once_in_each_subtask(env):
+    class Traced(MapFunction):
+        def open(self, runtime_context):
+            self.task = runtime_context.get_task_name()
+
+        def map(self, value):
+            return self.task, value
+
+    class Ends(FlatMapFunction):
+        def flat_map(self, value):
+            yield value
+
+        def close(self):
+            raise ValueError("the end")
+
+    (found,) = results(env.from_collection([1]).map(Traced()))
+    assert found[1] == 1 and "Map" in found[0]
+    with pytest.raises(ValueError, match="the end"):
+        results(env.from_collection([1]).flat_map(Ends()))
+
+
+class Length(KeySelector):
+    def open(self, runtime_context):
+        self.divisor = 1
+
+    def get_key(self, value):
+        return len(value) // self.divisor
+
+
+class Count(MapFunction):
+    def open(self, runtime_context):
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def map(self, value):
+        self.count.update((self.count.value() or 0) + 1)
+        return value, self.count.value()
+
+
+def test_a_map_function_on_a_keyed_stream_has_state_for_each_key(env):
+    stream = env.from_collection(["a", "bb", "c", "dd"]).key_by(Length()).map(Count())
+    assert results(stream) == [("a", 1), ("bb", 1), ("c", 2), ("dd", 2)]
+
+
+class Both(CoMapFunction):
+    def map1(self, value):
+        return value if value > 1 else None
+
+    def map2(self, value):
+        return value.upper()
+
+
+class Spread(CoFlatMapFunction):
+    def flat_map1(self, value):
+        yield from range(value)
+
+    def flat_map2(self, value):
+        return None
+
+
+def test_connected_streams_run(env):
+    numbers, texts = env.from_collection([1, 2]), env.from_collection(["a"])
+    assert sorted(results(numbers.connect(texts).map(Both())), key=str) == [2, "A"]
+    assert sorted(results(numbers.connect(texts).flat_map(Spread()))) == [0, 0, 1]
+
+
+def test_partitioning_reaches_the_subtask_it_names(env):
+    class Where(MapFunction):
+        def open(self, runtime_context):
+            self.index = runtime_context.get_index_of_this_subtask()
+
+        def map(self, value):
+            return value, self.index
+
+    stream = env.from_collection(range(6)).partition_custom(lambda key, count: key % count, lambda value: value)
+    assert sorted(results(stream.map(Where()).set_parallelism(3))) == [(value, value % 3) for value in range(6)]
+
+
+SUNK = []  # a sink's copy in each subtask finds it by its module
+
+
+class Numbers(SourceFunction):
+    def run(self, ctx):
+        for value in range(3):
+            ctx.collect(value)
+
+
+class Sunk(SinkFunction):
+    def invoke(self, value):
+        SUNK.append(value)
+
+
+def test_sources_and_sinks_of_a_program_s_own(env):
+    SUNK.clear()
+    seen = []
+    env.add_source(Numbers(), "numbers", Types.INT()).add_sink(seen.append)
+    env.add_source(lambda: iter("ab")).add_sink(Sunk()).name("own")
+    env.create_input([7]).add_sink(seen.append)
+    env.execute()
+    assert sorted(seen) == [0, 1, 2, 7] and SUNK == ["a", "b"]
+
+
+def test_a_parallel_source_function_takes_the_default_parallelism(env):
+    env.set_parallelism(3)
+    assert env.add_source(ParallelSourceFunction([1]))._transformation.parallelism == 3
+    assert env.add_source(SourceFunction([1]))._transformation.parallelism == 1
+
+
+def test_from_source_needs_a_watermark_strategy(env):
+    with pytest.raises(TypeError, match="WatermarkStrategy is needed"):
+        env.from_source(object(), None, "source")
+    assert WatermarkStrategy.no_watermarks() is not None
+
+
+def test_a_job_that_runs_beside_the_program_can_be_cancelled(env):
+    def forever():
+        while True:
+            yield 1
+
+    env.add_source(forever).map(int)
+    client = env.execute_async("endless")
+    assert client.get_job_status().result() in (JobStatus.RUNNING, JobStatus.CREATED)
+    client.cancel().result()
+    assert client.get_job_status().result() is JobStatus.CANCELED
+    with pytest.raises(JobCanceledError):
+        client.get_job_execution_result().result()
+
+
+def test_parameters_of_the_job_reach_its_functions(env):
+    class Parameter(MapFunction):
+        def open(self, runtime_context):
+            self.found = runtime_context.get_job_parameter("airport", "none")
+
+        def map(self, value):
+            return self.found
+
+    env.get_config().set_global_job_parameters({"airport": "JFK"})
+    assert results(env.from_collection([1]).map(Parameter())) == ["JFK"]
+
+
+def test_known_settings_give_no_warning(env):
+    env.enable_checkpointing(500)
+    env.from_collection([1]).map(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.execute()
