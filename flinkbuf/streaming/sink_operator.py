@@ -44,23 +44,16 @@ class PrintSinkOperator(SinkFunctionOperator):
 
 
 class CollectSinkOperator(SinkFunctionOperator):
-    """Hands each record to the program; waits while the program is behind."""
+    """Hands each record to the program; waits while the program is behind, and runs its mails meanwhile."""
 
     def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
         super().__init__(self._put)
         self._collector = collector
         self._convert = convert
-        self._is_canceled = False
 
     def _put(self, value: Any) -> None:
-        self._collector.put(value if self._convert is None else self._convert(value), self._was_canceled)
-
-    def _was_canceled(self) -> bool:
-        return self._is_canceled
-
-    def cancel(self) -> None:
-        """Wait no more; from any thread."""
-        self._is_canceled = True
+        record = value if self._convert is None else self._convert(value)
+        self._collector.put(record, self.context.mailbox.try_yield)
 
 
 class SinkWriterOperator(SinkWriterOperatorBase):

@@ -232,9 +232,13 @@ def test_closing_after_the_end_cancels_nothing():
 @pytest.mark.parametrize("end", ["close", "cancel"])
 def test_a_waiting_task_is_let_go(end):
     collector = Collector(capacity=1)
-    sink = Surroundings().open(deployed(CollectSinkFactory(collector)))
+    around = Surroundings()
+    sink = around.open(deployed(CollectSinkFactory(collector)))
     sink.process_element(1, NO_TIMESTAMP)
     errors = []
+
+    def cancel():
+        raise CancelTaskError("the task was cancelled")
 
     def produce():
         try:
@@ -245,7 +249,7 @@ def test_a_waiting_task_is_let_go(end):
     thread = threading.Thread(target=produce)
     thread.start()
     time.sleep(0.02)
-    collector.close() if end == "close" else sink.cancel()
+    collector.close() if end == "close" else around.mailbox.submit(cancel)
     thread.join(5)
     assert len(errors) == 1
 
