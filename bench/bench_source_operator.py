@@ -1,41 +1,41 @@
 """How fast do elements come out of sources, next to a plain loop that calls a function for each?
 
 The rival is the shortest program without a stream: a `for` loop over the same elements and one call of a function that
-does nothing. Behind a source stands an output in Python that does nothing, so both make one such call an element: what
-is left is what the source adds, or saves.
+says no. Behind a source stands a chained filter that calls the same function: what differs is what a stream adds.
 """
 
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.source_operator import IteratorSourceOperator, ReaderOutput, SourceOutput
+from flinkbuf._core.function_operator import FilterOperator
+from flinkbuf._core.operator_chain import ChainingOutput, OperatorCounters
+from flinkbuf._core.source_operator import IteratorSourceOperator, ReaderOutput
 
 COUNT = scaled(200_000)
 ELEMENTS = list(range(COUNT))
 TURN = 1_000  # records
 
 
-class Discard(SourceOutput):
-    def collect(self, value, timestamp):
-        pass
-
-
 class Nothing:
     key_context = None
 
 
-def discard(value, timestamp):
-    pass
+def says_no(value):
+    return False
+
+
+def chained_filter():
+    return ChainingOutput(OperatorCounters(), FilterOperator(says_no), OperatorCounters())
 
 
 def plain_loop():
     for element in ELEMENTS:
-        discard(element, None)
+        says_no(element)
 
 
 def iterator_source():
     """The operator of collections and iterables."""
-    source, output = IteratorSourceOperator(lambda context: ELEMENTS), Discard()
+    source, output = IteratorSourceOperator(lambda context: ELEMENTS), chained_filter()
     source.setup(Nothing, output)
     source.open()
     while not source.emit_next(output, TURN):
@@ -44,14 +44,14 @@ def iterator_source():
 
 def reader_in_batches():
     """A reader that hands over iterators."""
-    output, elements = ReaderOutput(Discard()), iter(ELEMENTS)
+    output, elements = ReaderOutput(chained_filter()), iter(ELEMENTS)
     while output.collect_from(elements):
         pass
 
 
 def reader_one_by_one():
     """A reader that emits one record a call."""
-    collect = ReaderOutput(Discard()).collect
+    collect = ReaderOutput(chained_filter()).collect
     for element in ELEMENTS:
         collect(element)
 

@@ -48,29 +48,37 @@ class Collector:
         self._is_closed = False
         self._error: BaseException | None = None
 
-    def put(self, record: Any, is_canceled: Callable[[], bool] = bool) -> None:
+    def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
         """Hand one record to the program, waiting while the queue is full; on a task's thread.
+
+        Parameters
+        ----------
+        record : object
+        give_way : callable
+            Called again and again while it waits; what it raises, such as that the task was cancelled, ends the wait.
 
         Raises
         ------
         CancelTaskError
-            If nobody reads any more, or the task was cancelled while it waited.
+            If nobody reads any more.
         """
         if self._queue.qsize() >= self._capacity:
-            self._wait_for_room(is_canceled)
+            self._wait_for_room(give_way)
         if self._is_closed:
             raise CancelTaskError("the program reads no more records of this stream")
         self._queue.put(record)
 
-    def _wait_for_room(self, is_canceled: Callable[[], bool]) -> None:
+    def _wait_for_room(self, give_way: Callable[[], object]) -> None:
         with self._has_room:
             self._waiting_count += 1
-            try:
-                while self._queue.qsize() >= self._capacity and not self._is_closed:
-                    if is_canceled():
-                        raise CancelTaskError("cancelled while it waited for the program to read its records")
-                    self._has_room.wait(_SLICE_S)
-            finally:
+        try:
+            while self._queue.qsize() >= self._capacity and not self._is_closed:
+                give_way()
+                with self._has_room:
+                    if self._queue.qsize() >= self._capacity and not self._is_closed:
+                        self._has_room.wait(_SLICE_S)
+        finally:
+            with self._has_room:
                 self._waiting_count -= 1
 
     def finish(self, error: BaseException | None = None) -> None:

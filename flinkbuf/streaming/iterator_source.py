@@ -8,7 +8,10 @@ from typing import Any
 from flinkbuf._core.source_operator import IteratorSourceOperator
 from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.operator_context import OperatorContext
+from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.values import StreamRecord, Watermark
+
+POSITION_STATE = "position"
 
 
 class CollectionSourceOperator(IteratorSourceOperator):
@@ -18,10 +21,21 @@ class CollectionSourceOperator(IteratorSourceOperator):
         super().__init__(lambda context: elements)
         self._markers: LatencyMarkerEmitter | None = None
 
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get how many elements were emitted before."""
+        super().initialize_state(snapshot)
+        self._position = self.context.operator_state.get_list_state(ListStateDescriptor(POSITION_STATE, None))
+
     def open(self) -> None:
-        """Begin to emit latency markers, too, if the job wants any."""
+        """Begin behind what was emitted before a restore, with latency markers if the job wants any."""
         super().open()
+        self.skip(sum(self._position.get()))
         self._markers = emit_latency_markers(self)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep how many elements were emitted."""
+        self._position.update([self.position])
+        return super().snapshot_state(checkpoint_id)
 
     def close(self) -> None:
         """End the markers, and a generator that is not used up."""

@@ -14,8 +14,12 @@ from flinkbuf.log import logger
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.print_sink import PrintLines, line_prefix
 from flinkbuf.streaming.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
+from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.streaming.value_text import TextOf
 
+WRITER_STATE = "writer_state"
+COMMITTABLES_STATE = "committables"
+NO_CHECKPOINT = -1  # before every checkpoint: it is committed with the next that completes
 COMMIT_ATTEMPTS = 10  # sink.committer.retries, as many calls of commit() for one request
 
 
@@ -44,66 +48,91 @@ class PrintSinkOperator(SinkFunctionOperator):
 
 
 class CollectSinkOperator(SinkFunctionOperator):
-    """Hands each record to the program; waits while the program is behind."""
+    """Hands each record to the program; waits while the program is behind, and runs its mails meanwhile."""
 
     def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
         super().__init__(self._put)
         self._collector = collector
         self._convert = convert
-        self._is_canceled = False
 
     def _put(self, value: Any) -> None:
-        self._collector.put(value if self._convert is None else self._convert(value), self._was_canceled)
-
-    def _was_canceled(self) -> bool:
-        return self._is_canceled
-
-    def cancel(self) -> None:
-        """Wait no more; from any thread."""
-        self._is_canceled = True
+        record = value if self._convert is None else self._convert(value)
+        self._collector.put(record, self.context.mailbox.try_yield)
 
 
 class SinkWriterOperator(SinkWriterOperatorBase):
-    """Writes with a `SinkWriter`, and commits at the end of a bounded job what the writer prepared."""
+    """Writes with a `SinkWriter`; what the writer prepares is committed once it counts.
+
+    With checkpoints that is when the one before which it was written is complete, without when a bounded job ends.
+    """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._writer: SinkWriter | None = None
         self._committer: Committer | None = None
-        self._requests: list[CommitRequest] = []
+        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get the writer's state, and what was prepared but perhaps not committed."""
+        super().initialize_state(snapshot)
+        states = self.context.operator_state
+        self._writer_states = states.get_list_state(ListStateDescriptor(WRITER_STATE, None))
+        self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
 
     def open(self) -> None:
-        """Make writer and committer."""
-        context = self.context
+        """Make writer and committer; what a restored checkpoint held is committed at once."""
+        context, states = self.context, self._writer_states.get()
         writer_context = WriterContext(context.task, context.processing_time, context.mailbox, context.metrics)
-        self._writer = self._sink.create_writer(writer_context)
+        if states:
+            self._writer = self._sink.restore_writer(writer_context, states)
+        else:
+            self._writer = self._sink.create_writer(writer_context)
         self._committer = self._sink.create_committer()
         self.use_writer(self._writer)
+        self._commit([CommitRequest(each) for each in self._committables.get()])
 
     def emit_watermark(self, timestamp: int) -> None:
         """Tell the writer."""
         super().emit_watermark(timestamp)
-        self._writer.write_watermark(timestamp)  # type: ignore[union-attr]
+        self._opened_writer().write_watermark(timestamp)
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
         """Everything that was written belongs to this checkpoint."""
-        self._flush(end_of_input=False)
+        self._flush(checkpoint_id, end_of_input=False)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep the writer's state, and all that is not committed."""
+        self._writer_states.update(self._opened_writer().snapshot_state(checkpoint_id))
+        self._committables.update([request.committable for _, request in self._requests])
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """What belongs to this checkpoint, or to one before whose notice was lost, is committed."""
+        due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
+        self._requests = [each for each in self._requests if each[0] > checkpoint_id]
+        self._commit(due)
 
     def end_input(self, input_number: int) -> None:
-        """No record comes any more."""
-        self._flush(end_of_input=True)
+        """No record comes any more: the rest belongs to the last checkpoint, whichever that is."""
+        self._flush(NO_CHECKPOINT, end_of_input=True)
 
     def finish(self) -> None:
-        """A bounded job has come to its end: what was written becomes visible."""
-        self._commit_all()
+        """A bounded job has come to its end: without checkpoints, what was written becomes visible now."""
+        if not self.context.settings.checkpointing_enabled:
+            requests, self._requests = self._requests, []
+            self._commit([request for _, request in requests])
 
-    def _flush(self, end_of_input: bool) -> None:
-        assert self._writer is not None, "open() was called"
-        self._writer.flush(end_of_input)
-        self._requests += map(CommitRequest, self._writer.prepare_commit())
+    def _flush(self, checkpoint_id: int, end_of_input: bool) -> None:
+        writer = self._opened_writer()
+        writer.flush(end_of_input)
+        self._requests += [(checkpoint_id, CommitRequest(each)) for each in writer.prepare_commit()]
 
-    def _commit_all(self) -> None:
-        requests, self._requests = self._requests, []
+    def _opened_writer(self) -> SinkWriter:
+        if self._writer is None:
+            raise RuntimeError("a sink operator was used before it was opened")
+        return self._writer
+
+    def _commit(self, requests: list[CommitRequest]) -> None:
         while requests and self._committer is not None:
             for request in requests:
                 request.state = CommitState.PENDING

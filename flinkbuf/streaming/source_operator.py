@@ -25,9 +25,11 @@ from flinkbuf.streaming.source_events import (
     SplitsAssigned,
     WatermarkReported,
 )
+from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.streaming.watermark_alignment import ReaderAlignment
 from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 
+SPLITS_STATE = "SourceReaderState"
 ALLOW_UNALIGNED_SPLITS = "pipeline.watermark-alignment.allow-unaligned-source-splits"
 
 
@@ -61,6 +63,12 @@ class SourceOperator(ReaderSourceOperator):
         self._markers: LatencyMarkerEmitter | None = None
         self._timers: dict[str, TimerHandle] = {}
         self._restored_splits: list[Any] = []
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get the splits that were not read to their end."""
+        super().initialize_state(snapshot)
+        self._splits = self.context.operator_state.get_list_state(ListStateDescriptor(SPLITS_STATE, None))
+        self._restored_splits = self._splits.get()
 
     def open(self) -> None:
         """Make the reader and register it: splits may come at once."""
@@ -132,6 +140,17 @@ class SourceOperator(ReaderSourceOperator):
         if self._event_time is not None and state is not SourceState.SOURCE_STOPPED:
             self._event_time.emit_periodically()
         self._coordinator.reader_ended(self._subtask_index)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep the splits as they are now."""
+        if self._reader is not None:
+            self._splits.update(self._reader.snapshot_state(checkpoint_id))
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the reader, which may have offsets to commit."""
+        if self._reader is not None:
+            self._reader.notify_checkpoint_complete(checkpoint_id)
 
     def close(self) -> None:
         """Close the reader, whatever happened."""

@@ -313,7 +313,6 @@ PACKAGE = [
             "task_events",
             "stream_task",
             "task",
-            "",
             "file_format",
             "file_lines",
             "file_sink",
@@ -321,6 +320,7 @@ PACKAGE = [
             "file_split",
             "part_file",
             "split_reader",
+            "",
         ],
     ),
     (
@@ -360,7 +360,6 @@ PACKAGE = [
     (
         "common",
         [
-            "",
             "completable_future",
             "config_options",
             "configuration",
@@ -379,12 +378,12 @@ PACKAGE = [
             "typeinfo",
             "types",
             "watermark_strategy",
+            "",
         ],
     ),
     (
         "datastream",
         [
-            "",
             "arguments",
             "async_data_stream",
             "async_retry_predicates",
@@ -408,13 +407,14 @@ PACKAGE = [
             "timerservice",
             "window",
             "windowed_stream",
+            "",
         ],
     ),
     (
         "datastream.connectors",
-        ["", "base", "bucket_assigner", "data_gen", "file_system", "number_seq", "rolling_policy"],
+        ["base", "bucket_assigner", "data_gen", "file_system", "number_seq", "rolling_policy", ""],
     ),
-    ("datastream.formats", ["", "csv", "json", "parquet"]),
+    ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", ""]),
     (
         "common",

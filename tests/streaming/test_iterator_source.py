@@ -72,6 +72,17 @@ def test_a_function_is_called_where_the_source_runs():
     assert emitted(source_factory_of(lambda first=5: [first])) == [StreamRecord(5)]
 
 
+@pytest.mark.parametrize("cut", [0, 1, 5, 6])
+def test_a_restored_collection_goes_on_behind_what_was_emitted(cut):
+    factory, around = CollectionSourceFactory(range(6)), Surroundings()
+    source = around.open(factory())
+    if cut:
+        source.emit_next(around.output, cut)
+    snapshot, again = source.snapshot_state(1), Surroundings()
+    assert again.run_source(again.open(factory(), snapshot)) == InputStatus.END_OF_INPUT
+    assert around.output.values + again.output.values == list(range(6))
+
+
 def test_what_is_no_source_is_refused_with_what_would_be_one():
     with pytest.raises(TypeError, match="add_source takes .* got int 7"):
         source_factory_of(7)

@@ -15,6 +15,7 @@ from flinkbuf._core.stream_operator import NO_TIMESTAMP
 from flinkbuf.errors import CancelTaskError, FlinkbufError
 from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.collect import Collector
+from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.sink import CommitState, Committer, Sink, SinkWriter
 from flinkbuf.streaming.sink_factories import (
     CallableSinkFactory,
@@ -232,9 +233,13 @@ def test_closing_after_the_end_cancels_nothing():
 @pytest.mark.parametrize("end", ["close", "cancel"])
 def test_a_waiting_task_is_let_go(end):
     collector = Collector(capacity=1)
-    sink = Surroundings().open(deployed(CollectSinkFactory(collector)))
+    around = Surroundings()
+    sink = around.open(deployed(CollectSinkFactory(collector)))
     sink.process_element(1, NO_TIMESTAMP)
     errors = []
+
+    def cancel():
+        raise CancelTaskError("the task was cancelled")
 
     def produce():
         try:
@@ -245,7 +250,7 @@ def test_a_waiting_task_is_let_go(end):
     thread = threading.Thread(target=produce)
     thread.start()
     time.sleep(0.02)
-    collector.close() if end == "close" else sink.cancel()
+    collector.close() if end == "close" else around.mailbox.submit(cancel)
     thread.join(5)
     assert len(errors) == 1
 
@@ -339,6 +344,55 @@ def test_a_failed_job_commits_nothing():
     assert journal.calls == [("writer", 0, 1), "close writer", "close committer"]
 
 
+def checkpointed(journal, snapshot=None):
+    around = Surroundings(settings=ExecutionSettings(checkpointing_enabled=True))
+    return around.open(SinkWriterFactory(journal)(), snapshot)
+
+
+def checkpoint(sink, checkpoint_id):
+    sink.prepare_snapshot_pre_barrier(checkpoint_id)
+    return sink.snapshot_state(checkpoint_id)
+
+
+def commits(journal):
+    return [call[1] for call in journal.calls if call[0] == "commit"]
+
+
+def test_with_checkpoints_a_commit_waits_for_the_one_it_belongs_to():
+    journal, _ = journal_operator()
+    sink = checkpointed(journal)
+    for checkpoint_id in (1, 2, 3):
+        sink.process_element(checkpoint_id, NO_TIMESTAMP)
+        checkpoint(sink, checkpoint_id)
+    assert commits(journal) == []
+    sink.notify_checkpoint_complete(2)  # the notice of the first was lost
+    assert commits(journal) == [[(1,), (2,)]]
+    sink.process_element(4, NO_TIMESTAMP)
+    sink.end_input(1)
+    sink.finish()
+    assert len(commits(journal)) == 1
+    checkpoint(sink, 4)
+    sink.notify_checkpoint_complete(4)
+    assert commits(journal)[1:] == [[(3,), (4,)]]
+
+
+def test_what_a_restored_checkpoint_holds_is_committed_at_once():
+    journal, _ = journal_operator()
+    sink = checkpointed(journal)
+    sink.process_element("a", NO_TIMESTAMP)
+    sink._writer.snapshot_state = lambda checkpoint_id: ["where it was"]
+    snapshot = checkpoint(sink, 1)
+    again, _ = journal_operator()
+    restored = []
+    again.restore_writer = lambda context, states: restored.append(list(states)) or again.create_writer(context)
+    sink = checkpointed(again, snapshot)
+    assert restored == [["where it was"]]
+    assert commits(again) == [[("a",)]]
+    checkpoint(sink, 2)
+    sink.notify_checkpoint_complete(2)
+    assert commits(again) == [[("a",)]]
+
+
 def test_what_is_to_be_retried_is_committed_again_alone():
     def decide(request):
         if request.committable == ("b",) and request.attempts < 2:
@@ -351,8 +405,7 @@ def test_what_is_to_be_retried_is_committed_again_alone():
         sink.process_element(value, NO_TIMESTAMP)
         sink.prepare_snapshot_pre_barrier(1)
     sink.finish()
-    commits = [call[1] for call in journal.calls if call[0] == "commit"]
-    assert commits == [[("a",), ("b",)], [("b",)], [("b",)]]
+    assert commits(journal) == [[("a",), ("b",)], [("b",)], [("b",)]]
 
 
 def test_retries_have_a_limit():

@@ -261,6 +261,30 @@ def test_a_stopped_source_polls_no_more(is_drain, status):
     job.close()
 
 
+@pytest.mark.parametrize("cut", [1, 3, 8, 20])
+def test_a_restored_job_emits_what_was_not_emitted(cut):
+    """Readers from their snapshots, the enumerator from its own."""
+    source = NumberSequenceSource(1, 20)
+    factory, first = SourceOperatorFactory(source), Job(source, parallelism=2)
+    for _ in range(2):
+        first.turn(0, cut)
+    state, states = first.coordinator.snapshot(1), []
+    for around in first.subtasks:  # as with a checkpoint, the coordinator's events come before its barrier
+        around.mailbox.run()
+        states.append(around.operator.snapshot_state(1))
+    emitted = [value for around in first.subtasks for value in around.output.values]
+    first.close()
+    coordinator = factory.create_coordinator(2, ManualTime(), CoordinatorStore(), print)
+    coordinator.start(state)
+    for index in range(2):
+        around = Surroundings(subtask_index=index, parallelism=2, extras={"coordinator": coordinator})
+        operator = around.open(factory(), states[index])
+        while operator.emit_next(around.output, 100) != InputStatus.END_OF_INPUT:
+            around.mailbox.run()
+        emitted += around.output.values
+    assert sorted(emitted) == list(range(1, 21))
+
+
 def test_an_error_of_the_enumerator_comes_out_where_it_was_asked():
     source = Manual()
     job = Job(source)

@@ -7,6 +7,7 @@ from flinkbuf._core.source_operator import SourceOutput
 from flinkbuf._core.stream_operator import NO_TIMESTAMP
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.operator_context import OperatorContext
+from flinkbuf.streaming.operator_state import OperatorStateBackend
 from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 
 OPERATOR_ID = "0123456789abcdef0123456789abcdef"
@@ -118,11 +119,13 @@ class Surroundings:
             clock=self.time,
             processing_time=self.time,
             mailbox=self.mailbox,
+            operator_state=OperatorStateBackend(),
             extras={"wake": self.mailbox.wake, **dict(extras)},
         )
 
-    def open(self, operator):
+    def open(self, operator, snapshot=None):
         operator.setup(self.context, self.output)
+        operator.initialize_state(snapshot)
         operator.open()
         return operator
 
