@@ -107,7 +107,7 @@ class LiveKeyedSnapshot:
             self._encoded = KeyedSnapshot(
                 self._key_groups.max_parallelism,
                 self._key_groups.first,
-                str(self._key_groups.key_type),
+                repr(self._key_groups.key_type),
                 tuple(part.meta for part in self._parts),
                 tuple(sections),
             )

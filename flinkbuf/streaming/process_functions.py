@@ -191,7 +191,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Return what tells the time and sets timers."""
 
         @abstractmethod
-        def get_current_key(self) -> KEY:
+        def get_current_key(self) -> KEY:  # type: ignore[type-var]
             """Return the record's key."""
 
     class OnTimerContext(ReadOnlyContext, ABC):
@@ -202,7 +202,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Return whether the timer is one of event time or of processing time."""
 
         @abstractmethod
-        def get_current_key(self) -> KEY:
+        def get_current_key(self) -> KEY:  # type: ignore[type-var]
             """Return the timer's key."""
 
     @abstractmethod

@@ -184,7 +184,10 @@ DOES_WITHOUT = {
     "function_results": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operators do with results; met through each"),
     "keyed_state": (LOOP_OVER_OBJECTS, "one look into a dict"),
     "ttl_state": (LOOP_OVER_OBJECTS | {"bench"}, "keyed_state with stamps"),
-    "state_codec": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "tested in test_state_backend.py, timed with keyed_state"),
+    "state_codec": (
+        LOOP_OVER_OBJECTS | {"test.py", "bench"},
+        "tested in test_state_backend.py, timed with keyed_state",
+    ),
     "timer_service": (LOOP_OVER_OBJECTS, "a heap and a dict"),
     "time_window": (LOOP_OVER_OBJECTS | {"bench"}, "two numbers; timed in bench_window_operator.py"),
     "window_context": (LOOP_OVER_OBJECTS | {"test.py", "bench"}, "what operator and functions say to each other"),
