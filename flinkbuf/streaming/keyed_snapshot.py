@@ -98,15 +98,16 @@ class LiveKeyedSnapshot:
             writer = StateWriter()
             sections = []
             for index in range(self._key_groups.last - self._key_groups.first + 1):
-                written = [
-                    part.write(writer, group[index], self._key_groups) if group[index] else None
-                    for part, group in zip(self._parts, groups, strict=True)
-                ]
+                written = []
+                for part, group in zip(self._parts, groups, strict=True):
+                    # Taken out, so that millions of references go a group at a time, not all at once.
+                    entries, group[index] = group[index], None
+                    written.append(part.write(writer, entries, self._key_groups) if entries else None)
                 sections.append(make_section(written))
             self._encoded = KeyedSnapshot(
                 self._key_groups.max_parallelism,
                 self._key_groups.first,
-                str(self._key_groups.key_type),
+                repr(self._key_groups.key_type),
                 tuple(part.meta for part in self._parts),
                 tuple(sections),
             )

@@ -157,8 +157,8 @@ class OperatorStateBackend(OperatorStateStore):
             known = self._known[descriptor.name] = mode, descriptor, make()
         if known[0] != mode or known[1].type_info != descriptor.type_info:
             raise TypeError(
-                f"there is an operator state {descriptor.name!r} already, {known[0]} of {known[1].type_info}, not "
-                f"{mode} of {descriptor.type_info}: give one of them another name"
+                f"there is an operator state {descriptor.name!r} already, {known[0]} of {known[1].type_info!r}, not "
+                f"{mode} of {descriptor.type_info!r}: give one of them another name"
             )
         return known[2]
 

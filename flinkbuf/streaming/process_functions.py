@@ -74,7 +74,7 @@ class ProcessFunction(Function):
 
 
 class KeyedProcessFunction(Function):
-    """Any number of results for each keyed record, with state and timers. Flink's ``KeyedProcessFunction``."""
+    """Any number of results for each record of a keyed stream, with state and timers. Flink's ``KeyedProcessFunction``."""
 
     class Context(_KeyedContext):
         """What goes with a record."""
@@ -106,7 +106,7 @@ class CoProcessFunction(Function):
 
 
 class KeyedCoProcessFunction(Function):
-    """As `CoProcessFunction` on two streams of one key, with state and timers. Flink's ``KeyedCoProcessFunction``."""
+    """As `CoProcessFunction` on two streams of the same keys, with state and timers. Flink's ``KeyedCoProcessFunction``."""
 
     class Context(_KeyedContext):
         """What goes with a record."""
@@ -191,7 +191,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Return what tells the time and sets timers."""
 
         @abstractmethod
-        def get_current_key(self) -> Any:
+        def get_current_key(self) -> KEY:  # type: ignore[type-var]
             """Return the record's key."""
 
     class OnTimerContext(ReadOnlyContext, ABC):
@@ -202,7 +202,7 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
             """Return whether the timer is one of event time or of processing time."""
 
         @abstractmethod
-        def get_current_key(self) -> Any:
+        def get_current_key(self) -> KEY:  # type: ignore[type-var]
             """Return the timer's key."""
 
     @abstractmethod

@@ -30,7 +30,7 @@ class StateMeta:
     kind: str  # StateDescriptor.kind, or "timers"
     is_internal: bool = False  # made by an operator, with namespaces, not by a user's function
     has_ttl: bool = False
-    type: str = ""  # of its values, as the type prints itself
+    type: str = ""  # of its values, as code that makes it
 
     @property
     def key(self) -> tuple[str, str]:

@@ -266,7 +266,7 @@ class StateDescriptor:
         return self._ttl_config if self._ttl_config is not None and self._ttl_config.is_enabled() else None
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.type_info})"
+        return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
 
 
 class ValueStateDescriptor(StateDescriptor):

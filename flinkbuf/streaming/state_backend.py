@@ -71,7 +71,7 @@ class KeyedStateBackend:
         if not isinstance(descriptor, StateDescriptor):
             raise TypeError(f"expected a descriptor of a state, got {descriptor!r}")
         has_ttl = descriptor.ttl_config is not None
-        meta = StateMeta(descriptor.name, descriptor.kind, is_internal, has_ttl, str(descriptor.type_info))
+        meta = StateMeta(descriptor.name, descriptor.kind, is_internal, has_ttl, repr(descriptor.type_info))
         known = self._states.get(meta.key)
         if known is None:
             state = _make(descriptor, self.key_context, self._clock)
@@ -125,7 +125,7 @@ class KeyedStateBackend:
                     f"the snapshot was taken with a max parallelism of {keyed.max_parallelism}, but the operator has "
                     f"{self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
                 )
-            if keyed.key_type != str(self.key_groups.key_type):
+            if keyed.key_type != repr(self.key_groups.key_type):
                 raise TypeError(
                     f"the snapshot has keys of type {keyed.key_type}, not {self.key_groups.key_type}: declare the same"
                 )

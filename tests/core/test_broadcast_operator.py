@@ -77,7 +77,10 @@ def test_the_other_side_cannot_write():
     operator = BroadcastProcessOperator(Writes(), CombinedWatermark(2), (RULES,))
     with OperatorHarness(operator, is_keyed=False) as harness:
         for method in ("put", "put_all", "remove", "clear"):
-            with pytest.raises((AttributeError, TypeError), match="'rules' can only be read here: write it in process_broadcast_element"):
+            with pytest.raises(
+                (AttributeError, TypeError),
+                match="'rules' can only be read here: write it in process_broadcast_element",
+            ):
                 harness.process_element(method)
 
 
