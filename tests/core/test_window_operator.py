@@ -64,7 +64,7 @@ def test_fixed_windows_give_what_a_list_of_the_records_gives(size, slide, latene
 @given(gap=st.integers(1, 12), lateness=st.integers(0, 15), script=scripts())
 def test_sessions_give_what_a_list_of_the_records_gives(way, gap, lateness, script):
     made = factory(EventTimeSessionWindows(gap), allowed_lateness_ms=lateness, **WAYS[way])
-    results, late = run(made, script)
+    results, late = run(made.general, script)
     model_results, model_late = expected(Sessions(gap, lateness), script)
     assert of_each_key(results) == of_each_key(model_results)
     assert late == model_late
