@@ -197,6 +197,24 @@ def test_what_is_reduced_is_the_result_where_no_function_follows():
             assert harness.output == [StreamRecord(("a", (0, 1, 2)), 9), Watermark(9)]
 
 
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(100, 0), EventTimeSessionWindows(10)], ids=str)
+def test_a_callable_with_a_method_reduce_of_its_own_is_still_called(assigner):
+    class Both:
+        def __call__(self, one, other):
+            return one[0], one[1] + other[1]
+
+        def reduce(self, one, other):
+            raise AssertionError("this is another method, such as that of numpy.add")
+
+    made = factory(assigner, window_function=None, reduce_function=Both())
+    for make in (made, made.general):
+        with OperatorHarness(make()) as harness:
+            for number, timestamp in enumerate((0, 15, 8)):
+                harness.process_element(("a", number), timestamp)
+            harness.process_watermark(99)
+            assert harness.output_values == [("a", 3)]
+
+
 def test_a_function_is_given_the_one_value_that_was_reduced():
     with opened(TumblingEventTimeWindows(10, 0), reduce_function=joined, window_function=Apply()) as harness:
         harness.process_element(("a", 1), 3)

@@ -14,6 +14,7 @@ from flinkbuf._core.aligned_window_operator import AlignedWindowOperator
 from flinkbuf._core.session_window_operator import SessionWindowOperator
 from flinkbuf._core.window_operator import WindowOperator
 from flinkbuf.metrics import Counter, MetricGroup
+from flinkbuf.streaming.aggregations import plain_reduce
 from flinkbuf.streaming.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state import (
     AggregatingStateDescriptor,
@@ -258,7 +259,7 @@ class WindowOperatorFactory:
         if self.evictor is not None:
             return ListStateDescriptor(CONTENTS, None)
         if self.reduce_function is not None:
-            return ReducingStateDescriptor(CONTENTS, self.reduce_function, self.contents_type)
+            return ReducingStateDescriptor(CONTENTS, plain_reduce(self.reduce_function), self.contents_type)
         if self.aggregate_function is not None:
             return AggregatingStateDescriptor(CONTENTS, self.aggregate_function, self.contents_type)
         return ListStateDescriptor(CONTENTS, self.contents_type)
