@@ -17,6 +17,7 @@ from flinkbuf._core.operator_chain import BroadcastingOutput, OperatorCounters
 from flinkbuf._core.timestamps_operator import TimestampsAndWatermarksOperator
 from flinkbuf.streaming.aggregations import ReduceOperatorFactory, field_reduce
 from flinkbuf.streaming.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkbuf.streaming.windows.count_windows import CountTumblingWindowAssigner
 from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
 from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows
 from flinkbuf.streaming.windows.window_functions import ProcessWindowFunction
@@ -116,6 +117,7 @@ CASES = {
     "window_operator.tumbling_sum.dict": dict_windows,
     "window_operator.tumbling_process.flinkbuf": lambda: windows(TUMBLING, window_function=Count()),
     "window_operator.sliding_sum.flinkbuf": lambda: windows(SlidingEventTimeWindows(1000, 250, 0), reduce_function=SUM),
+    "window_operator.count_sum.flinkbuf": lambda: windows(CountTumblingWindowAssigner(10), reduce_function=SUM),
     "window_operator.session_sum.flinkbuf": lambda: windows(EventTimeSessionWindows(50), reduce_function=SUM),
 }
 

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t
 
+from flinkbuf._core.incremental_window_operator cimport IncrementalWindowOperator
 from flinkbuf._core.time_window cimport TimeWindow
-from flinkbuf._core.window_operator cimport WindowOperator
 
 
 cdef class Pane:
@@ -11,18 +11,9 @@ cdef class Pane:
     cdef object last_as_object, cleanup_as_object
 
 
-cdef enum gathering:
-    LIST
-    REDUCE
-    AGGREGATE
-
-
-cdef class AlignedWindowOperator(WindowOperator):
+cdef class AlignedWindowOperator(IncrementalWindowOperator):
     cdef int64_t size_ms, slide_ms, offset_ms
     cdef int64_t max_time       # a window of a later time would end after the end of time
-    cdef gathering how
-    cdef object reduce                                      # of REDUCE
-    cdef object create_accumulator, add_value, get_result   # of AGGREGATE
     cdef dict panes             # start -> Pane, of the windows in use
     cdef Pane recent
 
@@ -30,6 +21,4 @@ cdef class AlignedWindowOperator(WindowOperator):
     cdef int64_t time_of(self, object value, int64_t timestamp) except? -1
     cdef int add_to_pane(self, Pane pane, object value, int64_t watermark) except -1
     cdef int set_timers(self, Pane pane, int64_t watermark) except -1
-    cdef object gathered(self, object before, object value)
-    cdef int emit_value(self, TimeWindow window, object value) except -1
     cdef int end_or_fire(self, int64_t timestamp, TimeWindow window) except -1

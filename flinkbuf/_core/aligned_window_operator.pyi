@@ -1,6 +1,6 @@
 from typing import Any
 
-from flinkbuf._core.window_operator import WindowOperator
+from flinkbuf._core.incremental_window_operator import IncrementalWindowOperator
 
-class AlignedWindowOperator(WindowOperator):
+class AlignedWindowOperator(IncrementalWindowOperator):
     def __init__(self, operation: Any) -> None: ...

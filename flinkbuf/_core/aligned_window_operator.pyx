@@ -7,9 +7,9 @@ and the call of the user's function. State and timers are those of `WindowOperat
 
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
+from flinkbuf._core.incremental_window_operator cimport IncrementalWindowOperator
 from flinkbuf._core.state_table cimport StateTable
 from flinkbuf._core.time_window cimport TimeWindow, time_window
-from flinkbuf._core.window_operator cimport WindowOperator
 
 cdef enum:
     MANY_PANES = 4096  # of windows in use; made anew when there are more, as they are a cache only
@@ -19,11 +19,11 @@ cdef class Pane:
     """A window, and the times that its timers are set for."""
 
 
-cdef class AlignedWindowOperator(WindowOperator):
+cdef class AlignedWindowOperator(IncrementalWindowOperator):
     """Tumbling and sliding windows with their default trigger, without an evictor."""
 
     def __init__(self, operation):
-        WindowOperator.__init__(self, operation)
+        IncrementalWindowOperator.__init__(self, operation)
         self.size_ms = self.assigner.size_ms
         self.slide_ms = self.assigner.slide_ms
         self.offset_ms = self.assigner.offset_ms % self.slide_ms
@@ -31,17 +31,6 @@ cdef class AlignedWindowOperator(WindowOperator):
             self.offset_ms += self.slide_ms
         self.max_time = INT64_MAX - max(self.size_ms, self.slide_ms)
         self.panes = {}
-        if operation.is_list:
-            self.how = LIST
-        elif operation.reduce is not None:
-            self.how = REDUCE
-            self.reduce = operation.reduce
-        else:
-            self.how = AGGREGATE
-            function = operation.aggregate_function
-            self.create_accumulator = function.create_accumulator
-            self.add_value = function.add
-            self.get_result = function.get_result
 
     cpdef process_element(self, object value, int64_t timestamp):
         cdef int64_t start, time, watermark = INT64_MIN
@@ -96,21 +85,7 @@ cdef class AlignedWindowOperator(WindowOperator):
         before = table.get(token)
         if before is None:
             self.set_timers(pane, watermark)
-        if self.how == LIST:
-            if before is None:
-                before = [value]
-                table.put(token, before)
-            else:
-                (<list>before).append(value)
-        else:
-            self.is_in_function = True
-            value = self.gathered(before, value)
-            self.is_in_function = False
-            if value is None:
-                table.remove(token)
-            else:
-                table.put(token, value)
-            before = value
+        before = self.add_contents(before, value)
         if pane.last <= watermark and before is not None:
             self.emit_value(pane.window, before)  # late, but not too late: the window fires at each such record
         return 0
@@ -125,26 +100,6 @@ cdef class AlignedWindowOperator(WindowOperator):
         if pane.cleanup != pane.last and pane.cleanup != INT64_MAX:
             self.timer_service.register_event_time_timer(pane.window, pane.cleanup_as_object)
         return 0
-
-    cdef object gathered(self, object before, object value):
-        """The contents with one value more."""
-        if self.how == REDUCE:
-            return value if before is None else self.reduce(before, value)
-        if value is None:
-            return None  # as an aggregating state of PyFlink has it
-        return self.add_value(value, self.create_accumulator() if before is None else before)
-
-    cdef int emit_value(self, TimeWindow window, object value) except -1:
-        """Emit what follows from the contents `value`."""
-        if self.how == LIST:
-            value = list(<list>value)
-        elif self.how == AGGREGATE:
-            self.is_in_function = True
-            value = self.get_result(value)
-            self.is_in_function = False
-            if value is None:
-                return 0
-        return self.emit_contents(window, value)
 
     def on_event_time(self, timestamp, key, window):
         if self.is_event_time:

@@ -5,6 +5,7 @@ PyFlink: KeyedStream.reduce, sum, min, max, min_by and max_by.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from flinkbuf._core.aggregate_operator import FieldReduce, ReduceOperator
 from flinkbuf.streaming.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state import ReducingStateDescriptor
 
-__all__ = ["FieldReduce", "ReduceOperatorFactory", "field_reduce"]
+__all__ = ["FieldReduce", "ReduceOperatorFactory", "field_reduce", "plain_reduce"]
 
 
 def field_reduce(kind: str, position: int | str) -> FieldReduce:
@@ -29,6 +30,19 @@ def field_reduce(kind: str, position: int | str) -> FieldReduce:
             f"max_by and sum.The given type is: {type(position)}"
         )
     return FieldReduce(kind, position)
+
+
+def plain_reduce(function: Any) -> Any:
+    """Return a reduction as a state takes it; a callable may have a method ``reduce`` of another meaning.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> hasattr(numpy.maximum, "reduce"), hasattr(plain_reduce(numpy.maximum), "reduce")
+    (True, False)
+    """
+    is_mistaken = hasattr(function, "reduce") and not isinstance(function, ReduceFunction)
+    return functools.partial(function) if is_mistaken else function
 
 
 class ReduceOperatorFactory:
@@ -68,7 +82,7 @@ class ReduceOperatorFactory:
         return ReduceOperator(
             self.key_selector,
             as_call(self.reduce_function, ReduceFunction, "reduce"),
-            ReducingStateDescriptor("_reduce_state", self.reduce_function, self.type_info),
+            ReducingStateDescriptor("_reduce_state", plain_reduce(self.reduce_function), self.type_info),
             Lifecycles(*members) if members else None,
             self.is_batch,
         )

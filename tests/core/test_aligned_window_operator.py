@@ -7,9 +7,10 @@ from window_models import of_each_key, play, records, run, run_with_cut, scripts
 from window_programs import WAYS, Numbers, factory, state_left
 
 from flinkbuf._core.aligned_window_operator import AlignedWindowOperator
+from flinkbuf._core.session_window_operator import SessionWindowOperator
 from flinkbuf._core.window_operator import WindowOperator
 from flinkbuf.streaming.windows.evictors import CountEvictor
-from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
+from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from flinkbuf.streaming.windows.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from flinkbuf.streaming.windows.time_windows import (
     SlidingEventTimeWindows,
@@ -24,23 +25,27 @@ MAX = 2**63 - 1
 
 
 @pytest.mark.parametrize(
-    ("assigner", "arguments", "is_aligned"),
+    ("assigner", "arguments", "kind"),
     [
-        (TumblingEventTimeWindows(10, 0), {}, True),
-        (SlidingEventTimeWindows(10, 5, 0), {}, True),
-        (TumblingProcessingTimeWindows(10, 0), {}, True),
-        (SlidingProcessingTimeWindows(10, 5, 0), {}, True),
-        (TumblingEventTimeWindows(10, 0), {"trigger": EventTimeTrigger()}, True),
-        (TumblingEventTimeWindows(10, 0), {"trigger": ProcessingTimeTrigger()}, False),
-        (TumblingEventTimeWindows(10, 0), {"trigger": CountTrigger.of(2)}, False),
-        (TumblingEventTimeWindows(10, 0), {"evictor": CountEvictor.of(2)}, False),
-        (EventTimeSessionWindows(10), {}, False),
-        (type("Mine", (TumblingEventTimeWindows,), {})(10, 0), {}, False),
+        (TumblingEventTimeWindows(10, 0), {}, AlignedWindowOperator),
+        (SlidingEventTimeWindows(10, 5, 0), {}, AlignedWindowOperator),
+        (TumblingProcessingTimeWindows(10, 0), {}, AlignedWindowOperator),
+        (SlidingProcessingTimeWindows(10, 5, 0), {}, AlignedWindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"trigger": EventTimeTrigger()}, AlignedWindowOperator),
+        (EventTimeSessionWindows(10), {}, SessionWindowOperator),
+        (ProcessingTimeSessionWindows(10), {}, SessionWindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"trigger": ProcessingTimeTrigger()}, WindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"trigger": CountTrigger.of(2)}, WindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"evictor": CountEvictor.of(2)}, WindowOperator),
+        (EventTimeSessionWindows(10), {"evictor": CountEvictor.of(2)}, WindowOperator),
+        (EventTimeSessionWindows(10), {"trigger": CountTrigger.of(2)}, WindowOperator),
+        (type("Mine", (TumblingEventTimeWindows,), {})(10, 0), {}, WindowOperator),
+        (type("Mine", (EventTimeSessionWindows,), {})(10), {}, WindowOperator),
     ],
 )
-def test_the_fast_way_is_taken_where_nobody_can_see_it(assigner, arguments, is_aligned):
+def test_a_fast_way_is_taken_where_nobody_can_see_it(assigner, arguments, kind):
     made = factory(assigner, **arguments)
-    assert type(made()) is (AlignedWindowOperator if is_aligned else WindowOperator)
+    assert type(made()) is kind
     assert type(made.general()) is WindowOperator
 
 

@@ -64,7 +64,7 @@ def test_fixed_windows_give_what_a_list_of_the_records_gives(size, slide, latene
 @given(gap=st.integers(1, 12), lateness=st.integers(0, 15), script=scripts())
 def test_sessions_give_what_a_list_of_the_records_gives(way, gap, lateness, script):
     made = factory(EventTimeSessionWindows(gap), allowed_lateness_ms=lateness, **WAYS[way])
-    results, late = run(made, script)
+    results, late = run(made.general, script)
     model_results, model_late = expected(Sessions(gap, lateness), script)
     assert of_each_key(results) == of_each_key(model_results)
     assert late == model_late
@@ -195,6 +195,24 @@ def test_what_is_reduced_is_the_result_where_no_function_follows():
                 harness.process_element(("a", number), number)
             harness.process_watermark(9)
             assert harness.output == [StreamRecord(("a", (0, 1, 2)), 9), Watermark(9)]
+
+
+@pytest.mark.parametrize("assigner", [TumblingEventTimeWindows(100, 0), EventTimeSessionWindows(10)], ids=str)
+def test_a_callable_with_a_method_reduce_of_its_own_is_still_called(assigner):
+    class Both:
+        def __call__(self, one, other):
+            return one[0], one[1] + other[1]
+
+        def reduce(self, one, other):
+            raise AssertionError("this is another method, such as that of numpy.add")
+
+    made = factory(assigner, window_function=None, reduce_function=Both())
+    for make in (made, made.general):
+        with OperatorHarness(make()) as harness:
+            for number, timestamp in enumerate((0, 15, 8)):
+                harness.process_element(("a", number), timestamp)
+            harness.process_watermark(99)
+            assert harness.output_values == [("a", 3)]
 
 
 def test_a_function_is_given_the_one_value_that_was_reduced():

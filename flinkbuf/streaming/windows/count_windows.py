@@ -28,12 +28,18 @@ class _CountWindows(WindowAssigner[Any, CountWindow]):
             raise ValueError(f"a count window holds at least one record, got {window_size}")
         self.window_size = window_size
         self._count = ValueStateDescriptor(state_name, Types.LONG())
+        self._context: Any = None  # of the operator that asked last
+        self._state: Any = None  # its count, looked up once
 
     def _next_number(self, context: WindowAssigner.WindowAssignerContext) -> int:
-        state = context.get_runtime_context().get_state(self._count)
-        number: int = state.value() or 0
-        state.update(number + 1)
+        if self._context is not context:
+            self._context, self._state = context, context.get_runtime_context().get_state(self._count)
+        number: int = self._state.value() or 0
+        self._state.update(number + 1)
         return number
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_context": None, "_state": None}
 
     def get_default_trigger(self, env: Any) -> Trigger[Any, Any]:
         return CountTrigger(self.window_size)

@@ -69,6 +69,7 @@ class _FixedGap(_SessionWindows):
         if session_gap <= 0:
             raise ValueError(f"{type(self).__name__} parameters must satisfy 0 < size, got {session_gap} ms")
         super().__init__(session_gap)
+        self.session_gap_ms = session_gap
 
 
 class _DynamicGap(_SessionWindows):

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime
+import operator
 from collections.abc import Callable
 from typing import Any
 
-from flinkbuf.streaming.functions import ReduceFunction
 from flinkbuf.streaming.state import ReducingStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.windows.trigger import Trigger, TriggerResult
 from flinkbuf.streaming.windows.window import Window
@@ -14,11 +14,6 @@ from flinkbuf.types.duration import Duration, Time, milliseconds_of
 from flinkbuf.types.types import Types
 
 __all__ = ["CountTrigger", "DeltaTrigger", "NeverTrigger", "ProcessingTimeoutTrigger", "PurgingTrigger"]
-
-
-class _Sum(ReduceFunction):
-    def reduce(self, value1: Any, value2: Any) -> Any:
-        return value1 + value2
 
 
 class _RecordTrigger(Trigger[Any, Window]):
@@ -42,7 +37,7 @@ class CountTrigger(_RecordTrigger):
 
     def __init__(self, window_size: int):
         self.window_size = window_size
-        self._count = ReducingStateDescriptor("count", _Sum(), Types.LONG())
+        self._count = ReducingStateDescriptor("count", operator.add, Types.LONG())
 
     @staticmethod
     def of(window_size: int) -> CountTrigger:

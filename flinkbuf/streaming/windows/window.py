@@ -39,10 +39,10 @@ class CountWindow(Window):
         return LONG_MAX
 
     def __hash__(self) -> int:
-        return hash((CountWindow, self.id))
+        return hash(self.id)
 
     def __eq__(self, other: object) -> bool:
-        return self.__class__ == other.__class__ and self.id == other.id
+        return self is other or (type(self) is type(other) and self.id == other.id)
 
     def __repr__(self) -> str:
         return f"CountWindow(id={self.id})"

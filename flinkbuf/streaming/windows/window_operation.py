@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkbuf._core.aligned_window_operator import AlignedWindowOperator
+from flinkbuf._core.session_window_operator import SessionWindowOperator
 from flinkbuf._core.window_operator import WindowOperator
 from flinkbuf.metrics import Counter, MetricGroup
+from flinkbuf.streaming.aggregations import plain_reduce
 from flinkbuf.streaming.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
 from flinkbuf.streaming.state import (
     AggregatingStateDescriptor,
@@ -25,6 +27,12 @@ from flinkbuf.streaming.windows.assigner import MergingWindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from flinkbuf.streaming.windows.evictors import TimestampedValue
 from flinkbuf.streaming.windows.merging_window_set import MergingWindowSet
+from flinkbuf.streaming.windows.session_windows import (
+    DynamicEventTimeSessionWindows,
+    DynamicProcessingTimeSessionWindows,
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+)
 from flinkbuf.streaming.windows.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from flinkbuf.streaming.windows.time_windows import (
     SlidingEventTimeWindows,
@@ -54,12 +62,16 @@ ACTIONS = {
     TriggerResult.PURGE: 2,
     TriggerResult.FIRE_AND_PURGE: 3,
 }
-# Whose windows all keys share, and with which trigger nothing has to be asked.
-ALIGNED: dict[type[Any], type[Any]] = {
-    TumblingEventTimeWindows: EventTimeTrigger,
-    SlidingEventTimeWindows: EventTimeTrigger,
-    TumblingProcessingTimeWindows: ProcessingTimeTrigger,
-    SlidingProcessingTimeWindows: ProcessingTimeTrigger,
+# Operators that know windows and trigger themselves, where both are exactly these and there is no evictor.
+FAST: dict[tuple[type[Any], type[Any]], type[WindowOperator]] = {
+    (TumblingEventTimeWindows, EventTimeTrigger): AlignedWindowOperator,
+    (SlidingEventTimeWindows, EventTimeTrigger): AlignedWindowOperator,
+    (TumblingProcessingTimeWindows, ProcessingTimeTrigger): AlignedWindowOperator,
+    (SlidingProcessingTimeWindows, ProcessingTimeTrigger): AlignedWindowOperator,
+    (EventTimeSessionWindows, EventTimeTrigger): SessionWindowOperator,
+    (DynamicEventTimeSessionWindows, EventTimeTrigger): SessionWindowOperator,
+    (ProcessingTimeSessionWindows, ProcessingTimeTrigger): SessionWindowOperator,
+    (DynamicProcessingTimeSessionWindows, ProcessingTimeTrigger): SessionWindowOperator,
 }
 
 
@@ -100,6 +112,11 @@ class WindowOperation:
     def is_list(self) -> bool:
         """Whether the window's function is given all records."""
         return self.reduce is None and self.aggregate_function is None
+
+    @property
+    def session_gap_ms(self) -> int:
+        """After how long without a record a session is over; 0: the assigner has to be asked."""
+        return getattr(self.assigner, "session_gap_ms", 0)
 
     def window_set(self, mapping: dict[Any, Any] | None) -> MergingWindowSet:
         """Return the windows of a key, as they are kept in its state."""
@@ -206,9 +223,8 @@ class WindowOperatorFactory:
     def __call__(self) -> WindowOperator:
         """Make an operator."""
         operation = self._operation()
-        trigger = ALIGNED.get(type(self.assigner))
-        is_aligned = trigger is not None and type(self.trigger) is trigger and self.evictor is None
-        return AlignedWindowOperator(operation) if is_aligned else WindowOperator(operation)
+        kind = FAST.get((type(self.assigner), type(self.trigger)), WindowOperator)
+        return WindowOperator(operation) if self.evictor is not None else kind(operation)
 
     def general(self) -> WindowOperator:
         """Make an operator that asks assigner and trigger, also where it need not."""
@@ -243,7 +259,7 @@ class WindowOperatorFactory:
         if self.evictor is not None:
             return ListStateDescriptor(CONTENTS, None)
         if self.reduce_function is not None:
-            return ReducingStateDescriptor(CONTENTS, self.reduce_function, self.contents_type)
+            return ReducingStateDescriptor(CONTENTS, plain_reduce(self.reduce_function), self.contents_type)
         if self.aggregate_function is not None:
             return AggregatingStateDescriptor(CONTENTS, self.aggregate_function, self.contents_type)
         return ListStateDescriptor(CONTENTS, self.contents_type)
