@@ -60,7 +60,7 @@ class FilterFunction(Function):
 
 
 class ReduceFunction(Function):
-    """Makes one value of two of the same type, in any grouping: it has to be associative. Flink's ``ReduceFunction``."""
+    """Makes one value of two of the same type, in any grouping. Flink's ``ReduceFunction``."""
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
