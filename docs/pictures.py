@@ -201,7 +201,43 @@ def exchanges() -> Picture:
     return picture
 
 
-PICTURES = {"data.svg": data, "credit.svg": credit, "threads.svg": threads, "exchanges.svg": exchanges}
+def tasks() -> Picture:
+    """Draw two stream tasks: the loop of each, its operators, what it keeps."""
+    picture = Picture(900, 370, "Stream tasks: a loop, a chain of operators, timers and state in each")
+    picture.frame(10, 10, 425, 350, "a task: one thread")
+    picture.frame(465, 10, 425, 350, "the next task: another thread")
+    for x in (30, 485):
+        picture.box(
+            x, 45, 385, 62, IO, "mailbox loop", "mail: due timers, answered calls, cancel", "else a turn of input, 1 ms"
+        )
+    picture.box(30, 150, 95, 60, TASK, "source", "makes records")
+    picture.box(160, 150, 105, 60, TASK, "operator", "your function")
+    picture.box(300, 150, 115, 60, TASK, "RecordWriter", "key → buffer")
+    picture.box(485, 150, 110, 60, PLAIN, "InputGate", "channels")
+    picture.box(635, 150, 110, 60, TASK, "operator", "sets the key")
+    picture.box(785, 150, 85, 60, TASK, "sink", "your function")
+    picture.box(485, 265, 110, 70, PLAIN, "valve", "the lowest", "watermark")
+    picture.box(635, 265, 110, 70, MEMORY, "timers", "by time, key,", "window")
+    picture.box(765, 265, 105, 70, MEMORY, "state", "a table a name:", "key → value")
+    picture.arrow((77, 107), (77, 148))
+    picture.arrow((125, 180), (158, 180))
+    picture.arrow((265, 180), (298, 180))
+    picture.arrow((415, 180), (483, 180))
+    picture.arrow((540, 107), (540, 148))
+    picture.arrow((595, 180), (633, 180))
+    picture.arrow((745, 180), (783, 180))
+    picture.arrow((540, 210), (540, 263), is_dashed=True)
+    picture.arrow((595, 300), (633, 300), is_dashed=True)
+    picture.arrow((690, 265), (690, 212), is_dashed=True)
+    picture.arrow((735, 210), (800, 263))
+    picture.words(222, 240, "a call for each record, by reference;", "middle")
+    picture.words(222, 258, "no copy, no queue between", "middle")
+    picture.words(222, 300, "dashed: event time. A watermark goes with the", "middle")
+    picture.words(222, 318, "records; timers fire before it goes on", "middle")
+    return picture
+
+
+PICTURES = {"data.svg": data, "credit.svg": credit, "threads.svg": threads, "exchanges.svg": exchanges, "tasks.svg": tasks}
 
 
 if __name__ == "__main__":

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import cloudpickle
+
 from flinkbuf._core.stream_operator import NO_TIMESTAMP, Output, StreamOperator
+from flinkbuf.jobs.transformation import OperatorTransformation
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context
@@ -109,6 +112,39 @@ class OperatorHarness:
             metrics=self.metrics,
             extras=extras,
         )
+
+    @classmethod
+    def of(cls, stream: Any, **options: Any) -> OperatorHarness:
+        """Run the last operator of a stream: what `map`, `process` or a window's `aggregate` returned.
+
+        Parameters
+        ----------
+        stream : DataStream
+            Its operator gets a copy of the function, as in a job; whatever comes before it is the test's.
+        **options
+            As for the class.
+
+        Raises
+        ------
+        TypeError
+            If nothing but a partitioning or a side output stands there, or a source, which takes no records.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> totals = env.from_collection([]).key_by(lambda pair: pair[0]).sum(1)
+        >>> with OperatorHarness.of(totals) as harness:
+        ...     harness.process_elements([("JFK", 2), ("LGA", 3), ("JFK", 5)])
+        ...     harness.output_values
+        [('JFK', 2), ('LGA', 3), ('JFK', 7)]
+        """
+        transformation = getattr(stream, "_transformation", None)
+        if not isinstance(transformation, OperatorTransformation) or transformation.is_source:
+            raise TypeError(f"a stream whose last operator takes records is needed, got {type(stream).__name__}")
+        factory = cloudpickle.loads(cloudpickle.dumps(transformation.factory))
+        options = {"key_type": transformation.key_type, "is_keyed": transformation.is_keyed, **options}
+        return cls(factory(), **options)
 
     def open(self) -> None:
         """Set the operator up, restore its state and open it."""

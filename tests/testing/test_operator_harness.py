@@ -5,6 +5,8 @@ import pytest
 from flinkbuf._core.function_operator import MapOperator
 from flinkbuf._core.process_operator import KeyedProcessOperator
 from flinkbuf._core.stream_operator import StreamOperator
+from flinkbuf.common import Types
+from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkbuf.streaming.output_tag import OutputTag
 from flinkbuf.streaming.state import ValueStateDescriptor
 from flinkbuf.streaming.time_domain import TimeDomain
@@ -107,3 +109,40 @@ def test_an_input_that_does_not_exist_is_refused():
         pytest.raises(ValueError, match="1 inputs, counted from 1; got 2"),
     ):
         harness.process_element(1, input=2)
+
+
+class Keep(KeyedProcessFunction):
+    """Tells each record of a key how many came before; has a list that copies do not share."""
+
+    def __init__(self):
+        self.seen = []
+
+    def open(self, runtime_context):
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", None))
+
+    def process_element(self, value, ctx):
+        self.seen.append(value)
+        before = self.count.value() or 0
+        self.count.update(before + 1)
+        yield ctx.get_current_key(), before
+
+
+def test_the_operator_of_a_stream_runs_with_a_copy_of_its_function_and_its_declared_keys():
+    function = Keep()
+    env = StreamExecutionEnvironment.get_execution_environment()
+    stream = env.from_collection([]).key_by(lambda value: value, Types.DOUBLE()).process(function)
+    with OperatorHarness.of(stream) as harness:
+        harness.process_elements([1, 1.0, 2])
+        assert harness.output_values == [(1.0, 0), (1.0, 1), (2.0, 0)]
+        snapshot = harness.snapshot()
+    assert function.seen == []
+    with OperatorHarness.of(stream, restore=snapshot) as harness:
+        harness.process_element(1)
+        assert harness.output_values == [(1.0, 2)]
+
+
+def test_a_stream_without_an_operator_that_takes_records_is_refused():
+    stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1])
+    for each in (stream, stream.rebalance(), None):
+        with pytest.raises(TypeError, match="whose last operator takes records"):
+            OperatorHarness.of(each)
