@@ -1,3 +1,5 @@
+cimport cython
+
 from flinkbuf._core.stream_operator cimport MultipleInputOperator, StreamOperator
 
 
@@ -6,18 +8,25 @@ cdef class FunctionOperator(StreamOperator):
     cdef object lifecycle
     cdef object key_selector    # None: the function is called without a current key
 
+    @cython.final
     cdef object call(self, object value)
+    @cython.final
+    cdef int fail_in_function(self) except -1
+    @cython.final
     cdef int select_key(self, object value) except -1
 
 
+@cython.final
 cdef class MapOperator(FunctionOperator):
     pass
 
 
+@cython.final
 cdef class FilterOperator(FunctionOperator):
     pass
 
 
+@cython.final
 cdef class FlatMapOperator(FunctionOperator):
     pass
 

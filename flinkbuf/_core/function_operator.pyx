@@ -4,9 +4,15 @@ On a keyed stream they set the key before, so that the function finds its state.
 StreamFlatMap, CoStreamMap, CoStreamFlatMap; PyFlink: its stateless chain (fn_execution/datastream/operations).
 """
 
+cimport cython
+from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
+from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.stream_operator cimport MultipleInputOperator, StreamOperator
+
+cdef extern from "Python.h":
+    PyObject* PyObject_CallOneArg(PyObject* function, PyObject* argument) noexcept
 
 
 cdef class FunctionOperator(StreamOperator):
@@ -29,21 +35,33 @@ cdef class FunctionOperator(StreamOperator):
         if self.lifecycle is not None:
             self.lifecycle.close()
 
+    @cython.final
     cdef int select_key(self, object value) except -1:
+        self.is_in_function = True
         self.key_context.set_key(self.key_selector(value))
+        self.is_in_function = False
         return 0
 
+    @cython.final
     cdef object call(self, object value):
         """The function's result; after an error `value_in_hand` is what it was called with."""
+        cdef PyObject* result
         self.value_in_hand = value
-        self.is_in_function = True
         if self.key_selector is not None:
             self.select_key(value)
-        result = self.function(value)
-        self.is_in_function = False
-        return result
+        result = PyObject_CallOneArg(<PyObject*>self.function, <PyObject*>value)
+        if result is NULL:
+            self.fail_in_function()
+        return FB_IDENTITY(result)
+
+    @cython.final
+    cdef int fail_in_function(self) except -1:
+        """The function has raised. Not before that is it noted, since most calls return."""
+        self.is_in_function = True
+        return -1
 
 
+@cython.final
 cdef class MapOperator(FunctionOperator):
     """One result for each record."""
 
@@ -51,6 +69,7 @@ cdef class MapOperator(FunctionOperator):
         self.output.collect(self.call(value), timestamp)
 
 
+@cython.final
 cdef class FilterOperator(FunctionOperator):
     """The records for which the function gives something true."""
 
@@ -59,14 +78,15 @@ cdef class FilterOperator(FunctionOperator):
             self.output.collect(value, timestamp)
 
 
+@cython.final
 cdef class FlatMapOperator(FunctionOperator):
     """Any number of results for each record: what the function yields, or the elements of what it returns."""
 
     cpdef process_element(self, object value, int64_t timestamp):
         self.value_in_hand = value
-        self.is_in_function = True
         if self.key_selector is not None:
             self.select_key(value)
+        self.is_in_function = True
         for result in self.function(value):
             self.is_in_function = False
             self.output.collect(result, timestamp)

@@ -1,3 +1,4 @@
+cimport cython
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.stream_operator cimport Input, Output
@@ -24,11 +25,13 @@ cdef class EdgeOutput(Output):
     cdef bint is_network(self) noexcept
 
 
+@cython.final
 cdef class ChainingOutput(EdgeOutput):
     cdef Input target
     cdef OperatorCounters target_counters
 
 
+@cython.final
 cdef class BroadcastingOutput(Output):
     cdef OperatorCounters counters
     cdef OperatorCounters task_counters

@@ -5,6 +5,7 @@ one consumer. Values go by reference, to several consumers too. A record counts 
 Flink: OperatorChain's outputs: ChainingOutput, BroadcastingOutputCollector, CountingOutput.
 """
 
+cimport cython
 from libc.stdint cimport INT64_MIN, int64_t
 
 from flinkbuf._core.stream_operator cimport Input, Output
@@ -66,6 +67,7 @@ cdef class EdgeOutput(Output):
         return False
 
 
+@cython.final
 cdef class ChainingOutput(EdgeOutput):
     """To an operator of the same chain: a call."""
 
@@ -101,6 +103,7 @@ cdef class ChainingOutput(EdgeOutput):
         return 0
 
 
+@cython.final
 cdef class BroadcastingOutput(Output):
     """To any number of edges: each record to all of the main output, or to all of its side output.
 

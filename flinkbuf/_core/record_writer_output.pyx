@@ -3,12 +3,14 @@
 Flink: RecordWriterOutput, MultipleRecordWriters.
 """
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.operator_chain cimport EdgeOutput, OperatorCounters
 from flinkbuf._core.record_writer cimport RecordWriter
 
 
+@cython.final
 cdef class RecordWriterOutput(EdgeOutput):
     """To a result partition. `random` chooses the channel of a latency marker."""
 
@@ -52,18 +54,15 @@ cdef class RecordWriterOutput(EdgeOutput):
         return True
 
 
+@cython.final
 cdef class TaskOutputs:
     """The writers of a task. Output is full as soon as one of them is."""
 
     def __init__(self, writers):
         self.writers = list(writers)
-        if len(self.writers) == 1:
+        self.count = len(self.writers)
+        if self.count == 1:
             self.only = self.writers[0]
-
-    cdef bint are_available(self) noexcept:
-        if self.only is not None:
-            return self.only.has_room()
-        return self.are_all_available()
 
     cdef bint are_all_available(self) noexcept:
         cdef RecordWriter writer

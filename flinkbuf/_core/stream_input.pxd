@@ -1,6 +1,7 @@
+cimport cython
 from libc.stdint cimport int64_t
 
-from flinkbuf._core.operator_chain cimport OperatorCounters
+from flinkbuf._core.operator_chain cimport ChainingOutput, OperatorCounters
 from flinkbuf._core.record_reader cimport RecordReader, stream_element
 from flinkbuf._core.record_writer_output cimport TaskOutputs
 from flinkbuf._core.source_operator cimport SourceOutput
@@ -8,6 +9,7 @@ from flinkbuf._core.stream_operator cimport Input, Output
 from flinkbuf._core.task_mailbox cimport TaskMailbox
 
 
+@cython.final
 cdef class TaskTurn:
     cdef TaskMailbox mailbox
     cdef TaskOutputs outputs
@@ -17,11 +19,14 @@ cdef class TaskTurn:
         return self.mailbox.has_mail() or not self.outputs.are_available()
 
 
+@cython.final
 cdef class TaskSourceOutput(SourceOutput):
     cdef Output target
+    cdef ChainingOutput chained         # the same, if it is one for the main output; else None
     cdef TaskTurn turn
 
 
+@cython.final
 cdef class NetworkInput:
     cdef readonly RecordReader reader
     cdef Input target

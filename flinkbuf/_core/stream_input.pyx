@@ -5,10 +5,11 @@ through a valve that knows all channels of the input, events to an object that d
 AbstractStreamTaskNetworkInput.emitNext, StreamTaskSourceInput.
 """
 
+cimport cython
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.input_status cimport MORE_AVAILABLE, NOTHING_AVAILABLE, END_OF_INPUT
-from flinkbuf._core.operator_chain cimport OperatorCounters
+from flinkbuf._core.operator_chain cimport ChainingOutput, OperatorCounters
 from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.record_reader cimport (
     EVENT, FINISHED, NOTHING, RECORD, STATUS, WATERMARK, RecordReader, stream_element,
@@ -24,6 +25,7 @@ cdef enum:
     MAX_LOOK = 64           # but never more than so many later
 
 
+@cython.final
 cdef class TaskTurn:
     """Whether a turn may go on."""
 
@@ -32,15 +34,21 @@ cdef class TaskTurn:
         self.outputs = outputs
 
 
+@cython.final
 cdef class TaskSourceOutput(SourceOutput):
     """The chain's output, as `emit_next` of a source operator is given it."""
 
     def __init__(self, Output target not None, TaskTurn turn not None):
         self.target = target
         self.turn = turn
+        if isinstance(target, ChainingOutput) and (<ChainingOutput>target).tag is None:
+            self.chained = target
 
     cpdef collect(self, object value, int64_t timestamp):
-        self.target.collect(value, timestamp)
+        if self.chained is not None:
+            self.chained.collect(value, timestamp)  # known to the compiler: no call through a table
+        else:
+            self.target.collect(value, timestamp)
 
     cpdef collect_side(self, str tag_id, object value, int64_t timestamp):
         self.target.collect_side(tag_id, value, timestamp)
@@ -59,6 +67,7 @@ cdef class TaskSourceOutput(SourceOutput):
         return self.turn.must_end()
 
 
+@cython.final
 cdef class NetworkInput:
     """One logical input of the head operator, read from a gate.
 

@@ -170,7 +170,7 @@ class StreamTask:
     def _make_input_processor(self) -> Any:
         chain, inputs = self.chain, self._config.inputs
         if chain.is_source:
-            output = TaskSourceOutput(chain.head.output, self._turn)
+            output = TaskSourceOutput(chain.head.operator.output, self._turn)
             return OneInputProcessor(SourceInput(chain.head.operator, output, self.times.ticks), chain.end_input)
         targets = chain.head.operator.inputs
         if len(targets) != len(inputs):
