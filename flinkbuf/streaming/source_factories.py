@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import reprlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +59,7 @@ class IterableSourceFactory:
 
     def __init__(self, source: Iterable[Any] | Callable[..., Iterable[Any]]) -> None:
         self.function = source if callable(source) else None
-        self.iterable = None if callable(source) else ByReference(source, f"the source {source!r}")
+        self.iterable = None if callable(source) else ByReference(source, f"the source {reprlib.repr(source)}")
 
     def __call__(self) -> IterableSourceOperator:
         """Make the operator of the only subtask."""
