@@ -572,6 +572,46 @@ def test_every_public_name_comes_from_what_stands_before_them():
     assert homes and not later, "flinkbuf/__init__.py looks down"
 
 
+# What decides does nothing else: time and chance come in as arguments, so a test sets them. Folders end in a slash.
+DECIDERS = [
+    "streaming/valve.py",
+    "streaming/combined_watermark.py",
+    "streaming/watermark_strategy.py",
+    "streaming/windows/",
+    "_core/watermark_generator.pyx",
+    "_core/timestamps_operator.pyx",
+    "_core/timer_service.pyx",
+    "_core/time_window.pyx",
+    "_core/window_context.pyx",
+    "_core/window_operator.pyx",
+    "_core/incremental_window_operator.pyx",
+    "_core/aligned_window_operator.pyx",
+    "_core/session_window_operator.pyx",
+]
+DOERS = "time random threading socket asyncio uuid"
+
+
+def doers_in(text):
+    """What a file imports of the modules that read a clock, draw lots, start threads or talk to others."""
+    imported = re.findall(r"^\s*(?:from|c?import)\s+(\w+)", text, re.MULTILINE)
+    return sorted(set(imported) & set(DOERS.split()))
+
+
+@pytest.mark.parametrize("decider", DECIDERS)
+def test_what_decides_reads_no_clock_and_talks_to_nobody(decider):
+    path = ROOT / "flinkbuf" / decider
+    files = sorted(path.glob("*.py")) if decider.endswith("/") else [path]
+    assert files
+    assert {name(file): doers_in(file.read_text()) for file in files} == {name(file): [] for file in files}
+
+
+def test_a_decider_that_does_would_be_found():
+    assert doers_in("import time\n    from threading import Lock\nfrom flinkbuf.time import x\n") == [
+        "threading",
+        "time",
+    ]
+
+
 def test_lists_name_only_what_exists():
     written = {path.stem for path in C_FILES + CORE_FILES}
     assert not set(STEMS) - written
