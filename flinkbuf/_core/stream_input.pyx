@@ -21,7 +21,7 @@ from flinkbuf._core.task_mailbox cimport TaskMailbox, monotonic_ns
 
 cdef enum:
     TURN_NS = 1_000_000
-    FIRST_LOOK = 4          # records until the clock is read first; then each time twice as many have gone by,
+    FIRST_LOOK = 1          # records until the clock is read first; then each time twice as many have gone by,
     MAX_LOOK = 64           # but never more than so many later
 
 

@@ -78,6 +78,7 @@ class StreamTask:
         self._config = config
         self._settings = settings
         self._restore = restore
+        self._seed = seed
         self._report = report
         self._barriers = barriers or PassingBarrierHandler()
         self._partitions = list(partitions)
@@ -136,6 +137,7 @@ class StreamTask:
                 edges[index].partitioner,
                 edges[index].buffer_timeout_ms,
                 subtask_index=self.info.subtask_index,
+                seed=self._seed,
             )
             for index, partition in enumerate(self._partitions)
         ]
