@@ -4,6 +4,7 @@
 defaults; what takes or gives handles of Java objects was left out.
 """
 
+import ast
 import inspect
 import json
 from importlib import import_module
@@ -91,6 +92,14 @@ def test_package_exports_pyflinks_names(package, name):
     module = import_module(f"flinkbuf.{package}")
     assert name in module.__all__ and name in dir(module)
     assert getattr(module, name).__name__ == name
+
+
+@pytest.mark.parametrize("package", ["common", "datastream"])
+def test_type_checkers_are_told_the_same_names(package):
+    module = import_module(f"flinkbuf.{package}")
+    stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    assert {alias.asname: node.module for node in imports for alias in node.names} == module._MODULE_OF
 
 
 @pytest.mark.parametrize("package", ["common", "datastream"])
