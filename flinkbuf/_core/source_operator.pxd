@@ -1,6 +1,7 @@
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
+from flinkbuf._core.watermark_generator cimport WatermarkGenerator
 
 
 # What a source says at the end of a turn; the numbers are those of flinkbuf.streaming.input_status.
@@ -52,8 +53,7 @@ cdef class ReaderOutput:
 
 cdef class WatermarkingOutput(ReaderOutput):
     cdef object extract_timestamp           # None: the record's own
-    cdef object on_event
-    cdef readonly object generator
+    cdef readonly WatermarkGenerator generator
     cdef object watermark_output
 
 

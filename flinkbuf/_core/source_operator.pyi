@@ -2,6 +2,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from flinkbuf._core.stream_operator import Output, StreamOperator
+from flinkbuf._core.watermark_generator import WatermarkGenerator
 
 class SourceOutput(Output):
     def must_yield(self) -> bool: ...
@@ -45,11 +46,11 @@ class WatermarkingOutput(ReaderOutput):
         output: Output,
         turn: SourceTurn,
         extract_timestamp: Callable[[Any, int], int] | None,
-        generator: Any,
+        generator: WatermarkGenerator,
         watermark_output: Any,
     ) -> None: ...
     @property
-    def generator(self) -> Any: ...
+    def generator(self) -> WatermarkGenerator: ...
 
 class ReaderSourceOperator(SourceOperatorBase):
     poll_next: Callable[[ReaderOutput], int]

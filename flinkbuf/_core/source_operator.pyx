@@ -9,6 +9,7 @@ from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT64_MIN, int64_t
 
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
+from flinkbuf._core.watermark_generator cimport WatermarkGenerator
 
 
 cdef extern from "Python.h":
@@ -180,13 +181,17 @@ cdef class WatermarkingOutput(ReaderOutput):
     """
 
     def __init__(
-        self, Output output not None, SourceTurn turn not None, extract_timestamp, generator, watermark_output
+        self,
+        Output output not None,
+        SourceTurn turn not None,
+        extract_timestamp,
+        WatermarkGenerator generator not None,
+        watermark_output,
     ):
         self.output = output
         self.turn = turn
         self.extract_timestamp = extract_timestamp
         self.generator = generator
-        self.on_event = generator.on_event
         self.watermark_output = watermark_output
 
     cdef put(self, object value, int64_t timestamp):
@@ -194,7 +199,7 @@ cdef class WatermarkingOutput(ReaderOutput):
         if self.extract_timestamp is not None:
             timestamp = self.extract_timestamp(value, timestamp)
         self.output.collect(value, timestamp)
-        self.on_event(value, timestamp, self.watermark_output)
+        self.generator.on_event(value, timestamp, self.watermark_output)
 
     cpdef emit_watermark(self, int64_t timestamp):
         self.watermark_output.emit_watermark(timestamp)

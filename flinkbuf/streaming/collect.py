@@ -43,7 +43,7 @@ class Collector:
         self._capacity = capacity
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._has_room = threading.Condition()
-        self._waiting_count = 0  # tasks that wait for room
+        self._is_awaited = False  # a task waits for room, and was not yet told that there is some
         self._is_finished = False
         self._is_closed = False
         self._error: BaseException | None = None
@@ -69,17 +69,12 @@ class Collector:
         self._queue.put(record)
 
     def _wait_for_room(self, give_way: Callable[[], object]) -> None:
-        with self._has_room:
-            self._waiting_count += 1
-        try:
-            while self._queue.qsize() >= self._capacity and not self._is_closed:
-                give_way()
-                with self._has_room:
-                    if self._queue.qsize() >= self._capacity and not self._is_closed:
-                        self._has_room.wait(_SLICE_S)
-        finally:
+        while self._queue.qsize() >= self._capacity and not self._is_closed:
+            give_way()
             with self._has_room:
-                self._waiting_count -= 1
+                if self._queue.qsize() >= self._capacity and not self._is_closed:
+                    self._is_awaited = True
+                    self._has_room.wait(_SLICE_S)
 
     def finish(self, error: BaseException | None = None) -> None:
         """The job has ended, with the exception of its failure or None: nothing comes after what is in the queue."""
@@ -91,9 +86,13 @@ class Collector:
         return self
 
     def __next__(self) -> Any:
-        record = self._next_or_end()
-        if self._waiting_count and self._queue.qsize() <= self._capacity // 2:
+        try:
+            record = self._queue.get_nowait()
+        except Empty:
+            record = self._wait_for_record()
+        if self._is_awaited and self._queue.qsize() <= self._capacity // 2:
             with self._has_room:
+                self._is_awaited = False
                 self._has_room.notify_all()
         if record is not _END:
             return record
@@ -103,13 +102,12 @@ class Collector:
             raise error
         raise StopIteration
 
-    def _next_or_end(self) -> Any:
-        while not self._is_closed:
+    def _wait_for_record(self) -> Any:
+        while True:  # in slices, so that Ctrl-C is seen; closing puts the end in
             try:
                 return self._queue.get(timeout=_SLICE_S)
             except Empty:
                 continue
-        return _END
 
     def take(self, limit: int) -> list[Any]:
         """At most `limit` records, then close."""

@@ -10,6 +10,7 @@ from flinkbuf._core.source_operator import (
     WatermarkingOutput,
 )
 from flinkbuf._core.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.watermark_generator import WatermarkGenerator
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 
@@ -106,7 +107,7 @@ def test_a_file_of_the_program_is_not_closed(tmp_path):
         assert not file.closed
 
 
-class Generator:
+class Generator(WatermarkGenerator):
     """Emits a watermark one behind each timestamp."""
 
     def on_event(self, value, timestamp, output):
