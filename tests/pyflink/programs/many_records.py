@@ -46,7 +46,7 @@ class TimersOfMany(KeyedProcessFunction):
         self.taken = runtime_context.get_map_state(MapStateDescriptor("taken", Types.LONG(), Types.INT()))
 
     def process_element(self, value, ctx):
-        due = value.at + 100_000
+        due = (value.at + 100_000) * 1000 + value.amount  # which of two subtasks sends first must not matter
         self.waiting.add(due)
         self.taken.put(due, value.amount)
         ctx.timer_service().register_event_time_timer(due)
