@@ -2,9 +2,9 @@ from flinkbuf._core.process_operator cimport CoProcessOperator, FiringTimer, Pro
 
 
 cdef class BroadcastContext(ProcessContext):
-    cdef object states      # OperatorStateBackend
-    cdef dict known         # name -> (descriptor, what the function is given)
-    cdef object keyed_state # KeyedStateBackend, or None
+    cdef object states       # OperatorStateBackend
+    cdef dict known          # name -> (descriptor, what the function is given)
+    cdef object keyed_state  # KeyedStateBackend, or None
 
     cdef object given(self, object state)
 

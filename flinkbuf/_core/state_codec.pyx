@@ -1,7 +1,7 @@
 """State as bytes: the entries of one state, or of one timer service, in one key group.
 
 Keys, values and namespaces are written by the codecs of their types; those of one namespace stand together. The loops
-let other threads run every two thousand entries, so that a task whose state is being written is not held up. Flink:
+let other threads run every few milliseconds, so that a task whose state is being written is not held up. Flink:
 the key groups of HeapSnapshotStrategy.
 """
 
@@ -22,7 +22,8 @@ from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.type_codec cimport decode_value, encode_value
 
 cdef enum:
-    BREATH = 2048  # entries between two moments in which other threads may run
+    BREATH = 16384       # entries between two moments in which other threads may run: some milliseconds
+    BREATH_SIZE = 1 << 18  # bytes, too: what is pickled takes longer
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
 
@@ -127,7 +128,8 @@ cdef class StateWriter:
 
 def write_entries(StateWriter writer, KeyedState state, list entries, TypeCodec key_codec, TypeCodec codec):
     """The bytes of what `split_table` gives for one group; `codec` None: of any values."""
-    cdef Py_ssize_t i, end, count = len(entries), run
+    cdef Py_ssize_t i, end, count = len(entries), entry_count = 0
+    cdef size_t size = 0
     key_codec = OBJECT if key_codec is None else key_codec
     codec = OBJECT if codec is None else codec
     i = 0
@@ -148,7 +150,9 @@ def write_entries(StateWriter writer, KeyedState state, list entries, TypeCodec 
                 raise type(error)(f"the state {state.name!r} of the key {key!r} cannot be saved: {error}") from error
             writer.put(OBJECT, stamps)
             i += 3
-            if i % (3 * BREATH) == 0:
+            entry_count += 1
+            if entry_count % BREATH == 0 or fb_data_output_size(&writer.output) - size > BREATH_SIZE:
+                size = fb_data_output_size(&writer.output)
                 breathe()
     return writer.take()
 
