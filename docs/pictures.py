@@ -237,7 +237,13 @@ def tasks() -> Picture:
     return picture
 
 
-PICTURES = {"data.svg": data, "credit.svg": credit, "threads.svg": threads, "exchanges.svg": exchanges, "tasks.svg": tasks}
+PICTURES = {
+    "data.svg": data,
+    "credit.svg": credit,
+    "threads.svg": threads,
+    "exchanges.svg": exchanges,
+    "tasks.svg": tasks,
+}
 
 
 if __name__ == "__main__":
