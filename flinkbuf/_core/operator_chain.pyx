@@ -80,9 +80,7 @@ cdef class ChainingOutput(EdgeOutput):
 
     cpdef collect(self, object value, int64_t timestamp):
         if self.tag is None:
-            self.counters.records_out += 1
-            self.target_counters.records_in += 1
-            self.target.process_element(value, timestamp)
+            self.give(value, timestamp)
 
     cdef int push(self, object value, int64_t timestamp) except -1:
         self.target_counters.records_in += 1
