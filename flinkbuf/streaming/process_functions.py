@@ -74,7 +74,10 @@ class ProcessFunction(Function):
 
 
 class KeyedProcessFunction(Function):
-    """Any number of results for each record of a keyed stream, with state and timers. Flink's ``KeyedProcessFunction``."""
+    """Any number of results for each record of a keyed stream, with state and timers.
+
+    Flink: ``KeyedProcessFunction``.
+    """
 
     class Context(_KeyedContext):
         """What goes with a record."""
@@ -106,7 +109,10 @@ class CoProcessFunction(Function):
 
 
 class KeyedCoProcessFunction(Function):
-    """As `CoProcessFunction` on two streams of the same keys, with state and timers. Flink's ``KeyedCoProcessFunction``."""
+    """As `CoProcessFunction` on two streams of the same keys, with state and timers.
+
+    Flink: ``KeyedCoProcessFunction``.
+    """
 
     class Context(_KeyedContext):
         """What goes with a record."""
