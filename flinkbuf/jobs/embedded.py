@@ -265,8 +265,9 @@ class EmbeddedJob:
     def _task_reported(self, event: object) -> None:
         """On the task's thread, or wherever it is cancelled: only noted here."""
         if isinstance(event, TaskStateChanged) and event.state.is_terminal:
-            is_failed = event.state is TaskState.FAILED
-            self._inbox.put((JobStep.TASK_FAILED if is_failed else JobStep.TASK_ENDED, event.error))
+            # A task that was canceled though nobody asked met the end of another one, which has the cause.
+            is_finished = event.state is TaskState.FINISHED
+            self._inbox.put((JobStep.TASK_ENDED if is_finished else JobStep.TASK_FAILED, event.error))
 
     def _end(self) -> None:
         for coordinator in self._coordinators.values():

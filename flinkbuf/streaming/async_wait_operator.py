@@ -8,6 +8,7 @@ own and those of the operators behind it. Flink: AsyncWaitOperator.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.queue import RecordElement, WatermarkElement
 from flinkbuf.async_io.shared_loop import acquire_loop, release_loop
 from flinkbuf.errors import AsyncCallError
+from flinkbuf.streaming.mailbox import MailboxClosedError
 from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.types import object_type
 
@@ -165,7 +167,8 @@ class AsyncWaitOperator(StreamOperator):
         with self._mutex:
             is_first, self._has_mail = not self._has_mail, True
         if is_first:
-            self.context.mailbox.submit(self._emit_ready, "emit results of async calls")
+            with contextlib.suppress(MailboxClosedError):  # the task has ended: nobody waits for results any more
+                self.context.mailbox.submit(self._emit_ready, "emit results of async calls")
 
     def _emit_ready(self) -> None:
         with self._mutex:

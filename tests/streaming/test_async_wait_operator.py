@@ -7,6 +7,7 @@ import pytest
 
 from flinkbuf.async_io.retry import FixedDelayRetry
 from flinkbuf.streaming.async_wait_operator import AsyncWaitOperatorFactory
+from flinkbuf.streaming.mailbox import MailboxClosedError
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import StreamRecord, Watermark
 
@@ -258,3 +259,16 @@ def test_open_that_fails_gives_the_loop_back():
     with pytest.raises(ValueError, match="no connection"), harness_of(Unopenable()):
         pass
     assert not [thread for thread in threading.enumerate() if thread.name == "flinkbuf-async-loop"]
+
+
+def test_a_result_that_comes_after_the_end_of_the_task_disturbs_nobody(caplog):
+    def refuse(mail, description=""):
+        raise MailboxClosedError("the task has ended")
+
+    function = Gated()
+    with harness_of(function) as harness:
+        harness.process_element(1)
+        harness.context.mailbox.submit = refuse
+        function.answer(1)
+        assert harness.operator.snapshot_state(1) is not None  # asks the loop, which has told of the result before
+    assert not caplog.records
