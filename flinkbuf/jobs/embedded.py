@@ -288,9 +288,13 @@ class EmbeddedJob:
 
 def _cause_of(known: BaseException | None, error: BaseException | None) -> BaseException | None:
     """What failed the job: the first error that is not just the echo of a task that was gone."""
-    if known is None or (isinstance(known, (CancelTaskError, RemoteTransportError)) and error is not None):
+    if known is None or (_is_echo(known) and error is not None and not _is_echo(error)):
         return error
     return known
+
+
+def _is_echo(error: BaseException) -> bool:
+    return isinstance(error, (CancelTaskError, RemoteTransportError))
 
 
 def segments_needed(graph: JobGraph) -> int:

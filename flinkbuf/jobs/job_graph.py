@@ -180,7 +180,15 @@ def _network_edge(edge: StreamEdge, job_edge: JobEdge) -> NetworkEdge:
         partitioner=_partitioner(edge.partitioner, job_edge.target.max_parallelism),
         output_tag=edge.output_tag,
         buffer_timeout_ms=edge.buffer_timeout_ms,
+        functions=_functions_of(edge.partitioner),
     )
+
+
+def _functions_of(partitioner: Any) -> tuple[Any, ...]:
+    """The user's functions that want to be opened and closed."""
+    exchange = partitioner if isinstance(partitioner, (KeyedExchange, CustomExchange)) else None
+    functions = (getattr(exchange, name, None) for name in ("selector", "partition"))
+    return tuple(function for function in functions if hasattr(function, "open") and hasattr(function, "close"))
 
 
 def _type_of(edge: StreamEdge) -> Any:

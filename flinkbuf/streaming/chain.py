@@ -6,7 +6,7 @@ Flink: OperatorChain, RegularOperatorChain, StreamOperatorWrapper.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -176,7 +176,17 @@ class OperatorChain:
         for made in reversed(self.operators):
             snapshot = None if snapshots is None else snapshots.get(made.config.operator_id)
             self._call(made, "initialize_state", snapshot)
+            self._open_functions(made)
             self._call(made, "open")
+
+    def _open_functions(self, made: ChainedOperator) -> None:
+        """Those that choose channels for its records, before it can emit any."""
+        for function in _functions_of(made.config):
+            try:
+                function.open(made.context.runtime_context)
+            except BaseException as error:
+                self.locate(error, made.config, "open of its partitioner")
+                raise
 
     def _call(self, made: ChainedOperator, method: str, *arguments: Any) -> Any:
         try:
@@ -220,7 +230,8 @@ class OperatorChain:
             if made.is_closed:
                 continue
             made.is_closed = True
-            for close in (made.operator.close, getattr(made.context, "close", None)):
+            functions = (function.close for function in _functions_of(made.config))
+            for close in (made.operator.close, *functions, getattr(made.context, "close", None)):
                 try:
                     if close is not None:
                         close()
@@ -284,3 +295,7 @@ class OperatorChain:
     def _note(self, error: BaseException, config: OperatorConfig, record: Any, method: str | None = None) -> None:
         self._located = error
         locate_error(error, self.info, config, record, method)
+
+
+def _functions_of(config: OperatorConfig) -> Iterator[Any]:
+    return (function for edge in config.network_edges for function in edge.functions)

@@ -32,6 +32,7 @@ class NetworkEdge:
     partitioner: Any  # what flinkbuf.RecordWriter takes: a name, by_key(...), or a callable
     output_tag: str | None = None
     buffer_timeout_ms: int = 100  # 0: each record at once; -1: only full buffers
+    functions: tuple[Any, ...] = ()  # of the partitioner, with open(runtime_context) and close(): the task calls them
 
 
 @dataclass(frozen=True)
