@@ -68,6 +68,10 @@ FLINK_LATENCY_P50 = Quoted("Flink 2.2.1, JVM", 124_000)
 FLINK_LATENCY_P99 = Quoted("Flink 2.2.1, JVM", 404_000)
 FLINK_LOCAL_P50 = Quoted("Flink 2.2.1, JVM", 13_000)
 FLINK_LOCAL_P99 = Quoted("Flink 2.2.1, JVM", 62_000)
+PYFLINK_CHAIN = Quoted("PyFlink 2.2.1", 1e9 / 52_110)
+PYFLINK_COUNT = Quoted("PyFlink 2.2.1", 1e9 / 1_446)
+PYFLINK_WINDOW = Quoted("PyFlink 2.2.1", 1e9 / 1_237)
+PYFLINK_TIMERS = Quoted("PyFlink 2.2.1", 1e9 / 1_239)
 
 TARGETS = [
     Target("tuple.flinkbuf_record_writer", "tuple.msgspec_lists", ratio=1.2, max_ns=150),
@@ -116,6 +120,14 @@ TARGETS = [
     Target("async_tail.flinkbuf_unordered", "async_tail.semaphore_and_gather", min_rate=15_583),
     Target("async_tail.flinkbuf_ordered", "async_tail.window_in_order", min_rate=11_000),
     Target("async_ready.flinkbuf_ordered", "async_ready.window_in_order", max_ns=1000),
+    Target("stream_chain.flinkbuf", "stream_chain.plain_loop", ratio=0.7),
+    Target("stream_chain.flinkbuf", PYFLINK_CHAIN, ratio=50),
+    Target("stream_count.flinkbuf", "stream_count.bytewax", ratio=1, min_rate=1e6),
+    Target("stream_count.flinkbuf", PYFLINK_COUNT, ratio=50),
+    Target("stream_window.flinkbuf", "stream_window.bytewax", ratio=1, min_rate=0.6e6),
+    Target("stream_window.flinkbuf", PYFLINK_WINDOW, ratio=50),
+    Target("stream_timers.flinkbuf", PYFLINK_TIMERS, ratio=50, min_rate=0.35e6),
+    Target("stream_job_start.flinkbuf", "stream_job_start.flinkbuf_two_tasks", max_ns=50e6),
 ]
 
 

@@ -8,11 +8,8 @@ cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport int64_t
 
-from flinkbuf._core.python_object cimport FB_IDENTITY
+from flinkbuf._core.python_object cimport FB_IDENTITY, fb_call_one
 from flinkbuf._core.stream_operator cimport MultipleInputOperator, StreamOperator
-
-cdef extern from "Python.h":
-    PyObject* PyObject_CallOneArg(PyObject* function, PyObject* argument) noexcept
 
 
 cdef class FunctionOperator(StreamOperator):
@@ -49,7 +46,7 @@ cdef class FunctionOperator(StreamOperator):
         self.value_in_hand = value
         if self.key_selector is not None:
             self.select_key(value)
-        result = PyObject_CallOneArg(<PyObject*>self.function, <PyObject*>value)
+        result = fb_call_one(<PyObject*>self.function, <PyObject*>value)
         if result is NULL:
             self.fail_in_function()
         return FB_IDENTITY(result)

@@ -11,6 +11,7 @@ cdef extern from "_core/python_object.h":
     PyObject* FB_BYTES(const char* data, size_t size) except NULL
     PyObject* FB_BOOL(bint value)
     PyObject* FB_TYPE_OF(PyObject* value)
+    PyObject* fb_call_one(PyObject* function, PyObject* argument) noexcept
 
 cdef extern from "Python.h":
     PyObject* Py_None
