@@ -185,11 +185,20 @@ def read(configuration: Configuration, option: Option) -> Any:
     return option.default
 
 
+NOT_YET = "kept for checkpoints and restarts, which are still to come"
+
+
 def keys_without_effect(keys: Iterable[str]) -> list[str]:
-    """Return those keys that mean nothing here, each with the reason if there is one to give."""
-    unknown = [
+    """Return those keys that do nothing here, or nothing yet, each with the reason if there is one to give."""
+    acting = {
         key
-        for key in sorted(keys)
-        if key not in KNOWN_KEYS and key != "restart-strategy" and not key.startswith(KEPT_PREFIXES)
-    ]
-    return [f"{key} ({MEANINGLESS[key]})" if key in MEANINGLESS else key for key in unknown]
+        for option in OPTIONS.values()
+        if option.effect is Effect.ACTS
+        for key in (option.key, *option.fallback_keys)
+    }
+    return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if key not in acting]
+
+
+def _reason(key: str) -> str | None:
+    is_kept = key in KNOWN_KEYS or key == "restart-strategy" or key.startswith(KEPT_PREFIXES)
+    return MEANINGLESS.get(key, NOT_YET if is_kept else None)
