@@ -448,8 +448,16 @@ def test_parameters_of_the_job_reach_its_functions(env):
     assert results(env.from_collection([1]).map(Parameter())) == ["JFK"]
 
 
-def test_known_settings_give_no_warning(env):
+def test_who_enables_checkpoints_is_told_that_there_are_none_yet(env):
     env.enable_checkpointing(500)
+    env.from_collection([1]).map(int)
+    with pytest.warns(UserWarning, match="execution.checkpointing.interval .*still to come"):
+        env.execute()
+
+
+def test_known_settings_give_no_warning(env):
+    env.set_buffer_timeout(5)
+    env.set_max_parallelism(64)
     env.from_collection([1]).map(int)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
