@@ -24,24 +24,32 @@ class PickledChain:
 
     @classmethod
     def of(cls, vertex: JobVertex) -> PickledChain:
-        """Pickle the operators of a vertex, one by one, so that an error says which function cannot be.
+        """Pickle the operators of a vertex; an error says which function cannot be.
 
         Raises
         ------
         TypeError
             A function, or what it holds, cannot be pickled.
         """
-        for operator in vertex.chain.operators:
-            _check_picklable(operator.factory, operator.name)
-        partitioners = [edge.partitioner for operator in vertex.chain.operators for edge in operator.network_edges]
-        for partitioner in partitioners:
-            _check_picklable(partitioner, f"{vertex.name}, partitioner")
-        return cls(vertex.name, cloudpickle.dumps(vertex.chain))
+        try:
+            return cls(vertex.name, cloudpickle.dumps(vertex.chain))
+        except Exception:
+            _find_culprit(vertex)
+            raise
 
     def copy(self) -> ChainConfig:
         """Return operators' factories and partitioners of their own for one subtask."""
         chain: ChainConfig = cloudpickle.loads(self.data)
         return chain
+
+
+def _find_culprit(vertex: JobVertex) -> None:
+    """Pickle one by one what cannot be pickled as a whole: the first error names its operator."""
+    for operator in vertex.chain.operators:
+        _check_picklable(operator.factory, operator.name)
+    partitioners = [edge.partitioner for operator in vertex.chain.operators for edge in operator.network_edges]
+    for partitioner in partitioners:
+        _check_picklable(partitioner, f"{vertex.name}, partitioner")
 
 
 def _check_picklable(value: Any, name: str) -> None:
