@@ -80,118 +80,75 @@ class ListState(MergingState[T, Iterable[T]]):
         return iter(self.get())
 
 
-class ReadOnlyBroadcastState(State, Generic[K, V]):
+class MapReading(State, Generic[K, V]):
+    """What all states that are maps give."""
+
+    @abstractmethod
+    def get(self, key: K) -> V:
+        """Return the value of `key`; None if there is none."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether `key` has a value."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[K, V]]:
+        """Go over the pairs of key and value."""
+
+    @abstractmethod
+    def keys(self) -> Iterable[K]:
+        """Go over the keys."""
+
+    @abstractmethod
+    def values(self) -> Iterable[V]:
+        """Go over the values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V:
+        return self.get(key)
+
+    def __contains__(self, key: K) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())
+
+
+class MapWriting(State, Generic[K, V]):
+    """What states that are maps take."""
+
+    @abstractmethod
+    def put(self, key: K, value: V) -> None:
+        """Set the value of `key`."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set the values of several keys."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove the entry of `key`, if there is one."""
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+
+class ReadOnlyBroadcastState(MapReading[K, V]):
     """A map that a broadcast stream fills, to be read. PyFlink's ``ReadOnlyBroadcastState``."""
 
-    @abstractmethod
-    def get(self, key: K) -> V:
-        """Return the value of `key`; None if there is none."""
 
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether `key` has a value."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """Go over the pairs of key and value."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """Go over the keys."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """Go over the values."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-
-    def __getitem__(self, key: K) -> V:
-        return self.get(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
-
-
-class BroadcastState(ReadOnlyBroadcastState[K, V]):
+class BroadcastState(ReadOnlyBroadcastState[K, V], MapWriting[K, V]):
     """Likewise, to be written too. PyFlink's ``BroadcastState``."""
 
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Set the value of `key`."""
 
-    @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set the values of several keys."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove the entry of `key`, if there is one."""
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
-
-class MapState(State, Generic[K, V]):
-    """A map a key. PyFlink's ``MapState``."""
-
-    @abstractmethod
-    def get(self, key: K) -> V:
-        """Return the value of `key`; None if there is none."""
-
-    @abstractmethod
-    def put(self, key: K, value: V) -> None:
-        """Set the value of `key`."""
-
-    @abstractmethod
-    def put_all(self, dict_value: dict[K, V]) -> None:
-        """Set the values of several keys."""
-
-    @abstractmethod
-    def remove(self, key: K) -> None:
-        """Remove the entry of `key`, if there is one."""
-
-    @abstractmethod
-    def contains(self, key: K) -> bool:
-        """Whether `key` has a value."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[K, V]]:
-        """Go over the pairs of key and value."""
-
-    @abstractmethod
-    def keys(self) -> Iterable[K]:
-        """Go over the keys."""
-
-    @abstractmethod
-    def values(self) -> Iterable[V]:
-        """Go over the values."""
-
-    @abstractmethod
-    def is_empty(self) -> bool:
-        """Whether there is no entry."""
-
-    def __getitem__(self, key: K) -> V:
-        return self.get(key)
-
-    def __setitem__(self, key: K, value: V) -> None:
-        self.put(key, value)
-
-    def __delitem__(self, key: K) -> None:
-        self.remove(key)
-
-    def __contains__(self, key: K) -> bool:
-        return self.contains(key)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self.keys())
+class MapState(MapReading[K, V], MapWriting[K, V]):
+    """A map for each key. PyFlink's ``MapState``."""
 
 
 class OperatorStateStore(ABC):
