@@ -100,7 +100,7 @@ def chain_of_builtins():
 
 def two_tasks_job():
     env = environment()
-    env.from_collection(range(COUNT), Types.LONG()).rebalance().map(tripled)
+    env.add_source(range(COUNT), type_info=Types.LONG()).rebalance().map(tripled)
     env.execute()
 
 
