@@ -1,11 +1,12 @@
-"""How many records a second does a job take in this process at parallelism 1, next to a plain loop and Bytewax?
+"""How many records a second does a job take in this process next to a plain loop and Bytewax?
 
-Whole jobs through the public API, from the first transformation made to the last thread ended, so a job's start is in
-each figure; `stream_job_start` is the start and the end alone. The loops do the same work by hand on one thread, with
-a dict for keyed state and a heap for timers; they know no tasks, no copies and no watermarks. The builtins ``map`` and
-``filter`` call the functions from C, as a chain has to. Two tasks without a key are measured beside the same numbers
-written and read by hand. Bytewax runs where it is installed, over fewer records, as it takes seconds. In
-flink-benchmarks: InputBenchmark, KeyByBenchmarks, WindowBenchmarks, ProcessingTimerBenchmark.
+Whole jobs at parallelism 1, and two of them at 2, through the public API, from the first transformation made to the
+last thread ended, so a job's start is in each figure; `stream_job_start` is the start and the end alone. The loops do
+the same work by hand on one thread, with a dict for keyed state and a heap for timers; they know no tasks, no copies
+and no watermarks. The builtins ``map`` and ``filter`` call the functions from C, as a chain has to. Two tasks without
+a key are measured beside the same numbers written and read by hand. Bytewax runs where it is installed, over fewer
+records, as it takes seconds. In flink-benchmarks: InputBenchmark, KeyByBenchmarks, WindowBenchmarks,
+ProcessingTimerBenchmark.
 """
 
 import functools
@@ -30,6 +31,7 @@ from flinkbuf.datastream import (
     RuntimeContext,
     StreamExecutionEnvironment,
 )
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.datastream.window import TumblingEventTimeWindows
 
@@ -100,7 +102,7 @@ def chain_of_builtins():
 
 def two_tasks_job():
     env = environment()
-    env.from_collection(range(COUNT), Types.LONG()).rebalance().map(tripled)
+    env.add_source(range(COUNT), type_info=Types.LONG()).rebalance().map(tripled)
     env.execute()
 
 
@@ -140,6 +142,22 @@ class Count(MapFunction):
 def count_job():
     env = environment()
     env.add_source(words()).key_by(first).map(Count())
+    env.execute()
+
+
+WORDS = [(f"word{number}", 1) for number in range(KEYS)]
+
+
+def word_of(number):
+    return WORDS[number % KEYS]
+
+
+def count_job_of_four_tasks():
+    """Two sources, each with half of the numbers, and two counts; two million records, as a start weighs twice."""
+    env = environment().set_parallelism(2)
+    source = NumberSequenceSource(0, 2 * COUNT - 1)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+    numbers.map(word_of).key_by(first).map(Count())
     env.execute()
 
 
@@ -224,8 +242,8 @@ def timed_events(env):
     return env.add_source(events()).assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
 
 
-def window_job():
-    env = environment()
+def window_job(parallelism=1):
+    env = environment().set_parallelism(parallelism)
     keyed = timed_events(env).key_by(first)
     keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))).aggregate(Sum())
     env.execute()
@@ -345,9 +363,11 @@ CASES = {
     "stream_count.flinkbuf_reduce": (reduce_job, COUNT, "records"),
     "stream_count.plain_loop": (count_loop, COUNT, "records"),
     "stream_count.bytewax": (count_in_bytewax, BYTEWAX_COUNT, "records"),
+    "stream_count_by_two.flinkbuf": (count_job_of_four_tasks, 2 * COUNT, "records"),
     "stream_window.flinkbuf": (window_job, COUNT, "records"),
     "stream_window.plain_loop": (window_loop, COUNT, "records"),
     "stream_window.bytewax": (window_in_bytewax, BYTEWAX_COUNT, "records"),
+    "stream_window_by_two.flinkbuf": (functools.partial(window_job, 2), COUNT, "records"),
     "stream_timers.flinkbuf": (timer_job, COUNT, "records"),
     "stream_timers.plain_loop": (timer_loop, COUNT, "records"),
     "stream_job_start.flinkbuf": (empty_job, 1, "jobs"),

@@ -124,8 +124,10 @@ TARGETS = [
     Target("stream_chain.flinkbuf", PYFLINK_CHAIN, ratio=50),
     Target("stream_count.flinkbuf", "stream_count.bytewax", ratio=1, min_rate=1e6),
     Target("stream_count.flinkbuf", PYFLINK_COUNT, ratio=50),
+    Target("stream_count_by_two.flinkbuf", "stream_count.bytewax", min_rate=1.5e6),
     Target("stream_window.flinkbuf", "stream_window.bytewax", ratio=1, min_rate=0.6e6),
     Target("stream_window.flinkbuf", PYFLINK_WINDOW, ratio=50),
+    Target("stream_window_by_two.flinkbuf", "stream_window.plain_loop", min_rate=0.8e6),
     Target("stream_timers.flinkbuf", PYFLINK_TIMERS, ratio=50, min_rate=0.35e6),
     Target("stream_job_start.flinkbuf", "stream_job_start.flinkbuf_two_tasks", max_ns=50e6),
 ]
