@@ -18,6 +18,7 @@ from flinkbuf._core.stream_input import NetworkInput, TaskSourceOutput, TaskTurn
 from flinkbuf._core.stream_operator import MAX_WATERMARK
 from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.errors import CancelTaskError
+from flinkbuf.log import logger
 from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EndOfData, StopMode
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
 from flinkbuf.network.partition import ResultPartition
@@ -225,7 +226,11 @@ class StreamTask:
         if not self._outputs.is_available:
             processor.suspend_default_action(BACK_PRESSURED, seen)
             return
-        status = self._input_processor.process_input()
+        try:
+            status = self._input_processor.process_input()
+        except BaseException as error:
+            self.chain.locate(error, self.chain.head.config)  # no function of it: its source, or what it reads
+            raise
         if status == InputStatus.MORE_AVAILABLE:
             return
         if status == InputStatus.NOTHING_AVAILABLE:
@@ -295,8 +300,11 @@ class StreamTask:
         """End as soon as the task's thread comes back to its loop; from any thread."""
         self._is_canceled = True
         self._is_running = False
-        self.cancel_source()
         self.mailbox_processor.report_throwable(CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled"))
+        try:
+            self.cancel_source()
+        except BaseException:  # the user's cancel(), on the thread of whoever minds all tasks
+            logger.exception("cancel() of the source of %s failed", self.info.task_name_with_subtask)
 
     def cancel_source(self) -> None:
         """Tell a source that has threads of its own, or waits; once, from any thread."""
