@@ -210,10 +210,9 @@ def test_a_task_that_gives_up_uncalled_fails_the_job():
 
     out = []
     job = job_of(range(100), give_up, out.append)
-    with pytest.raises(CancelTaskError, match="enough") as caught:
+    with pytest.raises(CancelTaskError, match="enough"):  # its own, or that of who read from it
         run(job)
     assert job.status is JobStatus.FAILED
-    assert (caught.value.operator_name, caught.value.record) == ("first", 30)
 
 
 class FailsLater:
