@@ -37,7 +37,14 @@ from flinkbuf.streaming.input_processor import (
 )
 from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
 from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.mailbox import MAX_PRIORITY, Mail, MailboxClosedError, MailboxProcessor, TaskMailbox
+from flinkbuf.streaming.mailbox import (
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    Mail,
+    MailboxClosedError,
+    MailboxProcessor,
+    TaskMailbox,
+)
 from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, TaskMetrics, TaskTimes
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context as make_operator_context
@@ -352,17 +359,20 @@ class StreamTask:
 
     # ---- checkpoints ------------------------------------------------------------------------------------
 
-    def _submit(self, action: Callable[[], Any], description: str) -> bool:
-        """Have it done between two records; returns whether it will be."""
+    def _submit(self, action: Callable[[], Any], description: str, mail_priority: int = MAX_PRIORITY) -> bool:
+        """Have it done on the task's thread; returns whether it will be."""
         try:
-            self.mailbox.put(Mail(action, MAX_PRIORITY, description))
+            self.mailbox.put(Mail(action, mail_priority, description))
         except MailboxClosedError:
             return False
         return True
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> bool:
         """Take a checkpoint between two records; from any thread. False: the task has ended."""
-        return self._submit(lambda: self.perform_checkpoint(barrier), f"checkpoint {barrier.checkpoint_id}")
+        # An operator that waits in the middle of a record serves mails meanwhile: this one is not to be among them.
+        return self._submit(
+            lambda: self.perform_checkpoint(barrier), f"checkpoint {barrier.checkpoint_id}", MIN_PRIORITY
+        )
 
     def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
         """Send the barrier on and take the operators' state, on the task's thread; None if it is not to be."""
