@@ -300,13 +300,16 @@ cdef class TtlMapState(KeyedMapState):
     def get(self, key):
         """The value of `key`; None if there is none."""
         cdef int64_t now
+        cdef Py_ssize_t change_count
         entries = self.table.get(self.key_context.token)
         stamped = None if entries is None else (<dict>entries).get(key)
         value = None
         if stamped is not None:
             now = self.life.now()
             if self.life.is_over(stamped, now):
+                change_count = self.change_count
                 self.remove(key)
+                self.change_count = change_count  # the user only read; iterators here go over lists of their own
                 value = (<tuple>stamped)[0] if self.life.returns_expired else None
             else:
                 value = (<tuple>stamped)[0]

@@ -56,7 +56,12 @@ class JobClient:
         """End the job; the future is done when its last task has ended."""
         self._job.cancel()
         over: Future[None] = Future()
-        self._end.result.add_done_callback(lambda _: over.set_result(None))
+
+        def tell(result: object) -> None:
+            if over.set_running_or_notify_cancel():
+                over.set_result(None)
+
+        self._end.result.add_done_callback(tell)
         return CompletableFuture(over)
 
     def stop_with_savepoint(
@@ -75,4 +80,16 @@ class JobClient:
 
     def get_job_execution_result(self) -> CompletableFuture:
         """Return the job's result, when it has ended; the future raises what the job failed with."""
-        return CompletableFuture(self._end.result)
+        own: Future[JobExecutionResult] = Future()  # cancelled alone: others wait for the job's end, too
+        self._end.result.add_done_callback(lambda result: _pass_on(result, own))
+        return CompletableFuture(own)
+
+
+def _pass_on(result: Future[JobExecutionResult], own: Future[JobExecutionResult]) -> None:
+    if not own.set_running_or_notify_cancel():
+        return
+    error = result.exception()
+    if error is not None:
+        own.set_exception(error)
+    else:
+        own.set_result(result.result())

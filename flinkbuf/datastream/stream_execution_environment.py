@@ -318,13 +318,15 @@ class StreamExecutionEnvironment:
         ValueError
             If there is nothing to run, or the program contradicts itself.
         """
-        job, end = self._start(job_name)
-        job.wait()
+        job, end = self._make_job(job_name)
+        job.run()
         return end.result.result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Run all that was made since the last execution, and go on at once."""
-        return JobClient(*self._start(job_name))
+        job, end = self._make_job(job_name)
+        job.start()
+        return JobClient(job, end)
 
     def get_execution_plan(self) -> str:
         """Return the operators and their edges as Flink's JSON; nothing is run."""
@@ -410,8 +412,8 @@ class StreamExecutionEnvironment:
             job_parameters=config.get_global_job_parameters(),
         )
 
-    def _start(self, job_name: str | None, *on_end: Any) -> tuple[Any, JobEnd]:
-        """Run the program; it is forgotten then, as the next execution runs what is made from now on."""
+    def _make_job(self, job_name: str | None, *on_end: Any) -> tuple[Any, JobEnd]:
+        """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
         from flinkbuf.jobs.embedded import EmbeddedJob
         from flinkbuf.jobs.job_graph import build_job_graph
 
@@ -424,7 +426,6 @@ class StreamExecutionEnvironment:
         job = end.job = EmbeddedJob(graph, self._execution_settings(), on_end=[*on_end, end])
         self._operators = []
         self._side_outputs = {}
-        job.start()
         return job, end
 
     def _warn_of_keys(self) -> None:
@@ -437,6 +438,7 @@ class StreamExecutionEnvironment:
     def _execute_and_collect(self, stream: DataStream, job_name: str, limit: int | None) -> Any:
         collector = Collector()
         stream._collect_to(collector)
-        job, _ = self._start(job_name, collector.finish)
+        job, _ = self._make_job(job_name, collector.finish)
         collector.on_close = job.cancel
+        job.start()
         return CloseableIterator(collector) if limit is None else collector.take(limit)

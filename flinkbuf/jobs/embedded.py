@@ -111,7 +111,26 @@ class EmbeddedJob:
             raise
         self._step(JobStep.START, None)
         _running.add(self)
-        threading.Thread(target=self._mind, name=f"job {self.graph.settings.job_name}", daemon=True).start()
+        minder = threading.Thread(target=self._mind, name=f"job {self.graph.settings.job_name}", daemon=True)
+        try:
+            minder.start()
+        except RuntimeError as refusal:  # the system has no thread left
+            self._step(JobStep.FAIL, refusal)
+            self._step(JobStep.END, None)
+            self._end()
+            raise
+        except BaseException:  # Ctrl-C while the first threads already run
+            self.cancel()
+            raise
+
+    def run(self) -> None:
+        """Start it and wait for its end; Ctrl-C at any moment cancels it. Raises what `start` and `wait` raise."""
+        try:
+            self.start()
+            self.wait()
+        except KeyboardInterrupt:
+            self.cancel()  # if it came between the two
+            raise
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until the job has ended; Ctrl-C cancels it.
@@ -263,11 +282,14 @@ class EmbeddedJob:
         )
 
     def _task_reported(self, event: object) -> None:
-        """On the task's thread, or wherever it is cancelled: only noted here."""
+        """On the task's thread, or wherever it is cancelled: only noted here.
+
+        A task that gave up without being told to (a function raised CancelTaskError, or what it reads is gone) has
+        not done its work: the job must not look finished.
+        """
         if isinstance(event, TaskStateChanged) and event.state.is_terminal:
-            # A task that was canceled though nobody asked met the end of another one, which has the cause.
-            is_finished = event.state is TaskState.FINISHED
-            self._inbox.put((JobStep.TASK_ENDED if is_finished else JobStep.TASK_FAILED, event.error))
+            is_done = event.state is TaskState.FINISHED
+            self._inbox.put((JobStep.TASK_ENDED if is_done else JobStep.TASK_FAILED, event.error))
 
     def _end(self) -> None:
         for coordinator in self._coordinators.values():
@@ -282,7 +304,10 @@ class EmbeddedJob:
         self._coordinators = {}
         _running.discard(self)
         for call in self._on_end:
-            call(self.exception)
+            try:
+                call(self.exception)
+            except Exception:
+                logger.exception("telling %r of the end of a job failed", call)
         self._ended.set()
 
 

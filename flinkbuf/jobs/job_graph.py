@@ -78,7 +78,7 @@ class JobVertex:
     @property
     def name(self) -> str:
         """Names of its operators, as Flink shows them: a -> (b, c -> d)."""
-        return _chain_name(self.nodes[0])
+        return _chain_name(self.nodes)
 
     def __repr__(self) -> str:
         return f"<JobVertex {self.name!r}, parallelism {self.parallelism}>"
@@ -128,10 +128,11 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
 
 def _chained(node: StreamNode) -> Iterator[StreamNode]:
     """A node and all that is chained to it, each before those behind it."""
-    yield node
-    for edge in node.out_edges:
-        if edge.chains:
-            yield from _chained(edge.target)
+    pending = [node]
+    while pending:  # no recursion: a chain may be longer than Python's stack
+        node = pending.pop()
+        yield node
+        pending.extend(edge.target for edge in reversed(node.out_edges) if edge.chains)
 
 
 def _max_parallelism(nodes: list[StreamNode]) -> int:
@@ -237,8 +238,11 @@ def _in_order(vertices: list[JobVertex]) -> list[JobVertex]:
     return done
 
 
-def _chain_name(node: StreamNode) -> str:
-    targets = [_chain_name(edge.target) for edge in node.out_edges if edge.chains]
-    if not targets:
-        return node.name
-    return f"{node.name} -> {targets[0] if len(targets) == 1 else '(' + ', '.join(targets) + ')'}"
+def _chain_name(nodes: list[StreamNode]) -> str:
+    """The name of a chain, whose operators each stand before those behind them."""
+    names: dict[int, str] = {}
+    for node in reversed(nodes):
+        targets = [names[edge.target.id] for edge in node.out_edges if edge.chains]
+        behind = targets[0] if len(targets) == 1 else f"({', '.join(targets)})"
+        names[node.id] = f"{node.name} -> {behind}" if targets else node.name
+    return names[nodes[0].id]

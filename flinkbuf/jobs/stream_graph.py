@@ -143,7 +143,8 @@ def build_stream_graph(transformations: Iterable[Transformation], settings: Grap
         raise ValueError(
             "No operators defined in streaming topology. Cannot execute: make a stream from a source first"
         )
-    nodes = {operator.id: _node(number, operator, settings) for number, operator in enumerate(operators, 1)}
+    groups: dict[int, str] = {}
+    nodes = {operator.id: _node(number, operator, settings, groups) for number, operator in enumerate(operators, 1)}
     for operator in operators:
         for input_number, given in enumerate(operator.inputs, 1):
             for feed in _feeds(given):
@@ -178,7 +179,7 @@ def _check_no_cycle(transformations: Sequence[Transformation]) -> None:
         waiting = {id: inputs - ready for id, inputs in waiting.items() if id not in ready}
 
 
-def _node(number: int, operator: OperatorTransformation, settings: GraphSettings) -> StreamNode:
+def _node(number: int, operator: OperatorTransformation, settings: GraphSettings, groups: dict[int, str]) -> StreamNode:
     parallelism = operator.parallelism or settings.parallelism
     limit = operator.max_allowed_parallelism
     if limit is not None:
@@ -194,15 +195,17 @@ def _node(number: int, operator: OperatorTransformation, settings: GraphSettings
             f"operator {operator.name!r}: max parallelism must be from its parallelism {parallelism} to "
             f"{MAX_PARALLELISM_LIMIT}, got {max_parallelism}"
         )
-    return StreamNode(number, operator, parallelism, max_parallelism, _slot_sharing_group(operator))
+    return StreamNode(number, operator, parallelism, max_parallelism, _slot_sharing_group(operator, groups))
 
 
-def _slot_sharing_group(operator: Transformation) -> str:
+def _slot_sharing_group(operator: Transformation, known: dict[int, str]) -> str:
     """Its own, or that of its inputs if they agree. Flink: StreamGraphGenerator.determineSlotSharingGroup."""
     if operator.slot_sharing_group is not None:
         return operator.slot_sharing_group
-    groups = {_slot_sharing_group(given) for given in operator.inputs}
-    return groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
+    if operator.id not in known:  # asked once: ways through a graph of forks and joins are as many as 2 ** its length
+        groups = {_slot_sharing_group(given, known) for given in operator.inputs}
+        known[operator.id] = groups.pop() if len(groups) == 1 else DEFAULT_SLOT_SHARING_GROUP
+    return known[operator.id]
 
 
 def _feeds(given: Transformation) -> Iterable[_Feed]:

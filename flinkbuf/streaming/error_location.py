@@ -37,7 +37,7 @@ def bounded_repr(value: Any) -> str:
     """
     try:
         text = _bounded.repr(value)
-    except Exception as error:
+    except BaseException as error:  # sys.exit(), too, must not take the place of the error that is described
         return f"<{type(value).__name__}, whose repr raises {type(error).__name__}>"
     return text if len(text) <= REPR_LIMIT else text[: REPR_LIMIT - 3] + "..."
 

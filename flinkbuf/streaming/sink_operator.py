@@ -16,6 +16,7 @@ from flinkbuf.streaming.print_sink import PrintLines, line_prefix
 from flinkbuf.streaming.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
 from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.streaming.value_text import TextOf
+from flinkbuf.types.values import Watermark
 
 WRITER_STATE = "writer_state"
 COMMITTABLES_STATE = "committables"
@@ -94,7 +95,11 @@ class SinkWriterOperator(SinkWriterOperatorBase):
     def emit_watermark(self, timestamp: int) -> None:
         """Tell the writer."""
         super().emit_watermark(timestamp)
-        self._opened_writer().write_watermark(timestamp)
+        try:
+            self._opened_writer().write_watermark(timestamp)
+        except BaseException:
+            self.note_failure(Watermark(timestamp))
+            raise
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
         """Everything that was written belongs to this checkpoint."""

@@ -72,6 +72,8 @@ class SourceFunctionOperator(SourceOperatorBase):
             return InputStatus.MORE_AVAILABLE
         if self._has_ended:
             return InputStatus.END_OF_INPUT
+        if self._handover.has_failed:  # type: ignore[union-attr]
+            return InputStatus.MORE_AVAILABLE  # its error comes with the next turn, and nobody would wake us for it
         return InputStatus.NOTHING_AVAILABLE
 
     def _emit_taken(self, output: Output | None, max_records: int) -> None:

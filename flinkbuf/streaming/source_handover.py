@@ -80,6 +80,11 @@ class SourceHandover:
         """Whether the task wants nothing any more."""
         return self._is_closed
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether run(context) has raised what `take` is still to raise."""
+        return self._error is not None
+
     def _wait_for_room(self) -> None:
         while len(self._elements) >= self._capacity and not self._is_closed:
             self._has_room.wait()

@@ -18,6 +18,7 @@ from flinkbuf._core.stream_input import NetworkInput, TaskSourceOutput, TaskTurn
 from flinkbuf._core.stream_operator import MAX_WATERMARK
 from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.errors import CancelTaskError
+from flinkbuf.log import logger
 from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EndOfData, StopMode
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
 from flinkbuf.network.partition import ResultPartition
@@ -36,7 +37,14 @@ from flinkbuf.streaming.input_processor import (
 )
 from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
 from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.mailbox import MAX_PRIORITY, Mail, MailboxClosedError, MailboxProcessor, TaskMailbox
+from flinkbuf.streaming.mailbox import (
+    MAX_PRIORITY,
+    MIN_PRIORITY,
+    Mail,
+    MailboxClosedError,
+    MailboxProcessor,
+    TaskMailbox,
+)
 from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, TaskMetrics, TaskTimes
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context as make_operator_context
@@ -227,7 +235,11 @@ class StreamTask:
         if not self._outputs.is_available:
             processor.suspend_default_action(BACK_PRESSURED, seen)
             return
-        status = self._input_processor.process_input()
+        try:
+            status = self._input_processor.process_input()
+        except BaseException as error:
+            self.chain.locate(error, self.chain.head.config)  # no function of it: its source, or what it reads
+            raise
         if status == InputStatus.MORE_AVAILABLE:
             return
         if status == InputStatus.NOTHING_AVAILABLE:
@@ -297,8 +309,11 @@ class StreamTask:
         """End as soon as the task's thread comes back to its loop; from any thread."""
         self._is_canceled = True
         self._is_running = False
-        self.cancel_source()
         self.mailbox_processor.report_throwable(CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled"))
+        try:
+            self.cancel_source()
+        except BaseException:  # the user's cancel(), on the thread of whoever minds all tasks
+            logger.exception("cancel() of the source of %s failed", self.info.task_name_with_subtask)
 
     def cancel_source(self) -> None:
         """Tell a source that has threads of its own, or waits; once, from any thread."""
@@ -346,17 +361,20 @@ class StreamTask:
 
     # ---- checkpoints ------------------------------------------------------------------------------------
 
-    def _submit(self, action: Callable[[], Any], description: str) -> bool:
-        """Have it done between two records; returns whether it will be."""
+    def _submit(self, action: Callable[[], Any], description: str, mail_priority: int = MAX_PRIORITY) -> bool:
+        """Have it done on the task's thread; returns whether it will be."""
         try:
-            self.mailbox.put(Mail(action, MAX_PRIORITY, description))
+            self.mailbox.put(Mail(action, mail_priority, description))
         except MailboxClosedError:
             return False
         return True
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> bool:
         """Take a checkpoint between two records; from any thread. False: the task has ended."""
-        return self._submit(lambda: self.perform_checkpoint(barrier), f"checkpoint {barrier.checkpoint_id}")
+        # An operator that waits in the middle of a record serves mails meanwhile: this one is not to be among them.
+        return self._submit(
+            lambda: self.perform_checkpoint(barrier), f"checkpoint {barrier.checkpoint_id}", MIN_PRIORITY
+        )
 
     def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
         """Send the barrier on and take the operators' state, on the task's thread; None if it is not to be."""

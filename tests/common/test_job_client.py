@@ -50,6 +50,14 @@ def test_the_result_comes_when_the_job_has_ended(job):
     assert client.get_accumulators().result() == {}
 
 
+def test_who_waits_no_more_takes_nothing_from_others(job):
+    client = JobClient(job, job.end)
+    given_up, other, over = client.get_job_execution_result(), client.get_job_execution_result(), client.cancel()
+    assert given_up.cancel() and over.cancel()
+    job.finish(JobStatus.FINISHED)
+    assert given_up.cancelled() and other.result().get_net_runtime() == 12
+
+
 def test_the_result_raises_what_the_job_failed_with(job):
     error = ZeroDivisionError("by zero")
     job.finish(JobStatus.FAILED, error)

@@ -94,6 +94,16 @@ def test_elements_of_a_list_expire_one_by_one(clock, keys):
     assert state.get() == []
 
 
+def test_a_map_may_be_read_while_it_is_iterated_though_entries_expire(clock, keys):
+    state = TtlMapState("s", keys, TimeToLive(clock, 10))
+    state.put_all({"x": 1, "y": 2, "z": 3})
+    found = []
+    for key in state:
+        found.append((key, state.get(key)))
+        clock.advance_to(clock.now_ms() + 6)
+    assert found == [("x", 1), ("y", 2), ("z", None)]
+
+
 def test_entries_of_a_map_expire_one_by_one(clock, keys):
     state = TtlMapState("s", keys, TimeToLive(clock, 10, is_read_an_update=True))
     state.put_all({"x": 1, "y": 2})

@@ -36,6 +36,7 @@ from flinkbuf.datastream.async_retry_predicates import (
 from flinkbuf.datastream.functions import ParallelSourceFunction
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.jobs.embedded import JobCanceledError
+from flinkbuf.streaming.sink import Sink, SinkWriter
 
 
 def configured(**values):
@@ -462,3 +463,26 @@ def test_known_settings_give_no_warning(env):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         env.execute()
+
+
+class RefusesWatermarks(Sink):
+    def create_writer(self, context):
+        return WatermarkRefuser()
+
+
+class WatermarkRefuser(SinkWriter):
+    def write(self, element, context):
+        pass
+
+    def write_watermark(self, watermark):
+        raise OSError("the disk")
+
+
+def test_an_error_about_a_watermark_is_that_of_the_operator_which_was_told(env):
+    env.set_parallelism(2)
+    env.from_collection([1]).rebalance().map(lambda value: value).name("first").sink_to(RefusesWatermarks()).name(
+        "last"
+    )
+    with pytest.raises(OSError, match="the disk") as caught:
+        env.execute()
+    assert caught.value.operator_name.startswith("last")

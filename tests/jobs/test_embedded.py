@@ -6,18 +6,20 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from flinkbuf._core.function_operator import MapOperator
+from flinkbuf.errors import CancelTaskError
 from flinkbuf.jobs.embedded import EmbeddedJob, JobCanceledError, segments_needed
 from flinkbuf.jobs.job_graph import build_job_graph
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
 from flinkbuf.jobs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
-from flinkbuf.streaming.source_factories import CollectionSourceFactory, IterableSourceFactory
+from flinkbuf.streaming.source_factories import CollectionSourceFactory, IterableSourceFactory, source_factory_of
 
 
 def job_of(elements, function, collect, parallelism=1, **options):
@@ -199,6 +201,137 @@ def test_those_who_asked_are_told_of_the_end():
     job = job_of([1], add_one, print_nothing, on_end=[ends.append])
     run(job)
     assert ends[1:] == [None]
+
+
+def test_who_asked_and_fails_keeps_nobody_waiting(caplog):
+    ends = []
+
+    def refuse(error):
+        raise ValueError("not now")
+
+    run(job_of([1], add_one, print_nothing, on_end=[refuse, ends.append]))
+    assert ends == [None]
+    assert "telling" in caplog.text
+
+
+def test_a_task_that_gives_up_uncalled_fails_the_job():
+    def give_up(value):
+        if value == 30:
+            raise CancelTaskError("enough")
+        return value
+
+    out = []
+    job = job_of(range(100), give_up, out.append)
+    with pytest.raises(CancelTaskError, match="enough"):  # its own, or that of who read from it
+        run(job)
+    assert job.status is JobStatus.FAILED
+
+
+class FailsLater:
+    """A source whose thread ends with an error, and whose cancel() raises."""
+
+    def __init__(self, cancel_error=None):
+        self.cancel_error = cancel_error
+
+    def run(self, context):
+        context.collect(1)
+        if self.cancel_error is None:
+            raise OSError("the line is dead")
+        while not context.is_canceled:
+            time.sleep(0.001)
+
+    def cancel(self):
+        if self.cancel_error is not None:
+            raise self.cancel_error
+
+
+def test_the_error_of_a_source_says_where():
+    for factory in (source_factory_of(FailsLater()), IterableSourceFactory(broken)):
+        for _ in range(10):
+            with pytest.raises(OSError, match="the line is dead") as caught:
+                run(job_of(factory, add_one, print_nothing))
+            assert caught.value.operator_name == "Source: numbers"
+            assert caught.value.subtask_index == 0
+
+
+def unreadable(value):
+    return Unreadable()
+
+
+class Unreadable:
+    def __mod__(self, divisor):  # what it is keyed by
+        return 0
+
+    def __reduce__(self):
+        return int, ("x",)
+
+
+def test_a_record_that_cannot_be_read_says_who_reads_it():
+    with pytest.raises(ValueError, match="invalid literal") as caught:
+        run(job_of([1], unreadable, print_nothing))
+    assert caught.value.operator_name == "second"
+
+
+def broken():
+    yield 1
+    raise OSError("the line is dead")
+
+
+@pytest.mark.parametrize("error", [ValueError("cancel"), SystemExit(3), KeyboardInterrupt()])
+def test_a_source_whose_cancel_raises_ends_with_its_job(error):
+    for _ in range(5):
+        job = job_of(source_factory_of(FailsLater(error)), add_one, print_nothing, parallelism=2)
+        job.start()
+        time.sleep(0.02)
+        job.cancel()
+        with pytest.raises(JobCanceledError):
+            job.wait(30)
+
+
+def test_a_job_that_gets_no_thread_has_ended(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    ends = []
+    job = job_of([1], add_one, print_nothing, on_end=[ends.append])
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            job.start()
+    assert job.has_ended
+    assert job.status is JobStatus.FAILED
+    assert ends == [job.exception]
+
+
+def test_ctrl_c_while_a_job_starts_cancels_it(monkeypatch):
+    job = job_of(IterableSourceFactory(endless), add_one, print_nothing, parallelism=2)
+    start = threading.Thread.start
+
+    def interrupted(thread):
+        start(thread)
+        if thread.name.startswith("job "):
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.run()
+    with pytest.raises(JobCanceledError):
+        job.wait(30)
+
+
+def test_ctrl_c_between_start_and_wait_cancels_a_job(monkeypatch):
+    job = job_of(IterableSourceFactory(endless), add_one, print_nothing, parallelism=2)
+
+    def interrupted():
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            job.run()
+    with pytest.raises(JobCanceledError):
+        job.wait(30)
 
 
 def open_files():

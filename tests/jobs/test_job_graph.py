@@ -1,5 +1,7 @@
 """The program as tasks: what is chained, and what is wired how."""
 
+import sys
+
 import pytest
 from program import graph_of, keyed, operator, partitioned, side_output, sink, source, union
 
@@ -19,6 +21,15 @@ def test_operators_in_a_row_are_one_task():
     assert names(job_of(sink(operator("Filter", operator("Map", source()))))) == [
         "Source: numbers -> Map -> Filter -> Sink: Print"
     ]
+
+
+def test_a_chain_may_be_longer_than_python_s_stack():
+    stream = source()
+    for _ in range(sys.getrecursionlimit() + 10):
+        stream = operator("Map", stream)
+    (vertex,) = job_of(stream).vertices
+    assert len(vertex.nodes) == sys.getrecursionlimit() + 11
+    assert vertex.name.startswith("Source: numbers -> Map -> Map -> ")
 
 
 def test_a_chain_that_forks_is_one_task():

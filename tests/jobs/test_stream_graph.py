@@ -67,6 +67,13 @@ def test_slot_sharing_groups_are_inherited_where_inputs_agree():
     assert groups == {"Source: a": "blue", "Source: b": "red", "one": "blue", "both": "default"}
 
 
+def test_many_forks_and_joins_behind_one_another_take_no_longer_than_their_operators():
+    stream = source(slot_sharing_group="blue")
+    for _ in range(60):  # 2 ** 60 ways through it
+        stream = union(operator("left", stream), operator("right", stream))
+    assert {node.slot_sharing_group for node in graph_of(sink(stream)).nodes} == {"blue"}
+
+
 def test_no_operator_at_all_is_refused():
     with pytest.raises(ValueError, match="No operators defined in streaming topology"):
         graph_of()

@@ -67,3 +67,11 @@ def test_an_error_is_not_behind_itself():
     second.__context__ = first
     keep_as_context(first, second)
     assert first.__context__ is None
+
+
+def test_a_record_whose_repr_ends_the_program_is_named_too():
+    class Exits:
+        def __repr__(self):
+            raise SystemExit(3)
+
+    assert bounded_repr(Exits()) == "<Exits, whose repr raises SystemExit>"

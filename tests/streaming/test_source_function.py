@@ -108,6 +108,23 @@ def test_an_error_of_run_comes_out_after_what_was_emitted():
     assert threads() == []
 
 
+def test_an_error_that_comes_with_the_last_records_needs_nobody_to_wake_the_task():
+    class Fails(Numbers):
+        def run(self, context):
+            super().run(context)
+            raise OSError("the line is dead")
+
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Fails(3)))
+    source.emit_next(around.output, 1)
+    source._thread.join()  # all is there, and the bell rings no more
+    with pytest.raises(OSError, match="the line is dead"):
+        while source.emit_next(around.output, 100) == InputStatus.MORE_AVAILABLE:
+            pass
+    assert around.output.values == [0, 1, 2]
+    source.close()
+
+
 class Endless:
     """Emits until it is told to stop, in one of several ways."""
 

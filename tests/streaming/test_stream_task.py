@@ -507,6 +507,37 @@ def running_task(pool, events):
     return task, fb.RecordReader(fb.InputGate([(partition, 0)]), fb.Types.STREAM_ELEMENT(LONG), events=True)
 
 
+def test_a_checkpoint_does_not_come_between_the_results_of_a_record():
+    """An operator that waits in the middle of a record serves its own mails, not a checkpoint of all operators."""
+    taken, snapshots = [], []
+
+    class Twice(StreamOperator):
+        def process_element(self, value, timestamp):
+            self.context.extras["saved"] = "half"
+            self.output.collect(value, timestamp)
+            self.output.collect(value, timestamp)
+            self.context.extras["saved"] = "done"
+
+    class Waiting(ListSink):
+        def process_element(self, value, timestamp):
+            mailbox = self.context.mailbox
+            if not self.items:
+                task.trigger_checkpoint(CheckpointBarrier(1, 0))
+                mailbox.submit(lambda: None, "what it waits for")
+                mailbox.yield_()
+            super().process_element(value, timestamp)
+
+    def keep(event):
+        if isinstance(event, CheckpointAcknowledged):
+            snapshots.append((event.snapshot.operators[twice.operator_id], len(taken)))
+
+    twice = operator("twice", Twice)
+    task = stream_task(chain_of(source([1, 2, 3]), twice, operator("wait", lambda: Waiting(taken))), report=keep)
+    task.invoke()
+    task.clean_up(None)
+    assert snapshots == [("done", 2)]
+
+
 def test_checkpoints_out_of_order_are_passed_over(pool):
     events = []
     task, _ = running_task(pool, events)
