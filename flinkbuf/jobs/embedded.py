@@ -295,7 +295,7 @@ class EmbeddedJob:
         for coordinator in self._coordinators.values():
             try:
                 coordinator.close()
-            except Exception:
+            except BaseException:  # sys.exit() in it, too: on this thread it would leave those who wait alone
                 logger.exception("closing the coordinator of a source failed")
         if self.status is JobStatus.CANCELED:
             self.exception = None
@@ -306,7 +306,7 @@ class EmbeddedJob:
         for call in self._on_end:
             try:
                 call(self.exception)
-            except Exception:
+            except BaseException:
                 logger.exception("telling %r of the end of a job failed", call)
         self._ended.set()
 

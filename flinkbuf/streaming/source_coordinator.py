@@ -40,6 +40,7 @@ class CoordinatorStore:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._announcing = threading.Lock()  # an older limit must not come after a newer one, and stay
         self._groups: dict[str, AlignmentGroup] = {}
         self._members: dict[str, list[SourceCoordinator]] = {}
 
@@ -52,13 +53,14 @@ class CoordinatorStore:
 
     def report(self, name: str, member: tuple[int, int], watermark: int | None) -> None:
         """A subtask has come to `watermark`, None: to its end. Everybody in the group learns how far it may go."""
-        with self._lock:
-            group = self._groups[name]
-            limit = group.leave(member) if watermark is None else group.report(member, watermark)
-            members = list(self._members[name])
-        if limit is not None:
-            for coordinator in members:
-                coordinator.announce(limit)
+        with self._announcing:
+            with self._lock:
+                group = self._groups[name]
+                limit = group.leave(member) if watermark is None else group.report(member, watermark)
+                members = list(self._members[name])
+            if limit is not None:
+                for coordinator in members:
+                    coordinator.announce(limit)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from flinkbuf._core.function_operator import MapOperator
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.jobs.embedded import EmbeddedJob, JobCanceledError, segments_needed
 from flinkbuf.jobs.job_graph import build_job_graph
@@ -19,7 +20,12 @@ from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
 from flinkbuf.jobs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
-from flinkbuf.streaming.source_factories import CollectionSourceFactory, IterableSourceFactory, source_factory_of
+from flinkbuf.streaming.source_factories import (
+    CollectionSourceFactory,
+    IterableSourceFactory,
+    SourceOperatorFactory,
+    source_factory_of,
+)
 
 
 def job_of(elements, function, collect, parallelism=1, **options):
@@ -212,6 +218,20 @@ def test_who_asked_and_fails_keeps_nobody_waiting(caplog):
     run(job_of([1], add_one, print_nothing, on_end=[refuse, ends.append]))
     assert ends == [None]
     assert "telling" in caplog.text
+
+
+class ExitsInTheEnd(NumberSequenceSource):
+    def create_enumerator(self, context):
+        enumerator = super().create_enumerator(context)
+        enumerator.close = sys.exit
+        return enumerator
+
+
+def test_an_enumerator_that_exits_when_it_is_closed_keeps_nobody_waiting(caplog):
+    out = []
+    run(job_of(SourceOperatorFactory(ExitsInTheEnd(1, 10), None), add_one, out.append))
+    assert sorted(out) == [value + 2 for value in range(1, 11)]
+    assert "closing the coordinator of a source failed" in caplog.text
 
 
 def test_a_task_that_gives_up_uncalled_fails_the_job():

@@ -17,7 +17,7 @@ from flinkbuf.streaming.source_factories import SourceOperatorFactory
 from flinkbuf.streaming.source_operator import SourceState
 from flinkbuf.streaming.watermark_alignment import AlignmentGroup, ReaderAlignment
 from flinkbuf.streaming.watermark_multiplexer import SourceWatermarks, WatermarkMultiplexer
-from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
+from flinkbuf.streaming.watermark_strategy import WatermarkAlignment, WatermarkStrategy
 from flinkbuf.types.duration import Duration
 from flinkbuf.types.values import LatencyMarker, StreamRecord, Watermark, WatermarkStatus
 
@@ -555,3 +555,28 @@ def test_a_reader_that_cannot_pause_a_split_says_what_to_set(is_allowed):
         with pytest.raises(NotImplementedError, match="allow-unaligned-source-splits"):
             job.turn()
     job.close()
+
+
+class SlowToAnnounce:
+    """A coordinator whose thread is held up on its way to the readers."""
+
+    def __init__(self):
+        self.limits, self.begun, self.go_on = [], threading.Event(), threading.Event()
+
+    def announce(self, limit):
+        if limit != MAX:
+            self.begun.set()
+            self.go_on.wait(0.2)
+        self.limits.append(limit)
+
+
+def test_an_older_limit_never_comes_after_a_newer_one():
+    store, slow = CoordinatorStore(), SlowToAnnounce()
+    store.join(slow, WatermarkAlignment("group", 100, 1_000))
+    first = threading.Thread(target=store.report, args=("group", "a", 5))
+    first.start()
+    assert slow.begun.wait(10)
+    store.report("group", "a", None)  # it has ended: all may go as far as they like
+    slow.go_on.set()
+    first.join(10)
+    assert slow.limits == [105, MAX]
