@@ -24,6 +24,8 @@ cdef class TaskSourceOutput(SourceOutput):
     cdef Output target
     cdef ChainingOutput chained         # the same, if it is one for the main output; else None
     cdef TaskTurn turn
+    cdef int64_t last_look_ns           # when the source came back because of the time
+    cdef int until_look                 # records until the clock is read again
 
 
 @cython.final

@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from flinkbuf.common.configuration import Configuration, boolean_of, integer_of
+from flinkbuf.streaming.latency_stats import GRANULARITIES
 
 _UNITS_MS: dict[str, Fraction] = {
     unit: Fraction(milliseconds)
@@ -89,6 +90,22 @@ def _unquoted(text: str) -> str:
     return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
 
 
+def granularity_of(text: str) -> str:
+    """Read what shares a histogram of latencies."""
+    granularity = text.strip().lower()
+    if granularity not in GRANULARITIES:
+        raise ValueError(f"it is one of {', '.join(GRANULARITIES)}, got {text!r}")
+    return granularity
+
+
+def positive_of(text: str) -> int:
+    """Read a number of at least 1."""
+    number = integer_of(text)
+    if number < 1:
+        raise ValueError(f"it must be at least 1, got {number}")
+    return number
+
+
 class Effect(Enum):
     """What a key does."""
 
@@ -122,6 +139,8 @@ GENERATES_UIDS = Option("pipeline.auto-generate-uids", boolean_of, True)
 GLOBAL_JOB_PARAMETERS = Option("pipeline.global-job-parameters", map_of, {})
 CLOSURE_CLEANER = Option("pipeline.closure-cleaner-level", str, "RECURSIVE")  # cloudpickle takes what is needed
 LATENCY_INTERVAL = Option("metrics.latency.interval", duration_ms_of, 0)
+LATENCY_GRANULARITY = Option("metrics.latency.granularity", granularity_of, "operator")
+LATENCY_HISTORY_SIZE = Option("metrics.latency.history-size", positive_of, 128)
 TARGET = Option("execution.target", str, "embedded")
 RUNTIME_MODE = Option("execution.runtime-mode", str, "STREAMING")
 CANCELLATION_INTERVAL = Option("task.cancellation.interval", duration_ms_of, 30_000)

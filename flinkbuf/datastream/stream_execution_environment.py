@@ -29,6 +29,10 @@ from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
+_NO_BATCH = (
+    "flinkbuf runs programs as streams, where an aggregation gives a result for each record; a batch job gives one for "
+    "each key at the end. Use a window over all records instead, or leave the mode as it is"
+)
 _NO_JVM = "there is no JVM that could load them: connectors of flinkbuf are Python classes"
 
 
@@ -78,7 +82,7 @@ class StreamExecutionEnvironment:
         self._configuration.add_all(configuration)
         try:
             self._check_configuration()
-        except ValueError:
+        except (ValueError, NotImplementedError):
             self._configuration = before
             raise
 
@@ -125,10 +129,7 @@ class StreamExecutionEnvironment:
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """Choose STREAMING, or AUTOMATIC, which is the same here; BATCH is refused."""
         if execution_mode is RuntimeExecutionMode.BATCH:
-            raise NotImplementedError(
-                "flinkbuf runs programs as streams, where an aggregation gives a result for each record; a batch job "
-                "gives one for each key at the end. Use a window over all records instead, or leave the mode as it is"
-            )
+            raise NotImplementedError(_NO_BATCH)
         self._configuration.set_string(options.RUNTIME_MODE.key, execution_mode.name)
         return self
 
@@ -350,6 +351,8 @@ class StreamExecutionEnvironment:
         """Read every option that acts, so that a wrong value is found where it was set."""
         for option in options.OPTIONS.values():
             options.read(self._configuration, option)
+        if options.read(self._configuration, options.RUNTIME_MODE).upper() == RuntimeExecutionMode.BATCH.name:
+            raise NotImplementedError(_NO_BATCH)
 
     def _source(
         self,
@@ -408,6 +411,9 @@ class StreamExecutionEnvironment:
         return ExecutionSettings(
             auto_watermark_interval_ms=config.get_auto_watermark_interval(),
             latency_tracking_interval_ms=config.get_latency_tracking_interval(),
+            latency_granularity=options.read(self._configuration, options.LATENCY_GRANULARITY),
+            latency_history_size=options.read(self._configuration, options.LATENCY_HISTORY_SIZE),
+            task_cancellation_interval_ms=config.get_task_cancellation_interval(),
             checkpointing_enabled=False,  # checkpoints are still to come
             job_parameters=config.get_global_job_parameters(),
         )

@@ -177,9 +177,10 @@ class EmbeddedJob:
         except RuntimeError as refusal:  # the system has no thread left
             self._step(JobStep.FAIL, refusal)
         open_count = len(self._tasks)  # each reports its end once
+        interval_ms = self.settings.task_cancellation_interval_ms
         while open_count:
             try:
-                step, error = self._inbox.get(timeout=self.settings.task_cancellation_interval_ms / 1000)
+                step, error = self._inbox.get(timeout=interval_ms / 1000 if interval_ms > 0 else None)
             except queue.Empty:
                 self._interrupt()
                 continue

@@ -98,6 +98,10 @@ class Collector:
             return record
         self._queue.put(_END)  # for whoever asks again
         error, self._error = self._error, None
+        if isinstance(error, StopIteration):  # as it is, it would look like the end of the records
+            failure = RuntimeError("a function of the job raised StopIteration")
+            failure.__dict__.update(error.__dict__)  # where it was
+            raise failure from error
         if error is not None:
             raise error
         raise StopIteration

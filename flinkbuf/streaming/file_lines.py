@@ -12,8 +12,10 @@ import gzip
 import lzma
 import zlib
 from collections.abc import Iterator
-from io import BytesIO, TextIOWrapper
-from typing import IO, BinaryIO
+from io import BufferedReader, BytesIO, RawIOBase, TextIOWrapper
+from typing import IO, Any, BinaryIO
+
+from flinkbuf.errors import CorruptDataError
 
 BLOCK = 256 * 1024  # bytes that are read at once
 LF = 10
@@ -28,17 +30,58 @@ def is_splittable_charset(charset: str) -> bool:
 
 
 def open_file(path: str) -> BinaryIO:
-    """Open a file to be read; one with the suffix of a compression is decompressed on the way."""
+    """Open a file to be read; one with the suffix of a compression is decompressed on the way.
+
+    What cannot be decompressed is a CorruptDataError with the path.
+    """
     if path.endswith((".gz", ".gzip")):
-        return gzip.open(path, "rb")  # type: ignore[return-value]
+        return BufferedReader(_Decompressed(gzip.open(path, "rb"), path), BLOCK)
     if path.endswith(".bz2"):
-        return bz2.open(path, "rb")  # type: ignore[return-value]
+        return BufferedReader(_Decompressed(bz2.open(path, "rb"), path), BLOCK)
     if path.endswith(".xz"):
-        return lzma.open(path, "rb")  # type: ignore[return-value]
+        return BufferedReader(_Decompressed(lzma.open(path, "rb"), path), BLOCK)
     if path.endswith(".deflate"):
         with open(path, "rb") as file:
-            return BytesIO(zlib.decompress(file.read()))
+            try:
+                return BytesIO(zlib.decompress(file.read()))
+            except zlib.error as error:
+                raise _not_decompressed(path, error) from error
     return open(path, "rb")
+
+
+def _not_decompressed(path: str, error: Exception) -> CorruptDataError:
+    return CorruptDataError(f"{path} cannot be decompressed: {error}")
+
+
+class _Decompressed(RawIOBase):
+    """A compressed file whose errors say which file it is."""
+
+    def __init__(self, file: Any, path: str) -> None:
+        self._file = file
+        self._path = path
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            read: int = self._file.readinto(buffer)
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            raise _not_decompressed(self._path, error) from error
+        return read
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._file.seek(offset, whence))
+
+    def tell(self) -> int:
+        return int(self._file.tell())
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def first_line_at(file: IO[bytes], offset: int, size: int) -> int:

@@ -5,6 +5,7 @@ Flink: FileSourceSplit, NonSplittingRecursiveEnumerator, BlockSplittingRecursive
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -66,7 +67,8 @@ def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
             for name in sorted(names):
                 if not _is_hidden(name):
                     file = Path(folder, name)
-                    yield str(file), file.stat().st_size
+                    with contextlib.suppress(FileNotFoundError):  # somebody took it away just now
+                        yield str(file), file.stat().st_size
 
 
 def _is_hidden(name: str) -> bool:

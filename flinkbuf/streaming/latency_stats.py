@@ -5,8 +5,6 @@ Flink: LatencyStats.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from flinkbuf.metrics import Histogram
 from flinkbuf.types.values import LatencyMarker
 
@@ -39,12 +37,6 @@ class LatencyStats:
         self.granularity = granularity
         self.history_size = history_size
         self.histograms: dict[str, Histogram] = {}
-
-    @classmethod
-    def configured(cls, parameters: Mapping[str, str]) -> LatencyStats:
-        """As a job's parameters say, under Flink's keys."""
-        granularity = parameters.get("metrics.latency.granularity", "operator")
-        return cls(granularity, int(parameters.get("metrics.latency.history-size", DEFAULT_HISTORY_SIZE)))
 
     def note(self, marker: LatencyMarker, now_ms: int) -> None:
         """A marker has come to this operator."""

@@ -73,7 +73,9 @@ class ExecutionSettings:
 
     auto_watermark_interval_ms: int = 200
     latency_tracking_interval_ms: int = 0  # 0: no latency markers
-    task_cancellation_interval_ms: int = 30_000  # how often a function that does not return is interrupted again
+    latency_granularity: str = "operator"  # which markers share a histogram
+    latency_history_size: int = 128
+    task_cancellation_interval_ms: int = 30_000  # how often a function that does not return is interrupted; 0: never
     checkpointing_enabled: bool = False
     checkpoints_after_tasks_finish: bool = True
     job_parameters: Mapping[str, str] = field(default_factory=dict)

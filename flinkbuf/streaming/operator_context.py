@@ -77,7 +77,7 @@ class OperatorContext:
     def note_latency(self, marker: LatencyMarker) -> None:
         """Record how long a marker took to this operator."""
         if self.latency is None:
-            self.latency = LatencyStats.configured(self.settings.job_parameters)
+            self.latency = LatencyStats(self.settings.latency_granularity, self.settings.latency_history_size)
         self.latency.note(marker, self.clock.now_ms())
 
     def initialize_state(self, snapshot: Any) -> None:

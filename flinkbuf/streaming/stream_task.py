@@ -227,8 +227,13 @@ class StreamTask:
             self._after_invoke()
         except BaseException as error:
             if not self._is_canceled:
-                self.chain.locate(error)
+                self.chain.locate(error, self._source_config)
             raise
+
+    @property
+    def _source_config(self) -> Any:
+        """Of the source: what no function of the chain has raised is from it."""
+        return self._config.operators[0] if self.chain.is_source and not self._has_ended_data else None
 
     def _process_input(self, processor: MailboxProcessor) -> None:
         seen = self.bell.seen()

@@ -1,5 +1,7 @@
 """The loop that feeds a chain from a gate. Flink: StreamTaskNetworkInputTest."""
 
+import time
+
 import pytest
 from support.stream_tasks import ListSink
 
@@ -218,6 +220,14 @@ def test_an_error_of_the_operator_comes_through():
     bench.flush()
     with pytest.raises(LookupError):
         bench.input.emit_next()
+
+
+def test_a_source_that_waits_for_its_records_comes_back_after_each():
+    chained = ChainingOutput(OperatorCounters(), ListSink([]), OperatorCounters())
+    output = TaskSourceOutput(chained, TaskTurn(TaskMailbox(TaskBell()), TaskOutputs([])))
+    time.sleep(0.05)
+    assert output.must_yield()
+    assert not output.must_yield()  # timers were looked at
 
 
 def test_a_source_is_told_when_to_return():

@@ -2,12 +2,14 @@
 
 import json
 import sys
+import time
 import warnings
 
 import pytest
 
 from flinkbuf.common import Configuration, Duration, JobStatus, Types, WatermarkStrategy
 from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
+from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import (
     CheckpointConfig,
     CheckpointingMode,
@@ -22,6 +24,7 @@ from flinkbuf.datastream import (
     MapFunction,
     MemorySize,
     PredefinedOptions,
+    ProcessFunction,
     RuntimeExecutionMode,
     SinkFunction,
     SlotSharingGroup,
@@ -33,6 +36,7 @@ from flinkbuf.datastream.async_retry_predicates import (
     exception_type_predicate,
     has_exception_predicate,
 )
+from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
 from flinkbuf.datastream.functions import ParallelSourceFunction
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.jobs.embedded import JobCanceledError
@@ -447,6 +451,120 @@ def test_parameters_of_the_job_reach_its_functions(env):
 
     env.get_config().set_global_job_parameters({"airport": "JFK"})
     assert results(env.from_collection([1]).map(Parameter())) == ["JFK"]
+
+
+def test_a_configuration_asks_for_no_batch_job_either(env):
+    with pytest.raises(NotImplementedError, match="runs programs as streams"):
+        configured(**{"execution.runtime-mode": "BATCH"})
+    with pytest.raises(NotImplementedError, match="runs programs as streams"):
+        env.configure(Configuration.from_dict({"execution.runtime-mode": "batch", "pipeline.name": "kept from"}))
+    env.from_collection([1]).map(int)
+    env.execute()
+    assert configured(**{"execution.runtime-mode": "STREAMING"}).get_parallelism() > 0
+
+
+def test_latency_and_cancellation_settings_reach_the_tasks():
+    settings = configured(
+        **{
+            "metrics.latency.interval": "5 ms",
+            "metrics.latency.granularity": "subtask",
+            "metrics.latency.history-size": "7",
+            "task.cancellation.interval": "3 s",
+        }
+    )._execution_settings()
+    assert (settings.latency_tracking_interval_ms, settings.task_cancellation_interval_ms) == (5, 3_000)
+    assert (settings.latency_granularity, settings.latency_history_size) == ("subtask", 7)
+    for key, text in (("granularity", "all"), ("history-size", "0")):
+        with pytest.raises(ValueError, match=f"Could not parse value '{text}' for key 'metrics.latency.{key}'"):
+            configured(**{f"metrics.latency.{key}": text})
+
+
+def test_a_cancelled_function_that_does_not_return_is_interrupted_at_the_interval(env):
+    env.get_config().set_task_cancellation_interval(50)
+    begun = []
+
+    def busy(value):
+        begun.append(value)
+        while True:
+            time.sleep(0.001)
+
+    env.from_collection([1]).map(busy)
+    job = env.execute_async()
+    while job.get_job_status().result() is not JobStatus.RUNNING:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    start = time.monotonic()
+    job.cancel().result()
+    assert time.monotonic() - start < 10
+
+
+def test_no_interval_means_that_nobody_is_interrupted(env):
+    env.get_config().set_task_cancellation_interval(0)
+    before = time.process_time()
+    assert list(env.add_source(waits_between([1, 2])).map(int).execute_and_collect()) == [1, 2]
+    assert time.process_time() - before < 0.2  # its own thread does not ask again and again
+
+
+def waits_between(values, seconds=0.3):
+    def generate():
+        for value in values:
+            yield value
+            time.sleep(seconds)
+
+    return generate
+
+
+@pytest.mark.parametrize("fast_count", [0, 20_000])
+def test_watermarks_go_on_while_an_iterable_waits_between_its_records(env, fast_count):
+    def generate():
+        yield from range(-fast_count, 0)
+        yield from waits_between([1, 5, 10, 15, 20, 3], 0.25)()
+
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ItsValue())
+    stream = env.add_source(generate).assign_timestamps_and_watermarks(strategy).process(WithWatermark())
+    assert list(stream.execute_and_collect())[-1] == (3, 19)
+
+
+class ItsValue(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value
+
+
+class WithWatermark(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield value, ctx.timer_service().current_watermark()
+
+
+def test_a_stop_iteration_of_a_function_is_no_end_of_the_records(env):
+    def raises(value):
+        return next(iter(()))
+
+    with pytest.raises(RuntimeError, match="raised StopIteration") as found:
+        list(env.from_collection([1]).map(raises).name("mine").execute_and_collect())
+    assert isinstance(found.value.__cause__, StopIteration) and found.value.operator_name == "mine"
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        env.from_collection([1]).map(raises).execute_and_collect(limit=1)
+    source = DataGeneratorSource(raises, 3)
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        list(env.from_source(source, WatermarkStrategy.no_watermarks(), "made").execute_and_collect())
+
+
+def test_what_a_source_raises_says_which_source(env):
+    def generate():
+        yield 1
+        raise ZeroDivisionError("no more")
+
+    class Fails(SourceFunction):
+        def run(self, ctx):
+            raise ZeroDivisionError("at once")
+
+        def cancel(self):
+            pass
+
+    for source in (generate, Fails()):
+        with pytest.raises(ZeroDivisionError) as found:
+            list(env.add_source(source, "mine").map(int).execute_and_collect())
+        assert (found.value.operator_name, found.value.subtask_index) == ("Source: mine", 0)
 
 
 def test_who_enables_checkpoints_is_told_that_there_are_none_yet(env):

@@ -66,7 +66,7 @@ def test_an_operator_counts_a_marker_and_sends_it_on():
     ],
 )
 def test_granularity_decides_what_shares_a_histogram(granularity, keys):
-    stats = LatencyStats.configured({"metrics.latency.granularity": granularity, "metrics.latency.history-size": "2"})
+    stats = LatencyStats(granularity, history_size=2)
     for operator_id, subtask_index in ORIGINS * 3:
         stats.note(LatencyMarker(0, operator_id, subtask_index), now_ms=5)
     assert sorted(stats.histograms) == keys

@@ -125,7 +125,8 @@ class DataGeneratorReader(NumberSequenceReader):
 
     def open_split(self, split: NumberSequenceSplit) -> Iterator[Any]:
         """What the function returns."""
-        return map(self._generator_function, super().open_split(split))
+        generate = self._generator_function
+        return (generate(number) for number in super().open_split(split))  # a StopIteration in it is an error
 
 
 class RateLimitedReader(DataGeneratorReader):

@@ -418,7 +418,9 @@ class _RowTexts:
     def __init__(self, schema: CsvSchema) -> None:
         self._schema = schema
         self._buffer = io.StringIO()
-        self._writer = csv.writer(self._buffer, lineterminator=schema.line_separator, **_dialect(schema))
+        # The writer quotes what holds a character of its line end; readers end lines at CR and LF, whatever it is.
+        self._terminator = "\r\n" + schema.line_separator
+        self._writer = csv.writer(self._buffer, lineterminator=self._terminator, **_dialect(schema))
 
     def __call__(self, row: Sequence[Any]) -> bytes:
         columns = self._schema.columns
@@ -429,7 +431,7 @@ class _RowTexts:
     def line(self, texts: list[str]) -> bytes:
         """The line of these texts."""
         self._writer.writerow(texts)
-        line = self._buffer.getvalue()
+        line = self._buffer.getvalue().removesuffix(self._terminator) + self._schema.line_separator
         self._buffer.seek(0)
         self._buffer.truncate()
         return line.encode()

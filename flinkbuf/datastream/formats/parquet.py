@@ -9,6 +9,7 @@ from flinkbuf.common.serialization import RowDataBulkWriterFactory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.file_format import BulkFormat
 from flinkbuf.streaming.file_split import FileSplit
+from flinkbuf.types.date_time import Instant
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 from flinkbuf.types.types import as_type
@@ -79,12 +80,16 @@ class ParquetColumnarRowInputFormat(BulkFormat):
         pyarrow = _pyarrow()
         names = self._row_type.field_names
         make_row = row_class(names)
+        converts = [_from_arrow(each) for each in self._row_type.field_types]
         try:
             with pyarrow.parquet.ParquetFile(split.path) as file:
                 columns = self._columns(file.schema_arrow.names, split.path)
                 groups = _groups_in(file.metadata, split)
                 for batch in file.iter_batches(self._batch_size, groups, columns) if groups else ():
-                    values = [batch.column(column).to_pylist() for column in columns]
+                    values = [
+                        _converted(batch.column(column).to_pylist(), convert)
+                        for column, convert in zip(columns, converts, strict=True)
+                    ]
                     yield from map(make_row, *values) if values else ()
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:
             raise CorruptDataError(f"{split.path}: {error}") from error
@@ -227,6 +232,32 @@ def _arrow_type(type_info: TypeInformation) -> Any:
     raise TypeError(f"a {type_info!r} has no form in Parquet")
 
 
+def _converted(values: list[Any], convert: Any) -> list[Any]:
+    return values if convert is None else list(map(convert, values))
+
+
+def _from_arrow(type_info: TypeInformation) -> Any:
+    """What makes a value of what pyarrow gives; None: it is the value itself."""
+    inner = [_from_arrow(each) for each in type_info.children]
+    if isinstance(type_info, RowTypeInfo):
+        names, make_row = type_info.field_names, row_class(type_info.field_names)
+        return lambda struct: (
+            None
+            if struct is None
+            else make_row(*(_of(convert, struct[name]) for name, convert in zip(names, inner, strict=True)))
+        )
+    if type_info.kind == "MAP":
+        of_key, of_value = inner
+        return lambda pairs: None if pairs is None else {_of(of_key, key): _of(of_value, each) for key, each in pairs}
+    if type_info.kind in ("LIST", "OBJECT_ARRAY") and inner[0] is not None:
+        return lambda values: None if values is None else _converted(values, inner[0])
+    return None
+
+
+def _of(convert: Any, value: Any) -> Any:
+    return value if convert is None else convert(value)
+
+
 def _to_arrow(type_info: TypeInformation) -> Any:
     """What makes of a value what pyarrow takes; None: it takes the value itself."""
     if isinstance(type_info, RowTypeInfo):
@@ -239,7 +270,11 @@ def _to_arrow(type_info: TypeInformation) -> Any:
             return {name: value if convert is None else convert(value) for name, convert, value in values}
 
         return struct
+    if type_info.kind == "INSTANT":  # to the microsecond, as the file has it
+        return lambda value: value.to_datetime() if isinstance(value, Instant) else value
     inner = [_to_arrow(each) for each in type_info.children]
     if type_info.kind in ("LIST", "OBJECT_ARRAY") and inner[0] is not None:
         return lambda values: None if values is None else [inner[0](each) for each in values]
+    if type_info.kind == "MAP" and inner[1] is not None:
+        return lambda pairs: None if pairs is None else {key: inner[1](each) for key, each in pairs.items()}
     return None

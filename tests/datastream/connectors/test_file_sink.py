@@ -23,6 +23,7 @@ from flinkbuf.datastream.connectors.file_system import (
 )
 from flinkbuf.datastream.formats.csv import (
     CsvBulkWriters,
+    CsvReaderFormat,
     CsvRowDeserializationSchema,
     CsvRowSerializationSchema,
     CsvSchema,
@@ -37,7 +38,7 @@ from flinkbuf.streaming.file_split import FileSplit
 from flinkbuf.streaming.part_file import PartFileInfo, PendingFile
 from flinkbuf.streaming.sink_factories import SinkWriterFactory
 from flinkbuf.types.types import Types
-from flinkbuf.types.values import Row
+from flinkbuf.types.values import Instant, Row
 
 UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 ROW = Types.ROW_NAMED(["id", "name"], [Types.INT(), Types.STRING()])
@@ -301,6 +302,17 @@ def test_csv_is_written_as_it_is_read(tmp_path):
     other.operator.close()
 
 
+@pytest.mark.parametrize("separator", ["\n", "\r\n", "\r"])
+def test_csv_quotes_whatever_a_reader_takes_for_a_line_end(tmp_path, separator):
+    schema = CsvSchema.builder().add_string_column("a").add_number_column("b").set_line_separator(separator).build()
+    rows = [Row("\r", 1), Row("x\ny", 2), Row("\r\n", 3), Row("plain", 4)]
+    sink = bulk(tmp_path, CsvBulkWriters.for_schema(schema))
+    sink.write(*rows)
+    sink.end()
+    path = part_of(tmp_path)
+    assert list(CsvReaderFormat.for_schema(schema).read_split(FileSplit(path, 0, os.stat(path).st_size))) == rows
+
+
 def test_csv_messages():
     read = CsvRowDeserializationSchema.Builder(ROW).set_field_delimiter("|").set_null_literal("n").build()
     write = CsvRowSerializationSchema.Builder(ROW).set_field_delimiter("|").set_null_literal("n")
@@ -407,6 +419,35 @@ def test_parquet_is_read_as_it_was_written(tmp_path):
     some = Types.ROW_NAMED(["name", "id", "tags"], [Types.STRING(), Types.INT(), Types.LIST(Types.LONG())])
     rows = list(ParquetColumnarRowInputFormat(some).read_split(FileSplit(path, 0, os.stat(path).st_size)))
     assert rows == [("a", 1, [1, 2]), (None, None, None)] and rows[0].name == "a"
+
+
+def test_maps_and_rows_come_out_of_parquet_as_they_went_in(tmp_path):
+    inner = Types.ROW_NAMED(["x", "m"], [Types.INT(), Types.MAP(Types.STRING(), Types.INT())])
+    row_type = Types.ROW_NAMED(
+        ["map", "row", "when", "rows", "rows_by_key"],
+        [
+            Types.MAP(Types.STRING(), Types.INT()),
+            inner,
+            Types.INSTANT(),
+            Types.LIST(inner),
+            Types.MAP(Types.INT(), inner),
+        ],
+    )
+    one = Row(3, {"k": 4})
+    written = Row({"a": 1, "b": 2}, one, Instant(1, 5_000), [one, one], {1: one})
+    sink = bulk(tmp_path, ParquetBulkWriters.for_row_type(row_type))
+    sink.write(written, Row(*[None] * 5))
+    sink.end()
+    path = part_of(tmp_path)
+    found = list(ParquetColumnarRowInputFormat(row_type).read_split(FileSplit(path, 0, os.stat(path).st_size)))
+    assert found[0].when == datetime.datetime(1970, 1, 1, 0, 0, 1, 5, datetime.timezone.utc)
+    assert [found[0][index] for index in (0, 1, 3, 4)] == [written[index] for index in (0, 1, 3, 4)]
+    assert (
+        found[1] == Row(*[None] * 5)
+        and found[0].row.x == 3
+        and found[0].rows[1].m == {"k": 4}
+        and found[0].rows_by_key[1].x == 3
+    )
 
 
 @pytest.mark.parametrize("split_size", [1, 50, 10_000])

@@ -380,3 +380,32 @@ def test_a_bad_json_line_says_path_and_number(tmp_path, line, error, split_size)
 def test_a_string_schema_reads_what_it_wrote():
     schema = SimpleStringSchema("latin-1")
     assert schema.deserialize(schema.serialize("é")) == "é"
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz", ".deflate"])
+@pytest.mark.parametrize("format", [TEXT_LINES, CsvReaderFormat.for_schema(CsvSchema.builder().build())])
+def test_what_cannot_be_decompressed_says_the_path(tmp_path, suffix, format):
+    (tmp_path / f"broken{suffix}").write_bytes(b"this was never compressed")
+    source = FileSource.for_record_stream_format(format, str(tmp_path)).build()
+    with pytest.raises(CorruptDataError, match=rf"broken\{suffix} cannot be decompressed: "):
+        read(source)
+
+
+def test_a_compressed_file_that_is_cut_off_says_the_path(tmp_path):
+    (tmp_path / "cut.gz").write_bytes(gzip.compress(b"line\n" * 1000)[:-12])
+    with pytest.raises(CorruptDataError, match=r"cut\.gz cannot be decompressed: .*end-of-stream"):
+        read(lines_source(tmp_path).build())
+
+
+def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_path, monkeypatch):
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    walk = os.walk
+
+    def taken_away(folder):
+        for found in list(walk(folder)):
+            (tmp_path / "b").unlink(missing_ok=True)
+            yield found
+
+    monkeypatch.setattr("flinkbuf.streaming.file_split.os.walk", taken_away)
+    assert read(lines_source(tmp_path).build()) == ["a", "c"]
