@@ -106,6 +106,18 @@ def positive_of(text: str) -> int:
     return number
 
 
+def one_of(*names: str) -> Callable[[str], str]:
+    """Return what reads one of several names, in upper or lower case."""
+
+    def read_name(text: str) -> str:
+        name = text.strip().upper()
+        if name not in names:
+            raise ValueError(f"it is one of {', '.join(names)}, got {text!r}")
+        return name
+
+    return read_name
+
+
 class Effect(Enum):
     """What a key does."""
 
@@ -142,12 +154,14 @@ LATENCY_INTERVAL = Option("metrics.latency.interval", duration_ms_of, 0)
 LATENCY_GRANULARITY = Option("metrics.latency.granularity", granularity_of, "operator")
 LATENCY_HISTORY_SIZE = Option("metrics.latency.history-size", positive_of, 128)
 TARGET = Option("execution.target", str, "embedded")
-RUNTIME_MODE = Option("execution.runtime-mode", str, "STREAMING")
+RUNTIME_MODE = Option("execution.runtime-mode", one_of("STREAMING", "BATCH", "AUTOMATIC"), "STREAMING")
 CANCELLATION_INTERVAL = Option("task.cancellation.interval", duration_ms_of, 30_000)
 CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000)
 
 CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", duration_ms_of, -1, effect=Effect.KEPT)
-CHECKPOINTING_MODE = Option("execution.checkpointing.mode", str, "EXACTLY_ONCE", effect=Effect.KEPT)
+CHECKPOINTING_MODE = Option(
+    "execution.checkpointing.mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "EXACTLY_ONCE", effect=Effect.KEPT
+)
 CHECKPOINT_TIMEOUT = Option("execution.checkpointing.timeout", duration_ms_of, 600_000, effect=Effect.KEPT)
 CHECKPOINT_MIN_PAUSE = Option("execution.checkpointing.min-pause", duration_ms_of, 0, effect=Effect.KEPT)
 MAX_CONCURRENT_CHECKPOINTS = Option(

@@ -104,6 +104,8 @@ def _wait(
         raise TypeError(f"Method 'async_invoke' of class '{type(async_function)}' should be declared as 'async def'.")
     if strategy is None:
         raise TypeError("Async retry strategy should not be None.")
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or capacity < 1:
+        raise ValueError(f"capacity must be a whole number of at least 1, got {capacity!r}")
     timeout_ms = milliseconds_of("timeout", timeout)
     if strategy is not NO_RETRY_STRATEGY and timeout_ms <= 0:
         raise ValueError("Timeout should be configured when do async with retry.")

@@ -18,6 +18,7 @@ from flinkbuf.streaming.windows.time_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     EventTimeTrigger,
+    Min,
     ProcessingTimeTrigger,
 )
 from flinkbuf.streaming.windows.time_windows import (
@@ -55,6 +56,7 @@ __all__ = [
     "GlobalWindowSerializer",
     "GlobalWindows",
     "MergingWindowAssigner",
+    "Min",
     "NeverTrigger",
     "ProcessingTimeSessionWindows",
     "ProcessingTimeTrigger",

@@ -214,6 +214,9 @@ class _ByKeyOfRecord:
     def __call__(self, record: Any, channel_count: int) -> int:
         return self.exchange.partition(self.exchange.selector(record), channel_count)
 
+    def __repr__(self) -> str:
+        return repr(self.exchange.partition)  # what an error names
+
 
 def _input_configs(head: StreamNode, wires: Wires) -> tuple[InputConfig, ...]:
     """Edges with the same input number are one input: a union of gates."""

@@ -118,7 +118,7 @@ class AsyncWaitOperator(StreamOperator):
             calls.process_watermark(timestamp)
 
     def end_input(self, input_number: int) -> None:
-        """Wait for all calls; what waits for its next attempt has its last one now."""
+        """Wait for all calls and their further attempts, as PyFlink does; Flink's own operator hurries them here."""
         self._wait_for_all()
 
     def finish(self) -> None:
@@ -158,7 +158,7 @@ class AsyncWaitOperator(StreamOperator):
     def _wait_for_all(self) -> None:
         calls = self._calls
         assert calls is not None, "the operator is not open"
-        calls.begin_end_input()
+        calls.begin_end_input(is_hurrying=False)
         while calls.in_flight_count:
             self.context.mailbox.yield_()
 

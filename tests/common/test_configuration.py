@@ -172,3 +172,13 @@ def test_options_of_a_program_have_a_kind_and_a_default():
     kinds = [getattr(ConfigOptions.key("k"), f"{name}_type")() for name in ("boolean", "long", "float", "string")]
     assert [each.no_default_value().kind for each in kinds] == [bool, int, float, str]
     assert ConfigOptions.key("k").double_type().default_value(1.5).default_value == 1.5
+
+
+@pytest.mark.parametrize("key", ["execution.runtime-mode", "execution.checkpointing.mode"])
+def test_a_name_that_is_none_of_an_option_s_is_refused_with_those_there_are(key):
+    with pytest.raises(ValueError, match=f"Could not parse value 'FOO' for key '{key}'") as caught:
+        flink_options.read(configured(**{key: "FOO"}), flink_options.OPTIONS[key])
+    assert "it is one of" in str(caught.value.__cause__)
+    for name in ("streaming", "AT_LEAST_ONCE"):
+        if name.upper() in str(caught.value.__cause__):
+            assert flink_options.read(configured(**{key: name}), flink_options.OPTIONS[key]) == name.upper()

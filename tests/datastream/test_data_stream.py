@@ -359,6 +359,16 @@ def test_windows_say_in_the_plan_what_they_are(numbers):
     assert whole.description.startswith("AllWindow(TumblingEventTimeWindows(3600000, 0), EventTimeTrigger, ")
 
 
+@pytest.mark.parametrize("capacity", [0, -1, 2.5, True])
+def test_asynchronous_calls_need_room_for_a_record(numbers, capacity):
+    class Doubles(AsyncFunction):
+        async def async_invoke(self, value):
+            return [2 * value]
+
+    with pytest.raises(ValueError, match="capacity must be a whole number of at least 1"):
+        AsyncDataStream.ordered_wait(numbers, Doubles(), Time.seconds(1), capacity)
+
+
 def test_asynchronous_calls_check_their_function_and_their_timeout(numbers):
     retry = AsyncRetryStrategy.fixed_delay(3, 10, None, lambda error: True)
     with pytest.raises(TypeError, match="should be declared as 'async def'"):

@@ -123,3 +123,4 @@ def test_a_custom_partitioner_is_given_the_key():
     job = job_of(operator("Map", partitioned(source(), exchange, "CUSTOM"), parallelism=4))
     function = job.vertices[0].chain.operators[0].network_edges[0].partitioner.function
     assert function(7, 4) == 70 % 4
+    assert repr(function) == repr(exchange.partition)  # errors name what the user wrote

@@ -1,11 +1,10 @@
 """AsyncDataStream: order, exceptions, time limits, retries."""
 
 import asyncio
-import time
 
 from pyflink.common import Types
 from pyflink.common.time import Time
-from pyflink.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy, MapFunction
+from pyflink.datastream import AsyncDataStream, AsyncFunction, AsyncRetryStrategy
 
 
 class Sleep(AsyncFunction):
@@ -17,15 +16,6 @@ class Sleep(AsyncFunction):
 
     def timeout(self, value):
         return [f"timeout {value}"]
-
-
-class LastWaits(MapFunction):
-    """Lets what came before have its attempts: at the end of the input there may be no further ones."""
-
-    def map(self, value):
-        if value == 3:
-            time.sleep(0.5)
-        return value
 
 
 class Nothing(AsyncFunction):
@@ -86,14 +76,14 @@ def results_after_the_time(env):
 
 
 def retries_after_exceptions(env):
-    stream = env.from_collection([1, 2, 3]).map(LastWaits())
+    stream = env.from_collection([1, 2, 3])
     strategy = AsyncRetryStrategy.fixed_delay(3, 10, None, lambda error: isinstance(error, ValueError))
     results = AsyncDataStream.ordered_wait_with_retry(stream, FailsTwice(), Time.seconds(20), strategy)
     return list(results.execute_and_collect())
 
 
 def retries_after_results(env):
-    stream = env.from_collection([1, 3]).map(LastWaits())
+    stream = env.from_collection([1, 3])
     strategy = AsyncRetryStrategy.exponential_backoff(5, 5, 50, 2.0, lambda results: not results, None)
     results = AsyncDataStream.unordered_wait_with_retry(stream, EmptyTwice(), Time.seconds(20), strategy)
     return sorted(results.execute_and_collect())
