@@ -409,6 +409,7 @@ class StreamExecutionEnvironment:
             auto_watermark_interval_ms=config.get_auto_watermark_interval(),
             latency_tracking_interval_ms=config.get_latency_tracking_interval(),
             checkpointing_enabled=False,  # checkpoints are still to come
+            task_cancellation_interval_ms=max(config.get_task_cancellation_interval(), 1),
             job_parameters=config.get_global_job_parameters(),
         )
 
