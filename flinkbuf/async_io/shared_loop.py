@@ -6,6 +6,7 @@ a job of a hundred tasks a hundred threads that all want the interpreter.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -53,3 +54,14 @@ def _interrupted(error: BaseException) -> None:
         listeners = list(_listeners)
     for tell in listeners:
         tell(error)
+
+
+def _forget() -> None:
+    """In a forked child: the loop's thread is not there, and its operators are the parent's."""
+    global _mutex, _thread
+    _mutex, _thread = threading.Lock(), None
+    _listeners.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

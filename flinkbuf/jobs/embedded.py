@@ -8,6 +8,7 @@ the others, and all threads, buffers and coordinators are gone when the job has 
 from __future__ import annotations
 
 import atexit
+import os
 import queue
 import threading
 import time
@@ -335,6 +336,10 @@ def segments_needed(graph: JobGraph) -> int:
                 least, wanted = least + minimum, wanted + (maximum or minimum)
     # A little more than they can ask for: a pool that is asked for all it has warns of it.
     return max(least, min(wanted, POOL_LIMIT)) * 51 // 50 + 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)  # a child has no threads of its parent's jobs to wait for
 
 
 @atexit.register

@@ -1,6 +1,8 @@
 """Environments: settings by Flink's keys, sources, and programs that run."""
 
 import json
+import os
+import subprocess
 import sys
 import time
 import warnings
@@ -604,3 +606,44 @@ def test_an_error_about_a_watermark_is_that_of_the_operator_which_was_told(env):
     with pytest.raises(OSError, match="the disk") as caught:
         env.execute()
     assert caught.value.operator_name == "Sink: last"
+
+
+FORKS = """
+import os, sys, time
+from flinkbuf.common import Time
+from flinkbuf.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
+class Same(AsyncFunction):
+    async def async_invoke(self, value):
+        return [value]
+def endless():
+    while True:
+        yield 1
+def job(source, collect):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    AsyncDataStream.unordered_wait(env.add_source(source), Same(), Time.seconds(5)).add_sink(collect)
+    return env
+seen = []
+client = job(endless, seen.append).execute_async("endless")
+while not seen:
+    time.sleep(0.01)
+if os.fork() == 0:
+    out, begin = [], time.monotonic()
+    job([1, 2], out.append).execute("in the child")
+    sys.exit(0 if sorted(out) == [1, 2] else 3)  # and waits for no job of its parent
+begin = time.monotonic()
+_, status = os.wait()
+took = time.monotonic() - begin
+client.cancel().result()
+print(status, took < 4)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_runs_jobs_of_its_own_while_its_parent_runs_one():
+    ended = subprocess.run([sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=30)
+    assert (ended.stdout, ended.returncode) == ("0 True\n", 0), ended.stderr
+
+
+def test_how_often_a_cancelled_task_is_interrupted_is_a_setting(env):
+    env.get_config().set_task_cancellation_interval(70)
+    assert env._execution_settings().task_cancellation_interval_ms == 70
