@@ -156,7 +156,7 @@ LATENCY_HISTORY_SIZE = Option("metrics.latency.history-size", positive_of, 128)
 TARGET = Option("execution.target", str, "embedded")
 RUNTIME_MODE = Option("execution.runtime-mode", one_of("STREAMING", "BATCH", "AUTOMATIC"), "STREAMING")
 CANCELLATION_INTERVAL = Option("task.cancellation.interval", duration_ms_of, 30_000)
-CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000)
+CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000, effect=Effect.KEPT)
 
 CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", duration_ms_of, -1, effect=Effect.KEPT)
 CHECKPOINTING_MODE = Option(
@@ -195,6 +195,7 @@ MEANINGLESS = {
     "python.archives": "files are opened where they lie",
     "python.executable": "tasks run in this interpreter",
     "python.client.executable": "tasks run in this interpreter",
+    "task.cancellation.timeout": "a task that does not end is interrupted again; the program's process is not killed",
     "pipeline.jars": "there is no JVM that could load them",
     "pipeline.classpaths": "there is no JVM that could load them",
 }

@@ -37,6 +37,7 @@ BUFFERS_PER_CHANNEL, FLOATING_BUFFERS = 2, 8
 POOL_LIMIT = 8192  # segments (256 MiB) that a job has for comfort; a job that cannot run with so many has what it needs
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
+CANCEL_WAIT_S = 1.0  # for a cancel() of the user's when its task is over
 
 _running: weakref.WeakSet[EmbeddedJob] = weakref.WeakSet()
 
@@ -88,6 +89,7 @@ class EmbeddedJob:
         self._ended = threading.Event()
         self._tasks: list[Task] = []
         self._threads: list[threading.Thread] = []
+        self._cancelers: list[threading.Thread] = []
         self._coordinators: dict[str, Any] = {}  # by operator id
         self._started_ns = 0
 
@@ -189,6 +191,8 @@ class EmbeddedJob:
             self._step(step, error)
         for thread in self._threads:
             thread.join()
+        for canceler in self._cancelers:
+            canceler.join(CANCEL_WAIT_S)
         self._step(JobStep.END, None)
         self._end()
 
@@ -198,7 +202,16 @@ class EmbeddedJob:
         if step in (JobStep.FAIL, JobStep.TASK_FAILED) and self.status in (JobStatus.FAILING, JobStatus.FAILED):
             self.exception = _cause_of(self.exception, error)
         if self.status is not before and self.status in (JobStatus.FAILING, JobStatus.CANCELLING):
-            for task in self._tasks:
+            self._cancel_tasks()
+
+    def _cancel_tasks(self) -> None:
+        """Each on a thread of its own: a source's cancel() that takes its time keeps nobody else waiting."""
+        for task in self._tasks:
+            try:
+                canceler = threading.Thread(target=task.cancel, name=f"cancel {task.info.task_name}", daemon=True)
+                canceler.start()
+                self._cancelers.append(canceler)
+            except RuntimeError:  # the system has no thread left
                 task.cancel()
 
     def _interrupt(self) -> None:

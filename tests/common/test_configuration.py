@@ -158,10 +158,11 @@ def test_an_option_is_found_by_its_older_names_too():
 def test_keys_without_effect_are_named_with_their_reason():
     keys = ["parallelism.default", "execution.checkpointing.interval", "restart-strategy.type", "taskmanager.foo"]
     to_come = "(kept for checkpoints and restarts, which are still to come)"
-    assert flink_options.keys_without_effect([*keys, "pipeline.jars"]) == [
+    assert flink_options.keys_without_effect([*keys, "pipeline.jars", "task.cancellation.timeout"]) == [
         f"execution.checkpointing.interval {to_come}",
         "pipeline.jars (there is no JVM that could load them)",
         f"restart-strategy.type {to_come}",
+        "task.cancellation.timeout (a task that does not end is interrupted again; the program's process is not killed)",
         "taskmanager.foo",
     ]
 

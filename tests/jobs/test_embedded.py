@@ -137,6 +137,37 @@ def test_cancel_ends_an_endless_job():
     assert job.status is JobStatus.CANCELED
 
 
+class SlowToCancel:
+    """A source that ends when it is told to, but whose cancel() returns only when the test lets it."""
+
+    def run(self, ctx):
+        while not threading.test_is_stopping.wait(0.01):
+            ctx.collect(1)
+
+    def cancel(self):
+        threading.test_is_stopping.set()
+        threading.test_may_return.wait(30)
+
+
+def test_a_cancel_of_the_user_s_that_does_not_return_keeps_nobody_waiting(monkeypatch):
+    from flinkbuf.jobs import embedded
+    from flinkbuf.streaming.source_factories import SourceFunctionFactory
+
+    monkeypatch.setattr(embedded, "CANCEL_WAIT_S", 0.01)
+    threading.test_is_stopping, threading.test_may_return = threading.Event(), threading.Event()
+    arrived = threading.Event()
+    job = job_of(SourceFunctionFactory(SlowToCancel()), add_one, lambda value: arrived.set(), parallelism=2)
+    job.start()
+    assert arrived.wait(30)
+    job.cancel()
+    with pytest.raises(JobCanceledError):
+        job.wait(20)
+    threading.test_may_return.set()
+    for thread in threading.enumerate():
+        if thread.name.startswith("cancel "):
+            thread.join(10)
+
+
 def test_cancel_after_the_end_changes_nothing():
     job = job_of([1], add_one, print_nothing)
     run(job)
