@@ -195,7 +195,7 @@ MEANINGLESS = {
     "python.archives": "files are opened where they lie",
     "python.executable": "tasks run in this interpreter",
     "python.client.executable": "tasks run in this interpreter",
-    "task.cancellation.timeout": "a task that does not end is interrupted again; the program's process is not killed",
+    "task.cancellation.timeout": "a task that does not end is interrupted again; no process is killed",
     "pipeline.jars": "there is no JVM that could load them",
     "pipeline.classpaths": "there is no JVM that could load them",
 }

@@ -415,7 +415,6 @@ class StreamExecutionEnvironment:
             latency_history_size=options.read(self._configuration, options.LATENCY_HISTORY_SIZE),
             task_cancellation_interval_ms=config.get_task_cancellation_interval(),
             checkpointing_enabled=False,  # checkpoints are still to come
-            task_cancellation_interval_ms=max(config.get_task_cancellation_interval(), 1),
             job_parameters=config.get_global_job_parameters(),
         )
 

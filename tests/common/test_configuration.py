@@ -162,7 +162,7 @@ def test_keys_without_effect_are_named_with_their_reason():
         f"execution.checkpointing.interval {to_come}",
         "pipeline.jars (there is no JVM that could load them)",
         f"restart-strategy.type {to_come}",
-        "task.cancellation.timeout (a task that does not end is interrupted again; the program's process is not killed)",
+        "task.cancellation.timeout (a task that does not end is interrupted again; no process is killed)",
         "taskmanager.foo",
     ]
 
