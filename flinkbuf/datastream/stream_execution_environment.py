@@ -21,6 +21,7 @@ from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.transformation import OperatorTransformation
+from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.functions import ParallelSourceFunction
 from flinkbuf.streaming.operator_config import ExecutionSettings
@@ -418,7 +419,7 @@ class StreamExecutionEnvironment:
             job_parameters=config.get_global_job_parameters(),
         )
 
-    def _make_job(self, job_name: str | None, *on_end: Any) -> tuple[Any, JobEnd]:
+    def _make_job(self, job_name: str | None, *on_end: Any, clock: Clock | None = None) -> tuple[Any, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
         from flinkbuf.jobs.embedded import EmbeddedJob
         from flinkbuf.jobs.job_graph import build_job_graph
@@ -429,7 +430,7 @@ class StreamExecutionEnvironment:
         graph = build_job_graph(self._stream_graph(job_name))
         self._warn_of_keys()
         end = JobEnd()
-        job = end.job = EmbeddedJob(graph, self._execution_settings(), on_end=[*on_end, end])
+        job = end.job = EmbeddedJob(graph, self._execution_settings(), clock=clock, on_end=[*on_end, end])
         self._operators = []
         self._side_outputs = {}
         return job, end

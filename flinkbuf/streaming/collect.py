@@ -112,6 +112,9 @@ class Collector:
                 return self._queue.get(timeout=_SLICE_S)
             except Empty:
                 continue
+            except KeyboardInterrupt:  # nobody reads on: the job ends, too
+                self.close()
+                raise
 
     def take(self, limit: int) -> list[Any]:
         """At most `limit` records, then close."""

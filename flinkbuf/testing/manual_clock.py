@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ class ManualClock:
         self._now_ms = now_ms
         self._order = itertools.count()
         self._timers: list[tuple[int, int, ManualTimer]] = []
+        self._lock = threading.Lock()
+        self._subscribers: list[Callable[[], Any]] = []
 
     def now_ms(self) -> int:
         """Return the time in milliseconds."""
@@ -57,6 +60,21 @@ class ManualClock:
             _, _, timer = heapq.heappop(self._timers)
             if not timer.is_cancelled:
                 timer.callback(timer.timestamp_ms)
+        with self._lock:
+            subscribers = list(self._subscribers)
+        for tell in subscribers:
+            tell()
+
+    def subscribe(self, callback: Callable[[], Any]) -> Callable[[], None]:
+        """Have ``callback()`` called after each move, as running tasks do; returns what ends that. From any thread."""
+        with self._lock:
+            self._subscribers.append(callback)
+
+        def unsubscribe() -> None:
+            with self._lock:
+                self._subscribers.remove(callback)
+
+        return unsubscribe
 
     @property
     def timer_count(self) -> int:

@@ -419,7 +419,7 @@ PACKAGE = [
         ["base", "bucket_assigner", "number_seq", "data_gen", "rolling_policy", "file_system", ""],
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
-    ("testing", ["manual_clock", "manual_mailbox", "operator_harness", ""]),
+    ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
     ("spark", ["java", "schema", "workers"]),
     (
         "spark.exchange",

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from queue import Empty
 
 import cloudpickle
 import pytest
@@ -445,3 +446,23 @@ def test_a_request_begins_pending():
     from flinkbuf.streaming.sink import CommitRequest
 
     assert CommitRequest("a").state is CommitState.PENDING
+
+
+def test_who_is_interrupted_while_waiting_for_a_record_reads_no_more(monkeypatch):
+    closed = []
+    collector = Collector(on_close=lambda: closed.append(True))
+
+    class Interrupted:
+        def get_nowait(self):
+            raise Empty
+
+        def get(self, timeout):
+            raise KeyboardInterrupt
+
+        def put(self, record):
+            """The end, for whoever asks again."""
+
+    monkeypatch.setattr(collector, "_queue", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        next(collector)
+    assert closed == [True]

@@ -1,0 +1,124 @@
+"""Runs a whole job in the test's process: its outputs are read, its clock is set."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
+from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.streaming.clock import Clock
+
+DEFAULT_TIMEOUT_S = 60.0
+
+
+class KeptRecords:
+    """What came out of one stream; tasks put it in, the test reads it."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []
+        self.arrived = threading.Condition()
+
+    def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
+        """Keep one record; on a task's thread."""
+        with self.arrived:
+            self.records.append(record)
+            self.arrived.notify_all()
+
+
+class JobHarness:
+    """A job on threads of this process, as `env.execute` runs it, and what came out of some of its streams.
+
+    Parameters
+    ----------
+    env : StreamExecutionEnvironment
+        With the program; the job takes all of it.
+    *streams : DataStream
+        Those whose records are wanted.
+    clock : Clock, optional
+        Processing time of all tasks, such as a `ManualClock`; the machine's by default.
+
+    Notes
+    -----
+    A harness is a context manager: it starts the job, and cancels what still runs at the end of the block. Flink:
+    MiniClusterWithClientResource.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> doubled = env.from_collection([1, 2, 3]).map(lambda value: 2 * value)
+    >>> with JobHarness(env, doubled) as job:
+    ...     job.wait()
+    ...     sorted(job.output(doubled))
+    [2, 4, 6]
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, *streams: DataStream, clock: Clock | None = None) -> None:
+        self._kept = {id(stream): KeptRecords() for stream in streams}
+        self._streams = streams  # so that no other stream gets the id of one of them
+        for stream in streams:
+            stream._collect_to(self._kept[id(stream)])
+        self._job, _ = env._make_job("job harness", clock=clock)
+
+    def __enter__(self) -> JobHarness:
+        self._job.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def status(self) -> JobStatus:
+        """How the job stands."""
+        status: JobStatus = self._job.status
+        return status
+
+    def output(self, stream: DataStream) -> list[Any]:
+        """Return the records that have come out of a stream so far, in the order of their coming."""
+        kept = self._kept_of(stream)
+        with kept.arrived:
+            return list(kept.records)
+
+    def wait_for(self, stream: DataStream, count: int, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[Any]:
+        """Wait until so many records have come out of a stream; return all that have.
+
+        Raises
+        ------
+        TimeoutError
+            If there are fewer after `timeout_s` seconds.
+        """
+        kept = self._kept_of(stream)
+        with kept.arrived:
+            if not kept.arrived.wait_for(lambda: len(kept.records) >= count, timeout_s):
+                raise TimeoutError(
+                    f"{len(kept.records)} of {count} records have come out of {stream.get_name()!r} in {timeout_s:g} "
+                    f"s; the job is {self.status.name}"
+                )
+            return list(kept.records)
+
+    def wait(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        """Wait for the job's end; raises what failed it, or TimeoutError if it has not ended in time."""
+        self._job.wait(timeout_s)
+
+    def cancel(self) -> None:
+        """Stop the job; returns at once."""
+        self._job.cancel()
+
+    def close(self) -> None:
+        """Cancel the job if it still runs, and wait until all its threads are gone."""
+        self._job.cancel()
+        try:
+            self._job.wait(DEFAULT_TIMEOUT_S)
+        except TimeoutError:
+            raise
+        except BaseException:  # told by wait(), to whoever asks
+            return
+
+    def _kept_of(self, stream: DataStream) -> KeptRecords:
+        try:
+            return self._kept[id(stream)]
+        except KeyError:
+            raise ValueError(f"the harness was not given {stream.get_name()!r}: name it after env") from None
