@@ -26,6 +26,7 @@ from flinkbuf.log import logger
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.partition import ResultPartition, buffer_limits
 from flinkbuf.streaming.clock import Clock, SystemClock
+from flinkbuf.streaming.error_location import locate_error
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.streaming.operator_setup import make_context
@@ -227,10 +228,20 @@ class EmbeddedJob:
             for operator in vertex.chain.operators:
                 create = getattr(operator.factory, "create_coordinator", None)
                 if create is not None:
-                    coordinator = create(vertex.parallelism, self.clock, store, self._coordinator_failed)
-                    self._coordinators[operator.operator_id] = coordinator
-        for coordinator in self._coordinators.values():
+                    self._start_coordinator(vertex, operator, create, store)
+
+    def _start_coordinator(self, vertex: JobVertex, operator: OperatorConfig, create: Any, store: Any) -> None:
+        def failed(error: BaseException) -> None:
+            locate_error(error, self._info(vertex, 0), operator, method="enumerator")
+            self._inbox.put((JobStep.FAIL, error))
+
+        try:
+            coordinator = create(vertex.parallelism, self.clock, store, failed)
+            self._coordinators[operator.operator_id] = coordinator
             coordinator.start()
+        except BaseException as error:
+            locate_error(error, self._info(vertex, 0), operator, method="create_enumerator")
+            raise
 
     def _make_context(self, *, config: OperatorConfig, **surroundings: Any) -> OperatorContext:
         """As every task's, but a source knows who gives it splits."""
@@ -238,9 +249,6 @@ class EmbeddedJob:
         if config.operator_id in self._coordinators:
             context.extras["coordinator"] = self._coordinators[config.operator_id]
         return context
-
-    def _coordinator_failed(self, error: BaseException) -> None:
-        self._inbox.put((JobStep.FAIL, error))
 
     def _make_tasks(self, chains: list[PickledChain]) -> None:
         pool = NetworkBufferPool(segments_needed(self.graph), segment_size=SEGMENT_SIZE)

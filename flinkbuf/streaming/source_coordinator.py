@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from flinkbuf.log import logger
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.source import Source, SplitEnumerator
 from flinkbuf.streaming.source_events import (
@@ -23,6 +24,8 @@ from flinkbuf.streaming.source_events import (
 )
 from flinkbuf.streaming.watermark_alignment import AlignmentGroup
 from flinkbuf.streaming.watermark_strategy import WatermarkAlignment
+
+CLOSE_WAIT_S = 5.0  # for a look at a file system that hangs
 
 _SLICE_S = 0.1  # the thread of periodic work looks so often whether its clock was moved
 
@@ -149,7 +152,13 @@ class SourceCoordinator:
             return
         self._is_closed.set()
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
+            self._thread.join(CLOSE_WAIT_S)
+            if self._thread.is_alive():
+                logger.warning(
+                    "looking for splits of source %s has not come back in %g s after the end of the job and was left",
+                    type(self._source).__name__,
+                    CLOSE_WAIT_S,
+                )
         with self._lock:
             self._readers.clear()
             if self._enumerator is not None:

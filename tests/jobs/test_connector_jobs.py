@@ -142,6 +142,12 @@ def test_an_error_of_a_source_is_the_job_s(source):
         run(source, sink_factory_of(lambda value: None), 2)
 
 
+def test_an_error_of_an_enumerator_says_of_which_source():
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        run(SourceOperatorFactory(FailingReader()), sink_factory_of(lambda value: None))
+    assert caught.value.operator_name.startswith("Source: ")
+
+
 def refuse(value):
     raise KeyError(value)
 

@@ -105,18 +105,6 @@ def test_the_first_error_is_the_job_s_not_its_echo():
             run(job_of(range(1000), refuse, print_nothing, parallelism=3))
 
 
-def test_a_task_that_ends_canceled_though_nobody_asked_fails_the_job():
-    from flinkbuf.errors import CancelTaskError
-
-    def gives_up(value):
-        raise CancelTaskError("the other side went away")
-
-    job = job_of(range(100), gives_up, print_nothing)
-    with pytest.raises(CancelTaskError, match="went away"):
-        run(job)
-    assert job.status is JobStatus.FAILED
-
-
 def endless():
     number = 0
     while True:

@@ -9,6 +9,8 @@ from surroundings import ManualTime, Surroundings
 
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource, RateLimit
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource, split_sequence
+from flinkbuf.streaming import source_coordinator
+from flinkbuf.streaming.clock import SystemClock
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.source import Source, SourceReader, SplitEnumerator
@@ -580,3 +582,32 @@ def test_an_older_limit_never_comes_after_a_newer_one():
     slow.go_on.set()
     first.join(10)
     assert slow.limits == [105, MAX]
+
+
+def test_a_look_for_splits_that_hangs_keeps_the_end_waiting_only_so_long(monkeypatch, caplog):
+    monkeypatch.setattr(source_coordinator, "CLOSE_WAIT_S", 0.01)
+    begun, may_answer = threading.Event(), threading.Event()
+
+    class Looks(ManualEnumerator):
+        def start(self):
+            self.context.call_async(self.look, lambda result, error: None)
+
+        def look(self):
+            begun.set()
+            may_answer.wait(30)
+
+    class LooksAround(Manual):
+        def create_enumerator(self, context):
+            return Looks(context)
+
+    coordinator = SourceOperatorFactory(LooksAround(), None).create_coordinator(
+        1, SystemClock(), source_coordinator.CoordinatorStore(), lambda error: None
+    )
+    coordinator.start()
+    assert begun.wait(30)
+    coordinator.close()
+    assert "LooksAround has not come back in 0.01 s" in caplog.text
+    may_answer.set()
+    for thread in threading.enumerate():
+        if thread.name == "flinkbuf source coordinator":
+            thread.join(10)
