@@ -192,8 +192,6 @@ class EmbeddedJob:
             self._step(step, error)
         for thread in self._threads:
             thread.join()
-        for canceler in self._cancelers:
-            canceler.join(CANCEL_WAIT_S)
         self._step(JobStep.END, None)
         self._end()
 
@@ -315,6 +313,8 @@ class EmbeddedJob:
             self._inbox.put((JobStep.TASK_ENDED if is_done else JobStep.TASK_FAILED, event.error))
 
     def _end(self) -> None:
+        for canceler in self._cancelers:
+            canceler.join(CANCEL_WAIT_S)
         for coordinator in self._coordinators.values():
             try:
                 coordinator.close()
@@ -323,7 +323,7 @@ class EmbeddedJob:
         if self.status is JobStatus.CANCELED:
             self.exception = None
         self.net_runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
-        self._tasks, self._threads = [], []  # and with them all that the user's functions hold
+        self._tasks, self._threads, self._cancelers = [], [], []  # and with them all that the user's functions hold
         self._coordinators = {}
         _running.discard(self)
         for call in self._on_end:

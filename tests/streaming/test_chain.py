@@ -6,7 +6,6 @@ import pytest
 from support.stream_tasks import (
     SETTINGS,
     ListSink,
-    ManualClock,
     chain_of,
     info,
     operator,
@@ -22,6 +21,7 @@ from flinkbuf.streaming.mailbox import MailboxProcessor
 from flinkbuf.streaming.metrics import TaskTimes
 from flinkbuf.streaming.operator_config import ChainConfig, ChainedEdge, OperatorConfig
 from flinkbuf.streaming.processing_time import TaskTimerService
+from flinkbuf.testing import ManualClock
 
 CALLS = [
     "initialize_state",
@@ -158,7 +158,7 @@ def test_timers_of_an_operator_do_not_fire_once_it_is_finished():
     bench = three(calls)
     for made in bench.chain.operators:
         made.processing_time.register_timer(5, lambda _, name=made.config.name: calls.append(f"timer of {name}"))
-    bench.clock.move_to(10)
+    bench.clock.advance_to(10)
     bench.chain.finish(False)
     assert not any(call == "timer of a" for call in calls)
     assert calls[-1] == ("c", "finish")

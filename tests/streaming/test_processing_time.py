@@ -3,11 +3,11 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.stream_tasks import ManualClock
 
 from flinkbuf._core.task_mailbox import MIN_PRIORITY, TaskMailbox
 from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.streaming.processing_time import OperatorTimerService, TaskTimerService, TimerQueue
+from flinkbuf.testing import ManualClock
 
 
 class Bench:
@@ -19,7 +19,7 @@ class Bench:
 
     def move_to(self, time):
         """Move the clock and run what is due."""
-        self.clock.move_to(time)
+        self.clock.advance_to(time)
         self.service.post_due()
         self.run()
 
@@ -81,7 +81,7 @@ def test_a_cancelled_timer_does_not_fire_and_nobody_waits_for_it():
 def test_a_timer_can_be_cancelled_while_its_mail_waits():
     bench = Bench()
     timer = bench.service.register_timer(5, bench.fired.append)
-    bench.clock.move_to(6)
+    bench.clock.advance_to(6)
     bench.service.post_due()
     timer.cancel()
     bench.run()
@@ -105,7 +105,7 @@ def test_after_quiesce_nothing_fires():
     bench = Bench()
     bench.service.register_timer(5, bench.fired.append)
     bench.service.register_timer(6, bench.fired.append)
-    bench.clock.move_to(6)
+    bench.clock.advance_to(6)
     bench.service.post_due()  # the first one is a mail already
     bench.service.quiesce()
     bench.service.register_timer(7, bench.fired.append).cancel()
@@ -117,7 +117,7 @@ def test_timers_are_mails_of_their_operator():
     bench = Bench()
     OperatorTimerService(bench.service, 3).register_timer(5, bench.fired.append)
     OperatorTimerService(bench.service, 1).register_timer(5, bench.fired.append)
-    bench.clock.move_to(6)
+    bench.clock.advance_to(6)
     bench.service.post_due()
     mail = bench.mailbox.try_take(2)
     assert mail.mail_priority == 3

@@ -3,6 +3,7 @@
 import pickle
 
 import pytest
+from aggregates import Total
 
 from flinkbuf.streaming.state import (
     AggregatingStateDescriptor,
@@ -14,20 +15,6 @@ from flinkbuf.streaming.state import (
 from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.types.duration import Duration, Time
 from flinkbuf.types.types import Types
-
-
-class Total:
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + value
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, one, other):
-        return one + other
 
 
 def test_descriptors_name_and_type_their_state():

@@ -1,6 +1,7 @@
 """Keyed state of an operator: names, types, snapshots at any moment, restores at any parallelism."""
 
 import pytest
+from aggregates import Total
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,20 +22,6 @@ from flinkbuf.streaming.timers import TimerServices
 from flinkbuf.testing import ManualClock
 from flinkbuf.types.duration import Time
 from flinkbuf.types.types import Types
-
-
-class Total:
-    def create_accumulator(self):
-        return 0
-
-    def add(self, value, accumulator):
-        return accumulator + value
-
-    def get_result(self, accumulator):
-        return accumulator
-
-    def merge(self, one, other):
-        return one + other
 
 
 def backend_of(*, key_type=None, parallelism=1, subtask=0, max_parallelism=128, restore=None, clock=None):

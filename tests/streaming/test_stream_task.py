@@ -9,7 +9,6 @@ from support.stream_tasks import (
     InputConfig,
     ListSink,
     ListSource,
-    ManualClock,
     MapOperator,
     chain_of,
     edge,
@@ -32,6 +31,7 @@ from flinkbuf.streaming.stream_task import StreamTask
 from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.task_state import TaskState
+from flinkbuf.testing import ManualClock
 
 LONG = fb.Types.LONG()
 INPUT = (InputConfig(LONG, (0,)),)
@@ -376,12 +376,12 @@ def test_a_timer_fires_when_the_clock_is_moved_and_wakes_the_source():
     thread = threading.Thread(target=task.run)
     thread.start()
     assert timed.is_open.wait(10)
-    clock.move_to(100)
-    clock.move_to(101)
+    clock.advance_to(100)
+    clock.advance_to(101)
     thread.join(10)
     assert task.state is TaskState.FINISHED
     assert fired == [(100, thread.ident)]
-    assert clock.callbacks == []  # it does not listen any more
+    assert clock._subscribers == []  # it does not listen any more
 
 
 def test_timers_that_wait_do_not_fire_at_the_end():
@@ -395,7 +395,7 @@ def test_timers_that_wait_do_not_fire_at_the_end():
             pass
 
         def finish(self):
-            clock.move_to(100)
+            clock.advance_to(100)
 
         def close(self):
             self.context.processing_time.register_timer(10, fired.append)

@@ -11,7 +11,6 @@ from support.stream_tasks import (
     InputConfig,
     ListSink,
     ListSource,
-    ManualClock,
     MapOperator,
     chain_of,
     edge,
@@ -27,6 +26,7 @@ from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.mailbox import MailboxClosedError
 from flinkbuf.streaming.task_events import TaskStateChanged
 from flinkbuf.streaming.task_state import TaskState
+from flinkbuf.testing import ManualClock
 
 LONG = fb.Types.LONG()
 INPUT = (InputConfig(LONG, (0,)),)

@@ -1,4 +1,4 @@
-"""What tests of stream tasks share: a clock that one sets, sources and sinks of lists, and a way to run a few tasks."""
+"""What tests of stream tasks share: sources and sinks of lists, and a way to run a few tasks."""
 
 import threading
 
@@ -17,28 +17,9 @@ from flinkbuf.streaming.operator_config import (
 )
 from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.streaming.task import Task
+from flinkbuf.testing import ManualClock
 
 SETTINGS = ExecutionSettings()
-
-
-class ManualClock:
-    """Stands still until a test moves it; those who subscribed are called back then."""
-
-    def __init__(self, now_ms=0):
-        self.time = now_ms
-        self.callbacks = []
-
-    def now_ms(self):
-        return self.time
-
-    def move_to(self, time):
-        self.time = time
-        for callback in list(self.callbacks):
-            callback()
-
-    def subscribe(self, callback):
-        self.callbacks.append(callback)
-        return lambda: self.callbacks.remove(callback)
 
 
 class PlainContext(OperatorContext):
