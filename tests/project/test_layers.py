@@ -235,6 +235,7 @@ PACKAGE = [
             "",
         ],
     ),
+    ("control", [""]),
     ("records", ["partitioner", "record_writer", "record_reader", "record_buffers", ""]),
     (
         "async_io",
@@ -359,6 +360,11 @@ PACKAGE = [
             "user_code",
             "embedded",
             "",
+            "deployment",
+            "failure",
+            "job_plan",
+            "master_actions",
+            "messages",
         ],
     ),
     (
@@ -420,7 +426,7 @@ PACKAGE = [
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
-    ("spark", ["java", "schema", "workers"]),
+    ("spark", ["java", "schema", "workers", ""]),
     (
         "spark.exchange",
         [
@@ -437,7 +443,6 @@ PACKAGE = [
         ],
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
-    ("spark", [""]),
     ("", [""]),
     ("demo", ["analysis", "report", "flights", ""]),
     ("", ["cli", "__main__"]),

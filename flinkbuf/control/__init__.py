@@ -1,0 +1,1 @@
+"""The control plane: authenticated messages between a driver and its workers."""

@@ -1,0 +1,61 @@
+"""What a task manager is told about one task: its attempt, what it writes and where from it reads.
+
+The user's functions are not in it: they came with the process, by vertex id. Flink: TaskDeploymentDescriptor,
+ResultPartitionDeploymentDescriptor, InputGateDeploymentDescriptor, ShuffleDescriptor, ExecutionAttemptID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class AttemptId:
+    """One try at running one subtask; a restarted subtask has the next number."""
+
+    vertex_id: str  # 32 hex digits
+    subtask_index: int
+    attempt_number: int
+
+    def __str__(self) -> str:
+        return f"{self.vertex_id}_{self.subtask_index}_{self.attempt_number}"
+
+
+@dataclass(frozen=True)
+class PartitionDescriptor:
+    """A result partition that the task writes."""
+
+    partition_id: str  # 120 hex digits; another one in each attempt, so nobody reads what an old one wrote
+    subpartition_count: int
+    type: str = "PIPELINED_BOUNDED"
+
+
+@dataclass(frozen=True)
+class ChannelDescriptor:
+    """Where one channel of a gate reads: a subpartition, and the task manager that has it."""
+
+    partition_id: str
+    subpartition_index: int
+    manager_id: str  # the reader's own: the channel is local
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class GateDescriptor:
+    """What the task reads through one gate, by channel index."""
+
+    channels: tuple[ChannelDescriptor, ...]
+
+
+@dataclass(frozen=True)
+class TaskDeploymentDescriptor:
+    """All that a task manager needs to start one attempt of one subtask."""
+
+    attempt: AttemptId
+    task_name: str
+    parallelism: int
+    max_parallelism: int
+    slot_index: int  # of its task manager
+    partitions: tuple[PartitionDescriptor, ...]  # by partition index
+    gates: tuple[GateDescriptor, ...]  # by gate index

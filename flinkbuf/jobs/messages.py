@@ -1,0 +1,158 @@
+"""All that a job master and its task managers tell each other. Frozen; one codec writes them as JSON.
+
+Each message to a task manager carries the job master's session: whoever hears of an older one drops it (Flink: fencing
+token). A number of `KINDS` is never used again for another message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.jobs.failure import Failure
+
+Json = dict[str, Any]  # numbers, texts, lists and dicts of them
+
+
+# ---- from a task manager
+
+
+@dataclass(frozen=True)
+class RegisterManager:
+    """A task manager has come up; its first message. Flink: TaskExecutorRegistration and slot offers in one."""
+
+    manager_id: str
+    run: int  # which call for task managers it answers
+    index: int  # its place in that run: the number of the Spark partition, or of the local process
+    host: str
+    data_port: int  # 0: nobody else can read from it
+    slot_count: int
+    process_id: int
+
+
+@dataclass(frozen=True)
+class TaskStateReport:
+    """A task is in another state. A final one is repeated until it is acknowledged."""
+
+    session_id: str
+    attempt: AttemptId
+    state: str  # a TaskState by name
+    failure: Failure | None = None
+    accumulators: Json = field(default_factory=dict)
+    metrics: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HeartbeatReport:
+    """The answer to a heartbeat: what runs here, and how it goes."""
+
+    session_id: str
+    sequence: int
+    attempts: tuple[AttemptId, ...]  # all that the manager still has: the job master compares
+    metrics: dict[str, Json] = field(default_factory=dict)  # by str(attempt)
+    accumulators: dict[str, Json] = field(default_factory=dict)  # by str(attempt)
+    manager_metrics: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class OperatorEventReport:
+    """A source operator says something to its coordinator."""
+
+    session_id: str
+    attempt: AttemptId
+    operator_id: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class ManagerLeaving:
+    """A task manager goes on its own, and says why; a connection that ends without it was lost."""
+
+    reason: str
+
+
+# ---- to a task manager
+
+
+@dataclass(frozen=True)
+class RegistrationAccepted:
+    """The manager belongs to this job master now."""
+
+    session_id: str
+    heartbeat_interval_ms: int
+    heartbeat_timeout_ms: int
+
+
+@dataclass(frozen=True)
+class RegistrationRefused:
+    """Nobody needs this manager: it ends."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class DeployTask:
+    """Start one attempt."""
+
+    session_id: str
+    descriptor: TaskDeploymentDescriptor
+
+
+@dataclass(frozen=True)
+class CancelTask:
+    """End one attempt as soon as its thread comes out; one that is unknown counts as ended."""
+
+    session_id: str
+    attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class HeartbeatRequest:
+    """Are you there?"""
+
+    session_id: str
+    sequence: int
+
+
+@dataclass(frozen=True)
+class AcknowledgeReport:
+    """The final report of an attempt was heard: forget it."""
+
+    session_id: str
+    attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class OperatorEventMessage:
+    """A coordinator says something to a source operator."""
+
+    session_id: str
+    attempt: AttemptId
+    operator_id: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class ReleaseManager:
+    """The job has ended, or begins again elsewhere: end all tasks, then yourself."""
+
+    session_id: str
+    reason: str
+
+
+KINDS: Final = {
+    1: RegisterManager,
+    2: TaskStateReport,
+    3: HeartbeatReport,
+    4: OperatorEventReport,
+    5: ManagerLeaving,
+    33: RegistrationAccepted,
+    34: RegistrationRefused,
+    35: DeployTask,
+    36: CancelTask,
+    37: HeartbeatRequest,
+    38: AcknowledgeReport,
+    39: OperatorEventMessage,
+    40: ReleaseManager,
+}
