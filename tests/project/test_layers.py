@@ -363,8 +363,12 @@ PACKAGE = [
             "deployment",
             "failure",
             "job_plan",
-            "master_actions",
             "messages",
+            "master_actions",
+            "manager_link",
+            "operator_events",
+            "coordinators",
+            "story",
         ],
     ),
     (
