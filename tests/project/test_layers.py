@@ -282,6 +282,7 @@ PACKAGE = [
             "state_backend",
             "operator_state",
             "function_metrics",
+            "distributed_cache",
             "runtime_context",
             "operator_setup",
             "aggregations",
@@ -365,6 +366,9 @@ PACKAGE = [
             "job_plan",
             "master_actions",
             "messages",
+            "archives",
+            "job_directory",
+            "job_files",
         ],
     ),
     (
