@@ -23,6 +23,7 @@ from typing import Any
 
 from flinkbuf.jobs.archives import unpack
 from flinkbuf.jobs.job_directory import JobDirectory
+from flinkbuf.streaming.file_split import local_path
 
 WORK = "work"  # within the directory of a job: what functions work in
 _BLOCK = 1024 * 1024
@@ -64,7 +65,7 @@ class CachedFile:
 
 def existing(path: str, what: str) -> Path:
     """Return the absolute path of a file that is there, else raise FileNotFoundError."""
-    file = Path(path.removeprefix("file://")).absolute()
+    file = Path(local_path(path))
     if not file.exists():
         raise FileNotFoundError(f"no such {what}: {path}")
     return file
