@@ -357,6 +357,7 @@ PACKAGE = [
             "job_graph",
             "execution_plan",
             "job_status",
+            "unpicklable",
             "user_code",
             "embedded",
             "",
