@@ -372,6 +372,7 @@ PACKAGE = [
             "job_graph",
             "execution_plan",
             "job_status",
+            "unpicklable",
             "user_code",
             "embedded",
             "deployment",
