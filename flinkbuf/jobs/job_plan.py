@@ -25,6 +25,11 @@ class EdgePlan:
     ship_strategy: str = ""
     partition_type: str = PIPELINED_BOUNDED
 
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether it is read while it is written, and only once."""
+        return self.partition_type.startswith("PIPELINED")
+
 
 @dataclass(frozen=True)
 class OperatorPlan:
