@@ -426,7 +426,7 @@ PACKAGE = [
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
-    ("spark", ["java", "schema", "workers", ""]),
+    ("spark", ["java", "schema", "workers", "barrier_stage", ""]),
     (
         "spark.exchange",
         [
@@ -436,7 +436,6 @@ PACKAGE = [
             "stage_progress",
             "stage_run",
             "rendezvous",
-            "barrier_stage",
             "pipelined",
             "exchange",
             "",

@@ -27,8 +27,10 @@ from pyspark import SparkContext, TaskContext
 import flinkbuf as fb
 from flinkbuf.network.ports import listen
 from flinkbuf.records.partitioner import as_partitioner
-from flinkbuf.spark.exchange import barrier_stage, pipelined, rendezvous
+from flinkbuf.spark import barrier_stage
+from flinkbuf.spark.exchange import pipelined, rendezvous
 from flinkbuf.spark.exchange.blocking import WriteTask
+from flinkbuf.spark.exchange.exchange import STAGE_USER
 from flinkbuf.spark.exchange.pipelined import Consumer, PipelinedTask
 from flinkbuf.spark.exchange.stage_progress import SparkStages
 from flinkbuf.spark.java import find_java
@@ -941,9 +943,9 @@ def test_dynamic_allocation_is_refused_where_spark_refuses_it():
         return SimpleNamespace(master=master, getConf=lambda: settings)
 
     with pytest.raises(ValueError, match=r"set spark\.dynamicAllocation\.enabled=false for this application"):
-        barrier_stage._check_allocation(context("yarn", spark_dynamicAllocation_enabled="true"))
-    barrier_stage._check_allocation(context("local[2]", spark_dynamicAllocation_enabled="true"))
-    barrier_stage._check_allocation(context("yarn"))
+        barrier_stage.check_allocation(context("yarn", spark_dynamicAllocation_enabled="true"), STAGE_USER)
+    barrier_stage.check_allocation(context("local[2]", spark_dynamicAllocation_enabled="true"), STAGE_USER)
+    barrier_stage.check_allocation(context("yarn"), STAGE_USER)
 
 
 def executor(number, came, went=None, cores=2):
@@ -989,18 +991,18 @@ LOST_ONE = [executor("driver", 0, cores=8), executor("0", 0, went=10_000), execu
 
 def test_executors_that_are_on_their_way_are_waited_for(slots_as_time_goes_on):
     slots_as_time_goes_on(0, 1, 4)
-    barrier_stage._check_slots(cluster(age=0), 4)
+    barrier_stage.check_slots(cluster(age=0), 4, STAGE_USER)
 
 
 def test_a_lost_executor_is_waited_for_however_old_the_context_is(slots_as_time_goes_on, caplog):
     slots_as_time_goes_on(2, 2, 4)
-    barrier_stage._check_slots(cluster(10_800, LOST_ONE), 4)
+    barrier_stage.check_slots(cluster(10_800, LOST_ONE), 4, STAGE_USER)
     assert "has slots for 2 tasks at once where 4 are needed and 4 are to be expected; waiting" in caplog.text
     slots_as_time_goes_on(0, 4)
-    barrier_stage._check_slots(cluster(10_800, executor_instances="2", executor_cores="4", task_cpus="2"), 4)
+    barrier_stage.check_slots(cluster(10_800, executor_instances="2", executor_cores="4", task_cpus="2"), 4, STAGE_USER)
     slots_as_time_goes_on(2)
     with pytest.raises(ValueError, match="has slots for 2 .*give the application more executors or cores"):
-        barrier_stage._check_slots(cluster(10_800, LOST_ONE), 4)  # it never comes back
+        barrier_stage.check_slots(cluster(10_800, LOST_ONE), 4, STAGE_USER)  # it never comes back
 
 
 def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monkeypatch, caplog):
@@ -1010,7 +1012,7 @@ def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monk
     started = time.monotonic()
     for executors, task_count in ((LOST_ONE, 5), (replaced, 5), ([], 3)):
         with pytest.raises(ValueError, match="give the application more executors or cores"):
-            barrier_stage._check_slots(cluster(10_800, executors), task_count)
+            barrier_stage.check_slots(cluster(10_800, executors), task_count, STAGE_USER)
     assert time.monotonic() - started < 5
     assert not caplog.text
 
