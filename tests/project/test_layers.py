@@ -426,14 +426,13 @@ PACKAGE = [
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
-    ("spark", ["java", "schema", "workers", "barrier_stage", ""]),
+    ("spark", ["java", "schema", "workers", "barrier_stage", "stage_progress", ""]),
     (
         "spark.exchange",
         [
             "blocking",
             "membership",
             "summary",
-            "stage_progress",
             "stage_run",
             "rendezvous",
             "pipelined",

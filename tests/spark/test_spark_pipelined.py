@@ -32,8 +32,8 @@ from flinkbuf.spark.exchange import pipelined, rendezvous
 from flinkbuf.spark.exchange.blocking import WriteTask
 from flinkbuf.spark.exchange.exchange import STAGE_USER
 from flinkbuf.spark.exchange.pipelined import Consumer, PipelinedTask
-from flinkbuf.spark.exchange.stage_progress import SparkStages
 from flinkbuf.spark.java import find_java
+from flinkbuf.spark.stage_progress import SparkStages
 
 pytestmark = pytest.mark.spark
 

@@ -39,9 +39,9 @@ from flinkbuf.spark.exchange.membership import (
     proof,
     text_of,
 )
-from flinkbuf.spark.exchange.stage_progress import SparkStages, Stages
 from flinkbuf.spark.exchange.stage_run import Exchange, Member, Run, TaskConnection
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.stage_progress import SparkStages, Stages
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

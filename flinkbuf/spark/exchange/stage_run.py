@@ -14,8 +14,8 @@ from typing import Any
 
 from flinkbuf.log import logger
 from flinkbuf.spark.exchange.membership import Peer, decode_message, encode_message, message_length
-from flinkbuf.spark.exchange.stage_progress import StageProgress
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.stage_progress import StageProgress
 
 RUNS_KEPT_S = 60.0  # from its start, so long a run that is over is remembered, for tasks that come late
 ENDED_LOOKS = 3  # so many times in a row tasks were found to have ended without a word

@@ -1,6 +1,6 @@
 """What Spark says of a running stage: how many of its tasks have ended, and of which attempt one is.
 
-The driver's rendezvous asks.
+Whoever keeps a barrier stage together asks: the exchange's rendezvous, and the driver's end of a job.
 """
 
 from __future__ import annotations
