@@ -477,17 +477,15 @@ PACKAGE = [
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
-    ("spark", ["java", "schema", "workers", ""]),
+    ("spark", ["java", "schema", "workers", "barrier_stage", "stage_progress", ""]),
     (
         "spark.exchange",
         [
             "blocking",
             "membership",
             "summary",
-            "stage_progress",
             "stage_run",
             "rendezvous",
-            "barrier_stage",
             "pipelined",
             "exchange",
             "",

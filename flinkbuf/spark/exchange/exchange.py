@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from flinkbuf.config import NetworkConfig
 from flinkbuf.log import logger
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner, as_partitioner, by_key
-from flinkbuf.spark.exchange.barrier_stage import check_barrier_stage
+from flinkbuf.spark.barrier_stage import StageUser, check_barrier_stage
 from flinkbuf.spark.exchange.blocking import WriteTask, as_written, through_shuffle
 from flinkbuf.spark.exchange.pipelined import exchange_pipelined
 from flinkbuf.spark.workers import check_workers, shipped
@@ -36,6 +36,15 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 MODES = ("blocking", "pipelined")
+STAGE_USER = StageUser(
+    name="a pipelined exchange",
+    log_name="exchange",
+    needs="with {count} partitions",
+    fewer="pass num_partitions={slots}",
+    otherwise="use mode='blocking'",
+    once="another pipelined exchange, and two in one stage could wait for each other: use mode='blocking' for one of "
+    "the two, or put a shuffle such as repartition() between",
+)
 SAMPLE_SIZE = 200  # records looked at in each of up to three Spark partitions when the type is left out
 
 
@@ -168,7 +177,7 @@ def exchange(
     record_type, is_from_spark = _read_type(type)
     check_workers(data.context)
     if mode == "pipelined":
-        check_barrier_stage(data, channel_count)
+        check_barrier_stage(data, channel_count, STAGE_USER)
     sampled: tuple[str, ...] = ()
     if record_type is None or _needs_key_type(partitioner):
         record_type, partitioner, sampled = _infer_types(data, record_type, partitioner)
