@@ -94,6 +94,12 @@ class CollectSinkFactory:
         to_type = functools.partial(convert, self.type_info.codec) if self.type_info is not None else None
         return CollectSinkOperator(self.collector.value, to_type)
 
+    def why_not_again(self) -> str | None:
+        """Return why a job that has given records to the program cannot begin anew; None: it can."""
+        ask = getattr(self.collector.value, "why_not_again", None)
+        reason: str | None = None if ask is None else ask()
+        return reason
+
 
 class Lifecycle:
     """``open(runtime_context)`` and ``close()`` of an object that may have neither."""
