@@ -477,7 +477,7 @@ PACKAGE = [
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
-    ("spark", ["java", "schema", "workers", "barrier_stage", "stage_progress", ""]),
+    ("spark", ["java", "schema", "workers", "barrier_stage", "stage_progress", "slot_input", "spark_source", "spark_sink", ""]),
     (
         "spark.exchange",
         [
