@@ -346,8 +346,7 @@ class StreamExecutionEnvironment:
         type_info : TypeInformation, optional
             What the records are; by default what the source says.
         """
-        from flinkbuf.streaming.sink_factories import PrintSinkFactory
-from flinkbuf.streaming.source_factories import SourceOperatorFactory
+        from flinkbuf.streaming.source_factories import SourceOperatorFactory
 
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
