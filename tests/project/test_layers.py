@@ -664,6 +664,8 @@ DECIDERS = [
     "jobs/failover.py",
     "jobs/job_master.py",
     "jobs/job_details.py",
+    "jobs/task_actions.py",
+    "jobs/task_executor.py",
     "_core/watermark_generator.pyx",
     "_core/timestamps_operator.pyx",
     "_core/timer_service.pyx",
