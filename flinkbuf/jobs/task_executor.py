@@ -374,7 +374,7 @@ class TaskExecutor:
         state, failure = message.state, message.failure
         if state is TaskState.CANCELED and not entry.is_stopped:
             state, failure = TaskState.FAILED, _echo_of(attempt, failure)
-        elif failure is not None and failure.is_echo and entry.is_stopped:
+        elif state is TaskState.CANCELED and failure is not None and failure.is_echo:
             failure = None  # as it was told to
         if state is TaskState.FINISHED:
             self._finished.setdefault(_subtask_of(attempt), []).append(attempt)

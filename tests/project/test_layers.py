@@ -331,6 +331,7 @@ PACKAGE = [
             "task_snapshot",
             "task_state",
             "task_events",
+            "task_figures",
             "stream_task",
             "task",
             "file_lines",
