@@ -1,6 +1,7 @@
 """Task managers on threads of this process, and a job master that does what the test says."""
 
 import gc
+import json
 import logging
 import os
 import subprocess
@@ -555,3 +556,57 @@ def test_a_slot_of_a_wide_job_has_buffers_for_all_its_tasks():
             environment.release_gates(number)
         for number in range(len(plan.edges)):
             environment.release_owner(number)
+
+
+# ---- figures -------------------------------------------------------------------------------------------
+
+
+def test_figures_of_a_running_job_travel_with_heartbeats_and_stay_with_the_last_report():
+    out, gate = [], threading.Event()
+
+    def numbers():
+        yield from range(1000)
+        gate.wait(20)
+
+    class Count(MapFunction):
+        def open(self, runtime_context):
+            self.seen = runtime_context.get_metrics_group().counter("seen")
+            runtime_context.get_metrics_group().gauge("broken", lambda: 1 // 0)
+
+        def map(self, value):
+            self.seen.inc()
+            return value
+
+    with Master(graph_of(IterableSourceFactory(numbers()), Count(), out.append, 2)) as master:
+        for index in range(2):
+            master.add(f"m{index}", network_shuffle(master, f"m{index}"))
+        master.deploy_all()
+        wait_until(lambda: len(out) == 1000)
+        now = {}
+        for index in range(2):
+            now |= master.heartbeat(f"m{index}").metrics
+        json.dumps(now)
+        check_figures(master, now)
+        source = now[str(master.attempt(0, 0))]
+        assert source["idle_ms"] + source["busy_ms"] + source["back_pressured_ms"] > 0
+        assert 0 <= source["out_pool_usage"] <= 1
+        gate.set()
+        master.wait_for_end()
+        finals = {str(attempt): master.final(attempt).metrics for attempt in master.attempts()}
+        check_figures(master, finals)
+        assert all(each["watermark"] == 2**63 - 1 for each in finals.values())
+
+
+def check_figures(master, metrics):
+    by_vertex = [
+        [metrics[str(master.attempt(index, subtask))] for subtask in range(vertex.parallelism)]
+        for index, vertex in enumerate(master.plan.vertices)
+    ]
+    assert [sum(each["records_out"] for each in tasks) for tasks in by_vertex[:-1]] == [1000] * (len(by_vertex) - 1)
+    assert [sum(each["records_in"] for each in tasks) for tasks in by_vertex[1:]] == [1000] * (len(by_vertex) - 1)
+    written = [sum(each["bytes_out"] for each in tasks) for tasks in by_vertex[:-1]]
+    read = [sum(each["bytes_in"] for each in tasks) for tasks in by_vertex[1:]]
+    assert all(0 < here <= there for here, there in zip(read, written, strict=True))
+    counted = [operator for tasks in by_vertex for each in tasks for operator in each["operators"]]
+    assert sum(each["metrics"].get("seen", 0) for each in counted) == 1000
+    assert all(each["metrics"]["broken"] is None for each in counted if "seen" in each["metrics"])
