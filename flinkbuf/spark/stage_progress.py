@@ -1,7 +1,4 @@
-"""What Spark says of a running stage: how many of its tasks have ended, and of which attempt one is.
-
-Whoever keeps a barrier stage together asks: the exchange's rendezvous, and the driver's end of a job.
-"""
+"""What Spark says of a running stage: how far it is, of which attempt a task is, and how tasks have ended."""
 
 from __future__ import annotations
 
@@ -12,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-FIRST_TASKS_KEPT = 1000
+FAILURES_MAX = 8  # of one attempt that are told: each costs a few calls of the JVM
+REASON_LIMIT = 1000  # characters
 
 
 @dataclass(frozen=True)
@@ -33,21 +31,53 @@ class StageProgress:
     failed: int = 0
 
 
+@dataclass(frozen=True)
+class AttemptTasks:
+    """One attempt of a stage, and the tasks that Spark has numbered for it: in a row, the first one first.
+
+    Examples
+    --------
+    >>> 13 in AttemptTasks(1, 12, 3), 15 in AttemptTasks(1, 12, 3)
+    (True, False)
+    """
+
+    number: int
+    first_task: int
+    task_count: int
+
+    def __contains__(self, task: object) -> bool:
+        return isinstance(task, int) and self.first_task <= task < self.first_task + self.task_count
+
+
+@dataclass(frozen=True)
+class TaskEnd:
+    """How a task has ended, as Spark tells it: well, or failed for a reason, in one line."""
+
+    task: int
+    is_failed: bool = False
+    reason: str = ""
+
+
 class Stages(Protocol):
-    """Who knows the stages of a driver."""
+    """Who knows the stages of a driver. None, or nothing: that is not known, or not yet."""
 
     def progress(self, stage: int) -> StageProgress | None:
-        """Return how far a stage is; None if that is not known."""
+        """Return how far a stage is."""
 
-    def attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
-        """Return which attempt of a stage, from 0 on, has begun a task; None if that is not known, or not yet."""
+    def attempt_of(self, stage: int, task: int, task_count: int) -> AttemptTasks | None:
+        """Return which attempt of a stage has begun a task."""
 
-    def cancel(self, stage: int, reason: str) -> None:
-        """End a stage, and the jobs that need it."""
+    def failures(self, stage: int, attempt: int) -> list[TaskEnd]:
+        """Return the first tasks of an attempt that have failed."""
+
+    def end_of(self, stage: int, attempt: AttemptTasks, task: int) -> TaskEnd | None:
+        """Return how a task has ended."""
 
 
 class SparkStages:
-    """The stages of a SparkContext. A context that was stopped or forgotten knows none.
+    """The stages of a SparkContext, by what its status store holds. A context that was stopped or forgotten knows none.
+
+    Each question blocks for some calls of the JVM, a millisecond or a few.
 
     Parameters
     ----------
@@ -57,7 +87,6 @@ class SparkStages:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = weakref.ref(context)
-        self._first_tasks: dict[tuple[int, int], int] = {}  # by stage and attempt; the latest of them
 
     def progress(self, stage: int) -> StageProgress | None:
         """Return how far a stage is; None if that is not known."""
@@ -70,43 +99,69 @@ class SparkStages:
             return None
         return StageProgress(info.numActiveTasks, info.numCompletedTasks, info.currentAttemptId, info.numFailedTasks)
 
-    def attempt_of(self, stage: int, task: int, task_count: int) -> int | None:
-        """Return which attempt of a stage, from 0 on, has begun a task; None if that is not known, or not yet.
+    def attempt_of(self, stage: int, task: int, task_count: int) -> AttemptTasks | None:
+        """Return which attempt of a stage has begun a task; None if that is not known, or not yet.
 
-        Spark numbers the tasks of an attempt in a row, and hears of the first one first.
+        Spark hears of an attempt's first task first.
         """
         progress = self.progress(stage)
-        if progress is None:
-            return None
-        for attempt in range(progress.attempt, -1, -1):
-            first = self._first_task(stage, attempt)
-            if first is not None and first <= task < first + task_count:
-                return attempt
+        for number in range(-1 if progress is None else progress.attempt, -1, -1):
+            for first in self._tasks(stage, number, 1):
+                attempt = AttemptTasks(number, int(first.taskId()), task_count)
+                if task in attempt:
+                    return attempt
         return None
 
-    def _first_task(self, stage: int, attempt: int) -> int | None:
-        """Return the number of an attempt's first task; None if that is not known, or not yet."""
-        known = self._first_tasks.get((stage, attempt))
+    def failures(self, stage: int, attempt: int) -> list[TaskEnd]:
+        """Return the first tasks of an attempt that have failed."""
+        return [end for end in map(_end_of, self._tasks(stage, attempt, FAILURES_MAX, status="FAILED")) if end]
+
+    def end_of(self, stage: int, attempt: AttemptTasks, task: int) -> TaskEnd | None:
+        """Return how a task has ended; None if it runs, was killed for what another one did, or is not known."""
+        found = self._tasks(stage, attempt.number, 1, task - attempt.first_task)
+        return _end_of(found[0]) if found else None
+
+    def _tasks(self, stage: int, attempt: int, limit: int, start: int = 0, status: str | None = None) -> list[Any]:
+        """Return what the store says of an attempt's tasks, by their numbers; only of those with a status, if given."""
         context = self._context()
-        if known is not None or context is None:
-            return known
+        if context is None:
+            return []
         try:
             jvm: Any = context._jvm
+            api = jvm.org.apache.spark.status.api.v1
+            wanted = jvm.java.util.ArrayList()
+            if status is not None:
+                wanted.add(getattr(api.TaskStatus, status))
             store = context._jsc.sc().statusStore()
-            by_number = jvm.org.apache.spark.status.api.v1.TaskSorting.ID
-            tasks = store.taskList(stage, attempt, 0, 1, by_number, jvm.java.util.ArrayList())
-            if tasks.size() == 0:
-                return None
-            first = int(tasks.apply(0).taskId())
-        except Exception:  # as above, and none of this is Spark's public API
-            return None
-        self._first_tasks[stage, attempt] = first
-        if len(self._first_tasks) > FIRST_TASKS_KEPT:
-            del self._first_tasks[next(iter(self._first_tasks))]  # Spark can be asked again
-        return first
+            tasks = store.taskList(stage, attempt, start, limit, api.TaskSorting.ID, wanted)
+            return [tasks.apply(index) for index in range(tasks.size())]
+        except Exception:  # the JVM may go at any moment, and none of this is Spark's public API
+            return []
 
-    def cancel(self, stage: int, reason: str) -> None:
-        """End a stage, and the jobs that need it; Spark shows the reason."""
-        context = self._context()
-        if context is not None and context._jsc is not None:
-            context._jsc.sc().cancelStage(stage, reason)
+
+def _end_of(task: Any) -> TaskEnd | None:
+    """Read one out of the store."""
+    try:
+        number, status = int(task.taskId()), task.status()
+        if status == "FAILED":
+            return TaskEnd(number, True, reason_of(task.errorMessage().get()))
+    except Exception:  # as above
+        return None
+    return TaskEnd(number) if status == "SUCCESS" else None
+
+
+def reason_of(message: str) -> str:
+    r"""Return the line that says most in what Spark gives as the error of a task.
+
+    Examples
+    --------
+    >>> reason_of("org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+    ...           '  File "job.py", line 3, in take\nKeyError: 7\n\n\tat org.apache.spark.api.python.BasePythonRunner')
+    'KeyError: 7'
+    >>> reason_of("ExecutorLostFailure (executor 1 exited): it was killed")
+    'ExecutorLostFailure (executor 1 exited): it was killed'
+    """
+    lines = message.partition("\n\tat ")[0].strip().splitlines()
+    if "Traceback (most recent call last):" in message:
+        lines = lines[max(index for index, line in enumerate(lines) if line.startswith((" ", "Tr"))) + 1 :] or lines
+    return " ".join(lines)[:REASON_LIMIT]

@@ -36,7 +36,10 @@ class CallableSinkFactory:
     """``stream.add_sink(function)``: calls the program's own function, not a copy, with each record.
 
     So ``results.append`` appends to the program's list. With a parallelism above 1 it is called from several threads.
+    On every target it runs in the program's process.
     """
+
+    is_in_program = True
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         if not callable(function):
@@ -84,6 +87,8 @@ class SinkWriterFactory:
 
 class CollectSinkFactory:
     """``stream.execute_and_collect()``: hands each record, as its declared type gives it, to the program."""
+
+    is_in_program = True
 
     def __init__(self, collector: Collector, type_info: TypeInformation | None = None) -> None:
         self.collector = ByReference(collector, "the collector of execute_and_collect")

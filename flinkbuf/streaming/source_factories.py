@@ -53,8 +53,8 @@ class CollectionSourceFactory:
 class IterableSourceFactory:
     """``env.add_source(iterable)``, or of a function without arguments that returns one.
 
-    An iterable is the program's own, not a copy; so it is read in the program's process. A function is copied, and
-    called where the source runs; if it has a parameter it is given the `RuntimeContext`.
+    An iterable is the program's own, not a copy; so it is read in the program's process on every target. A function is
+    copied, and called where the source runs; if it has a parameter it is given the `RuntimeContext`.
     """
 
     def __init__(self, source: Iterable[Any] | Callable[..., Iterable[Any]]) -> None:
@@ -62,6 +62,11 @@ class IterableSourceFactory:
         self.iterable: ByReference | None = None
         if not callable(source):
             self.iterable = ByReference(ProgramIterable(source), f"the source {reprlib.repr(source)}")
+
+    @property
+    def is_in_program(self) -> bool:
+        """Whether it reads an object of the program itself."""
+        return self.iterable is not None
 
     def __call__(self) -> IterableSourceOperator:
         """Make the operator of the only subtask."""

@@ -93,7 +93,7 @@ def test_an_iterator_of_the_program_is_read_once():
     factory = source_factory_of(number for number in range(3))
     assert factory.why_not_again() is None
     assert [element.value for element in emitted(factory)] == [0, 1, 2]
-    assert "cannot be read a second time: <generator object" in factory.why_not_again()
+    assert "cannot be read a second time: <generator ob" in factory.why_not_again()
     with pytest.raises(CannotBeginAgainError, match="give add_source a list, or a function") as caught:
         emitted(factory)
     assert caught.value.can_restart is False
