@@ -15,7 +15,7 @@ from flinkbuf.common.execution_config import ExecutionConfig, default_parallelis
 from flinkbuf.common.job_client import JobClient, JobEnd
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.restart_strategy import RestartStrategyConfiguration
-from flinkbuf.datastream.arguments import MAX_PARALLELISM_LIMIT, declared
+from flinkbuf.datastream.arguments import MAX_PARALLELISM_LIMIT, declared, of_spark
 from flinkbuf.datastream.checkpoint_config import CheckpointConfig
 from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
@@ -363,6 +363,45 @@ class StreamExecutionEnvironment:
         if type_info is None and hasattr(input_format, "get_produced_type"):
             type_info = input_format.get_produced_type()
         return self.add_source(input_format, COLLECTION_SOURCE_NAME, type_info)
+
+    def from_rdd(self, rdd: Any, type_info: Any = None) -> DataStream:
+        """Make a stream of the records of a Spark RDD; the program runs on Spark then.
+
+        Parameters
+        ----------
+        rdd : pyspark.RDD
+            Partition i is read by subtask i. The stream has as many subtasks as the RDD has partitions, but no more
+            than the environment's parallelism, or Spark's cores where that is not set; `set_parallelism` changes it.
+            Where the two numbers differ, or other operators have more subtasks, a shuffle brings each partition, whole
+            and in order, to the subtask that reads it.
+        type_info : TypeInformation, optional
+            What the records are; whatever they are, if left out.
+
+        Notes
+        -----
+        Spark gives its records once: a job that reads them is restarted as a whole, in a new stage.
+
+        Examples
+        --------
+        >>> env.from_rdd(sc.parallelize(range(10), 2), Types.LONG()).map(lambda n: n * n).print()  # doctest: +SKIP
+        """
+        stream: DataStream = of_spark("spark_source").from_rdd(self, rdd, type_info)
+        return stream
+
+    def from_data_frame(self, data_frame: Any) -> DataStream:
+        """Make a stream of the rows of a Spark DataFrame, of the type that its schema says; see `from_rdd`.
+
+        Parameters
+        ----------
+        data_frame : pyspark.sql.DataFrame
+            Timestamps become naive datetimes in the zone of the process, as in ``collect()``.
+
+        Examples
+        --------
+        >>> env.from_data_frame(spark.range(3)).map(lambda row: row.id).print()  # doctest: +SKIP
+        """
+        stream: DataStream = of_spark("spark_source").from_data_frame(self, data_frame)
+        return stream
 
     # --- execution
 
