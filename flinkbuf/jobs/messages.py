@@ -81,7 +81,7 @@ class RegistrationAccepted:
 
     session_id: str
     heartbeat_interval_ms: int
-    heartbeat_timeout_ms: int
+    heartbeat_timeout_ms: int  # how long the job master may be silent; 0: for ever
 
 
 @dataclass(frozen=True)

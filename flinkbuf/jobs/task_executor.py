@@ -216,8 +216,12 @@ class TaskExecutor:
             return self.session_id in (None, message.session_id)
         if self.session_id is None or getattr(message, "session_id", None) != self.session_id:
             return False
-        self._silent_at_ms = now_ms + self._heartbeat_timeout_ms
+        self._heard(now_ms)
         return True
+
+    def _heard(self, now_ms: int) -> None:
+        if self._heartbeat_timeout_ms > 0:
+            self._silent_at_ms = now_ms + self._heartbeat_timeout_ms
 
     def _do(self, action: object) -> None:
         self._actions.append(action)
@@ -231,7 +235,7 @@ class TaskExecutor:
     def _accepted(self, message: RegistrationAccepted, now_ms: int) -> None:
         self.session_id = message.session_id
         self._heartbeat_timeout_ms = message.heartbeat_timeout_ms
-        self._silent_at_ms = now_ms + message.heartbeat_timeout_ms
+        self._heard(now_ms)
         self._register_until_ms = None
 
     def _refused(self, message: RegistrationRefused, now_ms: int) -> None:
