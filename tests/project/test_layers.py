@@ -423,6 +423,11 @@ PACKAGE = [
             "embedded",
             "",
             "running_job",
+            "control_link",
+            "launcher",
+            "launcher_process",
+            "local_manager",
+            "local_processes",
         ],
     ),
     (
@@ -503,7 +508,7 @@ PACKAGE = [
     ),
     (
         "spark.exchange",
-        ["blocking", "summary", "", "membership", "rendezvous", "pipelined", "exchange", "exchange_runs", "messages"],
+        ["blocking", "summary", "", "messages", "membership", "exchange_runs", "rendezvous", "pipelined", "exchange"],
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("", [""]),
