@@ -606,7 +606,8 @@ def check_figures(master, metrics):
     assert [sum(each["records_in"] for each in tasks) for tasks in by_vertex[1:]] == [1000] * (len(by_vertex) - 1)
     written = [sum(each["bytes_out"] for each in tasks) for tasks in by_vertex[:-1]]
     read = [sum(each["bytes_in"] for each in tasks) for tasks in by_vertex[1:]]
-    assert all(0 < here <= there for here, there in zip(read, written, strict=True))
+    # Ends of partitions are read, but nobody has written them.
+    assert all(0 < here <= there + 100 for here, there in zip(read, written, strict=True))
     counted = [operator for tasks in by_vertex for each in tasks for operator in each["operators"]]
     assert sum(each["metrics"].get("seen", 0) for each in counted) == 1000
     assert all(each["metrics"]["broken"] is None for each in counted if "seen" in each["metrics"])
