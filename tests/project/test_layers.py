@@ -433,6 +433,7 @@ PACKAGE = [
     (
         "common",
         [
+            "accumulators",
             "completable_future",
             "config_options",
             "configuration",
