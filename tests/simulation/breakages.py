@@ -151,7 +151,9 @@ def _stranger(world: World) -> None:
     """Somebody whom nobody started."""
     tasks = _running(world)
     if tasks:
-        report = TaskStateReport(world.session_id, world.rng.choice(tasks).attempt, "FAILED", Failure("x", "a stranger"))
+        report = TaskStateReport(
+            world.session_id, world.rng.choice(tasks).attempt, "FAILED", Failure("x", "a stranger")
+        )
         world.tell(ManagerSaid("stranger", report))
 
 

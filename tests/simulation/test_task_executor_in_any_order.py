@@ -134,7 +134,9 @@ class AnyOrder(RuleBasedStateMachine):
         if step in NEXT[state]:
             self.tasks[attempt] = NEXT[state][step]
             if self.tasks[attempt] is not state:
-                failure = Failure("builtins.ValueError", "it failed") if self.tasks[attempt] is TaskState.FAILED else None
+                failure = (
+                    Failure("builtins.ValueError", "it failed") if self.tasks[attempt] is TaskState.FAILED else None
+                )
                 self.untold.append(tm.TaskChanged(attempt, self.tasks[attempt], failure))
 
     @rule(count=integers(1, 9))

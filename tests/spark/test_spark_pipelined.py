@@ -885,7 +885,9 @@ def test_a_task_that_cannot_reach_the_driver_says_what_to_open_and_what_to_set(s
         within(60, data.barrier().mapPartitionsWithIndex(task).collect)
     host, port = nobody
     text = " ".join(str(failure.value).split())
-    assert re.search(rf"RemoteTransportError: exchange 0{{14}}4d, task [01]: .*cannot reach the driver at {host}:{port}", text)
+    assert re.search(
+        rf"RemoteTransportError: exchange 0{{14}}4d, task [01]: .*cannot reach the driver at {host}:{port}", text
+    )
     assert f"open TCP port {port} of {host}" in text
     for setting in ("driver.port", "driver.host", "driver.bindAddress"):
         assert f"spark.flinkbuf.{setting}" in text
