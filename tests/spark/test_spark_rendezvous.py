@@ -270,6 +270,9 @@ def test_two_of_them_share_a_server_that_ends_with_the_second():
         with contextlib.closing(open_meeting()) as second:
             assert second.address_of(ID, 1).address == address
             assert second.address_of(ID, 1).group_id != first.address_of(ID, 1).group_id
+            member = Membership.join(second.address_of(ID, 1))
+            assert member.register(peer(0), 7, 0) == (peer(0),)
+        assert "the driver ended its connection" in notice(member), "though the server goes on"
         Membership.join(first.address_of(ID, 1)).close()
     assert not control_server._shared
 

@@ -75,7 +75,8 @@ class Rendezvous:
         self._is_closing = False
         self._prefix = f"exchange/{next(_numbers)}/"  # two contexts may have one server, one after the other
         self._leases: dict[TlsConfig | None, ServerLease] = {}
-        self._inbox: queue.SimpleQueue[Stimulus | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Stimulus | None] = queue.SimpleQueue()
+        self.groups: set[str] = set()  # of exchanges whose tasks are connected; the servers' threads'
         self._summaries: deque[ExchangeSummary] = deque(maxlen=SUMMARIES_KEPT)
         self.runs = ExchangeRuns()
         self.last_calls = last_calls
@@ -84,10 +85,11 @@ class Rendezvous:
 
     def address_of(self, exchange_id: str, task_count: int, tls: TlsConfig | None = None) -> DriverAddress:
         """Return what the tasks of an exchange need to come here; OSError if it cannot listen for them."""
-        if tls not in self._leases:
-            self._leases[tls] = self._listen(tls)
-            server = self._leases[tls].server
-            server.on_unknown(self._prefix, partial(_Group, server, self._inbox))
+        with _lock:
+            if tls not in self._leases:
+                self._leases[tls] = self._listen(tls)
+                server = self._leases[tls].server
+                server.on_unknown(self._prefix, partial(_Group, self, server))
         server = self._leases[tls].server
         group_id = f"{self._prefix}{exchange_id}/{task_count}"
         return DriverAddress(server.address, group_id, server.secret_of(group_id), tls)
@@ -105,7 +107,7 @@ class Rendezvous:
     def close(self) -> None:
         """End the thread, let go of the server. Tasks that still run take it for the end of the driver. Idempotent."""
         self._is_closing = True
-        self._inbox.put(None)
+        self.inbox.put(None)
         self._thread.join()
 
     # ---- on the thread
@@ -118,6 +120,8 @@ class Rendezvous:
         finally:
             for lease in self._leases.values():
                 lease.server.off_unknown(self._prefix)
+                for group_id in list(self.groups):
+                    lease.server.close_group(group_id)
                 lease.close()
 
     def _next(self) -> Stimulus | None:
@@ -125,7 +129,7 @@ class Rendezvous:
         deadline = self.runs.next_deadline_ms
         left = LOOK_S if deadline is None else max(0.0, (deadline - _now_ms()) / 1000)
         try:
-            stimulus = self._inbox.get(timeout=min(LOOK_S, left))
+            stimulus = self.inbox.get(timeout=min(LOOK_S, left))
         except queue.Empty:
             return None
         if isinstance(stimulus, TaskSaid) and isinstance(stimulus.message, Register):
@@ -141,7 +145,7 @@ class Rendezvous:
             for connection in action.connections:
                 connection.send(message)
         elif isinstance(action, FindStage):
-            self._inbox.put(self._find_stage(action))
+            self.inbox.put(self._find_stage(action))
         elif isinstance(action, Note):
             logger.log(logging.WARNING if action.summary is None else logging.INFO, "%s", action.text)
             if action.summary is not None:
@@ -161,10 +165,11 @@ class Rendezvous:
 class _Group:
     """The tasks of one exchange that are connected, as the control server's thread sees them."""
 
-    def __init__(self, server: ControlServer, inbox: queue.SimpleQueue[Stimulus | None], group_id: str) -> None:
-        self._server, self._inbox, self._group_id = server, inbox, group_id
+    def __init__(self, meeting: Rendezvous, server: ControlServer, group_id: str) -> None:
+        self._meeting, self._server, self._group_id = meeting, server, group_id
         _, _, self._exchange_id, self._task_count = group_id.split("/")
         self._count = 0
+        meeting.groups.add(group_id)
 
     def connected(self, connection: Connection) -> None:
         """Expect it to register."""
@@ -177,14 +182,15 @@ class _Group:
         except CorruptDataError:
             connection.close()
         else:
-            self._inbox.put(TaskSaid(connection, self._exchange_id, int(self._task_count), message))
+            self._meeting.inbox.put(TaskSaid(connection, self._exchange_id, int(self._task_count), message))
 
     def disconnected(self, connection: Connection, reason: str) -> None:
         """Forget it, and the exchange with its last one."""
-        self._inbox.put(TaskGone(connection, reason))
+        self._meeting.inbox.put(TaskGone(connection, reason))
         self._count -= 1
         if self._count == 0:
             self._server.close_group(self._group_id)
+            self._meeting.groups.discard(self._group_id)
 
 
 def _now_ms() -> int:
