@@ -21,7 +21,7 @@ import pytest
 from measure import REPEATS, measure, scaled
 
 import flinkbuf as fb
-from flinkbuf.common import Duration, Types, WatermarkStrategy
+from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy
 from flinkbuf.common.time import Time
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import (
@@ -44,8 +44,8 @@ BATCH = 1000  # records that Bytewax's source hands over at a time; its default 
 
 
 def environment():
-    env = StreamExecutionEnvironment.get_execution_environment()
-    return env.set_parallelism(1)
+    configuration = Configuration().set_string("execution.target", "embedded")  # bench_jobs.py measures the others
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(1)
 
 
 @functools.cache

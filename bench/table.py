@@ -130,6 +130,20 @@ TARGETS = [
     Target("stream_window_by_two.flinkbuf", "stream_window.plain_loop", min_rate=0.8e6),
     Target("stream_timers.flinkbuf", PYFLINK_TIMERS, ratio=50, min_rate=0.35e6),
     Target("stream_job_start.flinkbuf", "stream_job_start.flinkbuf_two_tasks", max_ns=50e6),
+    Target("job_count.flinkbuf_local", "job_count.bytewax", ratio=1, min_rate=1.5e6),
+    Target("job_count.flinkbuf_spark", PYFLINK_COUNT, ratio=50, min_rate=1.5e6),
+    Target("job_window.flinkbuf_local", "job_window.bytewax", ratio=1, min_rate=0.8e6),
+    Target("job_window.flinkbuf_spark", PYFLINK_WINDOW, ratio=50, min_rate=0.8e6),
+    Target("job_timers.flinkbuf_local", PYFLINK_TIMERS, ratio=50, min_rate=0.5e6),
+    Target("job_timers.flinkbuf_spark", "job_timers.transform_with_state", ratio=50, min_rate=0.5e6),
+    Target("job_start.flinkbuf_embedded", "job_start.flinkbuf_local", max_ns=50e6),
+    Target("job_start.flinkbuf_local", max_ns=600e6),
+    Target("job_start.flinkbuf_local_8", max_ns=600e6),
+    Target("job_restart.flinkbuf_embedded_raised", max_ns=500e6),
+    Target("job_restart.flinkbuf_local_raised", max_ns=500e6),
+    Target("job_restart.flinkbuf_local_killed", max_ns=2e9),
+    Target("job_restart.flinkbuf_spark_raised", max_ns=500e6),
+    Target("job_restart.flinkbuf_spark_killed", max_ns=8e9),
 ]
 
 
@@ -175,6 +189,8 @@ def rows_of(figures: dict[str, float]) -> list[Row]:
         work, ours = target.ours.split(".")
         if isinstance(target.rival, Quoted):
             rival, rival_ns = f"{target.rival.name} (quoted)", target.rival.ns
+        elif target.rival is None:
+            rival, rival_ns = "–", None
         else:
             rival, rival_ns = target.rival.split(".")[1], figures.get(target.rival)
             shown.add((target.ours, target.rival))

@@ -254,6 +254,9 @@ class ControlClient:
             return
         except OSError as error:
             self._fail(error)
+            if self._tls is not None:
+                self._put(b"")  # the other end is told what was wrong
+                self._push()
 
     def _put(self, data: bytes) -> None:
         if self._tls is not None:

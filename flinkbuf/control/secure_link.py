@@ -173,8 +173,6 @@ class SecureLink:
         if self._reader is not None:
             while (payload := self._reader.take(self._received)) is not None:
                 payloads.append(payload)
-        elif len(self._received) > GREETING_LIMIT:
-            raise RemoteTransportError(f"a greeting of more than {GREETING_LIMIT} bytes")
         return payloads
 
     def _take(self, size: int) -> bytes | None:

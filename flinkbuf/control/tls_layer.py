@@ -11,6 +11,7 @@ from flinkbuf.errors import RemoteTransportError
 from flinkbuf.network.tls_context import reason_of
 
 _CHUNK = 64 * 1024
+_ALERT = b"\x15\x03\x03\x00\x02\x02\x46"  # fatal: protocol version
 
 
 class TlsLayer:
@@ -35,7 +36,7 @@ class TlsLayer:
         self._shake_hands()
 
     def receive(self, data: bytes) -> bytes:
-        """Take in what came; return what it says. `take_output` may have something afterwards.
+        """Take in what came; return what it says. `take_output` may have something afterwards, also after an error.
 
         Raises
         ------
@@ -48,6 +49,8 @@ class TlsLayer:
                 self._shake_hands()
             return self._read() if self.is_ready else b""
         except ssl.SSLError as error:
+            if not self._outgoing.pending:  # OpenSSL says nothing to who speaks no TLS
+                self._outgoing.write(_ALERT)
             raise RemoteTransportError(reason_of(error)) from None
 
     def send(self, data: bytes) -> None:

@@ -5,6 +5,7 @@ them so that all flights of one aircraft meet in one task; a plain Python functi
 year: how long it was away between two departures from New York, how much of a departure's delay it already
 had at its previous departure the same day, and its chains of late departures. The same job runs three ways: on a
 blocking exchange, on a pipelined one, and on PySpark's own ``partitionBy``; all are timed and their results compared.
+Then the year goes through a stream job (stream.py): event time, windows, keyed state and timers, a side output.
 """
 
 import os
@@ -167,6 +168,8 @@ def main(options: Namespace) -> int:
         from rich.console import Console
 
         from flinkbuf.demo.report import draw, print_report
+        from flinkbuf.demo.stream_job import departures, run_stream
+        from flinkbuf.demo.stream_report import draw_stream, print_stream_report
     except ModuleNotFoundError as missing:
         raise SystemExit(f"the demo needs {missing.name}: pip install 'flinkbuf[demo]'") from None
 
@@ -176,11 +179,17 @@ def main(options: Namespace) -> int:
         try:
             flights = read_flights(spark, csv, options.rows)
             outcome = run(flights, 4 * options.cores, status.update)
+            flights.unpersist()
+            status.update("the year as a stream")
+            table = departures(spark, csv, FILE_SCHEMA, options.cores, options.rows)
+            streamed = run_stream(table, options.cores)
         finally:
             spark.stop()
         status.update("drawing")
         options.output.mkdir(parents=True, exist_ok=True)
         picture = draw(outcome, options.output / "flights.png")
+        stream_picture = draw_stream(streamed, options.output / "stream.png")
     print_report(console, outcome, options)
-    console.print(f"picture: {picture}")
-    return 0 if outcome.is_equal else 1
+    print_stream_report(console, streamed)
+    console.print(f"pictures: {picture} and {stream_picture}")
+    return 0 if outcome.is_equal and streamed.is_equal else 1

@@ -25,6 +25,11 @@ class EdgePlan:
     ship_strategy: str = ""
     partition_type: str = PIPELINED_BOUNDED
 
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether it is read while it is written, and only once."""
+        return self.partition_type.startswith("PIPELINED")
+
 
 @dataclass(frozen=True)
 class OperatorPlan:
@@ -94,8 +99,8 @@ def _vertex_plan(vertex: JobVertex) -> VertexPlan:
         parallelism=vertex.parallelism,
         max_parallelism=vertex.max_parallelism,
         slot_sharing_group=vertex.slot_sharing_group,
-        co_location_group=getattr(vertex, "co_location_group", None),
-        is_in_program=getattr(vertex, "is_in_program", False),
+        co_location_group=vertex.co_location_group,
+        is_in_program=vertex.is_in_program,
         operators=tuple(
             OperatorPlan(each.operator_id, each.name, hasattr(each.factory, "create_coordinator")) for each in operators
         ),

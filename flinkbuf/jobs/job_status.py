@@ -39,6 +39,8 @@ class JobStep(Enum):
     """What happens to a job."""
 
     START = "start"
+    RESTART = "restart"  # a failure after which it goes on
+    RESTARTED = "restarted"  # nobody waits for a restart any more
     FAIL = "fail"
     TASK_FAILED = "task failed"
     CANCEL = "cancel"
@@ -54,10 +56,19 @@ NEXT: Final = {
         JobStep.TASK_FAILED: JobStatus.FAILED,
     },
     JobStatus.RUNNING: {
+        JobStep.RESTART: JobStatus.RESTARTING,
+        JobStep.RESTARTED: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
         JobStep.TASK_FAILED: JobStatus.FAILING,
         JobStep.END: JobStatus.FINISHED,
+    },
+    JobStatus.RESTARTING: {
+        JobStep.RESTART: JobStatus.RESTARTING,
+        JobStep.RESTARTED: JobStatus.RUNNING,
+        JobStep.CANCEL: JobStatus.CANCELLING,
+        JobStep.FAIL: JobStatus.FAILING,
+        JobStep.TASK_FAILED: JobStatus.FAILING,
     },
     JobStatus.CANCELLING: {
         JobStep.CANCEL: JobStatus.CANCELLING,

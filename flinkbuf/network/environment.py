@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +32,7 @@ from flinkbuf.metrics import Gauge, Meter, MetricGroup
 from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.metrics import NetworkMetrics, gate_metrics, partition_metrics
+from flinkbuf.network.owners import Owners
 from flinkbuf.network.partition import ResultPartition, ResultPartitionID
 from flinkbuf.network.ports import listen, open_first_free, parse_ports
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 CONSUMER_PATIENCE_MS = 30_000  # how long a clean exit waits for readers that make no progress
 CLOSE_PATIENCE_MS = 5_000  # how long close() waits for threads that write
 _CLOSED = "its network environment was closed"
+_RELEASED = "it was released: nobody needs it any more"
 _POLL_S = 0.005
 
 T = TypeVar("T")
@@ -245,6 +247,7 @@ class NetworkEnvironment:
         self._gates: WeakValueDictionary[int, InputGate] = WeakValueDictionary()  # by number, in order of creation
         self._gate_count = 0
         self._gates_lock = threading.Lock()
+        self._owners = Owners()
         self._last_metrics: NetworkMetrics | None = None  # when it was closed
         count = num_segments if num_segments is not None else max(16, config.network_memory_min // config.segment_size)
         self.pool = NetworkBufferPool(count, config.segment_size)
@@ -333,7 +336,12 @@ class NetworkEnvironment:
             )
 
     def create_partition(
-        self, partition_id: ResultPartitionID | bytes | str, subpartition_count: int, type: str = "PIPELINED_BOUNDED"
+        self,
+        partition_id: ResultPartitionID | bytes | str,
+        subpartition_count: int,
+        type: str = "PIPELINED_BOUNDED",
+        *,
+        owner: Hashable | None = None,
     ) -> ResultPartition:
         """Create a result partition that others can ask for from now on.
 
@@ -344,6 +352,8 @@ class NetworkEnvironment:
         subpartition_count : int
             Readers.
         type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
+        owner : hashable, optional
+            Whose it is, for `release_owner`: such as one of several tasks of the process.
 
         Returns
         -------
@@ -377,12 +387,16 @@ class NetworkEnvironment:
             partition.close()
             raise
         self._partitions[name] = partition
+        if owner is not None:
+            self._owners.add_partition(owner, name, partition)
         if self._is_closed:  # meanwhile, perhaps too early to find this one
             partition.abort(_CLOSED)
             self._check_open()
         return partition
 
-    def create_gate(self, channels: Iterable[RemoteChannel | LocalChannel]) -> InputGate:
+    def create_gate(
+        self, channels: Iterable[RemoteChannel | LocalChannel], *, owner: Hashable | None = None
+    ) -> InputGate:
         """Create an input gate over subpartitions of other processes and of this one.
 
         Partitions are asked for at the first read, or by ``gate.request_partitions()``; one that is not there yet is
@@ -392,6 +406,8 @@ class NetworkEnvironment:
         ----------
         channels : iterable of RemoteChannel and LocalChannel
             Their order gives the channel indexes.
+        owner : hashable, optional
+            Whose it is, for `release_gates` and `release_owner`.
 
         Raises
         ------
@@ -409,6 +425,8 @@ class NetworkEnvironment:
         gate = InputGate(
             channel_count=len(sources), decompressor=_Decompressor(config.compression_codec, config.segment_size)
         )
+        if owner is not None:  # already now: waiting for buffers may take long, and be given up
+            self._owners.add_gate(owner, gate)
         try:
             self._fill(gate, sources, config)
         except BaseException:
@@ -463,16 +481,50 @@ class NetworkEnvironment:
         """Close and forget what was written to its end and read to its end: its buffers are for others now.
 
         One that was written to its end and lost its reader is kept, for `wait_until_consumed` to tell; its writer was
-        told of any other.
+        told of any other. One that has an owner is closed by nobody else.
         """
         for name, partition in list(self._partitions.items()):
             if partition.is_finished and partition.is_reader_lost:
+                continue
+            if self._owners.has(name):
+                if partition.is_closed and (partition.is_released or partition.unconsumed_subpartition_count == 0):
+                    self._partitions.pop(name, None)
+                    self._owners.forget_partition(name)
                 continue
             if partition.is_finished and (partition.is_released or partition.unconsumed_subpartition_count == 0):
                 with suppress(RuntimeError):  # its writer has a last word to say just now: the next time, then
                     partition.close()
             if partition.is_closed and partition.is_released:
                 self._partitions.pop(name, None)
+
+    def release_gates(self, owner: Hashable) -> None:
+        """Close an owner's gates: what it read is over. What it wrote stays for its readers. From any thread."""
+        for gate in self._owners.take_gates(owner):
+            gate.close()
+
+    def release_owner(self, owner: Hashable) -> None:
+        """Close an owner's gates and drop its partitions, read or not; nobody else's are touched.
+
+        From any thread, also while the owner writes and reads: it gets a `CancelTaskError`, as do readers of what was
+        not written to its end. An owner that has nothing (any more) is no error.
+
+        Examples
+        --------
+        >>> import flinkbuf as fb
+        >>> with fb.NetworkEnvironment() as env:
+        ...     partition = env.create_partition(fb.ResultPartitionID.random(), 1, owner="task 1")
+        ...     env.release_owner("task 1")
+        ...     partition.is_released, env
+        (True, <NetworkEnvironment 127.0.0.1:..., 0 partitions>)
+        """
+        self.release_gates(owner)
+        for name, partition in self._owners.take_partitions(owner):
+            self._partitions.pop(name, None)
+            self._manager.unregister(name)
+            if not partition.is_finished:
+                partition.fail(_RELEASED)
+            partition.release()
+            partition.abort(_RELEASED, timeout_ms=0)
 
     def wait_until_consumed(self, timeout_ms: int | None = None) -> bool:
         """Wait until every partition that was finished has been read to its end by all of its readers.

@@ -14,6 +14,7 @@ from flinkbuf._core.operator_chain import BroadcastingOutput, ChainingOutput, Ed
 from flinkbuf._core.record_writer_output import RecordWriterOutput
 from flinkbuf._core.stream_operator import Output, StreamOperator
 from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.streaming.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.error_location import NO_RECORD, keep_as_context, locate_error
 from flinkbuf.streaming.mailbox import MailboxProcessor, OperatorMailboxExecutor
 from flinkbuf.streaming.operator_config import ChainConfig, ChainedEdge, NetworkEdge, OperatorConfig, TaskInfo
@@ -77,6 +78,7 @@ class OperatorChain:
     ) -> None:
         self.info = info
         self.task_counters = OperatorCounters()
+        self.accumulators = AccumulatorRegistry()
         self._located: BaseException | None = None
         self._config = config
         self._writers = writers
@@ -136,7 +138,7 @@ class OperatorChain:
                 config=config,
                 processing_time=processing_time,
                 mailbox=mailbox,
-                extras={"counters": counters, "wake": self._wake},
+                extras={"counters": counters, "wake": self._wake, "accumulators": self.accumulators},
             )
             operator.setup(context, output)
         except BaseException as error:

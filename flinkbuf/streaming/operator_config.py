@@ -76,9 +76,11 @@ class ExecutionSettings:
     latency_granularity: str = "operator"  # which markers share a histogram
     latency_history_size: int = 128
     task_cancellation_interval_ms: int = 30_000  # how often a function that does not return is interrupted; 0: never
+    task_cancellation_timeout_ms: int = 180_000  # after which a process of tasks ends itself instead; 0: never
     checkpointing_enabled: bool = False
     checkpoints_after_tasks_finish: bool = True
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    cached_files: Mapping[str, str] = field(default_factory=dict)  # where each lies on the machine of the task
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf.metrics import MetricGroup
+from flinkbuf.streaming.accumulators import AccumulatorRegistry
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
@@ -49,6 +50,8 @@ def make_context(
     Flink ``StreamTaskStateInitializerImpl``.
     """
     metrics = metrics if metrics is not None else MetricGroup()
+    extras = dict(extras or {})
+    accumulators = extras.pop("accumulators", None) or AccumulatorRegistry()
     operator_state = OperatorStateBackend()
     key_context, keyed_state, timers = None, None, None
     if config.is_keyed:
@@ -71,6 +74,6 @@ def make_context(
         operator_state=operator_state,
         timers=timers,
         metrics=metrics,
-        runtime_context=RuntimeContext(task, settings, metrics, keyed_state, operator_state),
-        extras=dict(extras or {}),
+        runtime_context=RuntimeContext(task, settings, metrics, keyed_state, operator_state, accumulators),
+        extras=extras,
     )

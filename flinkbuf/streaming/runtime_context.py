@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from flinkbuf.metrics import MetricGroup
+from flinkbuf.streaming.accumulators import Accumulator, AccumulatorRegistry, DoubleCounter, Histogram, IntCounter
+from flinkbuf.streaming.distributed_cache import DistributedCache
 from flinkbuf.streaming.function_metrics import FunctionMetricGroup
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.operator_state import OperatorStateBackend
@@ -24,6 +26,8 @@ from flinkbuf.streaming.state import (
 )
 from flinkbuf.streaming.state_backend import KeyedStateBackend
 
+AccumulatorT = TypeVar("AccumulatorT", bound=Accumulator)
+
 
 class RuntimeContext(KeyedStateStore):
     """The surroundings of a user's function. PyFlink's ``RuntimeContext``.
@@ -40,6 +44,8 @@ class RuntimeContext(KeyedStateStore):
         None: the stream is not keyed.
     operator_state : OperatorStateBackend
         Of the operator.
+    accumulators : AccumulatorRegistry, optional
+        Of the task.
     """
 
     def __init__(
@@ -49,12 +55,14 @@ class RuntimeContext(KeyedStateStore):
         metrics: MetricGroup,
         keyed_state: KeyedStateBackend | None,
         operator_state: OperatorStateBackend,
+        accumulators: AccumulatorRegistry | None = None,
     ) -> None:
         self._task = task
         self._settings = settings
         self._metrics = FunctionMetricGroup(metrics)
         self._keyed_state = keyed_state
         self._operator_state = operator_state
+        self._accumulators = AccumulatorRegistry() if accumulators is None else accumulators
 
     def get_task_name(self) -> str:
         """Return the task's name, such as "Source: numbers -> Map"."""
@@ -84,9 +92,48 @@ class RuntimeContext(KeyedStateStore):
         """Return a global parameter of the job."""
         return self._settings.job_parameters.get(key, default_value)
 
+    def get_distributed_cache(self) -> DistributedCache:
+        """Return what finds files that were registered by ``env.register_cached_file``; Flink's, not PyFlink's."""
+        return DistributedCache(self._settings.cached_files)
+
     def get_metrics_group(self) -> FunctionMetricGroup:
         """Return where to register metrics."""
         return self._metrics
+
+    def add_accumulator(self, name: str, accumulator: Accumulator) -> None:
+        """Have an accumulator added up over all subtasks, for ``JobExecutionResult.get_accumulator_result(name)``.
+
+        Raises
+        ------
+        ValueError
+            Another function of this task has an accumulator of that name.
+        """
+        self._accumulators.add(name, accumulator)
+
+    def get_accumulator(self, name: str) -> Accumulator | None:
+        """Return this task's accumulator of that name; None: nobody has added it."""
+        return self._accumulators.get(name)
+
+    def get_int_counter(self, name: str) -> IntCounter:
+        """Return the counter of that name, made if it is not there."""
+        return self._accumulator(name, IntCounter)
+
+    def get_double_counter(self, name: str) -> DoubleCounter:
+        """Return the counter of that name, made if it is not there."""
+        return self._accumulator(name, DoubleCounter)
+
+    def get_histogram(self, name: str) -> Histogram:
+        """Return the histogram of that name, made if it is not there."""
+        return self._accumulator(name, Histogram)
+
+    def _accumulator(self, name: str, kind: type[AccumulatorT]) -> AccumulatorT:
+        accumulator = self._accumulators.get(name)
+        if accumulator is None:
+            accumulator = kind()
+            self._accumulators.add(name, accumulator)
+        if not isinstance(accumulator, kind):
+            raise TypeError(f"The accumulator '{name}' is a {type(accumulator).__name__}, not a {kind.__name__}")
+        return accumulator
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """Return the value state of that name, the same object each time."""

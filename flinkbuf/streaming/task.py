@@ -83,6 +83,7 @@ class Task:
         self._failure: BaseException | None = None  # from outside
         self._stream_task: StreamTask | None = None
         self._last_metrics = TaskMetrics()
+        self._last_accumulators: dict[str, Any] = {}
 
         def make() -> StreamTask:
             return StreamTask(
@@ -190,6 +191,7 @@ class Task:
         if stream_task is not None:
             error = stream_task.clean_up(error)
             self._last_metrics = stream_task.metrics
+            self._last_accumulators = stream_task.chain.accumulators.to_json()
         if error is not None:
             self._free(self._failure or error)
         with self._lock:
@@ -283,3 +285,8 @@ class Task:
         """Its numbers now, or those it ended with."""
         stream_task = self._stream_task
         return self._last_metrics if stream_task is None or self.is_over else stream_task.metrics
+
+    def accumulators(self) -> dict[str, Any]:
+        """What its functions have added up, now or at its end; as `AccumulatorRegistry.to_json` gives it."""
+        stream_task = self._stream_task
+        return self._last_accumulators if stream_task is None else stream_task.chain.accumulators.to_json()

@@ -12,8 +12,10 @@ from itertools import groupby, pairwise
 import pytest
 
 from flinkbuf import cli
+from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import analysis as demo_analysis
 from flinkbuf.demo import flights as demo
+from flinkbuf.demo import stream as demo_stream
 
 NAMES = demo_analysis.FIELDS
 
@@ -182,6 +184,88 @@ def test_the_report_fits_the_terminal_and_the_picture_is_drawn(years, tmp_path):
             "fb.exchange, pipelined",
             "are equal",
         ):
+            assert text in out.getvalue()
+        assert max(map(len, out.getvalue().splitlines())) <= width
+
+
+@pytest.fixture(scope="module")
+def flights_of_march(year):
+    """The flights of one month as the demo's stream reads them."""
+    rows = [row for row in year if row["month"] == "3" and row["dep_delay"] != "NA"]
+    rows.sort(key=lambda row: (row["time_hour"], int(row["minute"])))
+    return [as_departure(row) for row in rows]
+
+
+def as_departure(row):
+    left = seconds_of(row["time_hour"]) // 60 + int(row["minute"]) + int(row["dep_delay"])
+    texts = (row["tailnum"], row["origin"], row["dest"])
+    return (left, int(row["dep_delay"]), row["carrier"], int(row["flight"]), *texts, number(row["air_time"]))
+
+
+def test_the_stream_finds_what_a_loop_finds(flights_of_march):
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+    found = demo_stream.results_of(env.from_collection(flights_of_march)).execute_and_collect()
+    assert sorted(map(tuple, found)) == sorted(demo_stream.follow(flights_of_march))
+
+
+def test_the_loop_of_the_stream_counts_every_flight_once(flights_of_march):
+    results = list(demo_stream.follow(flights_of_march))
+    kinds = Counter(result[0] for result in results)
+    assert sum(result[3] for result in results if result[0] == "hour") == len(flights_of_march)
+    aircraft = {flight[4] for flight in flights_of_march}
+    assert kinds["trip"] + kinds["impossible"] == len(flights_of_march) - len(aircraft)
+    assert kinds["parked"] >= len(aircraft)  # each one once, when the data end
+
+
+def test_an_aircraft_that_leaves_too_early_is_impossible_and_one_that_stays_away_is_parked():
+    def flight(minute, air_time=100):
+        return minute, 0, "B6", 1, "N1", "JFK", "BOS", air_time
+
+    week = 7 * 24 * 60
+    flights = [
+        flight(0),
+        flight(159),
+        flight(319),
+        flight(319 + week),
+        flight(320 + 2 * week, None),
+        flight(2 * week + 321),
+    ]
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    found = [tuple(each) for each in demo_stream.results_of(env.from_collection(flights)).execute_and_collect()]
+    aircraft = sorted((each for each in found if each[0] != "hour"), key=lambda each: each[2])
+    assert [(kind, away) for kind, _, _, away, _, _ in aircraft] == [
+        ("impossible", 159),
+        ("trip", 160),
+        ("trip", week),
+        ("parked", 319 + week),
+        ("trip", week + 1),
+        ("trip", 1),
+        ("parked", 2 * week + 321),
+    ]
+
+
+@pytest.mark.spark
+def test_the_stream_on_spark_finds_the_same(spark):
+    from flinkbuf.demo.stream_job import departures, run_stream
+
+    with demo.unpacked_flights() as csv_file:
+        outcome = run_stream(departures(spark, csv_file, demo.FILE_SCHEMA, 2, rows=20_000), 2)
+    assert outcome.is_equal
+    assert 19_000 < outcome.flights < 20_000
+    assert {result[0] for result in outcome.results} == {"hour", "trip", "parked", "impossible"}
+
+
+def test_the_report_of_the_stream_fits_the_terminal_and_its_picture_is_drawn(flights_of_march, tmp_path):
+    console_module = pytest.importorskip("rich.console", reason="the report needs the extra 'demo'")
+    pytest.importorskip("matplotlib", reason="the picture needs the extra 'demo'")
+    from flinkbuf.demo.stream_report import StreamOutcome, draw_stream, print_stream_report
+
+    outcome = StreamOutcome(list(demo_stream.follow(flights_of_march)), len(flights_of_march), 2.0, True)
+    assert draw_stream(outcome, tmp_path / "stream.png").read_bytes().startswith(b"\x89PNG")
+    for width in (80, 120):
+        out = io.StringIO()
+        print_stream_report(console_module.Console(file=out, width=width), outcome)
+        for text in ("The worst hours", "Impossible flights", "are equal"):
             assert text in out.getvalue()
         assert max(map(len, out.getvalue().splitlines())) <= width
 

@@ -21,15 +21,7 @@ from flinkbuf.spark.barrier_stage import StageUser, check_barrier_stage
 from flinkbuf.spark.exchange.blocking import WriteTask, as_written, through_shuffle
 from flinkbuf.spark.exchange.pipelined import exchange_pipelined
 from flinkbuf.spark.workers import check_workers, shipped
-from flinkbuf.types.types import (
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    RowTypeInfo,
-    TypeInformation,
-    Types,
-    as_type,
-    infer_type,
-)
+from flinkbuf.types.types import TypeInformation, Types, as_type, infer_type
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -241,24 +233,13 @@ def _read_type(declared: Any) -> tuple[TypeInformation | None, bool]:
     """Return the type of the records, None if it is left out; and whether it was made of a pyspark type."""
     from pyspark.sql.types import DataType
 
+    from flinkbuf.spark.schema import from_spark_rows  # brings pyspark
+
     if declared is None:
         return None, False
     if isinstance(declared, DataType):
-        return _with_local_timestamps(as_type(declared)), True
+        return from_spark_rows(declared), True
     return as_type(declared), False
-
-
-def _with_local_timestamps(given: TypeInformation) -> TypeInformation:
-    """Return the type with LOCAL_DATE_TIME for INSTANT: PySpark's rows hold a timestamp as a naive datetime."""
-    if given == Types.INSTANT():
-        return Types.LOCAL_DATE_TIME()
-    if isinstance(given, RowTypeInfo):
-        return RowTypeInfo(tuple(map(_with_local_timestamps, given.field_types)), given.names)
-    if isinstance(given, ObjectArrayTypeInfo):
-        return ObjectArrayTypeInfo(_with_local_timestamps(given.element_type))
-    if isinstance(given, MapTypeInfo):
-        return MapTypeInfo(_with_local_timestamps(given.key_type), _with_local_timestamps(given.value_type))
-    return given
 
 
 def _check_key(partitioner: Partitioner, record_type: TypeInformation) -> None:

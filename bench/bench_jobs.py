@@ -1,0 +1,282 @@
+"""How many records a second does a job take on two task managers, on local processes and on Spark's?
+
+The programs of bench_streaming.py at parallelism 2, their records made where they are read, so the program's process
+has no part in it. A job's start and end are in each figure; `job_start` is these alone. On Spark (``local[2]``) the
+rival is transformWithState in Python, with one value and one timer a record as `job_timers` has them, over a file
+source until all of it was read; it needs protobuf. Restarts: how long until a job whose function has raised, or whose
+task manager was killed, reads records again, besides the delay that its strategy asks for.
+"""
+
+import functools
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from bench_streaming import (
+    BYTEWAX_COUNT,
+    DISORDER_MS,
+    WINDOW_MS,
+    Count,
+    EventTime,
+    Sum,
+    Timers,
+    count_in_bytewax,
+    first,
+    increased,
+    is_missing,
+    tripled,
+    window_in_bytewax,
+)
+from measure import SMOKE, measure, report, scaled
+
+from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy
+from flinkbuf.common.time import Time
+from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+from flinkbuf.datastream.window import TumblingEventTimeWindows
+
+COUNT = scaled(4_000_000)
+RIVAL_COUNT = scaled(50_000)
+WORDS = [(f"word{number}", 1) for number in range(1000)]
+KEY_NAMES = [f"key{number}" for number in range(1000)]
+PARALLELISM = 2
+KILL_WAIT_S = 30
+
+
+def environment(target):
+    configuration = Configuration().set_string("execution.target", target)
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(PARALLELISM)
+
+
+def numbers(env, count=COUNT):
+    source = NumberSequenceSource(0, count - 1)
+    return env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+
+
+def word_of(number):
+    return WORDS[number % 1000]
+
+
+def event_of(number):
+    """(key, value, milliseconds), one a millisecond, up to fifty out of order."""
+    return KEY_NAMES[number * 7919 % 1000], number % 100, number // PARALLELISM + number * 31 % DISORDER_MS
+
+
+def events(env):
+    strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(DISORDER_MS))
+    return numbers(env).map(event_of).assign_timestamps_and_watermarks(strategy.with_timestamp_assigner(EventTime()))
+
+
+def count_job(target):
+    env = environment(target)
+    numbers(env).map(word_of).key_by(first).map(Count())
+    env.execute()
+
+
+def window_job(target):
+    env = environment(target)
+    window = TumblingEventTimeWindows.of(Time.milliseconds(WINDOW_MS))
+    events(env).key_by(first).window(window).aggregate(Sum())
+    env.execute()
+
+
+def timer_job(target):
+    env = environment(target)
+    events(env).key_by(first).process(Timers())
+    env.execute()
+
+
+def empty_job(target, parallelism=PARALLELISM):
+    env = environment(target).set_parallelism(parallelism)
+    numbers(env, 8).map(increased).key_by(increased).map(tripled)
+    env.execute()
+
+
+JOBS = {"job_count": count_job, "job_window": window_job, "job_timers": timer_job}
+CASES = {
+    f"{work}.flinkbuf_{target}": (functools.partial(job, target), COUNT, "records")
+    for work, job in JOBS.items()
+    for target in ("embedded", "local", "spark")
+} | {
+    "job_count.bytewax": (count_in_bytewax, BYTEWAX_COUNT, "records"),
+    "job_window.bytewax": (window_in_bytewax, BYTEWAX_COUNT, "records"),
+    "job_start.flinkbuf_embedded": (functools.partial(empty_job, "embedded"), 1, "jobs"),
+    "job_start.flinkbuf_local": (functools.partial(empty_job, "local"), 1, "jobs"),
+    "job_start.flinkbuf_local_8": (functools.partial(empty_job, "local", 8), 1, "jobs"),
+    "job_start.flinkbuf_spark": (functools.partial(empty_job, "spark"), 1, "jobs"),
+}
+
+
+# ---- Spark
+
+
+@functools.cache
+def session():
+    from pyspark.sql import SparkSession
+
+    from flinkbuf.spark.java import use_java
+
+    use_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "ERROR",
+        "spark.executorEnv.PYTHONPATH": os.path.dirname(os.path.abspath(__file__)),
+        "spark.sql.shuffle.partitions": str(PARALLELISM),
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }
+    builder = SparkSession.builder.master(f"local[{PARALLELISM}]").appName("bench")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def timers_by_transform_with_state():
+    from pyspark.sql import Row
+    from pyspark.sql.streaming import StatefulProcessor
+
+    class TimersOfSpark(StatefulProcessor):
+        def init(self, handle):
+            self.handle = handle
+            self.count = handle.getValueState("count", "n bigint")
+
+        def handleInputRows(self, key, rows, timerValues):
+            for row in rows:
+                count = self.count.get()[0] if self.count.exists() else 0
+                self.count.update((count + 1,))
+                self.handle.registerTimer(int(row["at"].timestamp() * 1000) + 10)
+            yield from ()
+
+        def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+            yield Row(n=self.count.get()[0])
+
+        def close(self):
+            pass
+
+    folder = Path(tempfile.mkdtemp(prefix="flinkbuf-bench-"))
+    try:
+        columns = ("concat('key', id * 7919 % 1000) as key", "id % 100 as value", "timestamp_millis(id) as at")
+        rows = session().range(RIVAL_COUNT).selectExpr(*columns)
+        rows.repartition(PARALLELISM).write.parquet(str(folder / "in"))
+        stream = session().readStream.schema("key string, value bigint, at timestamp").parquet(str(folder / "in"))
+        keyed = stream.withWatermark("at", f"{DISORDER_MS} milliseconds").groupBy("key")
+        results = keyed.transformWithState(TimersOfSpark(), "n bigint", "Append", "EventTime")
+        query = results.writeStream.format("noop").option("checkpointLocation", str(folder / "state"))
+        started = time.perf_counter()
+        query.outputMode("append").trigger(availableNow=True).start().awaitTermination()
+        return time.perf_counter() - started
+    finally:
+        shutil.rmtree(folder)
+
+
+# ---- restarts
+
+
+class FailsOnce(MapFunction):
+    """In its first attempt it notes when, and raises or kills its process; in the second it notes when it is back."""
+
+    def __init__(self, folder, kills):
+        self.folder, self.kills = folder, kills
+
+    def open(self, runtime_context):
+        self.is_first = runtime_context.get_attempt_number() == 0
+
+    def map(self, value):
+        name = "failed" if self.is_first else "back"
+        path = Path(self.folder, name)
+        if not path.exists():
+            path.with_suffix(".new").write_text(str(time.time()))
+            path.with_suffix(".new").rename(path)
+        if self.is_first:
+            if self.kills:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("once")
+        return value
+
+
+def seconds_of_restart(target, kills):
+    with tempfile.TemporaryDirectory(prefix="flinkbuf-bench-") as folder:
+        settings = {
+            "execution.target": target,
+            "restart-strategy.type": "fixed-delay",
+            "restart-strategy.fixed-delay.attempts": "3",
+            "restart-strategy.fixed-delay.delay": "0 ms",
+        }
+        configuration = Configuration()
+        for key, value in settings.items():
+            configuration.set_string(key, value)
+        env = StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(PARALLELISM)
+        numbers(env, 1000).map(FailsOnce(folder, kills), Types.LONG())
+        env.execute()
+        return float(Path(folder, "back").read_text()) - float(Path(folder, "failed").read_text())
+
+
+RESTARTS = {
+    "job_restart.flinkbuf_embedded_raised": ("embedded", False),
+    "job_restart.flinkbuf_local_raised": ("local", False),
+    "job_restart.flinkbuf_local_killed": ("local", True),
+    "job_restart.flinkbuf_spark_raised": ("spark", False),
+    "job_restart.flinkbuf_spark_killed": ("spark", True),
+}
+
+
+def measure_job(name, benchmark=None):
+    if "spark" in name:
+        session()
+    measure(name, *CASES[name], benchmark=benchmark, repeats=1 if SMOKE else 3)
+
+
+def measure_restart(name, benchmark=None):
+    if "spark" in name:
+        session()
+    seconds = [seconds_of_restart(*RESTARTS[name]) for _ in range(1 if SMOKE else 3)]
+    report(name, seconds, 1, "restarts", benchmark=benchmark)
+
+
+def measure_rival(benchmark=None):
+    report(
+        "job_timers.transform_with_state",
+        [timers_by_transform_with_state()],
+        RIVAL_COUNT,
+        "records",
+        benchmark=benchmark,
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_job(benchmark, name):
+    if is_missing(name):
+        pytest.skip("Bytewax is not installed: pip install bytewax")
+    measure_job(name, benchmark)
+
+
+@pytest.mark.parametrize("name", RESTARTS)
+def test_restart(benchmark, name):
+    benchmark.pedantic(lambda: None, rounds=1)
+    measure_restart(name, benchmark)
+
+
+@pytest.mark.skipif(find_spec("google.protobuf") is None, reason="transformWithState needs protobuf")
+def test_rival(benchmark):
+    benchmark.pedantic(lambda: None, rounds=1)
+    measure_rival(benchmark)
+
+
+if __name__ == "__main__":
+    for name in CASES:
+        if not is_missing(name):
+            measure_job(name)
+    for name in RESTARTS:
+        measure_restart(name)
+    measure_rival()

@@ -1,0 +1,295 @@
+"""The coordinators of a job's sources, at the program: made, told, reset and closed as the job master wants it.
+
+The enumerators of the user run on one thread of their own, apart from that of the job: one that takes its time delays
+splits, not heartbeats. Events are those of an attempt: nothing reaches, nor comes from, one that has ended. Flink:
+OperatorCoordinatorHolder, RecreateOnResetOperatorCoordinator, SubtaskGatewayImpl.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_graph import JobGraph, JobVertex
+from flinkbuf.jobs.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
+from flinkbuf.log import logger
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.error_location import locate_error
+from flinkbuf.streaming.operator_config import OperatorConfig, TaskInfo
+from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
+
+CLOSE_WAIT_S = 5.0  # for an enumerator that does not return
+
+_END: Final = None
+Send = Callable[[AttemptId, str, bytes], None]
+
+
+class CoordinatorHost:
+    """All coordinators of one job.
+
+    Parameters
+    ----------
+    graph : JobGraph
+        Its sources with a ``create_coordinator`` have one each.
+    job_id : str
+    clock : Clock
+        When their periodic work is due.
+    send : callable
+        ``send(attempt, operator_id, payload)`` brings an event to a source operator, if its attempt still runs; from
+        any thread, without waiting.
+    fail : callable
+        Told of what an enumerator raised; from any thread, without waiting.
+    """
+
+    def __init__(self, graph: JobGraph, job_id: str, clock: Clock, send: Send, fail: Callable[[Failure], None]) -> None:
+        self._store = CoordinatorStore()
+        self._clock = clock
+        self._sources = {
+            operator.operator_id: _Source(vertex, operator, graph.settings.job_name, job_id, send, fail)
+            for vertex in graph.vertices
+            for operator in vertex.chain.operators
+            if hasattr(operator.factory, "create_coordinator")
+        }
+        self._works: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_closed = False
+
+    def start(self) -> None:
+        """Make and start all coordinators, on the calling thread.
+
+        Raises
+        ------
+        Exception
+            What one of them raised, such as for a directory that is not there; the others are closed then.
+        """
+        if not self._sources:
+            return
+        try:
+            for source in self._sources.values():
+                source.start(self._clock, self._store)
+            self._thread = threading.Thread(target=self._work, name="flinkbuf source coordinators", daemon=True)
+            self._thread.start()
+        except BaseException:
+            self._thread, self._is_closed = None, True
+            self._close_all()
+            raise
+
+    def tell(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
+        """A source operator has said something."""
+        source = self._sources.get(operator_id)
+        if source is None:
+            logger.warning("an event for the coordinator of operator %s, which has none, was dropped", operator_id)
+        else:
+            self._works.put(lambda: source.hear(attempt, payload))
+
+    def gone(self, attempt: AttemptId) -> None:
+        """An attempt has ended: it is sent nothing more."""
+        self._for_vertex(attempt.vertex_id, lambda source: source.gone(attempt))
+
+    def reset(self, subtasks: Iterable[tuple[str, int]], is_global: bool) -> None:
+        """Subtasks, by vertex and index, begin anew; or all do, with coordinators that are made anew."""
+        if is_global:
+            self._works.put(self._make_anew)
+            return
+        for vertex_id, subtask in subtasks:
+            self._for_vertex(vertex_id, lambda source, subtask=subtask: source.reset(subtask))  # type: ignore[misc]
+
+    def close(self) -> None:
+        """End all of them; closing again does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._thread is None:
+            self._close_all()
+            return
+        self._works.put(_END)
+        self._thread.join(CLOSE_WAIT_S)
+        if self._thread.is_alive():
+            logger.warning(
+                "the enumerator of a source has not returned in %g s after the end of the job and was left; it is one "
+                "of %s",
+                CLOSE_WAIT_S,
+                ", ".join(repr(source.name) for source in self._sources.values()),
+            )
+
+    def _for_vertex(self, vertex_id: str, work: Callable[[_Source], None]) -> None:
+        for source in self._sources.values():
+            if source.vertex_id == vertex_id:
+                self._works.put(lambda source=source: work(source))  # type: ignore[misc]
+
+    # The thread of the enumerators
+
+    def _work(self) -> None:
+        while (work := self._works.get()) is not _END:
+            work()
+        self._close_all()
+
+    def _make_anew(self) -> None:
+        self._close_all()
+        self._store = CoordinatorStore()
+        for source in self._sources.values():
+            source.start_again(self._clock, self._store)
+
+    def _close_all(self) -> None:
+        for source in self._sources.values():
+            source.close()
+
+
+class _Source:
+    """One coordinator after the other, of one source, and the ways to the attempts that it may speak to.
+
+    After its enumerator has raised it is silent until it is made anew: one failure of a source is one.
+    """
+
+    def __init__(
+        self,
+        vertex: JobVertex,
+        operator: OperatorConfig,
+        job_name: str,
+        job_id: str,
+        send: Send,
+        fail: Callable[[Failure], None],
+    ) -> None:
+        self.vertex_id = vertex.id
+        self.name = operator.name
+        self._vertex = vertex
+        self._operator = operator
+        self._job = (job_id, job_name)
+        self._send = send
+        self._fail = fail
+        self._coordinator: SourceCoordinator | None = None  # None, too, while it waits to be made anew
+        self._gateways: dict[int, _AttemptGateway] = {}
+        self._newest: dict[int, int] = {}  # attempt number by subtask: older ones are not heard
+        self._lock = threading.Lock()  # of the coordinator's reference: its own thread may fail, too
+
+    def start(self, clock: Clock, store: CoordinatorStore) -> None:
+        """Make a coordinator; what it raises says where."""
+        create = self._operator.factory.create_coordinator  # type: ignore[attr-defined]
+        made: list[SourceCoordinator] = []
+        try:
+            made.append(create(self._vertex.parallelism, clock, store, lambda error: self._has_failed(made, error)))
+            self._coordinator = made[0]
+            made[0].start()
+        except BaseException as error:
+            self._locate(error, AttemptId(self.vertex_id, 0, 0), "create_enumerator")
+            raise
+
+    def start_again(self, clock: Clock, store: CoordinatorStore) -> None:
+        """Make another one, of which the old one's readers know nothing."""
+        try:
+            self.start(clock, store)
+        except BaseException as error:
+            self.close()
+            self._fail(Failure.of(error))
+
+    def hear(self, attempt: AttemptId, payload: bytes) -> None:
+        """An event of an attempt, or of its operator's proxy."""
+        subtask = attempt.subtask_index
+        if attempt.attempt_number < self._newest.get(subtask, 0):
+            return
+        self._newest[subtask] = attempt.attempt_number
+
+        def deliver(coordinator: SourceCoordinator) -> None:
+            event = decode_event(payload)
+            if isinstance(event, ReaderRegistered):
+                gateway = self._gateways[subtask] = _AttemptGateway(attempt, self._operator.operator_id, self._send)
+                coordinator.register_reader(subtask, gateway)
+            elif isinstance(event, ReaderEnded):
+                coordinator.reader_ended(subtask)
+            else:
+                coordinator.handle_event(subtask, event)
+
+        self._call(deliver, attempt)
+
+    def gone(self, attempt: AttemptId) -> None:
+        """An attempt has ended; what is assigned to it still is taken back when it begins anew."""
+        gateway = self._gateways.get(attempt.subtask_index)
+        if gateway is not None and gateway.attempt == attempt:
+            gateway.close()
+            self._call(lambda coordinator: coordinator.reader_ended(attempt.subtask_index), attempt)
+
+    def reset(self, subtask: int) -> None:
+        """A subtask begins anew: its splits are there for everybody again."""
+        gateway = self._gateways.pop(subtask, None)
+        if gateway is not None:
+            gateway.close()
+        attempt = AttemptId(self.vertex_id, subtask, self._newest.get(subtask, 0))
+        self._newest[subtask] = attempt.attempt_number + 1
+        self._call(lambda coordinator: coordinator.reset_reader(subtask, None), attempt)
+
+    def close(self) -> None:
+        """End the coordinator, if there is one."""
+        for gateway in self._gateways.values():
+            gateway.close()
+        self._gateways.clear()
+        with self._lock:
+            coordinator, self._coordinator = self._coordinator, None
+        if coordinator is None:
+            return
+        try:
+            coordinator.close()
+        except BaseException:  # sys.exit() in it, too: on this thread it would leave those who wait alone
+            logger.exception("closing the coordinator of a source failed")
+
+    def _call(self, work: Callable[[SourceCoordinator], None], attempt: AttemptId) -> None:
+        coordinator = self._coordinator
+        if coordinator is None:
+            return
+        try:
+            work(coordinator)
+        except BaseException as error:  # sys.exit() in an enumerator, too
+            self._has_failed([coordinator], error, attempt)
+
+    def _has_failed(
+        self, which: list[SourceCoordinator], error: BaseException, attempt: AttemptId | None = None
+    ) -> None:
+        """On the thread of the enumerators, or on that of a coordinator's periodic work; only the first one counts."""
+        with self._lock:
+            if not which or which[0] is not self._coordinator:
+                return
+            self._coordinator = None
+        self._locate(error, attempt or AttemptId(self.vertex_id, 0, 0), "enumerator")
+        self._fail(Failure.of(error))
+        self._close_failed(which[0])
+
+    def _close_failed(self, coordinator: SourceCoordinator) -> None:
+        try:
+            coordinator.close()
+        except BaseException:
+            logger.exception("closing the coordinator of a source that had failed failed, too")
+
+    def _locate(self, error: BaseException, attempt: AttemptId, method: str) -> None:
+        info = TaskInfo(
+            job_id=self._job[0],
+            job_name=self._job[1],
+            vertex_id=self.vertex_id,
+            task_name=self._vertex.name,
+            subtask_index=attempt.subtask_index,
+            parallelism=self._vertex.parallelism,
+            max_parallelism=self._vertex.max_parallelism,
+            attempt_number=attempt.attempt_number,
+        )
+        locate_error(error, info, self._operator, method=method)
+
+
+class _AttemptGateway:
+    """The way to the source operator of one attempt. Flink: SubtaskGatewayImpl."""
+
+    def __init__(self, attempt: AttemptId, operator_id: str, send: Send) -> None:
+        self.attempt = attempt
+        self._operator_id = operator_id
+        self._send = send
+        self._is_closed = False
+
+    def send(self, event: Any) -> None:
+        """Hand over an event; a later attempt never gets it."""
+        if not self._is_closed:
+            self._send(self.attempt, self._operator_id, encode_event(event))
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._is_closed = True
