@@ -503,6 +503,7 @@ PACKAGE = [
             "spark_source",
             "spark_sink",
             "driver_address",
+            "task_end",
             "stage_attempts",
             "",
         ],
