@@ -526,7 +526,7 @@ PACKAGE = [
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("", [""]),
     ("demo", ["analysis", "report", "stream", "stream_report", "stream_job", "flights", ""]),
-    ("", ["cli", "__main__"]),
+    ("", ["script", "cli", "__main__"]),
 ]
 MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
 
