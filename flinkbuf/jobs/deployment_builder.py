@@ -46,17 +46,19 @@ class DeploymentBuilder:
         subtask = f"{attempt.subtask_index:08x}"
         return f"{data_set}{subtask}{self.session_id}{attempt.vertex_id}{subtask}{attempt.attempt_number:08x}"
 
-    def build(self, executions: list[Execution]) -> list[TaskDeploymentDescriptor]:
-        """Return the descriptors of attempts whose `manager` is set, as those are of all they read from."""
+    def build(self, executions: list[Execution]) -> list[tuple[str, TaskDeploymentDescriptor]]:
+        """Return (task manager, descriptor) of attempts whose `manager` is set, as those are of all they read from."""
         producers: dict[int, _Producers] = {}  # by id of the edge: what all who read through it share
         return [self._descriptor(execution, producers) for execution in executions]
 
-    def _descriptor(self, execution: Execution, producers: dict[int, _Producers]) -> TaskDeploymentDescriptor:
+    def _descriptor(
+        self, execution: Execution, producers: dict[int, _Producers]
+    ) -> tuple[str, TaskDeploymentDescriptor]:
         vertex = execution.vertex
         plan, index, number = vertex.plan, vertex.job_vertex.index, vertex.index
         manager = execution.manager
         assert manager is not None, f"{execution!r} has no task manager"
-        return TaskDeploymentDescriptor(
+        return manager.id, TaskDeploymentDescriptor(
             attempt=execution.attempt,
             task_name=plan.name,
             parallelism=plan.parallelism,

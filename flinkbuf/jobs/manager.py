@@ -32,6 +32,11 @@ class Manager:
         return self.registration.host
 
     @property
+    def endpoint(self) -> str:
+        """Host and port, as Flink shows them."""
+        return f"{self.host}:{self.data_port}"
+
+    @property
     def data_port(self) -> int:
         """Where others read from it; 0: nobody else can."""
         return self.registration.data_port

@@ -132,7 +132,9 @@ class RunningJob:
         self._master = JobMaster(
             self.plan, self.config, session_id=self.session_id, restart_strategy=strategy, now_ms=self._now_ms()
         )
-        self._limits = RestartLimits(graph, self.plan, is_asked=restart_strategy is not None)
+        self._limits = RestartLimits(
+            graph, self.plan, is_asked=not isinstance(restart_strategy, (NoRestart, type(None)))
+        )
         self._story = Story()
         self._bundle_fields = dict(bundle_fields or {})
         self._on_end = list(on_end)
