@@ -34,9 +34,14 @@ class JobEnd:
             error = JobCanceledError(f"job {self.job.graph.settings.job_name!r} was canceled")
         if error is not None:
             self.result.set_exception(error)
+            return
+        try:
+            accumulators = self.job.accumulators()
+        except Exception as error_of_accumulators:  # those of two subtasks cannot be merged
+            self.result.set_exception(error_of_accumulators)
         else:
-            job_id, accumulators = JobID(self.job.job_id), self.job.accumulators()
-            self.result.set_result(JobExecutionResult(job_id, self.job.net_runtime_ms, accumulators))
+            result = JobExecutionResult(JobID(self.job.job_id), self.job.net_runtime_ms, accumulators)
+            self.result.set_result(result)
 
     def _archive(self) -> None:
         if self._archive_directory is None:

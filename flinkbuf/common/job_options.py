@@ -11,7 +11,13 @@ from flinkbuf.common.configuration import Configuration
 from flinkbuf.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkbuf.config import NetworkConfig
 from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.restart_strategy import ExponentialDelayRestart, FailureRateRestart, FixedDelayRestart, NoRestart
+from flinkbuf.jobs.restart_strategy import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoRestart,
+    RestartConfig,
+)
 
 
 def target_name(configuration: Configuration) -> str:
@@ -29,11 +35,16 @@ def _is_spark_active() -> bool:
     return session is not None and session.getActiveSession() is not None
 
 
-def restart_of(configuration: Configuration, *, has_checkpoints: bool) -> Any:
+def restart_of(configuration: Configuration, *, has_checkpoints: bool) -> RestartConfig:
     """Return the restart strategy that was configured.
 
     Where nothing was said, a job that makes checkpoints goes on from the latest one, again and again; without them it
     would begin anew, so it fails instead. Flink: RestartBackoffTimeStrategyFactoryLoader.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or contradicts another one.
 
     Examples
     --------
@@ -60,7 +71,7 @@ def restart_of(configuration: Configuration, *, has_checkpoints: bool) -> Any:
             backoff_multiplier=read(options.EXPONENTIAL_FACTOR),
             reset_backoff_threshold_ms=read(options.EXPONENTIAL_RESET),
             jitter_factor=read(options.EXPONENTIAL_JITTER),
-            attempts_before_reset_backoff=read(options.EXPONENTIAL_ATTEMPTS),
+            attempts_before_reset=read(options.EXPONENTIAL_ATTEMPTS),
         )
     return NoRestart()
 

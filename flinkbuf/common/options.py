@@ -239,7 +239,7 @@ EXPONENTIAL_FACTOR = Option("restart-strategy.exponential-delay.backoff-multipli
 EXPONENTIAL_RESET = Option("restart-strategy.exponential-delay.reset-backoff-threshold", duration_ms_of, 3_600_000)
 EXPONENTIAL_JITTER = Option("restart-strategy.exponential-delay.jitter-factor", share_of, 0.1)
 EXPONENTIAL_ATTEMPTS = Option(
-    "restart-strategy.exponential-delay.attempts-before-reset-backoff", not_negative_of, None
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff", positive_of, None
 )  # None: as many as it takes
 
 HEARTBEAT_INTERVAL = Option("heartbeat.interval", duration_ms_of, 10_000)

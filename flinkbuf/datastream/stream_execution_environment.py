@@ -23,6 +23,7 @@ from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
+from flinkbuf.jobs.restart_strategy import NoRestart
 from flinkbuf.jobs.transformation import OperatorTransformation
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.collect import Collector
@@ -452,6 +453,7 @@ class StreamExecutionEnvironment:
             options.read(self._configuration, option)
         job_options.network_config_of(self._configuration)
         job_options.master_config_of(self._configuration)
+        job_options.restart_of(self._configuration, has_checkpoints=False)
         if options.read(self._configuration, options.RUNTIME_MODE).upper() == RuntimeExecutionMode.BATCH.name:
             raise NotImplementedError(_NO_BATCH)
 
@@ -553,15 +555,14 @@ class StreamExecutionEnvironment:
         graph = build_job_graph(self._stream_graph(job_name, target.is_in_process))
         self._warn_of_keys(target.name)
         files, settings = self._job_files(), self._execution_settings()
+        restart = job_options.restart_of(self._configuration, has_checkpoints=settings.checkpointing_enabled)
         end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
         job = end.job = RunningJob(
             graph,
             dataclasses.replace(settings, cached_files=files.local_cache() if target.name != "spark" else {}),
             target,
             clock=clock,
-            restart_strategy=job_options.restart_of(
-                self._configuration, has_checkpoints=settings.checkpointing_enabled
-            ),
+            restart_strategy=None if isinstance(restart, NoRestart) else restart,
             config=self._master_config(),
             on_end=[*on_end, lambda error: files.close(), end],
             bundle_fields={
