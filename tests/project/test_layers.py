@@ -498,6 +498,11 @@ PACKAGE = [
             "",
             "driver_address",
             "stage_attempts",
+            "job_task",
+            "job_stage",
+            "job",
+            "job_output",
+            "to_spark",
         ],
     ),
     (
