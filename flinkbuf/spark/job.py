@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from flinkbuf.control.control_server import ServerLease
 
 BROADCAST_FROM = 1024**2  # bytes of functions and settings; so much is fetched once by each executor, by broadcast
-END_PATIENCE_S = 5.0  # so long the end of a job waits for the end of its stages
 PROGRAM_MANAGER = "program"
 TASK_BIND_OPTION = "spark.flinkbuf.task.bindAddress"
 
@@ -210,6 +209,7 @@ class SparkProvider:
             self._job,
             self._control,
             run=run,
+            task_count=slot_count(self._job.plan),
             group=f"flinkbuf-{self._job.job_id}-{run}",
             description=f"flinkbuf: {name}" + (f" (start {len(self._runs) + 1})" if self._runs else ""),
             properties=self._properties,
@@ -227,12 +227,7 @@ class SparkProvider:
     def close(self) -> None:
         """End all stages, within seconds."""
         for run in self._runs.values():
-            run.stop_soon()
-        for run in self._runs.values():
-            if not run.wait(END_PATIENCE_S):
-                run.cancel()
-                run.wait(END_PATIENCE_S)
-            run.close()
+            run.end()
         self._lease.close()
         bundle = self._bundle
         if bundle is not None and not isinstance(bundle, JobBundle) and self._context._jsc is not None:

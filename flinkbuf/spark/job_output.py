@@ -7,6 +7,7 @@ job master of its own; it never restarts by itself, since what Spark has taken c
 
 from __future__ import annotations
 
+import copy
 import threading
 import time
 import uuid
@@ -55,14 +56,10 @@ class JobOutput:
     ----------
     context : SparkContext
     graph : JobGraph
+        Its own from now on.
     settings : ExecutionSettings
     options
         What `RunningJob` takes besides.
-
-    Attributes
-    ----------
-    rdd : RDD
-        Its partition i holds what slot i of the job gives Spark.
 
     Raises
     ------
@@ -111,10 +108,20 @@ class JobOutput:
             bind_host=context.getConf().get(TASK_BIND_OPTION),
             files=files,
         )
-        self.rdd: RDD[Any] = data.barrier().mapPartitionsWithIndex(shipped(task))
+        self._result: RDD[Any] | None = data.barrier().mapPartitionsWithIndex(shipped(task))
+        drop_data(graph)
         forget_outputs()
         with _lock:
             _outputs.add(self)
+
+    def take_rdd(self) -> RDD[Any]:
+        """Return what Spark computes, once: from now on it lives as long as others hold it.
+
+        Its partition i holds what slot i of the job gives Spark.
+        """
+        result, self._result = self._result, None
+        assert result is not None
+        return result
 
     @property
     def is_needed(self) -> bool:
@@ -347,6 +354,20 @@ class StageOverError(RuntimeError):
     """The stage of a job ends with its job."""
 
     can_restart = False
+
+
+def drop_data(graph: JobGraph) -> None:
+    """Forget the RDDs that a program reads, which live as long as somebody knows them; the graph is not yet shared."""
+    for vertex in graph.vertices:
+        for node in vertex.nodes:
+            factory = node.transformation.factory
+            without = copy.copy(factory) if getattr(factory, "reads_spark", False) else factory
+            node.transformation = replace(node.transformation, inputs=[], factory=without)
+        operators = tuple(
+            replace(operator, factory=node.transformation.factory)
+            for operator, node in zip(vertex.chain.operators, vertex.nodes, strict=True)
+        )
+        vertex.chain = replace(vertex.chain, operators=operators)
 
 
 def on_thread(target: Callable[[], None], name: str) -> None:

@@ -17,7 +17,7 @@ from flinkbuf.control.control_server import ControlServer
 from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.errors import CorruptDataError, FlinkbufError
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
+from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager, RegistrationRefused
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
 from flinkbuf.spark.job_task import TASK_KINDS
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 CODEC = MessageCodec(TASK_KINDS)
 GRACE_S = 5.0  # so long managers that were told to end have, before Spark ends their stage
+START_PATIENCE_S = 1.0  # so long a stage whose tasks have not all come yet, and find that they are not wanted
 VERDICT_S = 2.0  # so long a lost manager waits for what Spark says of it: Spark looks once a second
 _SUMMARY = re.compile(r"^(?:\w+\.)*(?P<what>\w*(?:Error|Exception|Exit|Interrupt|Failure)\b.*)$")
 
@@ -68,6 +69,7 @@ class StageManagers:
         self.ids: set[str] = set()  # of all that ever registered
         self._ids: dict[int, str] = {}  # of managers, by the number of their connection
         self._left: dict[int, str] = {}  # why they went, where they said so
+        self.refusal = ""  # why nobody is taken in any more
 
     def connected(self, connection: Connection) -> None:
         """Wait for its registration."""
@@ -85,6 +87,8 @@ class StageManagers:
             self.register(connection, message)
             return
         manager_id = self._ids.get(connection.number)
+        if manager_id is None and self.refusal:
+            return
         if manager_id is None:
             raise CorruptDataError(f"a {type(message).__name__} before the registration of its task manager")
         if isinstance(message, ManagerLeaving):
@@ -92,7 +96,10 @@ class StageManagers:
         self._job.manager_said(manager_id, message)
 
     def register(self, connection: Connection, message: RegisterManager) -> None:
-        """Take in a manager."""
+        """Take in a manager, while they are wanted."""
+        if self.refusal:
+            connection.send(CODEC.encode(RegistrationRefused(self.refusal)))
+            return
         self.ids.add(message.manager_id)
         self._ids[connection.number] = message.manager_id
         self._job.manager_connected(message.manager_id, JobConnection(connection))
@@ -120,6 +127,8 @@ class StageRun:
     control : ControlServer
     run : int
         The number by which the job master asked for it.
+    task_count : int
+        How many tasks it has.
     group : str
         Of Spark's jobs, and of the connections.
     description : str
@@ -137,6 +146,7 @@ class StageRun:
         control: ControlServer,
         *,
         run: int,
+        task_count: int,
         group: str,
         description: str,
         properties: Any,
@@ -146,6 +156,7 @@ class StageRun:
         self._job = job
         self._control = control
         self._run = run
+        self._task_count = task_count
         self._group = group
         self._description = description
         self._properties = properties
@@ -178,10 +189,6 @@ class StageRun:
                 self._timer.daemon = True
                 self._timer.start()
 
-    def wait(self, timeout_s: float) -> bool:
-        """Wait for Spark's end of it; returns whether it has come."""
-        return self._ended.wait(timeout_s)
-
     def cancel(self) -> None:
         """Have Spark end it."""
         with self._lock:
@@ -192,8 +199,18 @@ class StageRun:
                 self._context.cancelJobGroup(self._group)
             forget_connection()
 
-    def close(self) -> None:
-        """Free what the driver holds of it, after its end."""
+    def end(self) -> None:
+        """Its job is over: wait until it is, or have Spark end it."""
+        with self._lock:
+            self._is_stopping = True
+        self._managers.refusal = "the job has ended"
+        if not self._ended.wait(START_PATIENCE_S if len(self._managers.ids) < self._task_count else GRACE_S):
+            self.cancel()
+            self._ended.wait(GRACE_S)
+        self._close()
+
+    def _close(self) -> None:
+        """Free what the driver holds of it."""
         with self._lock:
             timer, self._timer = self._timer, None
         if timer is not None:

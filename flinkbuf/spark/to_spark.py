@@ -35,7 +35,7 @@ def to_rdd(stream: DataStream) -> RDD[Any]:
         raise
     env._forget_program()
     env._given_to_spark = {**_given_to_spark(env), **behind}
-    return output.rdd
+    return output.take_rdd()
 
 
 def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
