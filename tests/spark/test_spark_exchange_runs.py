@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkbuf.spark.exchange import exchange_runs
-from flinkbuf.spark.exchange.exchange_runs import ExchangeRuns, FindStage, Note, StageFound, TaskGone, TaskSaid, Tell
+from flinkbuf.spark.exchange.exchange_runs import ExchangeRuns, FindStage, Note, PeerGone, PeerSaid, StageFound, Tell
 from flinkbuf.spark.exchange.messages import ExchangeFailed, Goodbye, Peer, Peers, Register, TaskDone, TaskFailed
 from flinkbuf.spark.exchange.summary import TaskFigures
 from flinkbuf.spark.stage_attempts import StageAttempts, TaskAdmission
@@ -50,17 +50,17 @@ class Driver:
         message = Register(dataclasses.replace(peer(index), **changes or {}), stage, task)
         is_known = self.runs.knows_attempt_of(exchange_id, message)
         attempt = None if is_known else self.spark.attempt_of(task, self.task_count)
-        self.handle(TaskSaid(connection, exchange_id, self.task_count, message, attempt))
+        self.handle(PeerSaid(connection, exchange_id, self.task_count, message, attempt))
 
     def all_come(self, first_task=10, prefix="", **where):
         for index in range(self.task_count):
             self.come(index, first_task + index, f"{prefix}{index}" if prefix else index, **where)
 
     def say(self, connection, message):
-        self.handle(TaskSaid(connection, ID, self.task_count, message))
+        self.handle(PeerSaid(connection, ID, self.task_count, message))
 
     def lose(self, connection):
-        self.handle(TaskGone(connection, "it went away without a word"))
+        self.handle(PeerGone(connection, "it went away without a word"))
 
     def wait(self, ms):
         """Let time pass, as a clock would that rings when it is asked to."""
@@ -125,6 +125,14 @@ def test_who_says_something_else_first_is_refused():
     driver = Driver()
     driver.say(0, TaskDone(TaskFigures(0)))
     assert "no sense" in driver.failure(0)
+
+
+def test_a_task_that_fails_before_it_registers_is_none_of_the_run():
+    driver = Driver()
+    driver.come(0)
+    driver.say("another", TaskFailed("OSError: no port is free"))
+    driver.lose("another")
+    assert not driver.told
 
 
 def test_tasks_of_two_jobs_over_one_exchange_do_not_meet():
@@ -254,7 +262,7 @@ def test_a_run_is_summed_up_when_its_last_task_is_done_and_each_is_answered_afte
 def test_the_counts_are_kept_before_the_last_task_is_told_to_go():
     driver = Driver(task_count=1)
     driver.come(0)
-    actions = driver.runs.handle(TaskSaid(0, ID, 1, TaskDone(TaskFigures(0))), 0)
+    actions = driver.runs.handle(PeerSaid(0, ID, 1, TaskDone(TaskFigures(0))), 0)
     assert [type(action) for action in actions] == [Note, Tell]
 
 

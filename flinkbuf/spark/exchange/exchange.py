@@ -120,11 +120,11 @@ def exchange(
     exchange), up to four times in all; the stage of an action that follows directly (``collect``, ``foreachPartition``)
     fails the job, and it is for the caller to run that again. ``take`` and ``first`` work on one partition only: Spark
     refuses to run a part of a barrier stage. Two pipelined exchanges need a shuffle between them, and one after each of
-    two that a union puts together. A task that stops reading its records still sends the others theirs, when its code has
-    come to its end or closes the iterator; but where Spark itself stops reading, for the ``limit`` of a DataFrame, the
-    others may fail: put a shuffle between. A result that is
-    persisted is read from Spark's cache only if all of it is there: where Spark has lost a part, the job fails and says
-    so, for the missing tasks alone cannot compute it. ``StorageLevel.MEMORY_AND_DISK`` loses less than ``cache()``.
+    two that a union puts together. A task that stops reading its records still sends the others theirs, when its code
+    has come to its end or closes the iterator; but where Spark itself stops reading, for the ``limit`` of a DataFrame,
+    the others may fail: put a shuffle between. A result that is persisted is read from Spark's cache only if all of it
+    is there: where Spark has lost a part, the job fails and says so, for the missing tasks alone cannot compute it.
+    ``StorageLevel.MEMORY_AND_DISK`` loses less than ``cache()``.
 
     The tasks of a pipelined exchange meet at a socket of the driver, at ``spark.flinkbuf.driver.bindAddress`` (by
     default ``spark.driver.bindAddress``) and a port of ``spark.flinkbuf.driver.port`` (``"7000-7100"``; any, by

@@ -39,7 +39,7 @@ RUNS_KEPT_MS = 60_000  # from its start, so long a run that is over is remembere
 
 
 @dataclass(frozen=True)
-class TaskSaid:
+class PeerSaid:
     """A task has sent a message; with the first one comes which attempt it is of, where that was not known."""
 
     connection: Any
@@ -50,7 +50,7 @@ class TaskSaid:
 
 
 @dataclass(frozen=True)
-class TaskGone:
+class PeerGone:
     """A task's connection has ended."""
 
     connection: Any
@@ -68,7 +68,7 @@ class StageFound:
     end: TaskEnd | None = None
 
 
-Stimulus = TaskSaid | TaskGone | StageFound
+Stimulus = PeerSaid | PeerGone | StageFound
 
 # ---- what is to be done
 
@@ -145,7 +145,7 @@ class ExchangeRuns:
     Examples
     --------
     >>> runs, peer = ExchangeRuns(), Peer(0, "10.0.0.7", 7001, "ab" * 60, 4711)
-    >>> said = TaskSaid("its connection", "ff", 1, Register(peer, stage=3, task=9), AttemptTasks(0, 9, 1))
+    >>> said = PeerSaid("its connection", "ff", 1, Register(peer, stage=3, task=9), AttemptTasks(0, 9, 1))
     >>> (told,) = runs.handle(said, now_ms=2)
     >>> told.connections, [str(peer) for peer in told.message.peers]
     (('its connection',), ['task 0 (process 4711 at 10.0.0.7:7001)'])
@@ -171,9 +171,9 @@ class ExchangeRuns:
     def handle(self, stimulus: Stimulus | None, now_ms: int) -> list[Action]:
         """Return what is to be done, in this order, about what was heard of; None: nothing was, but time has passed."""
         self._actions, self._now = [], now_ms
-        if isinstance(stimulus, TaskSaid):
+        if isinstance(stimulus, PeerSaid):
             self._hear(stimulus)
-        elif isinstance(stimulus, TaskGone):
+        elif isinstance(stimulus, PeerGone):
             self._miss(stimulus)
         elif isinstance(stimulus, StageFound):
             self._look(stimulus)
@@ -182,12 +182,12 @@ class ExchangeRuns:
 
     # ---- the way in
 
-    def _hear(self, said: TaskSaid) -> None:
+    def _hear(self, said: PeerSaid) -> None:
         message, (run, member) = said.message, self._members.get(said.connection, (None, None))
         if run is None or member is None:
             if isinstance(message, Register) and message.peer.is_one_of(said.task_count):
                 self._admit(said, message)
-            else:
+            elif not isinstance(message, TaskFailed):  # it failed before it came that far, or was sent away
                 self._tell([said.connection], ExchangeFailed("what this task said makes no sense to the driver"))
         elif isinstance(message, TaskFailed):
             member.is_over = True
@@ -197,7 +197,7 @@ class ExchangeRuns:
             self._sum_up(run)
             self._tell([member.connection], Goodbye())  # now the job may end: what it counted is here
 
-    def _admit(self, said: TaskSaid, message: Register) -> None:
+    def _admit(self, said: PeerSaid, message: Register) -> None:
         """Put a task into the run it belongs to, or send it away."""
         stage, run = message.stage, self._runs.get((said.exchange_id, message.stage))
         attempts = StageAttempts(said.task_count) if run is None else run.attempts
@@ -232,7 +232,7 @@ class ExchangeRuns:
             summary = ExchangeSummary(run.exchange_id, run.stage, seconds, tuple(figures))
             self._actions.append(Note(str(summary), summary))
 
-    def _miss(self, gone: TaskGone) -> None:
+    def _miss(self, gone: PeerGone) -> None:
         """A task that is gone without a last word takes the others with it."""
         run, member = self._members.pop(gone.connection, (None, None))
         if run is None or member is None or member.is_over:

@@ -27,10 +27,10 @@ from flinkbuf.spark.exchange.exchange_runs import (
     ExchangeRuns,
     FindStage,
     Note,
+    PeerGone,
+    PeerSaid,
     StageFound,
     Stimulus,
-    TaskGone,
-    TaskSaid,
     Tell,
 )
 from flinkbuf.spark.exchange.messages import CODEC, Register
@@ -132,7 +132,7 @@ class Rendezvous:
             stimulus = self.inbox.get(timeout=min(LOOK_S, left))
         except queue.Empty:
             return None
-        if isinstance(stimulus, TaskSaid) and isinstance(stimulus.message, Register):
+        if isinstance(stimulus, PeerSaid) and isinstance(stimulus.message, Register):
             first, count = stimulus.message, stimulus.task_count
             if not self.runs.knows_attempt_of(stimulus.exchange_id, first):
                 return replace(stimulus, attempt=self._stages.attempt_of(first.stage, first.task, count))
@@ -182,11 +182,11 @@ class _Group:
         except CorruptDataError:
             connection.close()
         else:
-            self._meeting.inbox.put(TaskSaid(connection, self._exchange_id, int(self._task_count), message))
+            self._meeting.inbox.put(PeerSaid(connection, self._exchange_id, int(self._task_count), message))
 
     def disconnected(self, connection: Connection, reason: str) -> None:
         """Forget it, and the exchange with its last one."""
-        self._meeting.inbox.put(TaskGone(connection, reason))
+        self._meeting.inbox.put(PeerGone(connection, reason))
         self._count -= 1
         if self._count == 0:
             self._server.close_group(self._group_id)
