@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from flinkbuf.jobs.cancellations import Cancellations
+from flinkbuf.jobs.cancellations import Cancellations, is_unheard
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.execution_state import FINAL_REPORTS, STEP_OF_REPORT, ExecutionState, ExecutionStep
@@ -137,13 +137,11 @@ class JobMaster:
         """When `handle` wants to be called, whatever comes; None if nothing is due by itself."""
         if self.is_over:
             return None
-        waits = self._restarts.to_release() or [each for each in self._restarts.waiting if each.is_released]
         deadlines = [
             self.managers.heartbeats.next_deadline_ms,
             self._scheduler.next_deadline_ms,
             self._cancellations.next_deadline_ms,
-            self._restarts.next_deadline_ms,
-            *(self.managers.leaving.values() if waits else ()),
+            self._restarts.next_deadline_ms(self.managers.left_ms),
         ]
         return min((each for each in deadlines if each is not None), default=None)
 
@@ -202,15 +200,17 @@ class JobMaster:
                 self._operator_event(stimulus.manager_id, message)
 
     def _register(self, manager_id: str, message: RegisterManager, now_ms: int) -> None:
-        is_wanted = self.status in (JobStatus.RUNNING, JobStatus.RESTARTING) or manager_id == PROGRAM_MANAGER
+        is_known = manager_id == PROGRAM_MANAGER or manager_id in self.managers.registered
+        is_wanted = is_known or self.status in (JobStatus.RUNNING, JobStatus.RESTARTING)
         refusal = self.managers.refusal(manager_id, message) if is_wanted else f"the job is {self.status.name}"
         if refusal is not None:
             self._refuse(manager_id, refusal)
             return
         if manager_id not in self.managers.registered:
             self.managers.add(manager_id, message, now_ms)
-        config = self.config
-        accepted = RegistrationAccepted(self.session_id, config.heartbeat_interval_ms, config.heartbeat_timeout_ms)
+        # Whoever lives in this process needs no heartbeat to know that it lives; both may stand still for long.
+        timeout_ms = 0 if manager_id == PROGRAM_MANAGER else self.config.heartbeat_timeout_ms
+        accepted = RegistrationAccepted(self.session_id, self.config.heartbeat_interval_ms, timeout_ms)
         self._do(SendTo(manager_id, accepted))
 
     def _refuse(self, manager_id: str, reason: str) -> None:
@@ -261,7 +261,10 @@ class JobMaster:
         weight = LOSS if is_loss else CAUSE
         entry = FailureEntry(failure, now_ms, _names(victims), ids[0] if ids else None, host, weight)
         together = self.config.managers_come_together
-        if victims or (together and not self._restarts.waiting):
+        if PROGRAM_MANAGER in ids and self.status in (JobStatus.RUNNING, JobStatus.RESTARTING):
+            self.history.restart_delay_ms(entry)  # even if nothing runs in it: nobody can begin again without it
+            self._fail(now_ms)
+        elif victims or (together and not self._restarts.waiting):
             self._failed(entry, None if together else victims, now_ms, needs_new_run=together)
         else:
             self._noted(entry, now_ms)
@@ -310,10 +313,12 @@ class JobMaster:
         missing = []
         for attempt, execution in list(self.graph.open_on(manager.id).items()):
             _keep(execution, report.metrics.get(str(attempt)), report.accumulators.get(str(attempt)))
-            if execution.state is ExecutionState.CANCELING and execution.canceled_after < report.sequence:
-                execution.is_cancel_heard = True
             # What was sent after the question was on its way when the answer was.
-            if attempt not in reported and execution.deployed_after < report.sequence:
+            if attempt in reported:
+                # Had it heard the cancel, it had said so before this.
+                if execution.canceled_after < report.sequence and is_unheard(execution):
+                    self._send_cancel(execution)
+            elif execution.deployed_after < report.sequence:
                 missing.append(execution)
         for attempt in report.attempts:
             known = self.graph.execution_of(attempt)
