@@ -50,6 +50,13 @@ def _kill(world: World) -> None:
         manager.kill("kill -9")
 
 
+def _kill_program(world: World) -> None:
+    """Its manager ends, as by an error of its own."""
+    manager = world.provider.managers.get("program")
+    if manager is not None:
+        manager.kill("an error of its own")
+
+
 def _break(world: World) -> None:
     manager = _manager(world)
     if manager is not None:
@@ -151,7 +158,9 @@ def _stranger(world: World) -> None:
     """Somebody whom nobody started."""
     tasks = _running(world)
     if tasks:
-        report = TaskStateReport(world.session_id, world.rng.choice(tasks).attempt, "FAILED", Failure("x", "a stranger"))
+        report = TaskStateReport(
+            world.session_id, world.rng.choice(tasks).attempt, "FAILED", Failure("x", "a stranger")
+        )
         world.tell(ManagerSaid("stranger", report))
 
 
@@ -173,6 +182,7 @@ def _fail_two_tasks(world: World) -> None:
 
 KINDS: dict[str, Callable[[World], None]] = {
     "kill a manager": _kill,
+    "end the program's manager": _kill_program,
     "break a connection": _break,
     "hang a connection": _hang,
     "lose a machine": _lose_machine,

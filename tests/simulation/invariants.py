@@ -5,6 +5,7 @@ Whoever checks keeps books of its own: what the job master said and was told, an
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.jobs import master_actions as ma
@@ -185,11 +186,12 @@ class Invariants:
     def _acknowledged(self, stimulus: object, actions: list[Any]) -> None:
         """Every final report is answered, whoever sent it."""
         message = getattr(stimulus, "message", None)
-        if isinstance(message, ms.TaskStateReport) and message.state in FINAL and not self.world.master.is_over:
-            if message.session_id == self.world.session_id and stimulus.manager_id in self.accepted:
-                answers = [each.message for each in actions if isinstance(each, ma.SendTo)]
-                wanted = ms.AcknowledgeReport(self.world.session_id, message.attempt)
-                demand(wanted in answers, "a final report was not acknowledged:", message)
+        if not isinstance(message, ms.TaskStateReport) or message.state not in FINAL or self.world.master.is_over:
+            return
+        if message.session_id == self.world.session_id and stimulus.manager_id in self.accepted:
+            answers = [each.message for each in actions if isinstance(each, ma.SendTo)]
+            wanted = ms.AcknowledgeReport(self.world.session_id, message.attempt)
+            demand(wanted in answers, "a final report was not acknowledged:", message)
 
     def _deadline(self, stimulus: object) -> None:
         deadline_ms = self.world.master.next_deadline_ms
@@ -237,8 +239,7 @@ class Invariants:
             count = self.world.restart.new_count
             demand(count > 0, "a restart without a failure:", attempt)
             demand(count <= self.world.settings.restart_limit, "one restart too many:", attempt, count)
-            last = self.graph.execution_of(attempt).vertex.history[-1]
-            since_ms = last.timestamps[_S.CREATED]
+            since_ms = self._since_ms(attempt)
             demand(self.world.restart.allows(since_ms, self.world.now_ms), "restarted before its time:", attempt)
             self.causes.clear()
             if self.world.coordinators.operator_of(attempt.vertex_id):
@@ -249,6 +250,13 @@ class Invariants:
         self._check_inputs(descriptor)
         self.deployed[attempt] = manager_id
         self.newest[subtask] = attempt.attempt_number
+
+    def _since_ms(self, attempt: AttemptId) -> int:
+        """Since when a failure is one of the attempt before; of any, where processes begin again together."""
+        vertices = [self.graph.execution_of(attempt).vertex]
+        if self.world.config.managers_come_together:
+            vertices = list(self.graph.subtasks())
+        return min(vertex.history[-1].timestamps[_S.CREATED] for vertex in vertices if vertex.history)
 
     def _check_slot(self, manager_id: str, descriptor: TaskDeploymentDescriptor) -> None:
         attempt = descriptor.attempt
@@ -452,7 +460,7 @@ def len_of(subtask: Any) -> int:
 
 
 def _is_path(states: list[ExecutionState]) -> bool:
-    return states[0] is _S.CREATED and all(b in ALLOWED[a] for a, b in zip(states, states[1:], strict=False))
+    return states[0] is _S.CREATED and all(b in ALLOWED[a] for a, b in itertools.pairwise(states))
 
 
 def _slots(registration: ms.RegisterManager) -> range:

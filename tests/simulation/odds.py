@@ -35,6 +35,7 @@ class Odds:
 FAULTS = (
     "kill a manager",
     "kill a manager",
+    "end the program's manager",
     "break a connection",
     "break a connection",
     "hang a connection",

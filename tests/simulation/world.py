@@ -7,6 +7,14 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+from flinkbuf.jobs import master_actions as ma
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_master import JobMaster
+from flinkbuf.jobs.job_plan import JobPlan
+from flinkbuf.jobs.messages import DeployTask
+from flinkbuf.jobs.slots import slot_count
+from flinkbuf.jobs.task_executor import TaskExecutorConfig
+from flinkbuf.streaming.task_state import TaskState
 from simulation import breakages
 from simulation.agenda import Agenda, Inbox
 from simulation.coordinators import Coordinators
@@ -19,15 +27,6 @@ from simulation.provider import SimProvider
 from simulation.restart_witness import RestartWitness
 from simulation.settings import Settings, draw_settings
 from simulation.tasks import NEVER, DataPlane, Fate
-
-from flinkbuf.jobs import master_actions as ma
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_plan import JobPlan
-from flinkbuf.jobs.messages import DeployTask
-from flinkbuf.jobs.slots import slot_count
-from flinkbuf.jobs.task_executor import TaskExecutorConfig
-from flinkbuf.streaming.task_state import TaskState
 
 START_MS = 1_000_000
 LAST_OF_STORY = 60
