@@ -8,7 +8,7 @@ from typing import Any
 from flinkbuf.common.completable_future import CompletableFuture, completed, failed
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.job_id import JobID
-from flinkbuf.jobs.embedded import JobCanceledError
+from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.job_status import JobStatus
 
 
@@ -34,7 +34,7 @@ class JobClient:
 
     Parameters
     ----------
-    job : EmbeddedJob
+    job : RunningJob
         A job that was started.
     end : JobEnd
         What learns of its end.

@@ -421,8 +421,8 @@ class StreamExecutionEnvironment:
 
     def _make_job(self, job_name: str | None, *on_end: Any, clock: Clock | None = None) -> tuple[Any, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
-        from flinkbuf.jobs.embedded import EmbeddedJob
         from flinkbuf.jobs.job_graph import build_job_graph
+        from flinkbuf.jobs.running_job import RunningJob
 
         target = options.read(self._configuration, options.TARGET)
         if target != "embedded":
@@ -430,7 +430,7 @@ class StreamExecutionEnvironment:
         graph = build_job_graph(self._stream_graph(job_name))
         self._warn_of_keys()
         end = JobEnd()
-        job = end.job = EmbeddedJob(graph, self._execution_settings(), clock=clock, on_end=[*on_end, end])
+        job = end.job = RunningJob(graph, self._execution_settings(), clock=clock, on_end=[*on_end, end])
         self._operators = []
         self._side_outputs = {}
         return job, end

@@ -63,6 +63,10 @@ class JobVertex:
         By partition index.
     inputs : list of JobEdge
         By gate index.
+    is_in_program : bool
+        It uses objects of the program itself: it runs beside the program, in no slot.
+    co_location_group : str or None
+        Subtasks of one index of all vertices of a group share a slot.
     """
 
     def __init__(self, id: str, nodes: list[StreamNode], max_parallelism: int) -> None:
@@ -71,6 +75,8 @@ class JobVertex:
         self.parallelism = nodes[0].parallelism
         self.max_parallelism = max_parallelism
         self.slot_sharing_group = nodes[0].slot_sharing_group
+        self.co_location_group = _co_location_group(nodes)
+        self.is_in_program = nodes[0].is_in_program
         self.outputs: list[JobEdge] = []
         self.inputs: list[JobEdge] = []
         self.chain = ChainConfig(())
@@ -101,10 +107,14 @@ class JobGraph:
 
     @property
     def slot_count(self) -> int:
-        """Slots that the job needs: the highest parallelism of each slot sharing group, summed."""
+        """Slots that the job needs: the highest parallelism of each slot sharing group, summed.
+
+        What runs beside the program takes none.
+        """
         groups: dict[str, int] = {}
         for vertex in self.vertices:
-            groups[vertex.slot_sharing_group] = max(groups.get(vertex.slot_sharing_group, 0), vertex.parallelism)
+            if not vertex.is_in_program:
+                groups[vertex.slot_sharing_group] = max(groups.get(vertex.slot_sharing_group, 0), vertex.parallelism)
         return sum(groups.values())
 
 
@@ -133,6 +143,17 @@ def _chained(node: StreamNode) -> Iterator[StreamNode]:
         node = pending.pop()
         yield node
         pending.extend(edge.target for edge in reversed(node.out_edges) if edge.chains)
+
+
+def _co_location_group(nodes: list[StreamNode]) -> str | None:
+    """That of the operators of a chain which have one."""
+    groups = {node.co_location_group: node for node in nodes if node.co_location_group is not None}
+    if len(groups) > 1:
+        named = ", ".join(f"{node.name!r} in {group!r}" for group, node in groups.items())
+        raise ValueError(
+            f"operators of one chain cannot be in several co-location groups: {named}; call start_new_chain() on one"
+        )
+    return next(iter(groups), None)
 
 
 def _max_parallelism(nodes: list[StreamNode]) -> int:

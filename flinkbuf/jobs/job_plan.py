@@ -99,8 +99,8 @@ def _vertex_plan(vertex: JobVertex) -> VertexPlan:
         parallelism=vertex.parallelism,
         max_parallelism=vertex.max_parallelism,
         slot_sharing_group=vertex.slot_sharing_group,
-        co_location_group=getattr(vertex, "co_location_group", None),
-        is_in_program=getattr(vertex, "is_in_program", False),
+        co_location_group=vertex.co_location_group,
+        is_in_program=vertex.is_in_program,
         operators=tuple(
             OperatorPlan(each.operator_id, each.name, hasattr(each.factory, "create_coordinator")) for each in operators
         ),

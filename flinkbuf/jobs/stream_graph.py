@@ -34,6 +34,7 @@ class GraphSettings:
     is_chaining_enabled: bool = True
     chains_different_max_parallelism: bool = True
     needs_uids: bool = False  # pipeline.auto-generate-uids: false
+    runs_in_program: bool = True  # all of it, as threads of the program's process; else task managers run it
 
 
 @dataclass(eq=False)
@@ -47,6 +48,8 @@ class StreamNode:
     slot_sharing_group: str
     in_edges: list[StreamEdge] = field(default_factory=list)
     out_edges: list[StreamEdge] = field(default_factory=list)
+    is_in_program: bool = False  # runs beside the program, in no slot, while the others run in task managers
+    co_location_group: str | None = None
 
     @property
     def name(self) -> str:
@@ -151,6 +154,7 @@ def build_stream_graph(transformations: Iterable[Transformation], settings: Grap
                 _connect(nodes[feed.source.id], nodes[operator.id], input_number, feed, settings)
     graph = StreamGraph(settings, list(nodes.values()))
     _check_uids(graph)
+    _check_co_location(graph)
     return graph
 
 
@@ -195,7 +199,15 @@ def _node(number: int, operator: OperatorTransformation, settings: GraphSettings
             f"operator {operator.name!r}: max parallelism must be from its parallelism {parallelism} to "
             f"{MAX_PARALLELISM_LIMIT}, got {max_parallelism}"
         )
-    return StreamNode(number, operator, parallelism, max_parallelism, _slot_sharing_group(operator, groups))
+    return StreamNode(
+        number,
+        operator,
+        parallelism,
+        max_parallelism,
+        _slot_sharing_group(operator, groups),
+        is_in_program=operator.is_in_program and not settings.runs_in_program,
+        co_location_group=operator.co_location_group,
+    )
 
 
 def _slot_sharing_group(operator: Transformation, known: dict[int, str]) -> str:
@@ -266,12 +278,33 @@ def _check_uids(graph: StreamGraph) -> None:
         owners[uid] = node.name
 
 
+def _check_co_location(graph: StreamGraph) -> None:
+    """Operators that are to share slots must be able to. Flink: StreamingJobGraphGenerator.setCoLocation."""
+    first: dict[str, StreamNode] = {}
+    for node in graph.nodes:
+        group = node.co_location_group
+        if group is None:
+            continue
+        if node.is_in_program:
+            raise ValueError(
+                f"operator {node.name!r} uses an object of the program and runs beside it, in no slot: it cannot be "
+                f"co-located with group {group!r}; give it a function that can be copied, or leave out the group"
+            )
+        other = first.setdefault(group, node)
+        if other.slot_sharing_group != node.slot_sharing_group:
+            raise ValueError(
+                f"cannot co-locate operators from different slot sharing groups: in group {group!r}, {other.name!r} is "
+                f"in {other.slot_sharing_group!r} and {node.name!r} in {node.slot_sharing_group!r}; give both the same"
+            )
+
+
 def is_chainable(edge: StreamEdge, settings: GraphSettings) -> bool:
     """Whether source and target of an edge share a task. Flink: StreamingJobGraphGenerator.isChainable."""
     up, down = edge.source.transformation, edge.target.transformation
     return (
         len(edge.target.in_edges) == 1
         and settings.is_chaining_enabled
+        and not (edge.source.is_in_program or edge.target.is_in_program)
         and edge.source.slot_sharing_group == edge.target.slot_sharing_group
         and up.chaining_strategy is not ChainingStrategy.NEVER
         and (

@@ -39,6 +39,7 @@ class Transformation:
     slot_sharing_group: str | None = None
     buffer_timeout_ms: int | None = None
     description: str | None = None
+    co_location_group: str | None = None  # subtasks of one index share a slot, within one slot sharing group
     id: int = field(default_factory=lambda: next(_ids))
 
 
@@ -60,6 +61,11 @@ class OperatorTransformation(Transformation):
     chaining_strategy: ChainingStrategy = ChainingStrategy.ALWAYS
     max_allowed_parallelism: int | None = None  # 1: cannot be parallel
     contract: str = ""  # "Data Source", "Operator" or "Data Sink" in the execution plan
+
+    @property
+    def is_in_program(self) -> bool:
+        """Whether it uses an object of the program itself, such as a list that a sink appends to."""
+        return bool(getattr(self.factory, "is_in_program", False))
 
 
 @dataclass(eq=False)

@@ -12,6 +12,7 @@ from typing import Any
 import cloudpickle
 
 from flinkbuf.jobs.job_graph import JobVertex
+from flinkbuf.jobs.unpicklable import find_unpicklable
 from flinkbuf.streaming.operator_config import ChainConfig
 
 
@@ -53,10 +54,10 @@ def _find_culprit(vertex: JobVertex) -> None:
 
 
 def _check_picklable(value: Any, name: str) -> None:
-    try:
-        cloudpickle.dumps(value)
-    except Exception as error:
+    found = find_unpicklable(value)
+    if found is not None:
+        what = found.place or "its function, or something that it holds,"
         raise TypeError(
-            f"operator {name!r}: its function, or something that it holds, cannot be pickled, but each subtask gets a "
-            f"copy: {type(error).__name__}: {error}; make what cannot be copied in open() instead"
-        ) from error
+            f"operator {name!r}: {what} cannot be pickled, but each subtask gets a copy: "
+            f"{type(found.error).__name__}: {found.error}; make what cannot be copied in open() instead"
+        ) from found.error

@@ -17,9 +17,11 @@ from flinkbuf.types.types import (
     EnumTypeInfo,
     MapTypeInfo,
     NullableTypeInfo,
+    ObjectArrayTypeInfo,
     RowTypeInfo,
     TupleTypeInfo,
     TypeInformation,
+    Types,
     as_type,
 )
 
@@ -69,6 +71,32 @@ def from_spark(data_type: spark.DataType) -> TypeInformation:
     if not isinstance(data_type, spark.DataType):
         raise TypeError(f"a pyspark DataType is needed, got {type(data_type).__name__} {data_type!r}")
     return as_type(data_type)
+
+
+def from_spark_rows(data_type: spark.DataType) -> TypeInformation:
+    """The type of what ``df.rdd`` and ``df.collect()`` give for rows that Spark describes so.
+
+    As `from_spark`, but PySpark's rows hold a timestamp as a naive datetime, in the zone of the process.
+
+    Examples
+    --------
+    >>> from_spark_rows(spark.StructType().add("at", "timestamp"))
+    Types.ROW_NAMED(['at'], [Types.LOCAL_DATE_TIME()])
+    """
+    return _with_local_timestamps(from_spark(data_type))
+
+
+def _with_local_timestamps(given: TypeInformation) -> TypeInformation:
+    """Return the type with LOCAL_DATE_TIME for INSTANT."""
+    if given == Types.INSTANT():
+        return Types.LOCAL_DATE_TIME()
+    if isinstance(given, RowTypeInfo):
+        return RowTypeInfo(tuple(map(_with_local_timestamps, given.field_types)), given.names)
+    if isinstance(given, ObjectArrayTypeInfo):
+        return ObjectArrayTypeInfo(_with_local_timestamps(given.element_type))
+    if isinstance(given, MapTypeInfo):
+        return MapTypeInfo(_with_local_timestamps(given.key_type), _with_local_timestamps(given.value_type))
+    return given
 
 
 def to_struct_type(record_type: Any, *, decimal: tuple[int, int] = (38, 18)) -> spark.StructType:

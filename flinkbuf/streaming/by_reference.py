@@ -11,8 +11,16 @@ import os
 import weakref
 from typing import Any
 
+from flinkbuf.errors import FlinkbufError
+
 _numbers = itertools.count(1)  # only names objects within their process
 _holders: weakref.WeakValueDictionary[int, ByReference] = weakref.WeakValueDictionary()
+
+
+class CannotBeginAgainError(FlinkbufError, RuntimeError):
+    """A task that was restarted would need again what exists only once; no further restart can help."""
+
+    can_restart = False
 
 
 class ByReference:
@@ -48,7 +56,7 @@ def _find(process_id: int, number: int, what: str) -> ByReference:
     holder = _holders.get(number) if process_id == os.getpid() else None
     if holder is None:
         raise RuntimeError(
-            f"{what} exists only in process {process_id}, which made it; it works in embedded jobs, while the program"
-            " that defined it still holds it"
+            f"{what} exists only in process {process_id}, which made it; it works in tasks of that process, while"
+            " the program that defined it still holds it"
         )
     return holder

@@ -44,6 +44,7 @@ class Collector:
         self._queue: SimpleQueue[Any] = SimpleQueue()
         self._has_room = threading.Condition()
         self._is_awaited = False  # a task waits for room, and was not yet told that there is some
+        self._has_records = False  # or had
         self._is_finished = False
         self._is_closed = False
         self._error: BaseException | None = None
@@ -66,7 +67,17 @@ class Collector:
             self._wait_for_room(give_way)
         if self._is_closed:
             raise CancelTaskError("the program reads no more records of this stream")
+        self._has_records = True
         self._queue.put(record)
+
+    def why_not_again(self) -> str | None:
+        """Return why a job whose records it takes cannot begin anew; None: it can."""
+        if not self._has_records:
+            return None
+        return (
+            "the program has been given records of execute_and_collect, and would get them a second time; without "
+            "checkpoints only a job that writes into a sink can be restarted"
+        )
 
     def _wait_for_room(self, give_way: Callable[[], object]) -> None:
         while self._queue.qsize() >= self._capacity and not self._is_closed:

@@ -32,7 +32,9 @@ class FileSplit:
 
 
 def local_path(path: str | os.PathLike[str]) -> str:
-    """Return the path of a local file that may be written as a URI.
+    """Return the absolute path of a local file that may be written as a URI.
+
+    It is absolute as of now, in the program: a task may work in another directory.
 
     Examples
     --------
@@ -42,10 +44,10 @@ def local_path(path: str | os.PathLike[str]) -> str:
     text = os.fspath(path)
     scheme = urlsplit(text).scheme
     if scheme == "file":
-        return unquote(urlsplit(text).path)
+        return os.path.abspath(unquote(urlsplit(text).path))
     if len(scheme) > 1:
         raise ValueError(f"only local files can be read and written, got {text!r}")
-    return text
+    return os.path.abspath(text)
 
 
 def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import reprlib
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from flinkbuf._core.source_operator import IteratorSourceOperator
+from flinkbuf.streaming.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.streaming.state import ListStateDescriptor
@@ -54,3 +56,36 @@ class IterableSourceOperator(CollectionSourceOperator):
     def __init__(self, make_iterable: Callable[[OperatorContext], Iterable[Any]]) -> None:
         IteratorSourceOperator.__init__(self, make_iterable, StreamRecord, Watermark)
         self._markers = None
+
+
+class ProgramIterable:
+    """An iterable that is the program's own; an iterator is read once, and then it says why not again.
+
+    Examples
+    --------
+    >>> numbers = ProgramIterable(iter([1, 2]))
+    >>> numbers.why_not_again(), list(numbers)
+    (None, [1, 2])
+    >>> numbers.why_not_again()[:62]
+    'its source reads an iterator, which cannot be read a second ti'
+    """
+
+    def __init__(self, iterable: Iterable[Any]) -> None:
+        self._iterable = iterable
+        self._has_begun = False
+
+    def __iter__(self) -> Iterator[Any]:
+        reason = self.why_not_again()
+        if reason is not None:
+            raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
+        self._has_begun = True
+        return iter(self._iterable)
+
+    def why_not_again(self) -> str | None:
+        """Return why it cannot be read from its beginning; None: it can."""
+        if not self._has_begun or not isinstance(self._iterable, Iterator):
+            return None
+        return (
+            "its source reads an iterator, which cannot be read a second time: "
+            f"{reprlib.repr(self._iterable)}; give add_source a list, or a function that returns an iterator"
+        )

@@ -80,6 +80,7 @@ class ExecutionSettings:
     checkpointing_enabled: bool = False
     checkpoints_after_tasks_finish: bool = True
     job_parameters: Mapping[str, str] = field(default_factory=dict)
+    cached_files: Mapping[str, str] = field(default_factory=dict)  # where each lies on the machine of the task
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.streaming.accumulators import Accumulator, AccumulatorRegistry, DoubleCounter, Histogram, IntCounter
+from flinkbuf.streaming.distributed_cache import DistributedCache
 from flinkbuf.streaming.function_metrics import FunctionMetricGroup
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.operator_state import OperatorStateBackend
@@ -90,6 +91,10 @@ class RuntimeContext(KeyedStateStore):
     def get_job_parameter(self, key: str, default_value: str) -> str:
         """Return a global parameter of the job."""
         return self._settings.job_parameters.get(key, default_value)
+
+    def get_distributed_cache(self) -> DistributedCache:
+        """Return what finds files that were registered by ``env.register_cached_file``; Flink's, not PyFlink's."""
+        return DistributedCache(self._settings.cached_files)
 
     def get_metrics_group(self) -> FunctionMetricGroup:
         """Return where to register metrics."""

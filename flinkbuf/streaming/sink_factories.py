@@ -36,7 +36,10 @@ class CallableSinkFactory:
     """``stream.add_sink(function)``: calls the program's own function, not a copy, with each record.
 
     So ``results.append`` appends to the program's list. With a parallelism above 1 it is called from several threads.
+    On every target it runs in the program's process.
     """
+
+    is_in_program = True
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         if not callable(function):
@@ -85,6 +88,8 @@ class SinkWriterFactory:
 class CollectSinkFactory:
     """``stream.execute_and_collect()``: hands each record, as its declared type gives it, to the program."""
 
+    is_in_program = True
+
     def __init__(self, collector: Collector, type_info: TypeInformation | None = None) -> None:
         self.collector = ByReference(collector, "the collector of execute_and_collect")
         self.type_info = type_info
@@ -93,6 +98,12 @@ class CollectSinkFactory:
         """Make the operator of one subtask."""
         to_type = functools.partial(convert, self.type_info.codec) if self.type_info is not None else None
         return CollectSinkOperator(self.collector.value, to_type)
+
+    def why_not_again(self) -> str | None:
+        """Return why a job that has given records to the program cannot begin anew; None: it can."""
+        ask = getattr(self.collector.value, "why_not_again", None)
+        reason: str | None = None if ask is None else ask()
+        return reason
 
 
 class Lifecycle:

@@ -11,6 +11,7 @@ from typing import Any
 from flinkbuf._core.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
+from flinkbuf.streaming.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.print_sink import PrintLines, line_prefix
 from flinkbuf.streaming.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
@@ -55,6 +56,14 @@ class CollectSinkOperator(SinkFunctionOperator):
         super().__init__(self._put)
         self._collector = collector
         self._convert = convert
+
+    def open(self) -> None:
+        """Refuse to give records a second time."""
+        super().open()
+        ask = getattr(self._collector, "why_not_again", None)
+        reason = ask() if ask is not None and self.context.task.attempt_number else None
+        if reason is not None:
+            raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
 
     def _put(self, value: Any) -> None:
         record = value if self._convert is None else self._convert(value)

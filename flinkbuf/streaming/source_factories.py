@@ -11,7 +11,7 @@ from typing import Any
 from flinkbuf._core.conversion import convert
 from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.clock import Clock
-from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator
+from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator, ProgramIterable
 from flinkbuf.streaming.source import Source
 from flinkbuf.streaming.source_context import TimeCharacteristic
 from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
@@ -53,13 +53,20 @@ class CollectionSourceFactory:
 class IterableSourceFactory:
     """``env.add_source(iterable)``, or of a function without arguments that returns one.
 
-    An iterable is the program's own, not a copy; so it exists in embedded jobs only. A function is copied, and called
-    where the source runs; if it has a parameter it is given the `RuntimeContext`.
+    An iterable is the program's own, not a copy; so it is read in the program's process on every target. A function is
+    copied, and called where the source runs; if it has a parameter it is given the `RuntimeContext`.
     """
 
     def __init__(self, source: Iterable[Any] | Callable[..., Iterable[Any]]) -> None:
         self.function = source if callable(source) else None
-        self.iterable = None if callable(source) else ByReference(source, f"the source {reprlib.repr(source)}")
+        self.iterable: ByReference | None = None
+        if not callable(source):
+            self.iterable = ByReference(ProgramIterable(source), f"the source {reprlib.repr(source)}")
+
+    @property
+    def is_in_program(self) -> bool:
+        """Whether it reads an object of the program itself."""
+        return self.iterable is not None
 
     def __call__(self) -> IterableSourceOperator:
         """Make the operator of the only subtask."""
@@ -69,6 +76,11 @@ class IterableSourceFactory:
         if required_parameter_count(function):
             return IterableSourceOperator(lambda context: function(context.runtime_context))  # type: ignore[misc]
         return IterableSourceOperator(lambda context: function())  # type: ignore[misc]
+
+    def why_not_again(self) -> str | None:
+        """Return why a job that has read it cannot begin anew; None: it can."""
+        reason: str | None = None if self.iterable is None else self.iterable.value.why_not_again()
+        return reason
 
 
 @dataclass(frozen=True)

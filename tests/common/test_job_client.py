@@ -9,7 +9,7 @@ from flinkbuf.common import CompletableFuture, JobID, JobStatus, RestartStrategi
 from flinkbuf.common.job_client import JobClient, JobEnd
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.typeinfo import BasicType, BasicTypeInfo, ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo
-from flinkbuf.jobs.embedded import JobCanceledError
+from flinkbuf.jobs.failure import JobCanceledError
 
 
 class FakeJob:

@@ -41,7 +41,7 @@ from flinkbuf.datastream.async_retry_predicates import (
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
 from flinkbuf.datastream.functions import ParallelSourceFunction
 from flinkbuf.datastream.state import ValueStateDescriptor
-from flinkbuf.jobs.embedded import JobCanceledError
+from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.streaming.sink import Sink, SinkWriter
 
 

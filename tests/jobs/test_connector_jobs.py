@@ -17,9 +17,10 @@ from flinkbuf.datastream.connectors.file_system import (
     FileSource,
 )
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.jobs.embedded import EmbeddedJob, JobCanceledError
+from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.job_graph import build_job_graph
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
 from flinkbuf.jobs.transformation import OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.collect import Collector
@@ -41,7 +42,7 @@ def job_of(source, sink, parallelism=1, function=None, on_end=(), settings=None)
     spread = PartitionTransformation("spread", None, [stream], partitioner="rebalance", ship_strategy="REBALANCE")
     end = OperatorTransformation("sink", None, [spread], factory=sink, is_sink=True)
     graph = build_job_graph(build_stream_graph([end], GraphSettings("connectors", parallelism=parallelism)))
-    return EmbeddedJob(graph, settings, on_end=on_end)
+    return RunningJob(graph, settings, on_end=on_end)
 
 
 def run(*arguments, **options):

@@ -14,9 +14,11 @@ import pytest
 from flinkbuf._core.function_operator import MapOperator
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.errors import CancelTaskError
-from flinkbuf.jobs.embedded import EmbeddedJob, JobCanceledError, segments_needed
+from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.job_graph import build_job_graph
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.jobs.shuffle import segments_needed
 from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
 from flinkbuf.jobs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
@@ -41,7 +43,7 @@ def job_of(elements, function, collect, parallelism=1, **options):
         "sink", None, [second], factory=CallableSinkFactory(collect), is_sink=True, parallelism=1
     )
     graph = build_job_graph(build_stream_graph([sink], GraphSettings("numbers", parallelism=parallelism)))
-    return EmbeddedJob(graph, **options)
+    return RunningJob(graph, **options)
 
 
 def add_one(value):
@@ -138,10 +140,10 @@ class SlowToCancel:
 
 
 def test_a_cancel_of_the_user_s_that_does_not_return_keeps_nobody_waiting(monkeypatch):
-    from flinkbuf.jobs import embedded
+    from flinkbuf.jobs import task_manager
     from flinkbuf.streaming.source_factories import SourceFunctionFactory
 
-    monkeypatch.setattr(embedded, "CANCEL_WAIT_S", 0.01)
+    monkeypatch.setattr(task_manager, "CANCEL_WAIT_S", 0.01)
     threading.test_is_stopping, threading.test_may_return = threading.Event(), threading.Event()
     arrived = threading.Event()
     job = job_of(SourceFunctionFactory(SlowToCancel()), add_one, lambda value: arrived.set(), parallelism=2)
@@ -212,7 +214,7 @@ def begun_by_reference():
 def test_a_function_that_cannot_be_copied_is_named():
     lock = threading.Lock()
     job = job_of([1], lambda value: lock, print_nothing)
-    with pytest.raises(TypeError, match="operator 'first': its function, or something that it holds"):
+    with pytest.raises(TypeError, match="operator 'first': closure variable 'lock' of function <lambda> cannot be pickled"):
         job.start()
     assert job.status is JobStatus.FAILED
 
@@ -408,4 +410,4 @@ def test_the_program_may_end_while_a_job_runs():
 
 def test_buffers_of_a_wide_job_are_bounded():
     job = job_of([1], add_one, print_nothing, parallelism=60)
-    assert segments_needed(job.graph) <= 8192 * 51 // 50 + 1
+    assert segments_needed(job.plan) <= 8192 * 51 // 50 + 1

@@ -3,10 +3,14 @@
 import sys
 
 import pytest
-from program import graph_of, keyed, operator, partitioned, side_output, sink, source, union
+from program import OfTheProgram, graph_of, keyed, operator, partitioned, side_output, sink, source, union
 
 from flinkbuf.jobs.job_graph import build_job_graph
+from flinkbuf.jobs.job_plan import plan_of
 from flinkbuf.jobs.transformation import ChainingStrategy, CustomExchange
+from flinkbuf.streaming.collect import Collector
+from flinkbuf.streaming.sink_factories import CollectSinkFactory, PrintSinkFactory, sink_factory_of
+from flinkbuf.streaming.source_factories import source_factory_of
 
 
 def job_of(*transformations, **settings):
@@ -124,3 +128,79 @@ def test_a_custom_partitioner_is_given_the_key():
     function = job.vertices[0].chain.operators[0].network_edges[0].partitioner.function
     assert function(7, 4) == 70 % 4
     assert repr(function) == repr(exchange.partition)  # errors name what the user wrote
+
+
+# --- what uses objects of the program
+
+
+@pytest.mark.parametrize(
+    ("factory", "is_in_program"),
+    [
+        (sink_factory_of([].append), True),
+        (CollectSinkFactory(Collector()), True),
+        (source_factory_of([1, 2]), True),
+        (source_factory_of(lambda: [1, 2]), False),
+        (PrintSinkFactory(), False),
+        (list, False),
+    ],
+)
+def test_what_holds_an_object_of_the_program_runs_beside_it(factory, is_in_program):
+    operators = job_of(operator("Map", source(), factory=factory), runs_in_program=False).vertices[-1].nodes
+    assert operators[-1].transformation.is_in_program is operators[-1].is_in_program is is_in_program
+
+
+def test_what_runs_beside_the_program_is_not_chained_keeps_its_parallelism_and_takes_no_slot():
+    numbers = source(factory=OfTheProgram())
+    doubled = operator("Map", operator("Filter", numbers, parallelism=3), parallelism=3)
+    job = job_of(sink(doubled, "Append", factory=OfTheProgram(), parallelism=5), runs_in_program=False)
+    assert names(job) == ["Source: numbers", "Filter -> Map", "Sink: Append"]
+    assert [(vertex.is_in_program, vertex.parallelism) for vertex in job.vertices] == [
+        (True, 1),
+        (False, 3),
+        (True, 5),
+    ]
+    assert [len(vertex.outputs) for vertex in job.vertices] == [1, 1, 0]  # all cross the network
+    assert job.slot_count == 3
+    assert [vertex.is_in_program for vertex in plan_of(job, "0" * 32).vertices] == [True, False, True]
+
+
+def test_where_all_runs_in_the_program_its_objects_are_nothing_special():
+    job = job_of(sink(operator("Map", source(factory=OfTheProgram())), factory=OfTheProgram()))
+    assert names(job) == ["Source: numbers -> Map -> Sink: Print"]
+    assert not job.vertices[0].is_in_program and job.slot_count == 1
+
+
+# --- co-location
+
+
+def test_a_chain_is_co_located_as_its_operators_are():
+    numbers = source()
+    left = operator("B", operator("A", keyed(numbers)), co_location_group="g")
+    job = job_of(left, operator("C", keyed(numbers), co_location_group="g"))
+    assert [(vertex.name, vertex.co_location_group) for vertex in job.vertices] == [
+        ("Source: numbers", None),
+        ("A -> B", "g"),
+        ("C", "g"),
+    ]
+    assert [vertex.co_location_group for vertex in plan_of(job, "0" * 32).vertices] == [None, "g", "g"]
+
+
+def test_a_chain_in_two_co_location_groups_is_refused():
+    with pytest.raises(ValueError, match="several co-location groups: 'A' in 'g', 'B' in 'h'; call start_new_chain"):
+        job_of(operator("B", operator("A", source(), co_location_group="g"), co_location_group="h"))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"slot_sharing_group": "own"},
+            "different slot sharing groups: in group 'g', 'A' is in 'default' and 'B' in 'own'",
+        ),
+        ({"factory": OfTheProgram()}, "'B' uses an object of the program and runs beside it, in no slot"),
+    ],
+)
+def test_what_can_share_no_slot_cannot_be_co_located(options, text):
+    first = operator("A", source(), co_location_group="g")
+    with pytest.raises(ValueError, match=text):
+        job_of(operator("B", first, co_location_group="g", **options), runs_in_program=False)

@@ -9,22 +9,20 @@ go with their last file and socket. Skipped where the system does not permit the
 """
 
 import contextlib
-import ctypes
 import itertools
 import os
 import random
-import subprocess
 import threading
 import time
 
 import pytest
 from fault_job import TYPE, Task, nothing_left, records_of
 from fault_proxy import wait_until
+from namespaces import linked_namespaces
 
 import flinkbuf as fb
 
 SEED = int(os.environ.get("FLINKBUF_FAULT_SEED", "7"))
-CLONE_NEWNET = 0x40000000
 HERE, THERE = "10.99.0.1", "10.99.0.2"  # the consumer's and the producer's
 NUM_SEGMENTS = 64
 PATIENCE_S = 60  # by itself the system would go on for a quarter of an hour
@@ -36,53 +34,6 @@ SOON = {
 }
 
 
-class Namespace:
-    """A network of its own, with one interface to another one."""
-
-    def __init__(self):
-        self.fd = in_thread(self._make)
-
-    @staticmethod
-    def _make():
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNET) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-        return os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-
-    def run(self, function, *args, **options):
-        """Call it in a thread that is inside, and so will be what it starts."""
-        return in_thread(self._enter, function, args, options)
-
-    def _enter(self, function, args, options):
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.setns(self.fd, CLONE_NEWNET) != 0:
-            number = ctypes.get_errno()
-            raise OSError(number, os.strerror(number))
-        return function(*args, **options)
-
-    def ip(self, *words):
-        done = self.run(subprocess.run, ["ip", *words], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        os.close(self.fd)
-
-
-def in_thread(function, *args):
-    """What it returns or raises; the thread ends, and with it whatever it entered."""
-    task = Task(function, *args)
-    task.start()
-    task.end(PATIENCE_S)
-    if task.error is not None:
-        raise task.error
-    return task.result
-
-
 class Line:
     """Two namespaces with an environment in each, and the link between them."""
 
@@ -91,12 +42,7 @@ class Line:
             **{"segment_size": 4096, "buffer_timeout_ms": 5, "tcp_connection_enable_reuse_across_jobs": False, **knobs}
         )
         with contextlib.ExitStack() as opened:
-            self.spaces = {address: opened.enter_context(Namespace()) for address in (HERE, THERE)}
-            other = f"/proc/{os.getpid()}/fd/{self.spaces[THERE].fd}"
-            self.spaces[HERE].ip("link", "add", "link0", "type", "veth", "peer", "name", "link0", "netns", other)
-            for address, space in self.spaces.items():
-                space.ip("address", "add", f"{address}/24", "dev", "link0")
-                space.ip("link", "set", "link0", "up")
+            self.spaces = opened.enter_context(linked_namespaces(HERE, THERE))
             self.here, self.there = (
                 space.run(fb.NetworkEnvironment, config, host=address, num_segments=NUM_SEGMENTS)
                 for address, space in self.spaces.items()

@@ -3,7 +3,6 @@ one or one of another authority is told so, on both sides, and disturbs nobody. 
 
 import os
 import random
-import shutil
 import socket
 import ssl
 import subprocess
@@ -13,9 +12,9 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
+from certificates import CAN_MAKE, make_certificates, openssl
 
 from flinkbuf._core.dialer import Dialer
 from flinkbuf._core.partition_manager import PartitionManager
@@ -32,47 +31,15 @@ from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.types.types import Types
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="the command openssl makes the certificates")
+pytestmark = pytest.mark.skipif(not CAN_MAKE, reason="the command openssl makes the certificates")
 
 SECRET = bytes(range(32))
 TYPE = Types.PRIMITIVE_ARRAY(Types.BYTE())
-CURVE = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
-
-
-class Authority:
-    """A certificate authority in a folder."""
-
-    def __init__(self, folder, name):
-        self.folder, self.path, self.key = folder, folder / f"{name}.pem", folder / f"{name}.key"
-        openssl(f"req -x509 {CURVE} -keyout {self.key} -out {self.path} -days 10 -subj /CN={name}")
-
-    def issue(self, name, days=10):
-        """Make files for one process. Return its TlsConfig."""
-        key, request, certificate = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
-        openssl(f"req {CURVE} -keyout {key} -out {request} -subj /CN={name}")
-        openssl(
-            f"x509 -req -in {request} -CA {self.path} -CAkey {self.key} -CAcreateserial -out {certificate} -days {days}"
-        )
-        return TlsConfig(certificate=certificate, key=key, authority=self.path)
-
-
-def openssl(arguments):
-    subprocess.run(["openssl", *arguments.split()], check=True, capture_output=True)
 
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("certificates")
-    ours, theirs = Authority(folder, "ours"), Authority(folder, "theirs")
-    worker, other, stranger = ours.issue("worker"), ours.issue("other"), theirs.issue("stranger")
-    return SimpleNamespace(
-        worker=worker,
-        other=other,
-        expired=ours.issue("expired", days=-1),
-        # Each knows the other's authority, but is signed by its own.
-        stranger=TlsConfig(certificate=stranger.certificate, key=stranger.key, authority=ours.path),
-        truster=TlsConfig(certificate=worker.certificate, key=worker.key, authority=theirs.path),
-    )
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
 
 
 def environment(tls, auth=None, **options):

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import queue
+import re
 import shutil
 import signal
 import socket
@@ -27,11 +28,14 @@ from pyspark import SparkContext, TaskContext
 import flinkbuf as fb
 from flinkbuf.network.ports import listen
 from flinkbuf.records.partitioner import as_partitioner
-from flinkbuf.spark.exchange import barrier_stage, pipelined, rendezvous
+from flinkbuf.spark import barrier_stage
+from flinkbuf.spark.driver_address import DriverAddress, DriverSettings
+from flinkbuf.spark.exchange import exchange_runs, pipelined, rendezvous
 from flinkbuf.spark.exchange.blocking import WriteTask
-from flinkbuf.spark.exchange.pipelined import Consumer, PipelinedTask
-from flinkbuf.spark.exchange.stage_progress import SparkStages
+from flinkbuf.spark.exchange.exchange import STAGE_USER
+from flinkbuf.spark.exchange.pipelined import PipelinedTask, _check_consumer, driver_address_of
 from flinkbuf.spark.java import find_java
+from flinkbuf.spark.stage_progress import SparkStages
 
 pytestmark = pytest.mark.spark
 
@@ -481,7 +485,7 @@ def test_whoever_lets_go_of_the_records_the_others_get_theirs(sc, let_go):
 @pytest.fixture
 def keen_rendezvous(sc, monkeypatch):
     """One of the test's own, which looks after its runs five times a second."""
-    monkeypatch.setattr(rendezvous, "LOOK_S", 0.2)
+    monkeypatch.setattr(exchange_runs, "LOOK_MS", 200)
     monkeypatch.setattr(rendezvous, "_by_context", {})
     yield
     rendezvous.rendezvous_of(sc).close()
@@ -490,7 +494,7 @@ def keen_rendezvous(sc, monkeypatch):
 @pytest.mark.usefixtures("keen_rendezvous")
 @pytest.mark.parametrize("let_go", [let_go_at_the_end, let_go_in_a_thread_that_goes_on])
 def test_the_rest_may_take_its_time_after_the_end_of_its_task(sc, monkeypatch, let_go):
-    monkeypatch.setattr(rendezvous, "LOOK_S", 0.05)
+    monkeypatch.setattr(exchange_runs, "LOOK_MS", 50)
 
     def source(index, _):
         for number in range(1500):
@@ -742,7 +746,7 @@ def test_spark_says_which_attempt_a_task_is_of(sc, tmp_path):
     assert within(60, noted.partitionBy(2).count) == len(RECORDS)
     tasks, _, stages = zip(*(map(int, path.name.split()) for path in tmp_path.iterdir()), strict=True)
     known = SparkStages(sc)
-    assert [known.attempt_of(stages[0], task, 2) for task in sorted(tasks)] == [0, 0, 1, 1]
+    assert [known.attempt_of(stages[0], task, 2).number for task in sorted(tasks)] == [0, 0, 1, 1]
     assert known.attempt_of(stages[0], max(tasks) + 1, 2) is known.attempt_of(10**6, max(tasks), 2) is None
 
 
@@ -770,11 +774,8 @@ def test_a_stage_that_spark_starts_again_in_part_is_started_whole(sc, tmp_path):
     assert len(list(tmp_path.iterdir())) == 4, "both tasks, twice: the attempt with one of them did not get that far"
 
 
-@pytest.mark.parametrize("way", ["early", "by allGather"])
 @pytest.mark.usefixtures("keen_rendezvous")
-def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data, monkeypatch, way):
-    if way == "by allGather":
-        monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.0)
+def test_a_cache_that_has_lost_a_partition_is_an_error_that_says_so(sc, data):
     result = exchange(data).persist()
     try:
         assert within(60, result.count) == len(RECORDS)
@@ -864,53 +865,74 @@ def test_workers_that_are_used_again_keep_nothing_of_an_exchange(sc, data):
         assert after[pid] == before[pid]
 
 
-def test_the_driver_has_one_socket_and_one_thread_for_all_exchanges(sc, data):
+def test_the_driver_has_one_server_and_one_thread_that_asks_spark_for_all_exchanges(sc, data):
     for _ in range(3):
         within(60, exchange(data).count)
-    assert [thread.name for thread in threading.enumerate()].count("flinkbuf-rendezvous") == 1
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("flinkbuf-control") == names.count("flinkbuf-exchanges") == 1
     assert rendezvous.rendezvous_of(sc) is rendezvous.rendezvous_of(sc)
 
 
-# ---------------------------------------------------------------- the way without the driver
+# ---------------------------------------------------------------- the way to the driver
 
 
-def test_tasks_that_cannot_reach_the_driver_meet_by_all_gather(data, monkeypatch):
+def test_a_task_that_cannot_reach_the_driver_says_what_to_open_and_what_to_set(sc, data):
     with listen("127.0.0.1", 0) as probe:
         nobody = probe.getsockname()
-    for address in (None, nobody):
-        monkeypatch.setattr(pipelined, "_meeting_place", lambda *_, address=address: (b"a secret" * 4, address))
-        assert sorted(within(60, exchange(data).collect)) == RECORDS
-
-
-def test_a_driver_that_cannot_listen_is_no_obstacle(data, monkeypatch, caplog):
-    def refuse(context):
-        raise OSError("cannot listen at nowhere")
-
-    monkeypatch.setattr(rendezvous, "rendezvous_of", refuse)
-    assert sorted(within(60, exchange(data).collect)) == RECORDS
-    assert "cannot listen at nowhere" in caplog.text
-
-
-def test_if_one_task_cannot_reach_the_driver_all_meet_by_all_gather(sc, data, monkeypatch, caplog):
-    monkeypatch.setattr(rendezvous, "GATHER_AFTER_S", 0.5)
     write = WriteTask(77, TYPE, as_partitioner("rebalance"), 2, 2)
-    task = PipelinedTask(write, *pipelined._meeting_place(sc, write))
+    task = PipelinedTask(write, replace(driver_address_of(sc, write), address=nobody))
+    with pytest.raises(Py4JJavaError) as failure:
+        within(60, data.barrier().mapPartitionsWithIndex(task).collect)
+    host, port = nobody
+    text = " ".join(str(failure.value).split())
+    assert re.search(rf"RemoteTransportError: exchange 0{{14}}4d, task [01]: .*cannot reach the driver at {host}:{port}", text)
+    assert f"open TCP port {port} of {host}" in text
+    for setting in ("driver.port", "driver.host", "driver.bindAddress"):
+        assert f"spark.flinkbuf.{setting}" in text
+
+
+def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, data, tmp_path):
+    with listen("127.0.0.1", 0) as probe:
+        nobody = probe.getsockname()
+    write = WriteTask(77, TYPE, as_partitioner("rebalance"), 2, 2)
+    task = PipelinedTask(write, driver_address_of(sc, write))
 
     def run(index, records):
-        return (task if index == 0 else replace(task, driver=None))(index, records)
+        try:
+            if index == 1:
+                return replace(task, driver=replace(task.driver, address=nobody))(index, records)
+            return task(index, records)
+        except fb.PeerFailedError as error:
+            leave(tmp_path / f"task {index}", str(error))
+            raise
 
-    assert sorted(within(60, data.barrier().mapPartitionsWithIndex(run).collect)) == RECORDS
-    assert "1 of 2 tasks reached the driver" in caplog.text
+    with pytest.raises(Py4JJavaError, match="cannot reach the driver"):
+        within(60, data.barrier().mapPartitionsWithIndex(run).collect)
+    wait_until((tmp_path / "task 0").exists)
+    assert "had not come yet, failed with" in (tmp_path / "task 0").read_text()
+    assert f"cannot reach the driver at {nobody[0]}:{nobody[1]}" in (tmp_path / "task 0").read_text()
+
+
+def test_a_driver_that_cannot_listen_says_so_before_anything_starts(data, monkeypatch):
+    monkeypatch.setattr(rendezvous, "_by_context", {})
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        settings = DriverSettings("127.0.0.1", "127.0.0.1", (port, port))
+        monkeypatch.setattr(DriverSettings, "of", lambda context: settings)
+        with pytest.raises(OSError, match=r"none of the 2 ports of spark\.flinkbuf\.driver\.port can be listened at"):
+            exchange(data)
+    rendezvous.rendezvous_of(data.context).close()
 
 
 def test_a_task_may_listen_at_another_address_than_it_is_known_by(sc, data):
     write = WriteTask(78, TYPE, as_partitioner("rebalance"), 2, 2)
-    task = PipelinedTask(write, *pipelined._meeting_place(sc, write), bind_host="0.0.0.0")
+    task = PipelinedTask(write, driver_address_of(sc, write), bind_host="0.0.0.0")
     assert sorted(within(60, data.barrier().mapPartitionsWithIndex(task).collect)) == RECORDS
 
 
 def test_the_secret_is_not_shown():
-    task = PipelinedTask(WriteTask(7, TYPE, as_partitioner("global"), 1, 1), b"do not show")
+    address = DriverAddress(("127.0.0.1", 7000), "exchange", b"do not show")
+    task = PipelinedTask(WriteTask(7, TYPE, as_partitioner("global"), 1, 1), address)
     assert "do not show" not in repr(task)
 
 
@@ -941,9 +963,9 @@ def test_dynamic_allocation_is_refused_where_spark_refuses_it():
         return SimpleNamespace(master=master, getConf=lambda: settings)
 
     with pytest.raises(ValueError, match=r"set spark\.dynamicAllocation\.enabled=false for this application"):
-        barrier_stage._check_allocation(context("yarn", spark_dynamicAllocation_enabled="true"))
-    barrier_stage._check_allocation(context("local[2]", spark_dynamicAllocation_enabled="true"))
-    barrier_stage._check_allocation(context("yarn"))
+        barrier_stage.check_allocation(context("yarn", spark_dynamicAllocation_enabled="true"), STAGE_USER)
+    barrier_stage.check_allocation(context("local[2]", spark_dynamicAllocation_enabled="true"), STAGE_USER)
+    barrier_stage.check_allocation(context("yarn"), STAGE_USER)
 
 
 def executor(number, came, went=None, cores=2):
@@ -989,18 +1011,18 @@ LOST_ONE = [executor("driver", 0, cores=8), executor("0", 0, went=10_000), execu
 
 def test_executors_that_are_on_their_way_are_waited_for(slots_as_time_goes_on):
     slots_as_time_goes_on(0, 1, 4)
-    barrier_stage._check_slots(cluster(age=0), 4)
+    barrier_stage.check_slots(cluster(age=0), 4, STAGE_USER)
 
 
 def test_a_lost_executor_is_waited_for_however_old_the_context_is(slots_as_time_goes_on, caplog):
     slots_as_time_goes_on(2, 2, 4)
-    barrier_stage._check_slots(cluster(10_800, LOST_ONE), 4)
+    barrier_stage.check_slots(cluster(10_800, LOST_ONE), 4, STAGE_USER)
     assert "has slots for 2 tasks at once where 4 are needed and 4 are to be expected; waiting" in caplog.text
     slots_as_time_goes_on(0, 4)
-    barrier_stage._check_slots(cluster(10_800, executor_instances="2", executor_cores="4", task_cpus="2"), 4)
+    barrier_stage.check_slots(cluster(10_800, executor_instances="2", executor_cores="4", task_cpus="2"), 4, STAGE_USER)
     slots_as_time_goes_on(2)
     with pytest.raises(ValueError, match="has slots for 2 .*give the application more executors or cores"):
-        barrier_stage._check_slots(cluster(10_800, LOST_ONE), 4)  # it never comes back
+        barrier_stage.check_slots(cluster(10_800, LOST_ONE), 4, STAGE_USER)  # it never comes back
 
 
 def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monkeypatch, caplog):
@@ -1010,7 +1032,7 @@ def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monk
     started = time.monotonic()
     for executors, task_count in ((LOST_ONE, 5), (replaced, 5), ([], 3)):
         with pytest.raises(ValueError, match="give the application more executors or cores"):
-            barrier_stage._check_slots(cluster(10_800, executors), task_count)
+            barrier_stage.check_slots(cluster(10_800, executors), task_count, STAGE_USER)
     assert time.monotonic() - started < 5
     assert not caplog.text
 
@@ -1044,17 +1066,17 @@ def test_a_data_frame_is_refused_with_the_way_out(spark):
 # ---------------------------------------------------------------- who reads the records
 
 
-def test_a_consumer_that_fails_is_told_from_one_that_has_enough(monkeypatch):
+def test_a_consumer_that_fails_is_told_from_one_that_has_enough():
     outcome = []
 
     def results():
-        consumer = Consumer()
+        handled = sys.exc_info()[1]
         try:
             yield 1
             yield 2
         except GeneratorExit as stop:
             try:
-                consumer.check(stop)
+                _check_consumer(stop, handled)
             except fb.PeerFailedError as error:
                 outcome.append(str(error))
             else:
@@ -1070,12 +1092,6 @@ def test_a_consumer_that_fails_is_told_from_one_that_has_enough(monkeypatch):
 
     next(results())  # dropped
     fail_and_close()
-    for ended_with in (7, None, 8):  # the worker has left it by an error; has put it away; runs the next one
-        known, running = iter([7, ended_with]), iter([True, False])
-        monkeypatch.setattr(pipelined, "_known_task", known.__next__)
-        monkeypatch.setattr(pipelined, "_is_running", running.__next__)
-        next(results())
-    monkeypatch.undo()
     generator = results()
     next(generator)
     generator.close()
@@ -1083,12 +1099,4 @@ def test_a_consumer_that_fails_is_told_from_one_that_has_enough(monkeypatch):
         raise OSError("handled before it began")
     except OSError:
         next(results())
-    assert [text.partition(",")[0] for text in outcome] == [
-        "enough",
-        "the code that reads its records failed with KeyError: 'mine'",
-        "the code that reads its records failed",
-        "enough",
-        "enough",
-        "enough",
-        "enough",
-    ]
+    assert outcome == ["enough", "the code that reads its records failed with KeyError: 'mine'", "enough", "enough"]

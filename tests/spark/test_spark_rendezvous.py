@@ -14,11 +14,12 @@ import pytest
 
 import flinkbuf as fb
 from flinkbuf.network.ports import listen
-from flinkbuf.spark.exchange import membership, rendezvous, stage_progress, stage_run
+from flinkbuf.spark import stage_progress
+from flinkbuf.spark.exchange import membership, rendezvous, stage_run
 from flinkbuf.spark.exchange.membership import Membership, Peer
 from flinkbuf.spark.exchange.rendezvous import Rendezvous
-from flinkbuf.spark.exchange.stage_progress import SparkStages, StageProgress
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.stage_progress import SparkStages, StageProgress
 
 ID = "00000000000000ab"
 

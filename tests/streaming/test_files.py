@@ -138,3 +138,8 @@ def test_a_reader_that_is_not_used_up_leaves_no_file_open(tmp_path):
     assert len(os.listdir("/proc/self/fd")) == before + 1
     records.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_relative_path_is_that_of_the_program_wherever_a_task_works(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert local_path("in/a.csv") == str(tmp_path / "in" / "a.csv")

@@ -6,6 +6,7 @@ import cloudpickle
 import pytest
 from surroundings import Surroundings
 
+from flinkbuf.streaming.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.source_factories import CollectionSourceFactory, source_factory_of
 from flinkbuf.types.types import Types
@@ -86,3 +87,21 @@ def test_a_restored_collection_goes_on_behind_what_was_emitted(cut):
 def test_what_is_no_source_is_refused_with_what_would_be_one():
     with pytest.raises(TypeError, match="add_source takes .* got int 7"):
         source_factory_of(7)
+
+
+def test_an_iterator_of_the_program_is_read_once():
+    factory = source_factory_of(number for number in range(3))
+    assert factory.why_not_again() is None
+    assert [element.value for element in emitted(factory)] == [0, 1, 2]
+    assert "cannot be read a second time: <generator ob" in factory.why_not_again()
+    with pytest.raises(CannotBeginAgainError, match="give add_source a list, or a function") as caught:
+        emitted(factory)
+    assert caught.value.can_restart is False
+
+
+@pytest.mark.parametrize("source", [[0, 1], lambda: iter([0, 1])])
+def test_what_can_be_read_again_is(source):
+    factory = source_factory_of(source)
+    for _ in range(2):
+        assert [element.value for element in emitted(factory)] == [0, 1]
+        assert factory.why_not_again() is None

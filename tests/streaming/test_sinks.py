@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from queue import Empty
 
 import cloudpickle
@@ -14,7 +15,7 @@ from surroundings import Surroundings
 
 from flinkbuf._core.stream_operator import NO_TIMESTAMP
 from flinkbuf.errors import CancelTaskError, FlinkbufError
-from flinkbuf.streaming.by_reference import ByReference
+from flinkbuf.streaming.by_reference import ByReference, CannotBeginAgainError
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.sink import CommitState, Committer, Sink, SinkWriter
@@ -180,6 +181,19 @@ def test_records_come_in_order_then_the_end():
     collector.finish()
     assert list(collector) == [1, None, "a"]
     assert list(collector) == []
+
+
+def test_a_second_attempt_gives_nothing_after_the_first_has_given_records():
+    collector = Collector()
+    factory = CollectSinkFactory(collector)
+    assert factory.why_not_again() is None
+    around = Surroundings()
+    around.context.task = replace(around.context.task, attempt_number=1)
+    sink = around.open(deployed(factory))  # the first one has failed before there was a record
+    sink.process_element(1, NO_TIMESTAMP)
+    assert "would get them a second time" in factory.why_not_again()
+    with pytest.raises(CannotBeginAgainError, match="the job was restarted, but cannot be: the program has been given"):
+        around.open(deployed(factory))
 
 
 def test_a_task_waits_while_the_program_is_behind():

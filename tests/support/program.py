@@ -10,13 +10,21 @@ from flinkbuf.jobs.transformation import (
 )
 
 
+class OfTheProgram(list):
+    """A factory whose operator uses an object of the program itself."""
+
+    is_in_program = True
+
+
 def source(name="numbers", **options):
     options.setdefault("parallelism", 1)
-    return OperatorTransformation(name, None, [], factory=list, is_source=True, **options)
+    options.setdefault("factory", list)
+    return OperatorTransformation(name, None, [], is_source=True, **options)
 
 
 def operator(name, *inputs, **options):
-    return OperatorTransformation(name, None, list(inputs), factory=list, **options)
+    options.setdefault("factory", list)
+    return OperatorTransformation(name, None, list(inputs), **options)
 
 
 def sink(given, name="Print", **options):

@@ -46,7 +46,7 @@ def graph_of(elements, function, collect, parallelism=1, **settings):
     """elements -> map(function) -> by key -> map(+ 1) -> collect."""
     factory = elements if hasattr(elements, "create") or callable(elements) else CollectionSourceFactory(elements)
     source = OperatorTransformation("numbers", None, [], factory=factory, is_source=True, parallelism=1)
-    first = OperatorTransformation("first", None, [source], factory=functools.partial(MapOperator, function))
+    first = OperatorTransformation("first", None, [source], factory=functools.partial(make_map, function))
     keyed = PartitionTransformation(
         "key", None, [first], partitioner=KeyedExchange(lambda value: value % 7), ship_strategy="HASH"
     )
@@ -55,6 +55,11 @@ def graph_of(elements, function, collect, parallelism=1, **settings):
         "sink", None, [second], factory=CallableSinkFactory(collect), is_sink=True, parallelism=1
     )
     return build_job_graph(build_stream_graph([sink], GraphSettings("numbers", parallelism=parallelism, **settings)))
+
+
+def make_map(function):
+    """Of a callable, or of a MapFunction."""
+    return MapOperator(function.map, function) if hasattr(function, "map") else MapOperator(function)
 
 
 def add_one(value):

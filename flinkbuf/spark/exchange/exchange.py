@@ -17,25 +17,26 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from flinkbuf.config import NetworkConfig
 from flinkbuf.log import logger
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner, as_partitioner, by_key
-from flinkbuf.spark.exchange.barrier_stage import check_barrier_stage
+from flinkbuf.spark.barrier_stage import StageUser, check_barrier_stage
 from flinkbuf.spark.exchange.blocking import WriteTask, as_written, through_shuffle
 from flinkbuf.spark.exchange.pipelined import exchange_pipelined
 from flinkbuf.spark.workers import check_workers, shipped
-from flinkbuf.types.types import (
-    MapTypeInfo,
-    ObjectArrayTypeInfo,
-    RowTypeInfo,
-    TypeInformation,
-    Types,
-    as_type,
-    infer_type,
-)
+from flinkbuf.types.types import TypeInformation, Types, as_type, infer_type
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 T = TypeVar("T")
 MODES = ("blocking", "pipelined")
+STAGE_USER = StageUser(
+    name="a pipelined exchange",
+    log_name="exchange",
+    needs="with {count} partitions",
+    fewer="pass num_partitions={slots}",
+    otherwise="use mode='blocking'",
+    once="another pipelined exchange, and two in one stage could wait for each other: use mode='blocking' for one of "
+    "the two, or put a shuffle such as repartition() between",
+)
 SAMPLE_SIZE = 200  # records looked at in each of up to three Spark partitions when the type is left out
 
 
@@ -168,7 +169,7 @@ def exchange(
     record_type, is_from_spark = _read_type(type)
     check_workers(data.context)
     if mode == "pipelined":
-        check_barrier_stage(data, channel_count)
+        check_barrier_stage(data, channel_count, STAGE_USER)
     sampled: tuple[str, ...] = ()
     if record_type is None or _needs_key_type(partitioner):
         record_type, partitioner, sampled = _infer_types(data, record_type, partitioner)
@@ -234,24 +235,13 @@ def _read_type(declared: Any) -> tuple[TypeInformation | None, bool]:
     """Return the type of the records, None if it is left out; and whether it was made of a pyspark type."""
     from pyspark.sql.types import DataType
 
+    from flinkbuf.spark.schema import from_spark_rows  # brings pyspark
+
     if declared is None:
         return None, False
     if isinstance(declared, DataType):
-        return _with_local_timestamps(as_type(declared)), True
+        return from_spark_rows(declared), True
     return as_type(declared), False
-
-
-def _with_local_timestamps(given: TypeInformation) -> TypeInformation:
-    """Return the type with LOCAL_DATE_TIME for INSTANT: PySpark's rows hold a timestamp as a naive datetime."""
-    if given == Types.INSTANT():
-        return Types.LOCAL_DATE_TIME()
-    if isinstance(given, RowTypeInfo):
-        return RowTypeInfo(tuple(map(_with_local_timestamps, given.field_types)), given.names)
-    if isinstance(given, ObjectArrayTypeInfo):
-        return ObjectArrayTypeInfo(_with_local_timestamps(given.element_type))
-    if isinstance(given, MapTypeInfo):
-        return MapTypeInfo(_with_local_timestamps(given.key_type), _with_local_timestamps(given.value_type))
-    return given
 
 
 def _check_key(partitioner: Partitioner, record_type: TypeInformation) -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -40,21 +39,6 @@ class TaskFigures:
     idle_ms: int = 0
     total_ms: int = 0
     peak_buffers: int = 0
-
-    @classmethod
-    def from_message(cls, index: int, message: Any) -> TaskFigures:
-        """Take what is a count out of what a task sent; nothing else of it is believed."""
-        values = message if isinstance(message, Mapping) else {}
-        names = [item.name for item in fields(cls) if item.name != "index"]
-        return cls(index, *(values[name] if _is_count(values.get(name)) else 0 for name in names))
-
-    def to_message(self) -> dict[str, int]:
-        """Return the counts by name."""
-        return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "index"}
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 @dataclass(frozen=True)

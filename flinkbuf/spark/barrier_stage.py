@@ -7,6 +7,7 @@ within the stage. Spark looks for slots for ten minutes before it gives up.
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.log import logger
@@ -20,7 +21,35 @@ REPLACEMENT_S = 60.0  # so long a cluster may take to replace one that was lost
 _LOOK_S = 0.1
 
 
-def check_barrier_stage(data: RDD[Any], task_count: int) -> None:
+@dataclass(frozen=True)
+class StageUser:
+    """Whoever wants a barrier stage, as the sentences that refuse it name him and the ways out that he has.
+
+    Attributes
+    ----------
+    name : str
+        Such as "a pipelined exchange".
+    log_name : str
+        What his lines in the log begin with.
+    needs : str
+        What of his the tasks are, such as "with {count} partitions"; `count` is filled in.
+    fewer : str
+        How to do with fewer tasks, such as "pass num_partitions={slots}"; `slots` is filled in.
+    otherwise : str
+        How to do without a barrier stage.
+    once : str
+        What of him in the same stage would be one too many, and what to do about it.
+    """
+
+    name: str
+    log_name: str
+    needs: str
+    fewer: str
+    otherwise: str
+    once: str
+
+
+def check_barrier_stage(data: RDD[Any], task_count: int, user: StageUser) -> None:
     """Refuse, in one sentence with the numbers and the way out, what Spark would not run as a barrier stage.
 
     Parameters
@@ -29,6 +58,8 @@ def check_barrier_stage(data: RDD[Any], task_count: int) -> None:
         What the tasks read.
     task_count : int
         How many tasks the stage has; where that is not the number of partitions of `data`, a shuffle comes before it.
+    user : StageUser
+        Who wants the stage.
 
     Raises
     ------
@@ -36,41 +67,43 @@ def check_barrier_stage(data: RDD[Any], task_count: int) -> None:
         If there are fewer slots than tasks, dynamic allocation is on, or the RDD is made in a way that a barrier stage
         does not allow.
     """
-    _check_allocation(data.context)
-    _check_slots(data, task_count)
+    check_allocation(data.context, user)
+    check_slots(data, task_count, user)
     if data.getNumPartitions() == task_count:
-        _check_chain(data, task_count)
+        check_chain(data, task_count, user)
 
 
-def _check_allocation(context: SparkContext) -> None:
+def check_allocation(context: SparkContext, user: StageUser) -> None:
+    """Refuse dynamic allocation, which Spark never runs a barrier stage with."""
     conf = context.getConf()
     is_on = (conf.get("spark.dynamicAllocation.enabled") or "false").lower() == "true"
     if is_on and not is_local(context):
         raise ValueError(
-            "a pipelined exchange needs all of its tasks to run at once, which Spark does not promise with dynamic "
-            "allocation: set spark.dynamicAllocation.enabled=false for this application, or use mode='blocking'"
+            f"{user.name} needs all of its tasks to run at once, which Spark does not promise with dynamic "
+            f"allocation: set spark.dynamicAllocation.enabled=false for this application, or {user.otherwise}"
         )
 
 
-def _check_slots(data: RDD[Any], task_count: int) -> None:
+def check_slots(data: RDD[Any], task_count: int, user: StageUser) -> None:
+    """Refuse more tasks than can run at once, after giving executors that are on their way the time to come."""
     context = data.context
     slots = slot_count(data)
     if slots < task_count and not is_local(context):
-        slots = _wait_for_slots(data, slots, task_count)
+        slots = _wait_for_slots(data, slots, task_count, user)
     if slots >= task_count:
         return
     cpus = context.getConf().get("spark.task.cpus") or "1"
     more = (
         f"start Spark with local[{task_count}]" if is_local(context) else "give the application more executors or cores"
     )
-    fewer = f"pass num_partitions={slots}, " if slots else ""
+    fewer = f"{user.fewer.format(slots=slots)}, " if slots and user.fewer else ""
     raise ValueError(
-        f"a pipelined exchange with {task_count} partitions runs {task_count} tasks at once, but {context.master} has "
-        f"slots for {slots} (spark.task.cpus={cpus}): {fewer}{more}, or use mode='blocking'"
+        f"{user.name} {user.needs.format(count=task_count)} runs {task_count} tasks at once, but {context.master} has "
+        f"slots for {slots} (spark.task.cpus={cpus}): {fewer}{more}, or {user.otherwise}"
     )
 
 
-def _wait_for_slots(data: RDD[Any], slots: int, task_count: int) -> int:
+def _wait_for_slots(data: RDD[Any], slots: int, task_count: int, user: StageUser) -> int:
     """Give executors time to appear, after the start or after one was lost; returns the slots that there are then."""
     context = data.context
     deadline = context.startTime / 1000 + REGISTRATION_S
@@ -78,8 +111,9 @@ def _wait_for_slots(data: RDD[Any], slots: int, task_count: int) -> int:
     if expected >= task_count:
         deadline = max(deadline, time.time() + REPLACEMENT_S)
         logger.warning(
-            "exchange: %s has slots for %d tasks at once where %d are needed and %d are to be expected; waiting up to "
+            "%s: %s has slots for %d tasks at once where %d are needed and %d are to be expected; waiting up to "
             "%d s for its executors to come, or to come back",
+            user.log_name,
             context.master,
             slots,
             task_count,
@@ -150,18 +184,14 @@ def slot_count(data: RDD[Any]) -> int:
         return data.context.defaultParallelism
 
 
-def _check_chain(data: RDD[Any], task_count: int) -> None:
-    """Walk through the RDDs that would be computed in the same stage."""
+def check_chain(data: RDD[Any], task_count: int, user: StageUser) -> None:
+    """Refuse RDDs, of those that would be computed in the same stage, which Spark does not compute in one."""
     from py4j.java_gateway import is_instance_of
 
     gateway = data.context._gateway
     waiting = [data._jrdd.rdd()]
     if waiting[0].isBarrier():
-        raise ValueError(
-            "the data are made in a barrier stage, such as that of another pipelined exchange, and two in one stage "
-            "could wait for each other: use mode='blocking' for one of the two, or put a shuffle such as "
-            "repartition() between"
-        )
+        raise ValueError(f"the data are made in a barrier stage, such as that of {user.once}")
     seen = set()
     while waiting:
         rdd = waiting.pop()
@@ -172,7 +202,7 @@ def _check_chain(data: RDD[Any], task_count: int) -> None:
             raise ValueError(
                 f"the {task_count} partitions of the data are put together from the {rdd.getNumPartitions()} of "
                 f"{rdd.toString()}, by a union or coalesce for example, which Spark does not do within a barrier "
-                f"stage: put a shuffle between, such as data.repartition({task_count}), or use mode='blocking'"
+                f"stage: put a shuffle between, such as data.repartition({task_count}), or {user.otherwise}"
             )
         dependencies = rdd.dependencies()
         for index in range(dependencies.size()):

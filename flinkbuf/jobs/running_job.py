@@ -1,0 +1,505 @@
+"""A job while it runs: the shell around its `JobMaster`, which decides, while this does.
+
+One thread, one inbox: whatever task managers, coordinators and users say becomes a stimulus, and the actions that come
+out are performed in their order, each list to its end. Whoever starts the job owns it: when it has ended, all threads,
+processes, buffers and coordinators are gone. Flink: JobMaster, MiniCluster.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import queue
+import random
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any, Final
+
+from flinkbuf.jobs.coordinators import CoordinatorHost
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, add_note
+from flinkbuf.jobs.in_process_manager import InProcessManager
+from flinkbuf.jobs.job_bundle import JobBundle
+from flinkbuf.jobs.job_graph import JobGraph
+from flinkbuf.jobs.job_master import JobMaster
+from flinkbuf.jobs.job_master_config import JobMasterConfig
+from flinkbuf.jobs.job_plan import JobPlan, plan_of
+from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.manager_link import ManagerConnection
+from flinkbuf.jobs.master_actions import (
+    CancelJob,
+    CoordinatorFailed,
+    EndJob,
+    ManagerLost,
+    ManagerSaid,
+    ResetSources,
+    RunFailed,
+    SendTo,
+    StartJob,
+    StartManagers,
+    StatusChanged,
+    StopManager,
+    SubtaskGone,
+    TellCoordinator,
+    TimePassed,
+)
+from flinkbuf.jobs.messages import DeployTask, OperatorEventMessage
+from flinkbuf.jobs.restart_limits import RestartLimits
+from flinkbuf.jobs.restart_strategy import NoRestart
+from flinkbuf.jobs.story import Entry, Story
+from flinkbuf.jobs.target import ManagerProvider, Target, target_named
+from flinkbuf.log import logger
+from flinkbuf.streaming.accumulators import merge_accumulators, results_of
+from flinkbuf.streaming.clock import Clock, SystemClock
+from flinkbuf.streaming.operator_config import ExecutionSettings
+
+PROGRAM_MANAGER: Final = "program"
+WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
+EXIT_WAIT_S = 5.0
+CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
+
+_running: weakref.WeakSet[RunningJob] = weakref.WeakSet()
+
+
+class RunningJob:
+    """One run of a job graph, on any target.
+
+    Parameters
+    ----------
+    graph : JobGraph
+    settings : ExecutionSettings, optional
+    target : Target, optional
+        Where its tasks run; on threads of the program by default.
+    clock : Clock, optional
+        Processing time of tasks in this process, and of coordinators; the system's by default.
+    restart_strategy : object, optional
+        One of ``flinkbuf.jobs.restart_strategy``; by default the first failure fails the job.
+    config : JobMasterConfig, optional
+        Timeouts of job control.
+    on_end : iterable of callable, optional
+        Each is called once, with the job's exception or None, when all is over.
+    bundle_fields : mapping, optional
+        Attributes of `JobBundle` besides its functions, such as ``files``.
+
+    Attributes
+    ----------
+    job_id, session_id : str
+        32 hex digits each.
+    status : JobStatus
+    exception : BaseException or None
+        What failed the job.
+    net_runtime_ms : int
+        From its start to its end; 0 before that.
+    """
+
+    bundle: JobBundle  # from `start` on
+
+    def __init__(
+        self,
+        graph: JobGraph,
+        settings: ExecutionSettings | None = None,
+        target: Target | None = None,
+        *,
+        clock: Clock | None = None,
+        restart_strategy: Any = None,
+        config: JobMasterConfig | None = None,
+        on_end: Iterable[Callable[[BaseException | None], None]] = (),
+        bundle_fields: dict[str, Any] | None = None,
+    ) -> None:
+        self._started_ns = time.monotonic_ns()
+        self._epoch_ms = time.time_ns() // 1_000_000 - self._started_ns // 1_000_000
+        self.job_id = uuid.uuid4().hex
+        self.session_id = uuid.uuid4().hex
+        self.graph = graph
+        self.settings = settings or ExecutionSettings()
+        self.target: Target = target_named("embedded") if target is None else target
+        self.clock: Clock = clock or SystemClock()
+        self.status = JobStatus.CREATED
+        self.exception: BaseException | None = None
+        self.net_runtime_ms = 0
+        self.plan = _plan(graph, self.job_id, self.target)
+        self.config = replace(
+            config or JobMasterConfig(),
+            managers_come_together=self.target.managers_come_together,
+            can_restart_in_place=self.target.can_restart_in_place(graph),
+        )
+        strategy = (NoRestart() if restart_strategy is None else restart_strategy).create(random.Random())
+        self._master = JobMaster(
+            self.plan, self.config, session_id=self.session_id, restart_strategy=strategy, now_ms=self._now_ms()
+        )
+        self._limits = RestartLimits(graph, self.plan, is_asked=restart_strategy is not None)
+        self._story = Story()
+        self._bundle_fields = dict(bundle_fields or {})
+        self._on_end = list(on_end)
+        self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
+        self._ended = threading.Event()
+        self._coordinators = CoordinatorHost(graph, self.job_id, self.clock, self._send_event, self._coordinator_failed)
+        self._connections: dict[str, ManagerConnection] = {}
+        self._manager_of: dict[AttemptId, str] = {}  # of those that run
+        self._provider: ManagerProvider | None = None
+        self._program_manager: InProcessManager | None = None
+
+    # ---- the user
+
+    def start(self) -> None:
+        """Check it, make its coordinators, and have its task managers and tasks started.
+
+        Raises
+        ------
+        TypeError
+            A function cannot be copied.
+        Exception
+            What the target refuses, or a source's coordinator raises, such as a missing directory.
+        """
+        self._started_ns = time.monotonic_ns()
+        thread = threading.Thread(target=self._run, name=f"job {self.graph.settings.job_name}", daemon=True)
+        try:
+            self.target.check(self.graph, self.settings)
+            self.bundle = self._make_bundle(is_in_program=False)
+            self._coordinators.start()
+            self._provider = self.target.make_provider(self)
+            self._start_program_manager()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        _running.add(self)
+        try:
+            thread.start()
+        except RuntimeError as refusal:  # the system has no thread left
+            self._give_up(refusal)
+            raise
+        except BaseException:  # Ctrl-C while the thread already runs
+            self.cancel()
+            raise
+
+    def run(self) -> None:
+        """Start it and wait for its end; Ctrl-C at any moment cancels it. Raises what `start` and `wait` raise."""
+        try:
+            self.start()
+            self.wait()
+        except KeyboardInterrupt:
+            self.cancel()  # if it came between the two
+            raise
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Wait until the job has ended; Ctrl-C cancels it.
+
+        Raises
+        ------
+        Exception
+            What failed the job: on threads of this process the user's own exception, with operator, subtask and record
+            on it; from elsewhere a `JobFailedError` that is of its class, too.
+        JobCanceledError
+            It was canceled.
+        TimeoutError
+            It has not ended in time; it goes on.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        try:
+            while not self._ended.wait(WAIT_SLICE_S):
+                if deadline is not None and time.monotonic() > deadline:
+                    raise TimeoutError(f"job {self.graph.settings.job_name!r} has not ended after {timeout_s} s")
+        except KeyboardInterrupt:
+            self.cancel()
+            self._ended.wait()
+            raise
+        if self.exception is not None:
+            raise self.exception
+        if self.status is JobStatus.CANCELED:
+            raise JobCanceledError(f"job {self.graph.settings.job_name!r} was canceled")
+
+    def cancel(self) -> None:
+        """Stop all tasks; returns at once. Does nothing to a job that has ended."""
+        self._inbox.put(CancelJob())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all is over, and nothing of it is held any more."""
+        return self._ended.is_set()
+
+    def details(self) -> dict[str, Any]:
+        """Return a picture of the job in the shapes of Flink's REST API, see `job_details`; from any thread."""
+        from flinkbuf.jobs.job_details import job_details
+
+        return self._ask(lambda: job_details(self._master, self._now_ms()))
+
+    def accumulators(self) -> dict[str, Any]:
+        """Return what the job's functions have counted so far, by name; from any thread."""
+        gathered = self._ask(lambda: [each.accumulators for each in self._master.graph.executions()])
+        return results_of(merge_accumulators(gathered))
+
+    def story(self) -> list[Entry]:
+        """Return the last things that its job master was told, and what it wanted done."""
+        return self._story.entries()
+
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """Have it answered between two steps of the job's thread; by the caller before it has begun, and after it."""
+        answer = _Answer(question)
+        with self._closing:
+            is_asked = self in _running
+            if is_asked:
+                self._inbox.put(answer)
+        if not is_asked:
+            answer.give()
+        return answer.future.result()
+
+    # ---- who brings task managers; any thread
+
+    def manager_connected(self, manager_id: str, connection: ManagerConnection) -> None:
+        """There is a way to a task manager."""
+        self._connections[manager_id] = connection
+
+    def manager_said(self, manager_id: str, message: object) -> None:
+        """A task manager's message."""
+        self._inbox.put(ManagerSaid(manager_id, message))
+
+    def manager_lost(self, manager_id: str, reason: str) -> None:
+        """Nothing comes from a task manager any more."""
+        self._inbox.put(ManagerLost(manager_id, reason))
+
+    def run_failed(self, run: int, failure: Failure) -> None:
+        """The task managers of a run do not come, or went as a whole."""
+        self._inbox.put(RunFailed(run, failure))
+
+    # ---- the start, on the caller's thread
+
+    def _make_bundle(self, is_in_program: bool) -> JobBundle:
+        vertex_ids = {vertex.id for vertex in self.plan.vertices if vertex.is_in_program is is_in_program}
+        return JobBundle.of(self.graph, self.job_id, self.settings, vertex_ids=vertex_ids, **self._bundle_fields)
+
+    def _start_program_manager(self) -> None:
+        """Tasks whose functions hold objects of the program run here, beside those of the target."""
+        if self._provider is None or not any(vertex.is_in_program for vertex in self.plan.vertices):
+            return
+        self._program_manager = InProcessManager(
+            self,
+            self._make_bundle(is_in_program=True),
+            self._provider.program_shuffle(),
+            manager_id=PROGRAM_MANAGER,
+        )
+        self._program_manager.start()
+
+    def _give_up(self, error: BaseException) -> None:
+        """It was never begun."""
+        self._finish(EndJob(JobStatus.FAILED, Failure.of(error)))
+
+    # ---- the thread of the job
+
+    def _run(self) -> None:
+        end: EndJob | None = None
+        try:
+            end = self._handle(StartJob())
+            while end is None:
+                end = self._turn()
+        except BaseException as error:
+            end = EndJob(JobStatus.FAILED, Failure.of(self._internal(error)))
+        self._finish(end)
+
+    def _turn(self) -> EndJob | None:
+        """Take what comes, or wait for the master's deadline."""
+        deadline_ms = self._master.next_deadline_ms
+        wait_s = None if deadline_ms is None else max(deadline_ms - self._now_ms(), 0) / 1_000
+        try:
+            item = self._inbox.get(timeout=wait_s)
+        except queue.Empty:
+            return self._handle(TimePassed())
+        if isinstance(item, _Answer):
+            item.give()
+            return None
+        return self._handle(self._limits.checked(item))
+
+    def _now_ms(self) -> int:
+        """Milliseconds since 1970 that never go back, whatever is done to the machine's clock."""
+        return self._epoch_ms + time.monotonic_ns() // 1_000_000
+
+    def _handle(self, stimulus: Any) -> EndJob | None:
+        """Decide, then do: all of it, in that order."""
+        now_ms = self._now_ms()
+        actions: list[Any] = []
+        try:
+            actions = self._master.handle(stimulus, now_ms)
+        finally:
+            self._story.note(now_ms, stimulus, actions)
+        if isinstance(stimulus, ManagerLost):
+            self._connections.pop(stimulus.manager_id, None)
+        end = None
+        for action in actions:
+            if isinstance(action, EndJob):
+                end = action
+            else:
+                self._perform(action)
+        return end
+
+    def _perform(self, action: Any) -> None:
+        perform: Any = self._PERFORM.get(type(action))
+        if perform is None:
+            raise TypeError(f"a job master does not ask for {action!r}")
+        perform(self, action)
+
+    def _start_managers(self, action: StartManagers) -> None:
+        try:
+            self._provided().start(action.run, action.indexes)
+        except Exception as error:
+            self.run_failed(action.run, Failure.of(error))
+
+    def _send_to(self, action: SendTo) -> None:
+        connection = self._connections.get(action.manager_id)
+        if connection is None:
+            return  # it has just gone: the master will hear of it
+        if isinstance(action.message, DeployTask):
+            self._manager_of[action.message.descriptor.attempt] = action.manager_id
+        connection.send(action.message)
+
+    def _stop_manager(self, action: StopManager) -> None:
+        if action.manager_id == PROGRAM_MANAGER:
+            if self._program_manager is not None:
+                self._program_manager.stop(action.reason)
+            return
+        try:
+            self._provided().stop(action.manager_id, action.reason)
+        except Exception:
+            logger.exception("a task manager of job %s could not be stopped", self.job_id)
+
+    def _subtask_gone(self, action: SubtaskGone) -> None:
+        self._manager_of.pop(action.attempt, None)
+        self._coordinators.gone(action.attempt)
+
+    def _reset_sources(self, action: ResetSources) -> None:
+        self._coordinators.reset(action.subtasks, action.is_global)
+
+    def _tell_coordinator(self, action: TellCoordinator) -> None:
+        self._coordinators.tell(action.attempt, action.operator_id, action.payload)
+
+    def _change_status(self, action: StatusChanged) -> None:
+        if not action.status.is_terminal_state():  # that comes when all is gone
+            self.status = action.status
+
+    _PERFORM: Final = {
+        StartManagers: _start_managers,
+        SendTo: _send_to,
+        StopManager: _stop_manager,
+        SubtaskGone: _subtask_gone,
+        ResetSources: _reset_sources,
+        TellCoordinator: _tell_coordinator,
+        StatusChanged: _change_status,
+    }
+
+    def _provided(self) -> ManagerProvider:
+        if self._provider is None:
+            raise RuntimeError("the job was not started")
+        return self._provider
+
+    # ---- sources; on the thread of the coordinators
+
+    def _send_event(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
+        manager_id = self._manager_of.get(attempt)
+        connection = None if manager_id is None else self._connections.get(manager_id)
+        if connection is not None:
+            connection.send(OperatorEventMessage(self.session_id, attempt, operator_id, payload))
+
+    def _coordinator_failed(self, failure: Failure) -> None:
+        self._inbox.put(CoordinatorFailed(failure))
+
+    # ---- the end
+
+    def _internal(self, error: BaseException) -> InternalJobError:
+        """The master, or this shell, raised: that is a mistake of ours, and its story says how it came to it."""
+        logger.error("the control of job %s failed after\n%s", self.job_id, self._story.text(20), exc_info=error)
+        made = InternalJobError(
+            f"the control of job {self.graph.settings.job_name!r} failed with {type(error).__name__}: {error}; this is "
+            "a mistake in flinkbuf: please report it with the `story` of this exception",
+            self._story.entries(),
+        )
+        made.__cause__ = error
+        return made
+
+    def _finish(self, end: EndJob) -> None:
+        """Free everything, then tell those who wait."""
+        self._close_all()
+        if end.status is JobStatus.FAILED:
+            self.exception = self._exception_of(end.failure)
+        self.net_runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
+        self.status = end.status
+        with self._closing:
+            _running.discard(self)
+        self._answer_the_rest()
+        for call in self._on_end:
+            try:
+                call(self.exception)
+            except BaseException:
+                logger.exception("telling %r of the end of a job failed", call)
+        self._ended.set()
+
+    def _close_all(self) -> None:
+        self._coordinators.close()
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            try:
+                provider.close()
+            except BaseException:
+                logger.exception("ending the task managers of job %s failed", self.job_id)
+        manager, self._program_manager = self._program_manager, None
+        if manager is not None and not manager.close(CLOSE_WAIT_S):
+            logger.warning("a task of job %s in this process has not come back and was left", self.job_id)
+        self._connections.clear()
+        self._manager_of.clear()
+
+    def _exception_of(self, failure: Failure | None) -> BaseException:
+        if failure is None:
+            return InternalJobError("the job failed, and nobody said why", self._story.entries())
+        error = failure.to_exception()
+        if self._limits.refusal is not None:
+            add_note(error, self._limits.refusal)
+        return error
+
+    def _answer_the_rest(self) -> None:
+        while True:
+            try:
+                item = self._inbox.get_nowait()
+            except queue.Empty:
+                return
+            if isinstance(item, _Answer):
+                item.give()
+
+
+class _Answer:
+    """A question of another thread, and where it waits."""
+
+    def __init__(self, question: Callable[[], Any]) -> None:
+        self._question = question
+        self.future: Future[Any] = Future()
+
+    def give(self) -> None:
+        try:
+            self.future.set_result(self._question())
+        except BaseException as error:
+            self.future.set_exception(error)
+
+
+def _plan(graph: JobGraph, job_id: str, target: Target) -> JobPlan:
+    """Where everything runs in this process, nothing has to be put there."""
+    plan = plan_of(graph, job_id)
+    if target.is_in_process:
+        plan = replace(plan, vertices=tuple(replace(vertex, is_in_program=False) for vertex in plan.vertices))
+    return plan
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_running.clear)  # a child has no threads of its parent's jobs to wait for
+
+
+@atexit.register
+def _cancel_what_runs() -> None:
+    """The interpreter ends: tasks that still run must not meet it half taken down."""
+    jobs = list(_running)
+    for job in jobs:
+        job.cancel()
+    deadline = time.monotonic() + EXIT_WAIT_S
+    for job in jobs:
+        job._ended.wait(max(0.0, deadline - time.monotonic()))

@@ -1,0 +1,96 @@
+"""Where the driver listens for the tasks of exchanges and jobs, and how a task gets there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from flinkbuf.config import TlsConfig
+from flinkbuf.control.control_client import ControlClient
+from flinkbuf.network.ports import parse_ports
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from flinkbuf.control.control_server import ServerLease
+
+CONNECT_TIMEOUT_S = 5.0  # then the driver counts as out of reach
+PORT_OPTION = "spark.flinkbuf.driver.port"
+HINT = (
+    f"The driver listens at spark.flinkbuf.driver.bindAddress (else spark.driver.bindAddress) and a port of {PORT_OPTION} "
+    "(any, unless set), and tells its tasks spark.flinkbuf.driver.host (else spark.driver.host): set them to what the "
+    "executors can reach before Spark starts"
+)
+
+
+@dataclass(frozen=True)
+class DriverSettings:
+    """Where the driver of a SparkContext is to listen, and what its tasks are told.
+
+    Attributes
+    ----------
+    bind_host : str
+        ``spark.flinkbuf.driver.bindAddress``, else ``spark.driver.bindAddress``.
+    host : str
+        ``spark.flinkbuf.driver.host``, else ``spark.driver.host``.
+    ports : tuple of int
+        ``spark.flinkbuf.driver.port``: the first one that is free is taken; 0 is any.
+    """
+
+    bind_host: str
+    host: str
+    ports: tuple[int, ...] = (0,)
+
+    @staticmethod
+    def of(context: SparkContext) -> DriverSettings:
+        """Read them; ValueError if the port's setting is none."""
+        conf = context.getConf()
+        host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
+        bind_host = conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host
+        return DriverSettings(bind_host, host, tuple(parse_ports(conf.get(PORT_OPTION) or "0")))
+
+    def listen(self, tls: TlsConfig | None = None) -> ServerLease:
+        """Return the control server of this process that listens there, opened if it is not yet.
+
+        Raises
+        ------
+        OSError
+            If it cannot listen there.
+        """
+        from flinkbuf.control.control_server import control_server_of  # brings asyncio, which no task needs
+
+        return control_server_of(self.bind_host, self.host, self.ports, tls=tls, option=PORT_OPTION)
+
+
+@dataclass(frozen=True)
+class DriverAddress:
+    """What a task needs to reach the driver; it travels in Spark's closure.
+
+    Attributes
+    ----------
+    address : tuple of (str, int)
+    group_id : str
+        Whom the task wants to see there.
+    secret : bytes
+        What both have to know.
+    tls : TlsConfig or None
+        With it the connection is encrypted, with the certificates that are found where the task runs.
+    """
+
+    address: tuple[str, int]
+    group_id: str
+    secret: bytes = field(repr=False)
+    tls: TlsConfig | None = None
+
+    def connect(self) -> ControlClient:
+        """Connect, and prove to each other that both know the secret.
+
+        Raises
+        ------
+        RemoteTransportError
+            If the driver is out of reach, which says what host and port to open and which settings decide them; or if
+            what listens there is not this driver.
+        """
+        return ControlClient.connect(
+            self.address, self.group_id, self.secret, tls=self.tls, timeout_s=CONNECT_TIMEOUT_S, hint=HINT
+        )
