@@ -258,7 +258,7 @@ class JobMaster:
             lost_slots += manager.slots
             host = manager.host
         victims += self._scheduler.waiting_for(lost_slots)
-        weight = LOSS if is_loss else CAUSE
+        weight = LOSS if is_loss and PROGRAM_MANAGER not in ids else CAUSE
         entry = FailureEntry(failure, now_ms, _names(victims), ids[0] if ids else None, host, weight)
         together = self.config.managers_come_together
         if PROGRAM_MANAGER in ids and self.status in (JobStatus.RUNNING, JobStatus.RESTARTING):

@@ -175,6 +175,14 @@ def _fail_task(world: World) -> None:
         task.fail(world.failure(f"{task.attempt} at some moment"))
 
 
+def _cut_channel(world: World) -> None:
+    """A task loses what it reads, and who wrote that knows nothing of it."""
+    tasks = [task for task in _running(world) if task.descriptor.gates]
+    if tasks:
+        task = world.rng.choice(tasks)
+        task.fail(world.echo(f"{task.attempt} cannot read any more"))
+
+
 def _fail_two_tasks(world: World) -> None:
     _fail_task(world)
     _fail_task(world)
@@ -198,4 +206,5 @@ KINDS: dict[str, Callable[[World], None]] = {
     "wake without need": _wake,
     "fail a task": _fail_task,
     "fail two tasks": _fail_two_tasks,
+    "cut a channel": _cut_channel,
 }

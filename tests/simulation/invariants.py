@@ -15,7 +15,7 @@ from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, TaskDeploymen
 from flinkbuf.jobs.execution_state import ExecutionState
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.slots import slot_of
+from flinkbuf.jobs.slots import slot_count, slot_of
 from flinkbuf.streaming.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ class Invariants:
         self.is_doomed = False  # a failure that forbids a restart was heard
         self.causes: list[Failure] = []  # that were heard since the last deployment
         self._late_wakes = 0
+        self._is_heartbeat = False  # what the job master hears just now
         self._before: dict[AttemptId, ExecutionState] | None = None  # when what follows must change nothing
         # as it really is
         self.truth: dict[AttemptId, TaskState] = {}
@@ -111,6 +112,7 @@ class Invariants:
         if isinstance(stimulus, ma.CancelJob):
             self.is_cancelled = self.is_cancelled or not self.world.master.is_over
         elif isinstance(stimulus, ma.ManagerLost):
+            self._note_loss(stimulus)
             self.accepted.pop(stimulus.manager_id, None)
         elif isinstance(stimulus, ma.ManagerSaid) and isinstance(stimulus.message, ms.RegisterManager):
             self.registrations[stimulus.manager_id] = stimulus.message
@@ -129,6 +131,11 @@ class Invariants:
             execution = self.graph.execution_of(message.attempt)
             return execution is None or self.deployed.get(message.attempt) != stimulus.manager_id
         return False
+
+    def _note_loss(self, stimulus: ma.ManagerLost) -> None:
+        """A process that ends with its tasks says more than those who have lost what they read from them."""
+        if stimulus.manager_id in self.accepted and self.graph.open_on(stimulus.manager_id):
+            self.causes.append(Failure("builtins.ConnectionError", stimulus.reason))
 
     def _note_cause(self, stimulus: object) -> None:
         failure = getattr(stimulus, "failure", None)
@@ -150,6 +157,7 @@ class Invariants:
             self._checks[type(action)](action)
         ends = [index for index, action in enumerate(actions) if isinstance(action, ma.EndJob)]
         demand(ends in ([], [len(actions) - 1]), "EndJob is not the last action:", actions)
+        self._is_heartbeat = isinstance(getattr(stimulus, "message", None), ms.HeartbeatReport)
         self._states_changed()
         if self._before is not None:
             now = {each.attempt: each.state for each in self.graph.executions()}
@@ -180,6 +188,10 @@ class Invariants:
         self.states[attempt] = current.state
         if current.state is ExecutionState.FINISHED:
             demand(self.truth.get(attempt) is TaskState.FINISHED, "FINISHED, though the task is not:", current)
+        elif current.state is ExecutionState.FAILED and self._is_heartbeat:
+            manager = self.world.provider.managers[self.deployed[attempt]]
+            is_ill = manager.was_ill or manager.connection.was_ill
+            demand(is_ill, "a task is missed that nobody has lost:", current)
         elif current.state is ExecutionState.RUNNING:
             demand((attempt, TaskState.RUNNING) in self.reached, "RUNNING, though the task never was:", current)
 
@@ -203,6 +215,8 @@ class Invariants:
 
     def _managers_wanted(self, action: ma.StartManagers) -> None:
         demand(not self.is_cancelled or not self.world.master.is_over, "managers for a job that is over")
+        together = self.world.config.managers_come_together
+        demand(not together or len(action.indexes) == slot_count(self.world.plan), "a part of a run:", action)
         held = {slot for registration in self.accepted.values() for slot in _slots(registration)}
         demand(not held & set(action.indexes), "slots were asked for that are held:", action, held)
 
@@ -235,6 +249,7 @@ class Invariants:
         demand(self.status in (_J.RUNNING, _J.RESTARTING), "deployed while the job is", self.status, attempt)
         demand(not self.world.restart.is_refused, "deployed though the restart strategy said no:", attempt)
         demand(not self.is_doomed, "deployed after a failure that forbids it:", attempt)
+        self._check_new_run(subtask, manager_id)
         if attempt.attempt_number > 0:
             count = self.world.restart.new_count
             demand(count > 0, "a restart without a failure:", attempt)
@@ -250,6 +265,13 @@ class Invariants:
         self._check_inputs(descriptor)
         self.deployed[attempt] = manager_id
         self.newest[subtask] = attempt.attempt_number
+
+    def _check_new_run(self, subtask: Subtask, manager_id: str) -> None:
+        """Where processes cannot run an attempt after the other, it is in another process."""
+        before = self.deployed.get(AttemptId(*subtask, self.newest.get(subtask, -1)))
+        if before is not None and not self.world.config.can_restart_in_place and manager_id != "program":
+            runs = self.registrations[before].run, self.registrations[manager_id].run
+            demand(runs[0] < runs[1], "it begins again in the same process:", subtask, before, manager_id)
 
     def _since_ms(self, attempt: AttemptId) -> int:
         """Since when a failure is one of the attempt before; of any, where processes begin again together."""
