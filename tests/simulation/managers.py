@@ -115,7 +115,8 @@ class SimManager:
 
     def task_changed(self, attempt: AttemptId, state: TaskState, failure: Failure | None) -> None:
         """From the task's thread."""
-        self.inbox.put(tm.TaskChanged(attempt, state, failure))
+        if self.is_alive:
+            self.inbox.put(tm.TaskChanged(attempt, state, failure))
 
     def task_said(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
         """From the task's thread, for its coordinator."""

@@ -23,7 +23,7 @@ class Odds:
     task_fails: float
     task_lasts: float  # until the world is healed
     input_is_endless: bool  # a task that is to be cancelled does not end for any other reason
-    cleanup_ms: tuple[int, int]  # from a task's error to its report
+    report_ms: tuple[int, int]  # from a task's error to its report
     task_is_lazy: float  # it comes out when it was interrupted some times
     task_is_deaf: float  # it never comes out of a cancel
     echo: float  # whoever reads from a task that is gone fails
@@ -75,9 +75,9 @@ def draw_odds(rng: Random, start_ms: int, can_be_deaf: bool) -> Odds:
         setup_ms=rng.choice(((0, 1), (0, 30), (10, 2_000))),
         work_ms=rng.choice(((0, 10), (10, span // 2), (span // 4, span))),
         task_fails=_maybe(rng, 0.5, (0.05, 0.2, 0.5)),
-        task_lasts=_maybe(rng, 0.3, (0.1, 1.0)),
+        task_lasts=_maybe(rng, 0.6, (0.3, 1.0)),
         input_is_endless=rng.random() < 0.6,
-        cleanup_ms=rng.choice(((0, 0), (0, 300), (100, 2_000))),
+        report_ms=rng.choice(((0, 0), (0, 300), (100, 2_000))),
         task_is_lazy=_maybe(rng, 0.3, (0.1, 0.5)),
         task_is_deaf=_maybe(rng, 0.2, (0.05, 0.2)) if can_be_deaf else 0.0,
         echo=rng.choice((0.0, 0.5, 1.0, 1.0)),

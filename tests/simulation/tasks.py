@@ -27,7 +27,7 @@ class Fate:
     fails_in: TaskState | None
     interrupts: int  # until it comes out of a cancel
     exit_ms: int  # from then
-    cleanup_ms: int  # from an error to its report; its neighbours see it before
+    report_ms: int  # until its error is heard by the control thread; its neighbours see it before
 
 
 class SimTask:
@@ -79,12 +79,12 @@ class SimTask:
 
     def _reach(self, step: TaskStep) -> bool:
         """Whether it goes on from there."""
-        if self.state is TaskState.CANCELING or self._is_leaving:
+        if self.state is TaskState.CANCELING:
             return False  # on its way out
         self._change(step)
         if self.fate.fails_in is self.state and self.state is not TaskState.RUNNING:
             self.fail(self.world.failure(f"{self.attempt} in {self.state.value}"))
-        return not self._is_leaving
+        return not self.is_gone
 
     def _be_ready(self) -> None:
         if self.world.odds.input_is_endless and not self.world.is_wanted(self.attempt):
@@ -97,7 +97,7 @@ class SimTask:
 
     def look(self) -> None:
         """End, if all is done: its own work, what it waits for from its coordinator, and what it reads."""
-        if self.state is TaskState.RUNNING and self.is_ready and not self._is_leaving and not self.is_gone:
+        if self.state is TaskState.RUNNING and self.is_ready and not self.is_gone:
             has_splits = self.coordinated is None or self.splits >= SPLITS
             if has_splits and self.world.data.all_read(self):
                 self._come_out(TaskStep.FINISH)
@@ -130,14 +130,10 @@ class SimTask:
         self.look()
 
     def fail(self, failure: Failure) -> None:
-        """Its function raises; what it wrote is gone before anybody hears of it."""
-        if self.is_gone or self._is_leaving or self.state is TaskState.CREATED:
-            return
-        if self.state is TaskState.CANCELING and self.fate.interrupts:
-            return  # it is somewhere where it notices nothing
-        self._is_leaving = True
-        self.world.data.ended(self, False)
-        self._later(self.fate.cleanup_ms, self._come_out, TaskStep.FAIL, failure)
+        """Its function raises, unless it is somewhere where it notices nothing."""
+        is_deaf = self.state is TaskState.CANCELING and self.fate.interrupts
+        if not self.is_gone and self.state is not TaskState.CREATED and not is_deaf:
+            self._come_out(TaskStep.FAIL, failure)
 
     def _come_out(self, step: TaskStep, failure: Failure | None = None) -> None:
         self.is_gone = True
@@ -153,7 +149,8 @@ class SimTask:
         before, self.state = self.state, next_state(self.state, step)
         if self.state is not before:
             self.world.invariants.task_changed(self)
-            self.manager.task_changed(self.attempt, self.state, failure)
+            delay_ms = 0 if failure is None else self.fate.report_ms
+            self.world.agenda.after(delay_ms, self.manager.task_changed, self.attempt, self.state, failure)
 
 
 class DataPlane:

@@ -144,9 +144,9 @@ class World:
         rng, odds = self.rng, self.odds
         delays_ms = (self.between(odds.setup_ms), self.between(odds.setup_ms), self.between(odds.setup_ms))
         work_ms, exit_ms = self.between(odds.work_ms), self.between((0, 30))
-        cleanup_ms = self.between(odds.cleanup_ms)
+        report_ms = self.between(odds.report_ms)
         if self.is_healed:
-            return Fate(delays_ms, work_ms, None, 0, exit_ms, cleanup_ms)
+            return Fate(delays_ms, work_ms, None, 0, exit_ms, report_ms)
         fails = rng.random() < odds.task_fails
         phases = (TaskState.DEPLOYING, TaskState.INITIALIZING, TaskState.RUNNING, TaskState.RUNNING)
         lasts = rng.random() < odds.task_lasts
@@ -154,7 +154,7 @@ class World:
         if rng.random() < odds.task_is_deaf and not manager.is_program:
             interrupts = NEVER
         work_ms, fails_in = None if lasts else work_ms, rng.choice(phases) if fails else None
-        return Fate(delays_ms, work_ms, fails_in, interrupts, exit_ms, cleanup_ms)
+        return Fate(delays_ms, work_ms, fails_in, interrupts, exit_ms, report_ms)
 
     def is_wanted(self, attempt: AttemptId) -> bool:
         """Whether the job master wants it to run."""
