@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from simulation.replay import FailedRun, run
-from simulation.world import World
 
 from flinkbuf.jobs.job_status import JobStatus
+from simulation.replay import FailedRun, run
+from simulation.world import World
 
 TESTS = Path(__file__).parents[1]
 

@@ -178,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert set(self.open_reports) <= set(action.report.attempts)
 
     def on_SendMessage(self, action):
-        assert not self.is_cut and self.is_accepted or isinstance(action.message, ManagerLeaving)
+        assert (not self.is_cut and self.is_accepted) or isinstance(action.message, ManagerLeaving)
         report = action.message
         if isinstance(report, TaskStateReport):
             assert report.session_id == SESSION
