@@ -14,6 +14,7 @@ import cloudpickle
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.jobs.job_graph import JobGraph
+from flinkbuf.jobs.main_module import install_main_classes, main_classes
 from flinkbuf.jobs.user_code import PickledChain
 from flinkbuf.streaming.operator_config import ExecutionSettings
 
@@ -95,6 +96,10 @@ class JobBundle:
                 f"those of {', '.join(sorted(self.chains)) or 'none'}"
             ) from None
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process together with the classes of this program's main module."""
+        return _arrive, (main_classes(), dict(self.__dict__))
+
     def to_bytes(self) -> bytes:
         """Write it for another process."""
         data: bytes = cloudpickle.dumps(self)
@@ -107,3 +112,8 @@ class JobBundle:
         if not isinstance(bundle, cls):
             raise TypeError(f"these bytes hold a {type(bundle).__name__}, not a JobBundle")
         return bundle
+
+
+def _arrive(classes: dict[str, bytes], fields: dict[str, Any]) -> JobBundle:
+    install_main_classes(classes)
+    return JobBundle(**fields)

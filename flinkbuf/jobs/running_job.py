@@ -60,6 +60,7 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
+NEVER_MS: Final = 365 * 24 * 3_600_000
 CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
 
 _running: weakref.WeakSet[RunningJob] = weakref.WeakSet()
@@ -122,11 +123,7 @@ class RunningJob:
         self.exception: BaseException | None = None
         self.net_runtime_ms = 0
         self.plan = _plan(graph, self.job_id, self.target)
-        self.config = replace(
-            config or JobMasterConfig(),
-            managers_come_together=self.target.managers_come_together,
-            can_restart_in_place=self.target.can_restart_in_place(graph),
-        )
+        self.config = _config(config or JobMasterConfig(), graph, self.target)
         strategy = (NoRestart() if restart_strategy is None else restart_strategy).create(random.Random())
         self._master = JobMaster(
             self.plan, self.config, session_id=self.session_id, restart_strategy=strategy, now_ms=self._now_ms()
@@ -481,6 +478,16 @@ class _Answer:
             self.future.set_result(self._question())
         except BaseException as error:
             self.future.set_exception(error)
+
+
+def _config(config: JobMasterConfig, graph: JobGraph, target: Target) -> JobMasterConfig:
+    """What the target knows of it; and nobody in this process can be lost, however long a debugger holds it."""
+    return replace(
+        config,
+        managers_come_together=target.managers_come_together,
+        can_restart_in_place=target.can_restart_in_place(graph),
+        heartbeat_timeout_ms=NEVER_MS if target.is_in_process else config.heartbeat_timeout_ms,
+    )
 
 
 def _plan(graph: JobGraph, job_id: str, target: Target) -> JobPlan:

@@ -13,6 +13,7 @@ from restarts import add_one, fail_at_30, job_of, run
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError
 from flinkbuf.jobs.job_master import JobMaster
+from flinkbuf.jobs.job_master_config import JobMasterConfig
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master_actions import EndJob, StartJob
 from flinkbuf.jobs.restart_strategy import FixedDelayRestart
@@ -309,6 +310,22 @@ def test_a_clock_that_stands_still_stops_no_restart():
     job = job_of(numbers(), fail_at_30, [].append, clock=Still(), restart_strategy=FixedDelayRestart(1, 1))
     run(job)
     assert job.status is JobStatus.FINISHED
+
+
+def test_threads_that_stand_still_for_long_are_not_taken_for_dead(monkeypatch):
+    from flinkbuf.jobs.manager_link import QueueLink
+
+    receive = QueueLink.receive
+
+    def late(link, timeout_s):
+        time.sleep(0.1)  # as long as a debugger likes
+        return receive(link, timeout_s)
+
+    monkeypatch.setattr(QueueLink, "receive", late)
+    out = []
+    config = JobMasterConfig(heartbeat_interval_ms=10, heartbeat_timeout_ms=30)
+    run(job_of(numbers(), add_one, out.append, config=config))
+    assert len(out) == 100
 
 
 def test_the_same_graph_runs_as_several_jobs():

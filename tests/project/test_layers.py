@@ -410,6 +410,7 @@ PACKAGE = [
             "coordinators",
             "story",
             "coordinator_proxy",
+            "main_module",
             "job_bundle",
             "memory_manager",
             "shuffle",
