@@ -21,6 +21,7 @@ from flinkbuf.control.connection import Connection
 from flinkbuf.control.control_server import control_server_of
 from flinkbuf.jobs.control_link import CODEC, ControlConnection
 from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_files import JobFiles
 from flinkbuf.jobs.job_graph import JobGraph
 from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher
 from flinkbuf.jobs.local_manager import ManagerOrder
@@ -147,13 +148,14 @@ class LocalProcesses:
         self._lease.close()
 
     def _bundle(self) -> bytes:
-        job, files = self._job, getattr(self._job, "files", None)
+        job, files = self._job, self._job.bundle.files
         bundle = replace(
             job.bundle,
+            files=(),
             network=self._network,
             network_segments=slot_segments_needed(job.plan, self._network),
             sys_path=tuple(program_path()),
-            working_directory=(files.local_directory() if files is not None else None) or os.getcwd(),
+            working_directory=(files.local_directory() if isinstance(files, JobFiles) else None) or os.getcwd(),
         )
         self._working_directory = bundle.working_directory or os.sep
         return bundle.to_bytes()
