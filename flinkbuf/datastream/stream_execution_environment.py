@@ -564,16 +564,36 @@ class StreamExecutionEnvironment:
             clock=clock,
             restart_strategy=None if isinstance(restart, NoRestart) else restart,
             config=self._master_config(),
-            on_end=[*on_end, lambda error: files.close(), end],
-            bundle_fields={
-                "files": files,
-                "network": job_options.network_config_of(self._configuration),
-                "managed_memory_bytes": options.read(self._configuration, options.MANAGED_MEMORY),
-            },
+            on_end=[lambda error: files.close(), *on_end, end],
+            bundle_fields=self._bundle_fields(files),
         )
+        self._forget_program()
+        return job, end
+
+    def _bundle_fields(self, files: Any) -> dict[str, Any]:
+        """What the processes of a job need besides its functions."""
+        return {
+            "files": files,
+            "network": job_options.network_config_of(self._configuration),
+            "managed_memory_bytes": options.read(self._configuration, options.MANAGED_MEMORY),
+        }
+
+    def _program_for_spark(self, job_name: str | None) -> tuple[Any, ExecutionSettings, dict[str, Any]]:
+        """Return what Spark runs when it computes a stream: graph, settings, and what else a job is made with.
+
+        The program is still there afterwards; `_forget_program` ends that.
+        """
+        from flinkbuf.jobs.job_graph import build_job_graph
+
+        graph = build_job_graph(self._stream_graph(job_name, False))
+        self._warn_of_keys("spark")
+        made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
+        return graph, self._execution_settings(), made_with
+
+    def _forget_program(self) -> None:
+        """The next execution runs what is made from now on."""
         self._operators = []
         self._side_outputs = {}
-        return job, end
 
     def _master_config(self) -> Any:
         """Counts come with heartbeats: who looks at them wants them more often, unless it was said how often."""

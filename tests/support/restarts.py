@@ -89,7 +89,7 @@ def job_of(source, function, sink, parallelism=1, source_parallelism=1, **option
         "key", None, [first], partitioner=KeyedExchange(lambda value: value % 7), ship_strategy="HASH"
     )
     end = OperatorTransformation("sink", None, [keyed], factory=sink_of(sink), is_sink=True, parallelism=1)
-    return RunningJob(graph_of(end, parallelism), **options)
+    return RunningJob(graph_of(end, parallelism, options.get("target")), **options)
 
 
 def pipelines_of(function, sink, parallelism, count=20, **options):
@@ -106,15 +106,17 @@ def pipelines_of(function, sink, parallelism, count=20, **options):
     end = OperatorTransformation(
         "sink", None, [first], factory=sink_of(sink), is_sink=True, chaining_strategy=ChainingStrategy.NEVER
     )
-    return RunningJob(graph_of(end, parallelism), **options)
+    return RunningJob(graph_of(end, parallelism, options.get("target")), **options)
 
 
 def sink_of(sink):
     return sink if hasattr(sink, "why_not_again") else CallableSinkFactory(sink)
 
 
-def graph_of(end, parallelism=1):
-    return build_job_graph(build_stream_graph([end], GraphSettings("restarts", parallelism=parallelism)))
+def graph_of(end, parallelism=1, target=None):
+    is_in_program = target is None or target.is_in_process
+    settings = GraphSettings("restarts", parallelism=parallelism, runs_in_program=is_in_program)
+    return build_job_graph(build_stream_graph([end], settings))
 
 
 def run(job, timeout_s=60):
