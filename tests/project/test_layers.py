@@ -518,7 +518,6 @@ PACKAGE = [
         [
             "blocking",
             "summary",
-            "stage_run",
             "messages",
             "membership",
             "exchange_runs",
