@@ -519,7 +519,6 @@ PACKAGE = [
         [
             "blocking",
             "summary",
-            "stage_run",
             "messages",
             "membership",
             "exchange_runs",
