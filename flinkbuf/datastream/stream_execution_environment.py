@@ -564,7 +564,7 @@ class StreamExecutionEnvironment:
             clock=clock,
             restart_strategy=None if isinstance(restart, NoRestart) else restart,
             config=self._master_config(),
-            on_end=[*on_end, lambda error: files.close(), end],
+            on_end=[lambda error: files.close(), *on_end, end],
             bundle_fields=self._bundle_fields(files),
         )
         self._forget_program()

@@ -1,6 +1,6 @@
 """Attempts that were told to end, and have not said that they heard it.
 
-A cancel is sent again until the task manager confirms it: by a report, or by a heartbeat that it was asked for later.
+A cancel is sent again until the task manager confirms it.
 That the task then takes its time is the task manager's affair. Flink: Execution.sendCancelRpcCall, three tries.
 """
 
@@ -33,7 +33,7 @@ class Cancellations:
     @property
     def next_deadline_ms(self) -> int | None:
         """When to look next."""
-        while self._sent and not _is_unheard(self._sent[0][2]):
+        while self._sent and not is_unheard(self._sent[0][2]):
             self._sent.popleft()
         return self._sent[0][0] if self._sent else None
 
@@ -42,7 +42,7 @@ class Cancellations:
         again, in_vain = [], []
         while self._sent and self._sent[0][0] <= now_ms:
             due_ms, tries, execution = self._sent.popleft()
-            if not _is_unheard(execution):
+            if not is_unheard(execution):
                 continue
             # Whoever looks very late stood still himself: the answer may be among what he has not heard yet.
             if tries < self.attempts or now_ms - due_ms > self.retry_ms:
@@ -53,5 +53,6 @@ class Cancellations:
         return again, in_vain
 
 
-def _is_unheard(execution: Execution) -> bool:
+def is_unheard(execution: Execution) -> bool:
+    """Whether it was told to end, and nobody has confirmed that."""
     return execution.state is ExecutionState.CANCELING and not execution.is_cancel_heard

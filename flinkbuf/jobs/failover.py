@@ -154,7 +154,6 @@ class Failover:
     @property
     def next_deadline_ms(self) -> int | None:
         """When something can go on that only waits."""
-        restarts = self.tasks.restarts
-        waits_for_end = any(each.is_released for each in restarts.waiting)
-        deadlines = [restarts.next_deadline_ms, *(self._managers.leaving.values() if waits_for_end else ())]
-        return min((each for each in deadlines if each is not None), default=None)
+        gone_ms = max(self._managers.leaving.values(), default=0)
+        ended = (each for each in self.tasks.restarts.waiting if not each.open)
+        return min((max(each.due_ms, gone_ms) if each.needs_new_run else each.due_ms for each in ended), default=None)

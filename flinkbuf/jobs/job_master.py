@@ -18,7 +18,7 @@ from flinkbuf.jobs.job_life import Action, JobLife, Outbox
 from flinkbuf.jobs.job_master_config import JobMasterConfig
 from flinkbuf.jobs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus, JobStep, next_status
-from flinkbuf.jobs.manager import PROGRAM_MANAGER, Manager
+from flinkbuf.jobs.manager import Manager
 from flinkbuf.jobs.manager_table import ManagerTable
 from flinkbuf.jobs.master_actions import (
     CancelJob,
@@ -34,6 +34,7 @@ from flinkbuf.jobs.master_actions import (
     TimePassed,
 )
 from flinkbuf.jobs.messages import (
+    PROGRAM_MANAGER,
     AcknowledgeReport,
     CancelTask,
     HeartbeatReport,

@@ -16,6 +16,7 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
+import importlib
 import json
 import os
 import select
@@ -27,6 +28,7 @@ import time
 import traceback
 import warnings
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 from flinkbuf.jobs.local_manager import ManagerOrder, run_local_manager
@@ -128,6 +130,7 @@ class Launcher:
         for head, body in self._frames.take(data):
             if "keep" in head:
                 self._bundles[head["keep"]] = body
+                _import_all(head["modules"])
             elif "forget" in head:
                 self._bundles.pop(head["forget"], None)
             elif "start" in head:
@@ -247,6 +250,16 @@ class Launcher:
             time.sleep(0.005)
 
 
+_LARGE = ("encodings.idna",)  # what a connection needs, and would be imported in each task manager
+
+
+def _import_all(names: Iterable[str]) -> None:
+    """Import, once for all that are forked."""
+    for name in names:
+        with contextlib.suppress(Exception):  # who needs it will say what is wrong with it
+            importlib.import_module(name)
+
+
 def _exit(code: int) -> NoReturn:
     """End what was forked, with what its functions have registered, but without what the launcher has of Python."""
     try:
@@ -260,7 +273,7 @@ def _exit(code: int) -> NoReturn:
 
 def _die_with_parent(parent_pid: int) -> None:
     """Have the system kill this process when the launcher has ended, however."""
-    if sys.platform == "linux":
+    if _LIBC is not None:
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent_pid:  # it was faster
             os._exit(1)
@@ -300,6 +313,7 @@ _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 def main(channel_fd: int, program_pid: int) -> None:
     """Be the launcher of a program."""
+    _import_all(_LARGE)
     gc.collect()
     gc.freeze()  # what is here stays, and is shared with what is forked
     Launcher(socket.socket(fileno=channel_fd), program_pid).run()

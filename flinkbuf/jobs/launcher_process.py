@@ -1,4 +1,4 @@
-"""The program's end of its launcher: has it started when it is needed first, and hears what becomes of task managers."""
+"""The program's end of its launcher: has it started when one is needed, and hears what becomes of task managers."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from flinkbuf.log import logger
 
 END_PATIENCE_S = 5.0  # for the launcher to end with all that it has forked; then it is killed
 _CHUNK = 64 * 1024
+_NOT_NEEDED = ("flinkbuf.spark", "flinkbuf.demo")  # by task managers; with what they import they are large
 _RUN = "import sys; sys.path[:] = {path!r}; from flinkbuf.jobs.launcher import main; main({fd}, {pid})"
 
 
@@ -94,7 +95,8 @@ class LauncherProcess:
 
     def keep(self, job: str, bundle: bytes) -> None:
         """Give it what the task managers of a job need."""
-        self._say({"keep": job}, bundle)
+        modules = [name for name in sys.modules if name.startswith("flinkbuf.") and not name.startswith(_NOT_NEEDED)]
+        self._say({"keep": job, "modules": modules}, bundle)
 
     def forget(self, job: str) -> None:
         """The job is over."""
@@ -115,7 +117,7 @@ class LauncherProcess:
         with self._lock:
             self._waiting[number] = on_started, on_ended
         try:
-            self._say({"start": number, "job": job, "order": dataclasses.asdict(order)}, descriptors=_outputs())
+            self._say({"start": number, "job": job, "order": dataclasses.asdict(order)}, descriptors=(1, 2))
         except OSError:
             with self._lock:
                 is_told = self._waiting.pop(number, None) is None
@@ -205,10 +207,6 @@ def _working_directory() -> str:
         return os.getcwd()
     except OSError:  # somebody has removed it
         return os.sep
-
-
-def _outputs() -> tuple[int, int]:
-    return 1, 2
 
 
 # ---- one for all jobs of the program

@@ -24,7 +24,8 @@ from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_graph import JobGraph
 from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher
 from flinkbuf.jobs.local_manager import ManagerOrder
-from flinkbuf.jobs.messages import PROGRAM_MANAGER, ManagerLeaving, RegisterManager
+from flinkbuf.jobs.manager import PROGRAM_MANAGER
+from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
 from flinkbuf.jobs.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
 from flinkbuf.jobs.target import ManagerListener, ManagerProvider
 from flinkbuf.jobs.task_manager import TASK_MANAGER_KILLED
@@ -94,7 +95,7 @@ class LocalProcesses:
 
     def __init__(self, job: ManagerListener) -> None:
         self._job = job
-        given: NetworkConfig | None = getattr(job, "network", None)
+        given: NetworkConfig | None = getattr(job, "network", None) or job.bundle.network
         network = given or NetworkConfig()
         self._network = network if network.auth is not None else network.replace(auth=secrets.token_bytes(32))
         self._lease = control_server_of(HOST, tls=network.tls if network.data_ssl_enabled else None)
@@ -126,7 +127,10 @@ class LocalProcesses:
             self._server.call_soon(self._expect, manager)
             started = functools.partial(self._server.call_soon, self._started, manager)
             ended = functools.partial(self._server.call_soon, self._process_ended, manager)
-            manager.number = launcher.start(self._group_id, self._order(manager), started, ended)
+            try:
+                manager.number = launcher.start(self._group_id, self._order(manager), started, ended)
+            except OSError as error:
+                ended(ProcessEnd(error=f"the launcher of task managers has ended: {error}"))
 
     def stop(self, manager_id: str, reason: str) -> None:
         """Have a process end: by itself, or killed soon after."""
@@ -230,7 +234,8 @@ class LocalProcesses:
         if manager.connection is not None:
             manager.connection.close()
         if manager.number is not None and self._launcher is not None:
-            self._launcher.end(manager.number, STOP_GRACE_S)
+            # Without a connection it runs nothing yet, and nobody can tell it to end.
+            self._launcher.end(manager.number, STOP_GRACE_S if manager.connection is not None else 0.0)
 
     def _end_half(self, manager: _Manager) -> None:
         """Process or connection has ended: what the other still has to say is waited for, but not long."""
@@ -281,12 +286,8 @@ class LocalProcesses:
 
     def _start_failure(self, manager: _Manager) -> Failure:
         end = manager.process_end or ProcessEnd(error=manager.connection_end)
-        error = end.error.strip()
         what = f"{manager} could not be started" if end.pid is None else f"{manager} {end} before it had registered"
-        last_line = error.rpartition("\n")[2]
-        return Failure(
-            "builtins.RuntimeError", f"{what}: {last_line}" if error else what, error if "\n" in error else ""
-        )
+        return Failure("builtins.RuntimeError", f"{what}: {end.error.strip()}" if end.error else what)
 
     # ---- the end of all
 

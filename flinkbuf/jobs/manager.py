@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from flinkbuf.jobs.messages import RegisterManager
-
-PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, RegisterManager
 
 
 @dataclass(eq=False)

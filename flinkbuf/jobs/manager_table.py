@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from flinkbuf.jobs.heartbeat import HeartbeatMonitor
 from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.manager import PROGRAM_MANAGER, Manager
-from flinkbuf.jobs.messages import RegisterManager
+from flinkbuf.jobs.manager import Manager
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, RegisterManager
 from flinkbuf.jobs.slots import SlotPool
 
 
@@ -83,9 +83,14 @@ class ManagerTable:
         """It was told to end: `leaving` says so until it has."""
         self.leaving[manager_id] = now_ms + self.config.release_timeout_ms
 
+    @property
+    def left_ms(self) -> int:
+        """When the last of those that were told to end counts as gone."""
+        return max(self.leaving.values(), default=0)
+
     def still_leaving(self, now_ms: int) -> bool:
         """Whether one that was told to end may still be there."""
-        return any(now_ms < until_ms for until_ms in self.leaving.values())
+        return now_ms < self.left_ms
 
     @property
     def has_program(self) -> bool:

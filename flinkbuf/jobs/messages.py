@@ -12,6 +12,7 @@ from typing import Any, Final
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 
+PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
 Json = dict[str, Any]  # numbers, texts, lists and dicts of them
 
 
@@ -81,7 +82,7 @@ class RegistrationAccepted:
 
     session_id: str
     heartbeat_interval_ms: int
-    heartbeat_timeout_ms: int
+    heartbeat_timeout_ms: int  # how long the job master may be silent; 0: for ever
 
 
 @dataclass(frozen=True)

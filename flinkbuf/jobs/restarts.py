@@ -105,8 +105,3 @@ class Restarts:
     def clear(self) -> None:
         """Nobody begins again."""
         self.waiting.clear()
-
-    @property
-    def next_deadline_ms(self) -> int | None:
-        """When the first of those that have only to wait is due."""
-        return min((each.due_ms for each in self.waiting if not each.open), default=None)

@@ -48,7 +48,7 @@ from flinkbuf.jobs.master_actions import (
     TellCoordinator,
     TimePassed,
 )
-from flinkbuf.jobs.messages import DeployTask, OperatorEventMessage
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
 from flinkbuf.jobs.restart_limits import RestartLimits
 from flinkbuf.jobs.restart_strategy import NoRestart
 from flinkbuf.jobs.story import Entry, Story
@@ -58,7 +58,6 @@ from flinkbuf.streaming.accumulators import merge_accumulators, results_of
 from flinkbuf.streaming.clock import Clock, SystemClock
 from flinkbuf.streaming.operator_config import ExecutionSettings
 
-PROGRAM_MANAGER: Final = "program"
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
 CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended

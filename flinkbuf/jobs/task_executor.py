@@ -216,8 +216,12 @@ class TaskExecutor:
             return self.session_id in (None, message.session_id)
         if self.session_id is None or getattr(message, "session_id", None) != self.session_id:
             return False
-        self._silent_at_ms = now_ms + self._heartbeat_timeout_ms
+        self._heard(now_ms)
         return True
+
+    def _heard(self, now_ms: int) -> None:
+        if self._heartbeat_timeout_ms > 0:
+            self._silent_at_ms = now_ms + self._heartbeat_timeout_ms
 
     def _do(self, action: object) -> None:
         self._actions.append(action)
@@ -231,7 +235,7 @@ class TaskExecutor:
     def _accepted(self, message: RegistrationAccepted, now_ms: int) -> None:
         self.session_id = message.session_id
         self._heartbeat_timeout_ms = message.heartbeat_timeout_ms
-        self._silent_at_ms = now_ms + message.heartbeat_timeout_ms
+        self._heard(now_ms)
         self._register_until_ms = None
 
     def _refused(self, message: RegistrationRefused, now_ms: int) -> None:
@@ -374,8 +378,8 @@ class TaskExecutor:
         state, failure = message.state, message.failure
         if state is TaskState.CANCELED and not entry.is_stopped:
             state, failure = TaskState.FAILED, _echo_of(attempt, failure)
-        elif state is not TaskState.FAILED:
-            failure = None
+        elif state is TaskState.CANCELED and failure is not None and failure.is_echo:
+            failure = None  # as it was told to
         if state is TaskState.FINISHED:
             self._finished.setdefault(_subtask_of(attempt), []).append(attempt)
         if self._is_cut:

@@ -50,6 +50,13 @@ def _kill(world: World) -> None:
         manager.kill("kill -9")
 
 
+def _kill_program(world: World) -> None:
+    """Its manager ends, as by an error of its own."""
+    manager = world.provider.managers.get("program")
+    if manager is not None:
+        manager.kill("an error of its own")
+
+
 def _break(world: World) -> None:
     manager = _manager(world)
     if manager is not None:
@@ -151,7 +158,9 @@ def _stranger(world: World) -> None:
     """Somebody whom nobody started."""
     tasks = _running(world)
     if tasks:
-        report = TaskStateReport(world.session_id, world.rng.choice(tasks).attempt, "FAILED", Failure("x", "a stranger"))
+        report = TaskStateReport(
+            world.session_id, world.rng.choice(tasks).attempt, "FAILED", Failure("x", "a stranger")
+        )
         world.tell(ManagerSaid("stranger", report))
 
 
@@ -166,6 +175,14 @@ def _fail_task(world: World) -> None:
         task.fail(world.failure(f"{task.attempt} at some moment"))
 
 
+def _cut_channel(world: World) -> None:
+    """A task loses what it reads, and who wrote that knows nothing of it."""
+    tasks = [task for task in _running(world) if task.descriptor.gates]
+    if tasks:
+        task = world.rng.choice(tasks)
+        task.fail(world.echo(f"{task.attempt} cannot read any more"))
+
+
 def _fail_two_tasks(world: World) -> None:
     _fail_task(world)
     _fail_task(world)
@@ -173,6 +190,7 @@ def _fail_two_tasks(world: World) -> None:
 
 KINDS: dict[str, Callable[[World], None]] = {
     "kill a manager": _kill,
+    "end the program's manager": _kill_program,
     "break a connection": _break,
     "hang a connection": _hang,
     "lose a machine": _lose_machine,
@@ -188,4 +206,5 @@ KINDS: dict[str, Callable[[World], None]] = {
     "wake without need": _wake,
     "fail a task": _fail_task,
     "fail two tasks": _fail_two_tasks,
+    "cut a channel": _cut_channel,
 }

@@ -5,6 +5,7 @@ Whoever checks keeps books of its own: what the job master said and was told, an
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.jobs import master_actions as ma
@@ -14,7 +15,7 @@ from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, TaskDeploymen
 from flinkbuf.jobs.execution_state import ExecutionState
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.slots import slot_of
+from flinkbuf.jobs.slots import slot_count, slot_of
 from flinkbuf.streaming.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Invariants:
         self.is_doomed = False  # a failure that forbids a restart was heard
         self.causes: list[Failure] = []  # that were heard since the last deployment
         self._late_wakes = 0
+        self._is_heartbeat = False  # what the job master hears just now
         self._before: dict[AttemptId, ExecutionState] | None = None  # when what follows must change nothing
         # as it really is
         self.truth: dict[AttemptId, TaskState] = {}
@@ -110,6 +112,7 @@ class Invariants:
         if isinstance(stimulus, ma.CancelJob):
             self.is_cancelled = self.is_cancelled or not self.world.master.is_over
         elif isinstance(stimulus, ma.ManagerLost):
+            self._note_loss(stimulus)
             self.accepted.pop(stimulus.manager_id, None)
         elif isinstance(stimulus, ma.ManagerSaid) and isinstance(stimulus.message, ms.RegisterManager):
             self.registrations[stimulus.manager_id] = stimulus.message
@@ -128,6 +131,11 @@ class Invariants:
             execution = self.graph.execution_of(message.attempt)
             return execution is None or self.deployed.get(message.attempt) != stimulus.manager_id
         return False
+
+    def _note_loss(self, stimulus: ma.ManagerLost) -> None:
+        """A process that ends with its tasks says more than those who have lost what they read from them."""
+        if stimulus.manager_id in self.accepted and self.graph.open_on(stimulus.manager_id):
+            self.causes.append(Failure("builtins.ConnectionError", stimulus.reason))
 
     def _note_cause(self, stimulus: object) -> None:
         failure = getattr(stimulus, "failure", None)
@@ -149,6 +157,7 @@ class Invariants:
             self._checks[type(action)](action)
         ends = [index for index, action in enumerate(actions) if isinstance(action, ma.EndJob)]
         demand(ends in ([], [len(actions) - 1]), "EndJob is not the last action:", actions)
+        self._is_heartbeat = isinstance(getattr(stimulus, "message", None), ms.HeartbeatReport)
         self._states_changed()
         if self._before is not None:
             now = {each.attempt: each.state for each in self.graph.executions()}
@@ -179,17 +188,22 @@ class Invariants:
         self.states[attempt] = current.state
         if current.state is ExecutionState.FINISHED:
             demand(self.truth.get(attempt) is TaskState.FINISHED, "FINISHED, though the task is not:", current)
+        elif current.state is ExecutionState.FAILED and self._is_heartbeat:
+            manager = self.world.provider.managers[self.deployed[attempt]]
+            is_ill = manager.was_ill or manager.connection.was_ill
+            demand(is_ill, "a task is missed that nobody has lost:", current)
         elif current.state is ExecutionState.RUNNING:
             demand((attempt, TaskState.RUNNING) in self.reached, "RUNNING, though the task never was:", current)
 
     def _acknowledged(self, stimulus: object, actions: list[Any]) -> None:
         """Every final report is answered, whoever sent it."""
         message = getattr(stimulus, "message", None)
-        if isinstance(message, ms.TaskStateReport) and message.state in FINAL and not self.world.master.is_over:
-            if message.session_id == self.world.session_id and stimulus.manager_id in self.accepted:
-                answers = [each.message for each in actions if isinstance(each, ma.SendTo)]
-                wanted = ms.AcknowledgeReport(self.world.session_id, message.attempt)
-                demand(wanted in answers, "a final report was not acknowledged:", message)
+        if not isinstance(message, ms.TaskStateReport) or message.state not in FINAL or self.world.master.is_over:
+            return
+        if message.session_id == self.world.session_id and stimulus.manager_id in self.accepted:
+            answers = [each.message for each in actions if isinstance(each, ma.SendTo)]
+            wanted = ms.AcknowledgeReport(self.world.session_id, message.attempt)
+            demand(wanted in answers, "a final report was not acknowledged:", message)
 
     def _deadline(self, stimulus: object) -> None:
         deadline_ms = self.world.master.next_deadline_ms
@@ -201,6 +215,8 @@ class Invariants:
 
     def _managers_wanted(self, action: ma.StartManagers) -> None:
         demand(not self.is_cancelled or not self.world.master.is_over, "managers for a job that is over")
+        together = self.world.config.managers_come_together
+        demand(not together or len(action.indexes) == slot_count(self.world.plan), "a part of a run:", action)
         held = {slot for registration in self.accepted.values() for slot in _slots(registration)}
         demand(not held & set(action.indexes), "slots were asked for that are held:", action, held)
 
@@ -233,12 +249,12 @@ class Invariants:
         demand(self.status in (_J.RUNNING, _J.RESTARTING), "deployed while the job is", self.status, attempt)
         demand(not self.world.restart.is_refused, "deployed though the restart strategy said no:", attempt)
         demand(not self.is_doomed, "deployed after a failure that forbids it:", attempt)
+        self._check_new_run(subtask, manager_id)
         if attempt.attempt_number > 0:
             count = self.world.restart.new_count
             demand(count > 0, "a restart without a failure:", attempt)
             demand(count <= self.world.settings.restart_limit, "one restart too many:", attempt, count)
-            last = self.graph.execution_of(attempt).vertex.history[-1]
-            since_ms = last.timestamps[_S.CREATED]
+            since_ms = self._since_ms(attempt)
             demand(self.world.restart.allows(since_ms, self.world.now_ms), "restarted before its time:", attempt)
             self.causes.clear()
             if self.world.coordinators.operator_of(attempt.vertex_id):
@@ -249,6 +265,20 @@ class Invariants:
         self._check_inputs(descriptor)
         self.deployed[attempt] = manager_id
         self.newest[subtask] = attempt.attempt_number
+
+    def _check_new_run(self, subtask: Subtask, manager_id: str) -> None:
+        """Where processes cannot run an attempt after the other, it is in another process."""
+        before = self.deployed.get(AttemptId(*subtask, self.newest.get(subtask, -1)))
+        if before is not None and not self.world.config.can_restart_in_place and manager_id != "program":
+            runs = self.registrations[before].run, self.registrations[manager_id].run
+            demand(runs[0] < runs[1], "it begins again in the same process:", subtask, before, manager_id)
+
+    def _since_ms(self, attempt: AttemptId) -> int:
+        """Since when a failure is one of the attempt before; of any, where processes begin again together."""
+        vertices = [self.graph.execution_of(attempt).vertex]
+        if self.world.config.managers_come_together:
+            vertices = list(self.graph.subtasks())
+        return min(vertex.history[-1].timestamps[_S.CREATED] for vertex in vertices if vertex.history)
 
     def _check_slot(self, manager_id: str, descriptor: TaskDeploymentDescriptor) -> None:
         attempt = descriptor.attempt
@@ -452,7 +482,7 @@ def len_of(subtask: Any) -> int:
 
 
 def _is_path(states: list[ExecutionState]) -> bool:
-    return states[0] is _S.CREATED and all(b in ALLOWED[a] for a, b in zip(states, states[1:], strict=False))
+    return states[0] is _S.CREATED and all(b in ALLOWED[a] for a, b in itertools.pairwise(states))
 
 
 def _slots(registration: ms.RegisterManager) -> range:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulation.agenda import Inbox
-from simulation.network import Connection
-from simulation.tasks import SimTask
-
 from flinkbuf.jobs import task_actions as tm
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.messages import RegisterManager
 from flinkbuf.jobs.task_executor import TaskExecutor
 from flinkbuf.streaming.task_state import TaskState
+from simulation.agenda import Inbox
+from simulation.network import Connection
+from simulation.tasks import SimTask
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -116,7 +115,8 @@ class SimManager:
 
     def task_changed(self, attempt: AttemptId, state: TaskState, failure: Failure | None) -> None:
         """From the task's thread."""
-        self.inbox.put(tm.TaskChanged(attempt, state, failure))
+        if self.is_alive:
+            self.inbox.put(tm.TaskChanged(attempt, state, failure))
 
     def task_said(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
         """From the task's thread, for its coordinator."""

@@ -98,6 +98,8 @@ class Connection:
 
     def end_by_manager(self, reason: str) -> None:
         """The process has gone: what it sent arrives before the end, or the end of the process is seen first."""
+        if self.is_out_of_reach:
+            return
         if self.world.rng.random() < 0.5 and self.hangs_until["up"] <= self.world.now_ms:
             self.world.agenda.at(self._arrival_ms("up"), self._lost, reason)
         else:

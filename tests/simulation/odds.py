@@ -22,6 +22,8 @@ class Odds:
     work_ms: tuple[int, int]  # of a task that is RUNNING
     task_fails: float
     task_lasts: float  # until the world is healed
+    input_is_endless: bool  # a task that is to be cancelled does not end for any other reason
+    report_ms: tuple[int, int]  # from a task's error to its report
     task_is_lazy: float  # it comes out when it was interrupted some times
     task_is_deaf: float  # it never comes out of a cancel
     echo: float  # whoever reads from a task that is gone fails
@@ -35,6 +37,7 @@ class Odds:
 FAULTS = (
     "kill a manager",
     "kill a manager",
+    "end the program's manager",
     "break a connection",
     "break a connection",
     "hang a connection",
@@ -52,6 +55,8 @@ FAULTS = (
     "fail a task",
     "fail a task",
     "fail two tasks",
+    "cut a channel",
+    "cut a channel",
 )
 
 
@@ -69,11 +74,13 @@ def draw_odds(rng: Random, start_ms: int, can_be_deaf: bool) -> Odds:
         register_twice=_maybe(rng, 0.2, (0.5,)),
         setup_ms=rng.choice(((0, 1), (0, 30), (10, 2_000))),
         work_ms=rng.choice(((0, 10), (10, span // 2), (span // 4, span))),
-        task_fails=_maybe(rng, 0.4, (0.02, 0.1, 0.3)),
-        task_lasts=_maybe(rng, 0.3, (0.1, 1.0)),
+        task_fails=_maybe(rng, 0.5, (0.05, 0.2, 0.5)),
+        task_lasts=_maybe(rng, 0.6, (0.3, 1.0)),
+        input_is_endless=rng.random() < 0.6,
+        report_ms=rng.choice(((0, 0), (0, 300), (100, 2_000))),
         task_is_lazy=_maybe(rng, 0.3, (0.1, 0.5)),
         task_is_deaf=_maybe(rng, 0.2, (0.05, 0.2)) if can_be_deaf else 0.0,
-        echo=rng.choice((0.0, 0.5, 1.0)),
+        echo=rng.choice((0.0, 0.5, 1.0, 1.0)),
         exit_ms=rng.choice(((0, 5), (10, 3_000))),
         faults=_faults(rng, start_ms, span),
         cancel_ms=start_ms + rng.randint(0, span) if rng.random() < 0.25 else None,
@@ -87,6 +94,6 @@ def _maybe(rng: Random, likelihood: float, shares: tuple[float, ...]) -> float:
 
 
 def _faults(rng: Random, start_ms: int, span: int) -> tuple[tuple[int, str], ...]:
-    kinds = rng.sample(FAULTS, rng.choice((0, 1, 2, 3, len(FAULTS))))
-    count = rng.choice((0, 1, 2, 4, 8)) if kinds else 0
+    kinds = rng.sample(FAULTS, rng.choice((1, 2, 4, len(FAULTS))))
+    count = rng.choice((0, 1, 2, 4, 8, 16))
     return tuple(sorted((start_ms + rng.randint(0, span), rng.choice(kinds)) for _ in range(count)))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simulation.managers import PROGRAM, SimManager
-
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.master_actions import RunFailed
+from simulation.managers import PROGRAM, SimManager
 
 if TYPE_CHECKING:
     from simulation.world import World

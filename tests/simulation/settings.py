@@ -85,5 +85,5 @@ def _restart(rng: Random) -> Restart:
     return ExponentialDelayRestart(
         initial_backoff_ms=rng.choice((1, 500)),
         max_backoff_ms=20_000,
-        attempts_before_reset_backoff=rng.choice((None, 3)),
+        attempts_before_reset=rng.choice((None, 3)),
     )

@@ -27,6 +27,7 @@ class Fate:
     fails_in: TaskState | None
     interrupts: int  # until it comes out of a cancel
     exit_ms: int  # from then
+    report_ms: int  # until its error is heard by the control thread; its neighbours see it before
 
 
 class SimTask:
@@ -86,6 +87,8 @@ class SimTask:
         return not self.is_gone
 
     def _be_ready(self) -> None:
+        if self.world.odds.input_is_endless and not self.world.is_wanted(self.attempt):
+            return  # nothing but a cancel ends it
         if self.fate.fails_in is TaskState.RUNNING:
             self.fail(self.world.failure(f"{self.attempt} in RUNNING"))
         else:
@@ -127,8 +130,9 @@ class SimTask:
         self.look()
 
     def fail(self, failure: Failure) -> None:
-        """Its function raises; one that was cancelled already only comes out sooner."""
-        if not self.is_gone and self.state is not TaskState.CREATED:
+        """Its function raises, unless it is somewhere where it notices nothing."""
+        is_deaf = self.state is TaskState.CANCELING and self.fate.interrupts
+        if not self.is_gone and self.state is not TaskState.CREATED and not is_deaf:
             self._come_out(TaskStep.FAIL, failure)
 
     def _come_out(self, step: TaskStep, failure: Failure | None = None) -> None:
@@ -145,7 +149,8 @@ class SimTask:
         before, self.state = self.state, next_state(self.state, step)
         if self.state is not before:
             self.world.invariants.task_changed(self)
-            self.manager.task_changed(self.attempt, self.state, failure)
+            delay_ms = 0 if failure is None else self.fate.report_ms
+            self.world.agenda.after(delay_ms, self.manager.task_changed, self.attempt, self.state, failure)
 
 
 class DataPlane:

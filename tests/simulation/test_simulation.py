@@ -7,10 +7,10 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from simulation.replay import FailedRun, run
-from simulation.world import World
 
 from flinkbuf.jobs.job_status import JobStatus
+from simulation.replay import FailedRun, run
+from simulation.world import World
 
 TESTS = Path(__file__).parents[1]
 
@@ -23,7 +23,10 @@ def test_every_seed_holds_what_must_hold(seeds):
         restarts += world.master.restart_count
         killed += sum(manager.was_ill for manager in world.provider.managers.values())
     if len(seeds) >= 200:  # the world is neither too kind nor too cruel
-        assert min(ends[status] for status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED)) > len(seeds) // 20
+        assert (
+            min(ends[status] for status in (JobStatus.FINISHED, JobStatus.FAILED, JobStatus.CANCELED))
+            > len(seeds) // 20
+        )
         assert restarts > len(seeds) // 4
         assert killed > len(seeds) // 10
 
@@ -48,7 +51,9 @@ def test_a_seed_tells_the_same_story_in_every_process():
     stories = set()
     for hash_seed in ("1", "2"):
         surroundings = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(TESTS)}
-        ran = subprocess.run([sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=False)
+        ran = subprocess.run(
+            [sys.executable, "-c", code], env=surroundings, capture_output=True, text=True, check=False
+        )
         assert ran.returncode == 0, ran.stderr
         stories.add(ran.stdout)
     assert len(stories) == 1

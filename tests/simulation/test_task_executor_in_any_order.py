@@ -134,7 +134,9 @@ class AnyOrder(RuleBasedStateMachine):
         if step in NEXT[state]:
             self.tasks[attempt] = NEXT[state][step]
             if self.tasks[attempt] is not state:
-                failure = Failure("builtins.ValueError", "it failed") if self.tasks[attempt] is TaskState.FAILED else None
+                failure = (
+                    Failure("builtins.ValueError", "it failed") if self.tasks[attempt] is TaskState.FAILED else None
+                )
                 self.untold.append(tm.TaskChanged(attempt, self.tasks[attempt], failure))
 
     @rule(count=integers(1, 9))
@@ -176,7 +178,7 @@ class AnyOrder(RuleBasedStateMachine):
         assert set(self.open_reports) <= set(action.report.attempts)
 
     def on_SendMessage(self, action):
-        assert not self.is_cut and self.is_accepted or isinstance(action.message, ManagerLeaving)
+        assert (not self.is_cut and self.is_accepted) or isinstance(action.message, ManagerLeaving)
         report = action.message
         if isinstance(report, TaskStateReport):
             assert report.session_id == SESSION

@@ -7,6 +7,16 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
+from flinkbuf.jobs import master_actions as ma
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.execution_state import ExecutionState
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_master import JobMaster
+from flinkbuf.jobs.job_plan import JobPlan
+from flinkbuf.jobs.messages import DeployTask
+from flinkbuf.jobs.slots import slot_count
+from flinkbuf.jobs.task_executor import TaskExecutorConfig
+from flinkbuf.streaming.task_state import TaskState
 from simulation import breakages
 from simulation.agenda import Agenda, Inbox
 from simulation.coordinators import Coordinators
@@ -19,15 +29,6 @@ from simulation.provider import SimProvider
 from simulation.restart_witness import RestartWitness
 from simulation.settings import Settings, draw_settings
 from simulation.tasks import NEVER, DataPlane, Fate
-
-from flinkbuf.jobs import master_actions as ma
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_plan import JobPlan
-from flinkbuf.jobs.messages import DeployTask
-from flinkbuf.jobs.slots import slot_count
-from flinkbuf.jobs.task_executor import TaskExecutorConfig
-from flinkbuf.streaming.task_state import TaskState
 
 START_MS = 1_000_000
 LAST_OF_STORY = 60
@@ -118,7 +119,7 @@ class World:
         return self.agenda.now_ms >= self.odds.heal_ms
 
     def between(self, span_ms: tuple[int, int]) -> int:
-        """Some time; at once, soon or late are equally likely in a wide span."""
+        """Some time of a span, its ends included."""
         low, high = span_ms
         return self.rng.randint(low, high)
 
@@ -143,15 +144,22 @@ class World:
         rng, odds = self.rng, self.odds
         delays_ms = (self.between(odds.setup_ms), self.between(odds.setup_ms), self.between(odds.setup_ms))
         work_ms, exit_ms = self.between(odds.work_ms), self.between((0, 30))
+        report_ms = self.between(odds.report_ms)
         if self.is_healed:
-            return Fate(delays_ms, work_ms, None, 0, exit_ms)
+            return Fate(delays_ms, work_ms, None, 0, exit_ms, report_ms)
         fails = rng.random() < odds.task_fails
         phases = (TaskState.DEPLOYING, TaskState.INITIALIZING, TaskState.RUNNING, TaskState.RUNNING)
         lasts = rng.random() < odds.task_lasts
         interrupts = rng.randint(1, 3) if rng.random() < odds.task_is_lazy else 0
         if rng.random() < odds.task_is_deaf and not manager.is_program:
             interrupts = NEVER
-        return Fate(delays_ms, None if lasts else work_ms, rng.choice(phases) if fails else None, interrupts, exit_ms)
+        work_ms, fails_in = None if lasts else work_ms, rng.choice(phases) if fails else None
+        return Fate(delays_ms, work_ms, fails_in, interrupts, exit_ms, report_ms)
+
+    def is_wanted(self, attempt: AttemptId) -> bool:
+        """Whether the job master wants it to run."""
+        execution = self.master.graph.execution_of(attempt)
+        return execution is not None and execution.state.is_deployed and execution.state is not ExecutionState.CANCELING
 
     def executor_config(self, is_program: bool) -> TaskExecutorConfig:
         """Settings of a task manager."""
