@@ -3,6 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
+from flinkbuf import script
 from flinkbuf._version import __version__
 from flinkbuf.demo import flights
 
@@ -20,9 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = ArgumentParser(prog="flinkbuf", description=about)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
+    script.add_arguments(commands.add_parser("run", help="run a program with settings from the command line"))
     about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"
     flights.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
     options = parser.parse_args(arguments)
+    if options.command == "run":
+        return script.main(options)
     if options.command == "demo":
         return flights.main(options)
     print(f"flinkbuf {__version__}")

@@ -524,6 +524,19 @@ def _unread_options() -> dict[str, _Unread]:
     }
 
 
+def network_keys() -> dict[str, str | None]:
+    """Return every key of Flink's network stack that is known here: None if it is read, else why it is not.
+
+    Examples
+    --------
+    >>> network_keys()["taskmanager.memory.segment-size"] is None
+    True
+    >>> network_keys()["taskmanager.network.detailed-metrics"]
+    'NetworkEnvironment.metrics() tells of each channel in any case'
+    """
+    return {**dict.fromkeys(_NAMES_BY_KEY), **{key: unread.why for key, unread in _UNREAD.items()}}
+
+
 def _flatten(options: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     pairs: list[tuple[str, Any]] = []
     for key, value in options.items():

@@ -15,6 +15,9 @@ TESTS = Path(__file__).parent
 # Spark starts its workers with the first python3 on PATH unless it is told otherwise.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
+# Threads of this process, unless a test asks for more: the quickest that there is.
+os.environ["FLINKBUF_PROPERTIES"] = "execution.target: embedded"
+
 # A busy machine is no failure: hypothesis measures nothing here.
 settings.register_profile("flinkbuf", deadline=None)
 settings.load_profile("flinkbuf")

@@ -76,7 +76,9 @@ class AsyncCalls:
         keeps_record: bool = False,
         gives_entries: bool = False,
         open_context: Any = None,
+        log: Callable[..., None] = logger.info,
     ) -> None:
+        self._log = log
         self.loop, self.inbox, self.timers = loop, Inbox(loop), Timers(loop, self.fail)
         self._function, self._options, self._context = function, options, context
         self._stats, self._outbox = stats, outbox
@@ -153,7 +155,7 @@ class AsyncCalls:
             self.timers.at(monotonic() + self._options.log_interval, self._log_progress)
 
     def _log_progress(self) -> None:
-        logger.info("async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue))
+        self._log("async: partition %d: %s; %d in flight", self._context.partition, self._stats, len(self._queue))
         self._log_later()
 
     def _deadline_passed(self) -> None:

@@ -54,6 +54,8 @@ class AsyncOperator:
         An event loop that others use, too: it is not closed with the operator.
     open_context : object, optional
         What the function's ``open`` is given, if not `context`.
+    log : callable, optional
+        Takes the lines about its progress, a format and its values, as ``logger.info`` does.
 
     Notes
     -----
@@ -87,8 +89,9 @@ class AsyncOperator:
         stats: AsyncStats | None = None,
         thread: LoopThread | None = None,
         open_context: Any = None,
+        log: Callable[..., None] = logger.info,
     ) -> None:
-        self._shared_thread, self._open_context = thread, open_context
+        self._shared_thread, self._open_context, self._log = thread, open_context, log
         self.stats = stats if stats is not None else AsyncStats()
         self._function = as_function(func, options)
         self._options = options
@@ -129,6 +132,7 @@ class AsyncOperator:
             keeps_record=self._keeps_record,
             gives_entries=self._output is not None,
             open_context=self._open_context,
+            log=self._log,
         )
         try:
             self._thread.run(self._calls.open(), options.deadline)

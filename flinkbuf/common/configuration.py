@@ -6,12 +6,14 @@ Flink: Configuration, whose values keep the type they were set with and are read
 from __future__ import annotations
 
 import base64
+import os
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+PROPERTIES_VARIABLE = "FLINKBUF_PROPERTIES"
 
 
 def double_text(value: float) -> str:
@@ -199,3 +201,27 @@ class Configuration:
 
     def __repr__(self) -> str:
         return f"Configuration({self})"
+
+
+def default_configuration() -> Configuration:
+    """Return what holds for every program of this process: the pairs in the variable FLINKBUF_PROPERTIES.
+
+    They are ``key: value``, one a line, or separated by semicolons where it is one line; lines that begin with ``#``
+    are left out. ``python -m flinkbuf run`` writes them there. Flink: the properties of ``FLINK_PROPERTIES``.
+
+    Raises
+    ------
+    ValueError
+        If a line is no such pair.
+    """
+    text = os.environ.get(PROPERTIES_VARIABLE, "")
+    lines = text.splitlines() if "\n" in text else text.split(";")
+    configuration = Configuration()
+    for line in lines:
+        key, colon, value = line.strip().partition(":")
+        if not line.strip() or line.strip().startswith("#"):
+            continue
+        if not (colon and key.strip()):
+            raise ValueError(f"the environment variable {PROPERTIES_VARIABLE} needs 'key: value', got {line.strip()!r}")
+        configuration.set_string(key.strip(), value.strip())
+    return configuration

@@ -10,23 +10,48 @@ from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.job_id import JobID
 from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.log import logger
 
 
 class JobEnd:
-    """Learns of the end of a job and tells those who wait for its result."""
+    """Learns of the end of a job, archives it, and tells those who wait for its result.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    archive_directory : str, optional
+        Where the details of the job are kept; None: nowhere.
+    """
+
+    def __init__(self, archive_directory: str | None = None) -> None:
         self.result: Future[JobExecutionResult] = Future()
         self.job: Any = None
+        self._archive_directory = archive_directory
 
     def __call__(self, error: BaseException | None) -> None:
-        """Take the job's exception, or None; called once, by its last task."""
+        """Take the job's exception, or None; called once, when all of it is gone."""
+        self._archive()
         if error is None and self.job.status is JobStatus.CANCELED:
             error = JobCanceledError(f"job {self.job.graph.settings.job_name!r} was canceled")
         if error is not None:
             self.result.set_exception(error)
+            return
+        try:
+            accumulators = self.job.accumulators()
+        except Exception as error_of_accumulators:  # those of two subtasks cannot be merged
+            self.result.set_exception(error_of_accumulators)
         else:
-            self.result.set_result(JobExecutionResult(JobID(self.job.job_id), self.job.net_runtime_ms))
+            result = JobExecutionResult(JobID(self.job.job_id), self.job.net_runtime_ms, accumulators)
+            self.result.set_result(result)
+
+    def _archive(self) -> None:
+        if self._archive_directory is None:
+            return
+        from flinkbuf.jobs.job_archive import archive_job
+
+        try:
+            archive_job(self._archive_directory, self.job.details())
+        except Exception:  # the job has done its work
+            logger.exception("job %s could not be archived in %s", self.job.job_id, self._archive_directory)
 
 
 class JobClient:
@@ -75,8 +100,20 @@ class JobClient:
         return failed(NotImplementedError("this version keeps no checkpoints, so it makes no savepoint"))
 
     def get_accumulators(self) -> CompletableFuture:
-        """Return what the job's functions have gathered so far: nothing, as Python functions have no accumulators."""
-        return completed({})
+        """Return what the job's functions have gathered so far, by name; a job that has ended can be asked, too."""
+        try:
+            return completed(self._job.accumulators())
+        except Exception as error:  # those of two subtasks that cannot be merged
+            return failed(error)
+
+    def details(self) -> dict[str, Any]:
+        """Return a picture of the job as it is now: vertices, subtasks, metrics, back-pressure, watermarks, failures.
+
+        Plain dicts, lists, numbers and texts, which ``json.dumps`` writes, in the shapes of Flink's REST API
+        (``/jobs/:jobid`` and what stands below it). A job that has ended can be asked, too.
+        """
+        details: dict[str, Any] = self._job.details()
+        return details
 
     def get_job_execution_result(self) -> CompletableFuture:
         """Return the job's result, when it has ended; the future raises what the job failed with."""

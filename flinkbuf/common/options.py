@@ -1,7 +1,8 @@
 """Flink's configuration keys: which of them mean something here, what they hold, and what holds without them.
 
-An option that acts is read by `read`. Those of what is still to come (checkpoints, restarts, state backends) are kept
-and read back. Every other key is named in one warning when a job starts. Flink: PipelineOptions, ExecutionOptions, …
+An option that acts is read by `read`. Those of what is still to come (checkpoints, state backends) are kept and read
+back. Every other key is named in one warning when a job starts. Flink: PipelineOptions, ExecutionOptions,
+RestartStrategyOptions, HeartbeatManagerOptions, JobManagerOptions, TaskManagerOptions, …
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from enum import Enum
 from fractions import Fraction
 from typing import Any
 
-from flinkbuf.common.configuration import Configuration, boolean_of, integer_of
+from flinkbuf.common.configuration import Configuration, boolean_of, float_of, integer_of
+from flinkbuf.config import network_keys, parse_size
 from flinkbuf.streaming.latency_stats import GRANULARITIES
 
 _UNITS_MS: dict[str, Fraction] = {
@@ -106,12 +108,65 @@ def positive_of(text: str) -> int:
     return number
 
 
+def not_negative_of(text: str) -> int:
+    """Read a number of at least 0."""
+    number = integer_of(text)
+    if number < 0:
+        raise ValueError(f"it must not be negative, got {number}")
+    return number
+
+
+def factor_of(text: str) -> float:
+    """Read by how much a time grows each time: more than 1."""
+    factor = float_of(text)
+    if not 1 < factor < float("inf"):
+        raise ValueError(f"it must be more than 1, got {text}")
+    return factor
+
+
+def share_of(text: str) -> float:
+    """Read a number from 0 to 1."""
+    share = float_of(text)
+    if not 0 <= share <= 1:
+        raise ValueError(f"it must be from 0 to 1, got {text}")
+    return share
+
+
+def list_of(text: str) -> tuple[str, ...]:
+    """Read what is separated by commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
+def maps_of(text: str) -> tuple[dict[str, str], ...]:
+    """Read maps that are separated by semicolons, as ``pipeline.cached-files`` has them.
+
+    Examples
+    --------
+    >>> maps_of("name:airports,path:/data/airports.csv;name:run,path:'/bin/a;b',executable:true")[1]["path"]
+    '/bin/a;b'
+    """
+    parts = re.findall(r"""(?:"(?:[^"]|"")*"|'(?:[^']|'')*'|[^;'"])+""", text)
+    return tuple(map_of(part) for part in parts if part.strip())
+
+
 def one_of(*names: str) -> Callable[[str], str]:
     """Return what reads one of several names, in upper or lower case."""
 
     def read_name(text: str) -> str:
         name = text.strip().upper()
         if name not in names:
+            raise ValueError(f"it is one of {', '.join(names)}, got {text!r}")
+        return name
+
+    return read_name
+
+
+def named_by(names: dict[str, str]) -> Callable[[str], str]:
+    """Return what reads one of several names, some of which mean the same."""
+
+    def read_name(text: str) -> str:
+        name = names.get(text.strip().lower())
+        if name is None:
             raise ValueError(f"it is one of {', '.join(names)}, got {text!r}")
         return name
 
@@ -153,10 +208,49 @@ CLOSURE_CLEANER = Option("pipeline.closure-cleaner-level", str, "RECURSIVE")  # 
 LATENCY_INTERVAL = Option("metrics.latency.interval", duration_ms_of, 0)
 LATENCY_GRANULARITY = Option("metrics.latency.granularity", granularity_of, "operator")
 LATENCY_HISTORY_SIZE = Option("metrics.latency.history-size", positive_of, 128)
-TARGET = Option("execution.target", str, "embedded")
+TARGETS = ("embedded", "local", "spark")
+TARGET = Option("execution.target", named_by({name: name for name in TARGETS}), None)  # None: what is there decides
+PROGRESS = Option("pipeline.progress", named_by({"auto": "auto", "true": "on", "false": "off"}), "auto")
 RUNTIME_MODE = Option("execution.runtime-mode", one_of("STREAMING", "BATCH", "AUTOMATIC"), "STREAMING")
 CANCELLATION_INTERVAL = Option("task.cancellation.interval", duration_ms_of, 30_000)
-CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000, effect=Effect.KEPT)
+CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000)
+
+RESTART_STRATEGY = Option(
+    "restart-strategy.type",
+    named_by(
+        {
+            **dict.fromkeys(("none", "off", "disable"), "none"),
+            **dict.fromkeys(("fixed-delay", "fixeddelay"), "fixed-delay"),
+            **dict.fromkeys(("failure-rate", "failurerate"), "failure-rate"),
+            **dict.fromkeys(("exponential-delay", "exponentialdelay"), "exponential-delay"),
+        }
+    ),
+    None,
+    ("restart-strategy",),
+)
+FIXED_DELAY_ATTEMPTS = Option("restart-strategy.fixed-delay.attempts", not_negative_of, 1)
+FIXED_DELAY = Option("restart-strategy.fixed-delay.delay", duration_ms_of, 1_000)
+FAILURE_RATE_MAX = Option("restart-strategy.failure-rate.max-failures-per-interval", positive_of, 1)
+FAILURE_RATE_INTERVAL = Option("restart-strategy.failure-rate.failure-rate-interval", duration_ms_of, 60_000)
+FAILURE_RATE_DELAY = Option("restart-strategy.failure-rate.delay", duration_ms_of, 1_000)
+EXPONENTIAL_INITIAL = Option("restart-strategy.exponential-delay.initial-backoff", duration_ms_of, 1_000)
+EXPONENTIAL_MAX = Option("restart-strategy.exponential-delay.max-backoff", duration_ms_of, 60_000)
+EXPONENTIAL_FACTOR = Option("restart-strategy.exponential-delay.backoff-multiplier", factor_of, 1.5)
+EXPONENTIAL_RESET = Option("restart-strategy.exponential-delay.reset-backoff-threshold", duration_ms_of, 3_600_000)
+EXPONENTIAL_JITTER = Option("restart-strategy.exponential-delay.jitter-factor", share_of, 0.1)
+EXPONENTIAL_ATTEMPTS = Option(
+    "restart-strategy.exponential-delay.attempts-before-reset-backoff", positive_of, None
+)  # None: as many as it takes
+
+HEARTBEAT_INTERVAL = Option("heartbeat.interval", duration_ms_of, 10_000)
+HEARTBEAT_TIMEOUT = Option("heartbeat.timeout", duration_ms_of, 50_000)
+SLOT_REQUEST_TIMEOUT = Option("slot.request.timeout", duration_ms_of, 300_000)
+ARCHIVE_DIRECTORY = Option("jobmanager.archive.fs.dir", str, None)
+MANAGED_MEMORY = Option("taskmanager.memory.managed.size", parse_size, 128 * 1024**2)
+
+PYTHON_FILES = Option("python.files", list_of, ())
+PYTHON_ARCHIVES = Option("python.archives", list_of, ())
+CACHED_FILES = Option("pipeline.cached-files", maps_of, ())
 
 CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", duration_ms_of, -1, effect=Effect.KEPT)
 CHECKPOINTING_MODE = Option(
@@ -187,15 +281,16 @@ CHANGELOG = Option("state.changelog.enabled", boolean_of, None, effect=Effect.KE
 OPTIONS = {value.key: value for value in tuple(globals().values()) if isinstance(value, Option)}
 KNOWN_KEYS = {key for option in OPTIONS.values() for key in (option.key, *option.fallback_keys)}
 # Groups that are kept as a whole for what is still to come.
-KEPT_PREFIXES = ("execution.checkpointing.", "restart-strategy.", "state.backend.", "state.checkpoint")
-# Without effect here, and with reason: Python code is found by import, and there is no JVM that takes jars.
+KEPT_PREFIXES = ("execution.checkpointing.", "state.backend.", "state.checkpoint")
+# Knobs of the network stack that are handed to task managers; those of buffer timeouts are read above.
+NETWORK_PREFIX = "taskmanager."
+# Without effect here, and with reason.
 MEANINGLESS = {
-    "python.files": "modules are found as every Python program finds them",
-    "python.requirements": "packages are those of this interpreter",
-    "python.archives": "files are opened where they lie",
-    "python.executable": "tasks run in this interpreter",
+    **{key: why for key, why in network_keys().items() if why and key.startswith(NETWORK_PREFIX)},
+    "python.requirements": "packages are those of this interpreter, or of Spark's workers",
+    "python.executable": "tasks run in this interpreter, or in that of Spark's workers",
     "python.client.executable": "tasks run in this interpreter",
-    "task.cancellation.timeout": "a task that does not end is interrupted again; no process is killed",
+    "taskmanager.numberOfTaskSlots": "a task manager has one slot, so that subtasks do not share an interpreter",
     "pipeline.jars": "there is no JVM that could load them",
     "pipeline.classpaths": "there is no JVM that could load them",
 }
@@ -215,24 +310,41 @@ def read(configuration: Configuration, option: Option) -> Any:
             try:
                 return option.read(text)
             except ValueError as error:
-                raise ValueError(f"Could not parse value '{text}' for key '{key}'.") from error
+                raise ValueError(f"Could not parse value '{text}' for key '{key}': {error}") from error
     return option.default
 
 
-NOT_YET = "kept for checkpoints and restarts, which are still to come"
+NOT_YET = "kept for checkpoints, which are still to come"
+NO_NETWORK = "the whole job runs in the program's process"
 
 
-def keys_without_effect(keys: Iterable[str]) -> list[str]:
-    """Return those keys that do nothing here, or nothing yet, each with the reason if there is one to give."""
+def network_options(configuration: Configuration) -> dict[str, str]:
+    """Return what was set of the network stack's own knobs, as `NetworkConfig.from_flink` takes it."""
+    return {key: text for key, text in configuration.to_dict().items() if key in _network_keys()}
+
+
+def _network_keys() -> set[str]:
+    return {key for key, why in network_keys().items() if why is None and key.startswith(NETWORK_PREFIX)}
+
+
+def keys_without_effect(keys: Iterable[str], target: str = "") -> list[str]:
+    """Return those keys that do nothing here, or nothing yet, each with the reason if there is one to give.
+
+    `target` is where the job will run: an embedded one has no use for sockets.
+    """
     acting = {
         key
         for option in OPTIONS.values()
         if option.effect is Effect.ACTS
         for key in (option.key, *option.fallback_keys)
     }
+    if target != "embedded":
+        acting |= _network_keys()
     return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if key not in acting]
 
 
 def _reason(key: str) -> str | None:
-    is_kept = key in KNOWN_KEYS or key == "restart-strategy" or key.startswith(KEPT_PREFIXES)
+    if key in _network_keys():
+        return NO_NETWORK
+    is_kept = key in KNOWN_KEYS or key.startswith(KEPT_PREFIXES)
     return MEANINGLESS.get(key, NOT_YET if is_kept else None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+from types import ModuleType
 from typing import Any
 
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
@@ -82,3 +84,18 @@ def check_function(function: Any, kind: type[Function], message: str) -> None:
     """Refuse what is neither an instance of a function class nor callable."""
     if not isinstance(function, kind) and not callable(function):
         raise TypeError(f"{message}, got {type(function).__name__} {function!r}")
+
+
+def of_spark(name: str) -> ModuleType:
+    """Return a module of ``flinkbuf.spark``, which stands above this and needs pyspark: it is imported when asked for.
+
+    Raises
+    ------
+    ImportError
+        If pyspark is missing, with what to install.
+    """
+    try:
+        importlib.import_module("pyspark")
+    except ImportError as error:
+        raise ImportError(f"this needs pyspark ({error}): install flinkbuf[spark]") from error
+    return importlib.import_module(f"flinkbuf.spark.{name}")

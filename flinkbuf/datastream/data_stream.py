@@ -15,6 +15,7 @@ from flinkbuf.datastream.arguments import (
     checked_uid_hash,
     declared,
     group_name,
+    of_spark,
     said,
     set_parallelism,
     with_names,
@@ -387,6 +388,59 @@ class DataStream:
         if limit is not None and limit <= 0:
             raise ValueError(f"Limit must be greater than 0, got {limit}")
         return self._env._execute_and_collect(self, job_execution_name or "DataStream Collect", limit)
+
+    def to_rdd(self) -> Any:
+        """Give Spark the records of this stream, as an RDD; Spark runs the program each time it computes the RDD.
+
+        Returns
+        -------
+        pyspark.RDD
+            Partition i holds what subtask i of the stream gives, while it gives it: the program runs in one barrier
+            stage of the job that asks for the records, and waits while Spark is behind. What was made in the
+            environment before, other sinks too, is part of that program.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer slots than the program needs, or Spark cannot run it in a barrier stage; or if another
+            stream of the same program was given to Spark before.
+
+        Notes
+        -----
+        A failure is Spark's to answer: where a shuffle follows, it runs the stage again, up to four times in all; where
+        an action follows directly (``collect``, ``foreachPartition``), the job fails with the error. The restart
+        strategy has no part in it. ``take`` and ``first`` work on one partition only: Spark refuses to run a part of a
+        barrier stage; and where it stops reading early, for the ``limit`` of a DataFrame, put a shuffle between.
+
+        Examples
+        --------
+        >>> squares = env.from_rdd(sc.parallelize(range(4), 2)).map(lambda n: n * n).to_rdd()  # doctest: +SKIP
+        >>> squares.sum()  # doctest: +SKIP
+        14
+        """
+        return of_spark("to_spark").to_rdd(self)
+
+    def to_data_frame(self, schema: Any = None) -> Any:
+        """Give Spark the records of this stream, as a DataFrame; see `to_rdd`.
+
+        Parameters
+        ----------
+        schema : pyspark.sql.types.DataType or str, optional
+            Columns as ``spark.createDataFrame`` takes them; by default those of the stream's declared type.
+
+        Raises
+        ------
+        ValueError
+            As `to_rdd`; and if neither a schema nor the stream's type is known.
+
+        Examples
+        --------
+        >>> pairs = env.from_data_frame(spark.range(3)).map(  # doctest: +SKIP
+        ...     lambda row: (row.id, row.id**2), Types.TUPLE([Types.LONG(), Types.LONG()])
+        ... )
+        >>> pairs.to_data_frame("n bigint, square bigint").show()  # doctest: +SKIP
+        """
+        return of_spark("to_spark").to_data_frame(self, schema)
 
     def cache(self) -> CachedDataStream:
         """Give a stream that a batch job would keep; streaming jobs compute it each time, as in Flink."""

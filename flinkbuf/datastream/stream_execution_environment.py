@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import sys
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
-from flinkbuf.common import options
-from flinkbuf.common.configuration import Configuration
+from flinkbuf.common import job_options, options
+from flinkbuf.common.configuration import Configuration, default_configuration
 from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
 from flinkbuf.common.job_client import JobClient, JobEnd
 from flinkbuf.common.job_execution_result import JobExecutionResult
-from flinkbuf.datastream.arguments import MAX_PARALLELISM_LIMIT, declared
+from flinkbuf.common.restart_strategy import RestartStrategyConfiguration
+from flinkbuf.datastream.arguments import MAX_PARALLELISM_LIMIT, declared, of_spark
 from flinkbuf.datastream.checkpoint_config import CheckpointConfig
 from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
+from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
+from flinkbuf.jobs.restart_strategy import NoRestart
 from flinkbuf.jobs.transformation import OperatorTransformation
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.functions import ParallelSourceFunction
 from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.streaming.sink_factories import PrintSinkFactory
 from flinkbuf.streaming.source_factories import COLLECTION_SOURCE_NAME, CollectionSourceFactory, source_factory_of
 from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
+SHOWN_HEARTBEAT_MS = 1_000
 _NO_BATCH = (
     "flinkbuf runs programs as streams, where an aggregation gives a result for each record; a batch job gives one for "
     "each key at the end. Use a window over all records instead, or leave the mode as it is"
@@ -52,11 +58,15 @@ class StreamExecutionEnvironment:
     """
 
     def __init__(self, configuration: Configuration | None = None) -> None:
-        self._configuration = Configuration(configuration)
+        self._configuration = default_configuration()
+        if configuration is not None:
+            self._configuration.add_all(configuration)
         self._operators: list[OperatorTransformation] = []
         self._side_outputs: dict[tuple[int, str], TypeInformation | None] = {}
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
-        self._cached_files: dict[str, tuple[str, bool]] = {}
+        self._python_files: list[str] = []
+        self._archives: list[PythonArchive] = []
+        self._cached_files: dict[str, CachedFile] = {}
         self._local_parallelism: int | None = None
         self._check_configuration()
 
@@ -161,6 +171,23 @@ class StreamExecutionEnvironment:
         """Tell whether operators of different max parallelism share tasks."""
         return options.read(self._configuration, options.CHAIN_DIFFERENT_MAX_PARALLELISM)
 
+    def set_restart_strategy(self, restart_strategy: RestartStrategyConfiguration) -> StreamExecutionEnvironment:
+        """Say what happens after a failure; what the options ``restart-strategy`` say, too. PyFlink 1's method.
+
+        Parameters
+        ----------
+        restart_strategy : RestartStrategyConfiguration
+            One of ``flinkbuf.common.RestartStrategies``.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import RestartStrategies
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env = env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 1000))
+        """
+        job_options.set_restart(self._configuration, restart_strategy)
+        return self
+
     # --- checkpoints
 
     def get_checkpoint_config(self) -> CheckpointConfig:
@@ -215,21 +242,42 @@ class StreamExecutionEnvironment:
     # --- what its functions need
 
     def add_python_file(self, file_path: str) -> None:
-        """Let functions import a module, a package's directory or a zip file."""
-        path = Path(file_path).resolve()
-        if not path.exists():
-            raise FileNotFoundError(f"no such Python file: {file_path}")
-        place = str(path.parent if path.suffix == ".py" else path)
-        if place not in sys.path:
-            sys.path.append(place)
+        """Let functions import a module, a package's directory or a zip file, wherever they run.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it does not exist.
+        """
+        path = str(existing(file_path, "Python file"))
+        if path not in self._python_files:
+            self._python_files.append(path)
+        _make_importable(path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
         """Do nothing but be named in a warning: functions run in this interpreter, with its packages."""
         self._configuration.set_string("python.requirements", requirements_file_path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
-        """Do nothing but be named in a warning: functions open files where they lie."""
-        self._configuration.set_string("python.archives", archive_path)
+        """Let functions find an archive unpacked, in a directory below their working directory.
+
+        On local processes and on Spark functions open ``target_dir/...``. On every target, an embedded job's included,
+        which leaves the program's working directory alone, they find it by
+        ``runtime_context.get_distributed_cache().get_file(target_dir)``.
+
+        Parameters
+        ----------
+        archive_path : str
+            A zip or tar file.
+        target_dir : str, optional
+            The name of the directory; that of the file by default.
+
+        Raises
+        ------
+        FileNotFoundError, ValueError
+            If it does not exist, or the target is no name.
+        """
+        self._archives.append(PythonArchive.of(archive_path, target_dir))
 
     def set_python_executable(self, python_exec: str) -> None:
         """Do nothing but be named in a warning: functions run in this interpreter."""
@@ -244,8 +292,16 @@ class StreamExecutionEnvironment:
         raise NotImplementedError(f"class paths cannot be added, since {_NO_JVM}")
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
-        """Note a file by a name; functions open it where it lies."""
-        self._cached_files[name] = (file_path, executable)
+        """Let functions find a file, or a directory, wherever they run.
+
+        They do so by ``runtime_context.get_distributed_cache().get_file(name)``.
+
+        Raises
+        ------
+        FileNotFoundError
+            If it does not exist.
+        """
+        self._cached_files[name] = CachedFile(name, str(existing(file_path, "file")), executable)
 
     # --- sources
 
@@ -308,10 +364,52 @@ class StreamExecutionEnvironment:
             type_info = input_format.get_produced_type()
         return self.add_source(input_format, COLLECTION_SOURCE_NAME, type_info)
 
+    def from_rdd(self, rdd: Any, type_info: Any = None) -> DataStream:
+        """Make a stream of the records of a Spark RDD; the program runs on Spark then.
+
+        Parameters
+        ----------
+        rdd : pyspark.RDD
+            Partition i is read by subtask i. The stream has as many subtasks as the RDD has partitions, but no more
+            than the environment's parallelism, or Spark's cores where that is not set; `set_parallelism` changes it.
+            Where the two numbers differ, or other operators have more subtasks, a shuffle brings each partition, whole
+            and in order, to the subtask that reads it.
+        type_info : TypeInformation, optional
+            What the records are; whatever they are, if left out.
+
+        Notes
+        -----
+        Spark gives its records once: a job that reads them is restarted as a whole, in a new stage.
+
+        Examples
+        --------
+        >>> env.from_rdd(sc.parallelize(range(10), 2), Types.LONG()).map(lambda n: n * n).print()  # doctest: +SKIP
+        """
+        stream: DataStream = of_spark("spark_source").from_rdd(self, rdd, type_info)
+        return stream
+
+    def from_data_frame(self, data_frame: Any) -> DataStream:
+        """Make a stream of the rows of a Spark DataFrame, of the type that its schema says; see `from_rdd`.
+
+        Parameters
+        ----------
+        data_frame : pyspark.sql.DataFrame
+            Timestamps become naive datetimes in the zone of the process, as in ``collect()``.
+
+        Examples
+        --------
+        >>> env.from_data_frame(spark.range(3)).map(lambda row: row.id).print()  # doctest: +SKIP
+        """
+        stream: DataStream = of_spark("spark_source").from_data_frame(self, data_frame)
+        return stream
+
     # --- execution
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
         """Run all that was made since the last execution, and wait for its end.
+
+        Where it runs is the option ``execution.target``: ``local``, processes of this machine; ``spark``, Spark's
+        executors; ``embedded``, threads of this process. Unset, it is Spark if a session is active, else local.
 
         Raises
         ------
@@ -321,11 +419,12 @@ class StreamExecutionEnvironment:
             If there is nothing to run, or the program contradicts itself.
         """
         job, end = self._make_job(job_name)
-        job.run()
+        with self._progress_of(job):
+            job.run()
         return end.result.result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
-        """Run all that was made since the last execution, and go on at once."""
+        """Run all that was made since the last execution, and go on at once; several jobs may run side by side."""
         job, end = self._make_job(job_name)
         job.start()
         return JobClient(job, end)
@@ -334,14 +433,14 @@ class StreamExecutionEnvironment:
         """Return the operators and their edges as Flink's JSON; nothing is run."""
         from flinkbuf.jobs.execution_plan import to_json
 
-        return to_json(self._stream_graph(None))
+        return to_json(self._stream_graph(None, self._runs_in_program()))
 
     def explain(self) -> None:
         """Print tasks, operators and the ways between them; nothing is run."""
         from flinkbuf.jobs.execution_plan import draw
         from flinkbuf.jobs.job_graph import build_job_graph
 
-        print(draw(build_job_graph(self._stream_graph(None))))
+        print(draw(build_job_graph(self._stream_graph(None, self._runs_in_program()))))
 
     def close(self) -> None:
         """Do nothing: an environment holds nothing that must be freed."""
@@ -352,6 +451,9 @@ class StreamExecutionEnvironment:
         """Read every option that acts, so that a wrong value is found where it was set."""
         for option in options.OPTIONS.values():
             options.read(self._configuration, option)
+        job_options.network_config_of(self._configuration)
+        job_options.master_config_of(self._configuration)
+        job_options.restart_of(self._configuration, has_checkpoints=False)
         if options.read(self._configuration, options.RUNTIME_MODE).upper() == RuntimeExecutionMode.BATCH.name:
             raise NotImplementedError(_NO_BATCH)
 
@@ -392,7 +494,10 @@ class StreamExecutionEnvironment:
                 f"{operator.name!r}"
             )
 
-    def _stream_graph(self, job_name: str | None) -> Any:
+    def _runs_in_program(self) -> bool:
+        return job_options.target_name(self._configuration) == "embedded"
+
+    def _stream_graph(self, job_name: str | None, runs_in_program: bool) -> Any:
         from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
 
         max_parallelism = self.get_max_parallelism()
@@ -404,6 +509,7 @@ class StreamExecutionEnvironment:
             is_chaining_enabled=self.is_chaining_enabled(),
             chains_different_max_parallelism=(self.is_chaining_of_operators_with_different_max_parallelism_enabled()),
             needs_uids=not self.get_config().has_auto_generated_uids_enabled(),
+            runs_in_program=runs_in_program,
         )
         return build_stream_graph(self._operators, settings)
 
@@ -415,28 +521,106 @@ class StreamExecutionEnvironment:
             latency_granularity=options.read(self._configuration, options.LATENCY_GRANULARITY),
             latency_history_size=options.read(self._configuration, options.LATENCY_HISTORY_SIZE),
             task_cancellation_interval_ms=config.get_task_cancellation_interval(),
+            task_cancellation_timeout_ms=config.get_task_cancellation_timeout(),
             checkpointing_enabled=False,  # checkpoints are still to come
             job_parameters=config.get_global_job_parameters(),
         )
 
-    def _make_job(self, job_name: str | None, *on_end: Any, clock: Clock | None = None) -> tuple[Any, JobEnd]:
+    def _job_files(self) -> JobFiles:
+        """What was added, and what the options name."""
+
+        def read(option: options.Option) -> Any:
+            return options.read(self._configuration, option)
+
+        files = [str(existing(path, "Python file")) for path in read(options.PYTHON_FILES)]
+        for path in files:
+            _make_importable(path)
+        archives = [PythonArchive.of(*text.split("#", 1)) for text in read(options.PYTHON_ARCHIVES)]
+        cached = {each.name: each for each in map(_cached_file, read(options.CACHED_FILES))}
+        return JobFiles(
+            [*self._python_files, *(path for path in files if path not in self._python_files)],
+            [*self._archives, *(each for each in archives if each not in self._archives)],
+            list({**cached, **self._cached_files}.values()),
+        )
+
+    def _make_job(
+        self, job_name: str | None, *on_end: Any, clock: Clock | None = None, target_name: str | None = None
+    ) -> tuple[Any, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
         from flinkbuf.jobs.job_graph import build_job_graph
         from flinkbuf.jobs.running_job import RunningJob
+        from flinkbuf.jobs.target import target_named
 
-        target = options.read(self._configuration, options.TARGET)
-        if target != "embedded":
-            raise ValueError(f"execution.target must be 'embedded', got {target!r}")
-        graph = build_job_graph(self._stream_graph(job_name))
-        self._warn_of_keys()
-        end = JobEnd()
-        job = end.job = RunningJob(graph, self._execution_settings(), clock=clock, on_end=[*on_end, end])
-        self._operators = []
-        self._side_outputs = {}
+        target = target_named(target_name or job_options.target_name(self._configuration))
+        graph = build_job_graph(self._stream_graph(job_name, target.is_in_process))
+        self._warn_of_keys(target.name)
+        files, settings = self._job_files(), self._execution_settings()
+        restart = job_options.restart_of(self._configuration, has_checkpoints=settings.checkpointing_enabled)
+        end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
+        job = end.job = RunningJob(
+            graph,
+            dataclasses.replace(settings, cached_files=files.local_cache() if target.name != "spark" else {}),
+            target,
+            clock=clock,
+            restart_strategy=None if isinstance(restart, NoRestart) else restart,
+            config=self._master_config(),
+            on_end=[lambda error: files.close(), *on_end, end],
+            bundle_fields=self._bundle_fields(files),
+        )
+        self._forget_program()
         return job, end
 
-    def _warn_of_keys(self) -> None:
-        without_effect = options.keys_without_effect(self._configuration.key_set())
+    def _bundle_fields(self, files: Any) -> dict[str, Any]:
+        """What the processes of a job need besides its functions."""
+        return {
+            "files": files,
+            "network": job_options.network_config_of(self._configuration),
+            "managed_memory_bytes": options.read(self._configuration, options.MANAGED_MEMORY),
+        }
+
+    def _program_for_spark(self, job_name: str | None) -> tuple[Any, ExecutionSettings, dict[str, Any]]:
+        """Return what Spark runs when it computes a stream: graph, settings, and what else a job is made with.
+
+        The program is still there afterwards; `_forget_program` ends that.
+        """
+        from flinkbuf.jobs.job_graph import build_job_graph
+
+        graph = build_job_graph(self._stream_graph(job_name, False))
+        self._warn_of_keys("spark")
+        made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
+        return graph, self._execution_settings(), made_with
+
+    def _forget_program(self) -> None:
+        """The next execution runs what is made from now on."""
+        self._operators = []
+        self._side_outputs = {}
+
+    def _master_config(self) -> Any:
+        """Counts come with heartbeats: who looks at them wants them more often, unless it was said how often."""
+        config = job_options.master_config_of(self._configuration)
+        if self._shows_progress() and not self._configuration.contains_key(options.HEARTBEAT_INTERVAL.key):
+            interval_ms = min(config.heartbeat_interval_ms, SHOWN_HEARTBEAT_MS)
+            config = dataclasses.replace(config, heartbeat_interval_ms=interval_ms)
+        return config
+
+    def _shows_progress(self) -> bool:
+        choice = options.read(self._configuration, options.PROGRESS)
+        return choice == "on" or (choice == "auto" and sys.stderr is not None and sys.stderr.isatty())
+
+    def _progress_of(self, job: Any) -> contextlib.AbstractContextManager[Any]:
+        """What shows a job on the terminal, if it is wanted."""
+        from flinkbuf.jobs.progress import JobProgress
+
+        if not self._shows_progress():
+            return contextlib.nullcontext()
+        factories = (operator.factory for vertex in job.graph.vertices for operator in vertex.chain.operators)
+        prints_elsewhere = not job.target.is_in_process and any(
+            isinstance(factory, PrintSinkFactory) for factory in factories
+        )
+        return JobProgress(job, in_place=sys.stderr.isatty() and not (prints_elsewhere and sys.stdout.isatty()))
+
+    def _warn_of_keys(self, target_name: str) -> None:
+        without_effect = options.keys_without_effect(self._configuration.key_set(), target_name)
         if without_effect:
             warnings.warn(
                 f"these settings have no effect in flinkbuf: {', '.join(without_effect)}", UserWarning, stacklevel=4
@@ -449,3 +633,18 @@ class StreamExecutionEnvironment:
         collector.on_close = job.cancel
         job.start()
         return CloseableIterator(collector) if limit is None else collector.take(limit)
+
+
+def _make_importable(path: str) -> None:
+    """Here, too: the program's own functions are looked at in this process first."""
+    place = import_place(path)
+    if place not in sys.path:
+        sys.path.append(place)
+
+
+def _cached_file(pairs: dict[str, str]) -> CachedFile:
+    """One of ``pipeline.cached-files``."""
+    if not {"name", "path"} <= pairs.keys():
+        raise ValueError(f"{options.CACHED_FILES.key} needs name:...,path:... for each file, got {pairs}")
+    is_executable = pairs.get("executable", "false").lower() == "true"
+    return CachedFile(pairs["name"], str(existing(pairs["path"], "file")), is_executable)

@@ -6,6 +6,7 @@ ResultPartitionDeploymentDescriptor, InputGateDeploymentDescriptor, ShuffleDescr
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -42,10 +43,40 @@ class ChannelDescriptor:
 
 
 @dataclass(frozen=True)
-class GateDescriptor:
-    """What the task reads through one gate, by channel index."""
+class PartitionLocation:
+    """A result partition, and the task manager that has it. Flink: ShuffleDescriptor."""
 
-    channels: tuple[ChannelDescriptor, ...]
+    partition_id: str
+    manager_id: str
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
+class GateDescriptor:
+    """What the task reads through one gate, by channel index.
+
+    A thousand subtasks that all read from each other have a quarter of a million channels: those that read the same
+    partitions share one tuple of locations.
+    """
+
+    locations: tuple[PartitionLocation, ...]
+    subpartition_indexes: tuple[int, ...]
+
+    @classmethod
+    def of(cls, channels: Iterable[ChannelDescriptor]) -> GateDescriptor:
+        """Return the gate with these channels."""
+        known = tuple(channels)
+        locations = (PartitionLocation(each.partition_id, each.manager_id, each.host, each.port) for each in known)
+        return cls(tuple(locations), tuple(each.subpartition_index for each in known))
+
+    @property
+    def channels(self) -> tuple[ChannelDescriptor, ...]:
+        """Its channels."""
+        return tuple(
+            ChannelDescriptor(where.partition_id, index, where.manager_id, where.host, where.port)
+            for where, index in zip(self.locations, self.subpartition_indexes, strict=True)
+        )
 
 
 @dataclass(frozen=True)

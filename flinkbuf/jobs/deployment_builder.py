@@ -5,9 +5,9 @@ from __future__ import annotations
 from hashlib import blake2b
 
 from flinkbuf.jobs.deployment import (
-    ChannelDescriptor,
     GateDescriptor,
     PartitionDescriptor,
+    PartitionLocation,
     TaskDeploymentDescriptor,
 )
 from flinkbuf.jobs.execution_graph import Execution, ExecutionGraph
@@ -46,17 +46,19 @@ class DeploymentBuilder:
         subtask = f"{attempt.subtask_index:08x}"
         return f"{data_set}{subtask}{self.session_id}{attempt.vertex_id}{subtask}{attempt.attempt_number:08x}"
 
-    def build(self, executions: list[Execution]) -> list[TaskDeploymentDescriptor]:
-        """Return the descriptors of attempts whose `manager` is set, as those are of all they read from."""
+    def build(self, executions: list[Execution]) -> list[tuple[str, TaskDeploymentDescriptor]]:
+        """Return (task manager, descriptor) of attempts whose `manager` is set, as those are of all they read from."""
         producers: dict[int, _Producers] = {}  # by id of the edge: what all who read through it share
         return [self._descriptor(execution, producers) for execution in executions]
 
-    def _descriptor(self, execution: Execution, producers: dict[int, _Producers]) -> TaskDeploymentDescriptor:
+    def _descriptor(
+        self, execution: Execution, producers: dict[int, _Producers]
+    ) -> tuple[str, TaskDeploymentDescriptor]:
         vertex = execution.vertex
         plan, index, number = vertex.plan, vertex.job_vertex.index, vertex.index
         manager = execution.manager
         assert manager is not None, f"{execution!r} has no task manager"
-        return TaskDeploymentDescriptor(
+        return manager.id, TaskDeploymentDescriptor(
             attempt=execution.attempt,
             task_name=plan.name,
             parallelism=plan.parallelism,
@@ -76,21 +78,19 @@ class DeploymentBuilder:
     def _gate(self, edge: EdgePlan, consumer: int, producers: dict[int, _Producers]) -> GateDescriptor:
         known = producers.get(id(edge))
         if known is None:
-            known = [self._place(subtask.current, edge) for subtask in self.graph.vertices[edge.source].subtasks]
-            producers[id(edge)] = known
-        return GateDescriptor(
-            tuple(
-                ChannelDescriptor(known[producer][0], subpartition, *known[producer][1:])
-                for producer, subpartition in self.plan.channels_of(edge, consumer)
-            )
-        )
+            subtasks = self.graph.vertices[edge.source].subtasks
+            known = producers[id(edge)] = tuple(self._location(subtask.current, edge) for subtask in subtasks)
+        if not edge.is_pointwise:  # everybody reads a subpartition of his own of each
+            return GateDescriptor(known, (consumer,) * len(known))
+        channels = self.plan.channels_of(edge, consumer)
+        return GateDescriptor(tuple(known[each] for each, _ in channels), tuple(index for _, index in channels))
 
-    def _place(self, execution: Execution, edge: EdgePlan) -> _Place:
+    def _location(self, execution: Execution, edge: EdgePlan) -> PartitionLocation:
         manager = execution.manager
         if manager is None:  # of a region that is not deployed yet: nobody who is deployed now reads from it
-            return ("", "", "", 0)
-        return self.partition_id(execution, edge.partition_index), manager.id, manager.host, manager.data_port
+            return PartitionLocation("", "", "", 0)
+        partition_id = self.partition_id(execution, edge.partition_index)
+        return PartitionLocation(partition_id, manager.id, manager.host, manager.data_port)
 
 
-_Place = tuple[str, str, str, int]  # partition, manager, host and port
-_Producers = list[_Place]  # by subtask
+_Producers = tuple[PartitionLocation, ...]  # by subtask

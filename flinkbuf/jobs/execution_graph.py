@@ -32,6 +32,10 @@ class Execution:
         Where it runs, or ran; None before it is deployed.
     accumulators, metrics : dict
         As last reported.
+    reported_ms : int
+        When that was; 0 before the first time.
+    former_metrics : dict
+        Those before them.
     is_cancel_heard : bool
         Its task manager knows that it is to end.
     deployed_after, canceled_after : int
@@ -43,10 +47,12 @@ class Execution:
         "attempt",
         "canceled_after",
         "deployed_after",
+        "former_metrics",
         "failure",
         "is_cancel_heard",
         "manager",
         "metrics",
+        "reported_ms",
         "state",
         "timestamps",
         "vertex",
@@ -61,9 +67,25 @@ class Execution:
         self.failure: Failure | None = None
         self.accumulators: dict[str, Any] = {}
         self.metrics: dict[str, Any] = {}
+        self.reported_ms = 0
+        self.former_metrics: dict[str, Any] = {}
         self.is_cancel_heard = False
         self.deployed_after = 0
         self.canceled_after = 0
+
+    def keep(self, metrics: dict[str, Any] | None, accumulators: dict[str, Any] | None, now_ms: int) -> None:
+        """Take the newest of each; a report without them changes nothing."""
+        if metrics:
+            self.former_metrics, self.metrics, self.reported_ms = self.metrics, metrics, now_ms
+        self.accumulators = accumulators or self.accumulators
+
+    def time_shares(self, *names: str) -> list[float]:
+        """Of the time between the last two reports: the share of each of these, which count milliseconds.
+
+        They are shares of their sum, not of a clock's time: a task counts them up to the moment of its report.
+        """
+        grown = [max(0, self.metrics.get(name, 0) - self.former_metrics.get(name, 0)) for name in names]
+        return [round(each / (sum(grown) or 1), 3) for each in grown]
 
     def __repr__(self) -> str:
         return f"<Execution {self.vertex} attempt {self.attempt.attempt_number}: {self.state.value}>"

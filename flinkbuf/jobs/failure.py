@@ -171,7 +171,7 @@ def add_note(error: BaseException, text: str) -> None:
     """Say something more on an exception, where Python has notes; never raises."""
     with contextlib.suppress(Exception):
         if text not in getattr(error, "__notes__", ()):
-            error.add_note(text)  # type: ignore[attr-defined]  # Python 3.11
+            error.add_note(text)  # Python 3.11
 
 
 def _name_of(kind: type) -> str:
@@ -215,17 +215,19 @@ def _found(name: str) -> type[Exception] | None:
 
 
 @functools.lru_cache(maxsize=256)
-def _class_of(base: type[Exception]) -> type[JobFailedError]:
-    """A JobFailedError that is of the other class, too; one for each, so that it can be compared."""
+def _class_of(name: str) -> type[JobFailedError] | None:
+    """A JobFailedError that is of the class by that name, too; one for each, so that it can be compared."""
+    base = _found(name)
+    if base is None:
+        return None
     namespace = {"__module__": __name__, "__doc__": f"A job failed in another process with {base.__name__}."}
     return type("JobFailedError", (JobFailedError, base), namespace)
 
 
 def _job_failed(failure: Failure) -> JobFailedError:
     for name in (failure.type_name, *failure.base_names):
-        base = _found(name)
-        if base is None:
-            continue
         with contextlib.suppress(Exception):  # some classes want more than a text, or share no layout with ours
-            return _class_of(base)(failure)
+            kind = _class_of(name)
+            if kind is not None:
+                return kind(failure)
     return JobFailedError(failure)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from flinkbuf.jobs.execution_graph import Execution
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.restart_strategy import RestartStrategy
 
@@ -34,6 +35,13 @@ class FailureEntry:
     manager_id: str | None = None
     host: str | None = None
     weight: int = CAUSE
+
+    @classmethod
+    def of(cls, execution: Execution, failure: Failure, now_ms: int) -> FailureEntry:
+        """Return the failure of an attempt."""
+        manager = execution.manager
+        where = (None, None) if manager is None else (manager.id, manager.host)
+        return cls(failure, now_ms, str(execution.vertex), *where)
 
 
 @dataclass

@@ -111,6 +111,10 @@ class JobFiles:
         self._directory: JobDirectory | None = None
         self._lock = threading.Lock()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Elsewhere it is the same list of files, of which nothing is unpacked yet."""
+        return JobFiles, (self.python_files, self.archives, self.cached_files)
+
     @property
     def is_empty(self) -> bool:
         """Whether there are none."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
-from flinkbuf.jobs.messages import RegisterManager
-
-PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, RegisterManager
 
 
 @dataclass(eq=False)
@@ -30,6 +28,11 @@ class Manager:
     def host(self) -> str:
         """Where it runs."""
         return self.registration.host
+
+    @property
+    def endpoint(self) -> str:
+        """Host and port, as Flink shows them."""
+        return f"{self.host}:{self.data_port}"
 
     @property
     def data_port(self) -> int:

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 from flinkbuf.jobs.heartbeat import HeartbeatMonitor
 from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.manager import PROGRAM_MANAGER, Manager
-from flinkbuf.jobs.messages import RegisterManager
+from flinkbuf.jobs.manager import Manager
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, RegisterManager
 from flinkbuf.jobs.slots import SlotPool
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 
+PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
 Json = dict[str, Any]  # numbers, texts, lists and dicts of them
 
 

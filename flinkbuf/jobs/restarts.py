@@ -105,10 +105,3 @@ class Restarts:
     def clear(self) -> None:
         """Nobody begins again."""
         self.waiting.clear()
-
-    def next_deadline_ms(self, left_ms: int) -> int | None:
-        """When the first of those that have only to wait is due; `left_ms`: when processes that end count as gone."""
-        due = (
-            max(each.due_ms, left_ms) if each.needs_new_run else each.due_ms for each in self.waiting if not each.open
-        )
-        return min(due, default=None)

@@ -48,7 +48,7 @@ from flinkbuf.jobs.master_actions import (
     TellCoordinator,
     TimePassed,
 )
-from flinkbuf.jobs.messages import DeployTask, OperatorEventMessage
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
 from flinkbuf.jobs.restart_limits import RestartLimits
 from flinkbuf.jobs.restart_strategy import NoRestart
 from flinkbuf.jobs.story import Entry, Story
@@ -58,7 +58,6 @@ from flinkbuf.streaming.accumulators import merge_accumulators, results_of
 from flinkbuf.streaming.clock import Clock, SystemClock
 from flinkbuf.streaming.operator_config import ExecutionSettings
 
-PROGRAM_MANAGER: Final = "program"
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
 CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
@@ -132,7 +131,9 @@ class RunningJob:
         self._master = JobMaster(
             self.plan, self.config, session_id=self.session_id, restart_strategy=strategy, now_ms=self._now_ms()
         )
-        self._limits = RestartLimits(graph, self.plan, is_asked=restart_strategy is not None)
+        self._limits = RestartLimits(
+            graph, self.plan, is_asked=not isinstance(restart_strategy, (NoRestart, type(None)))
+        )
         self._story = Story()
         self._bundle_fields = dict(bundle_fields or {})
         self._on_end = list(on_end)

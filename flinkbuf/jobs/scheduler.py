@@ -72,8 +72,8 @@ class Scheduler:
         self.waiting.append(batch)
         return self.managers.ask(sorted(batch.slots))
 
-    def deploy(self, now_ms: int) -> list[tuple[Execution, TaskDeploymentDescriptor]]:
-        """Return what can be deployed now, in order: it counts as deployed."""
+    def deploy(self, now_ms: int) -> list[tuple[str, TaskDeploymentDescriptor]]:
+        """Return what can be deployed now, in order, and to which task manager: it counts as deployed."""
         deployed: list[Execution] = []
         for batch in [each for each in self.waiting if self._has_all(each)]:
             self.waiting.remove(batch)
@@ -81,7 +81,7 @@ class Scheduler:
                 self.graph.deploy(subtask.current, self.managers.of_slot(subtask.slot), now_ms)
                 subtask.current.deployed_after = self.managers.heartbeats.sequence
                 deployed.append(subtask.current)
-        return list(zip(deployed, self.builder.build(deployed), strict=True))
+        return self.builder.build(deployed)
 
     def _has_all(self, batch: DeploymentBatch) -> bool:
         has_program = self.managers.has_program or not batch.needs_program

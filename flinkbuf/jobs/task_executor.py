@@ -378,8 +378,8 @@ class TaskExecutor:
         state, failure = message.state, message.failure
         if state is TaskState.CANCELED and not entry.is_stopped:
             state, failure = TaskState.FAILED, _echo_of(attempt, failure)
-        elif state is not TaskState.FAILED:
-            failure = None
+        elif state is TaskState.CANCELED and failure is not None and failure.is_echo:
+            failure = None  # as it was told to
         if state is TaskState.FINISHED:
             self._finished.setdefault(_subtask_of(attempt), []).append(attempt)
         if self._is_cut:

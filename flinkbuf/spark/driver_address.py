@@ -3,63 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from flinkbuf.config import TlsConfig
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.network.ports import parse_ports
 
 if TYPE_CHECKING:
-    from pyspark import SparkContext
-
     from flinkbuf.control.control_server import ServerLease
 
 CONNECT_TIMEOUT_S = 5.0  # then the driver counts as out of reach
-PORT_OPTION = "spark.flinkbuf.driver.port"
-HINT = (
-    f"The driver listens at spark.flinkbuf.driver.bindAddress (else spark.driver.bindAddress) and a port of {PORT_OPTION} "
-    "(any, unless set), and tells its tasks spark.flinkbuf.driver.host (else spark.driver.host): set them to what the "
-    "executors can reach before Spark starts"
+_PORT = "spark.flinkbuf.driver.port"
+_HINT = (
+    f"The driver listens at spark.flinkbuf.driver.bindAddress (else spark.driver.bindAddress) and a port of {_PORT} "
+    "(any, unless set), and tells its tasks spark.flinkbuf.driver.host (else spark.driver.host): before Spark starts, "
+    "set them to what the executors can reach"
 )
 
 
-@dataclass(frozen=True)
-class DriverSettings:
-    """Where the driver of a SparkContext is to listen, and what its tasks are told.
+class Settings(Protocol):
+    """A SparkConf."""
 
-    Attributes
-    ----------
-    bind_host : str
-        ``spark.flinkbuf.driver.bindAddress``, else ``spark.driver.bindAddress``.
-    host : str
-        ``spark.flinkbuf.driver.host``, else ``spark.driver.host``.
-    ports : tuple of int
-        ``spark.flinkbuf.driver.port``: the first one that is free is taken; 0 is any.
+    def get(self, name: str) -> str | None:
+        """Return what is set, if it is."""
+
+
+def listen_for_tasks(conf: Settings, tls: TlsConfig | None = None) -> ServerLease:
+    """Return the control server of this process that listens where the settings say, opened if it is not yet.
+
+    Raises
+    ------
+    OSError
+        If it cannot listen there.
+    ValueError
+        If the port's setting is none.
     """
+    from flinkbuf.control.control_server import control_server_of  # brings asyncio, which no task needs
 
-    bind_host: str
-    host: str
-    ports: tuple[int, ...] = (0,)
-
-    @staticmethod
-    def of(context: SparkContext) -> DriverSettings:
-        """Read them; ValueError if the port's setting is none."""
-        conf = context.getConf()
-        host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
-        bind_host = conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host
-        return DriverSettings(bind_host, host, tuple(parse_ports(conf.get(PORT_OPTION) or "0")))
-
-    def listen(self, tls: TlsConfig | None = None) -> ServerLease:
-        """Return the control server of this process that listens there, opened if it is not yet.
-
-        Raises
-        ------
-        OSError
-            If it cannot listen there.
-        """
-        from flinkbuf.control.control_server import control_server_of  # brings asyncio, which no task needs
-
-        return control_server_of(self.bind_host, self.host, self.ports, tls=tls, option=PORT_OPTION)
+    host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
+    bind_host = conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host
+    return control_server_of(bind_host, host, parse_ports(conf.get(_PORT) or "0"), tls=tls, option=_PORT)
 
 
 @dataclass(frozen=True)
@@ -92,5 +75,5 @@ class DriverAddress:
             what listens there is not this driver.
         """
         return ControlClient.connect(
-            self.address, self.group_id, self.secret, tls=self.tls, timeout_s=CONNECT_TIMEOUT_S, hint=HINT
+            self.address, self.group_id, self.secret, tls=self.tls, timeout_s=CONNECT_TIMEOUT_S, hint=_HINT
         )

@@ -45,7 +45,7 @@ def _records_for(number: int, type_info: TypeInformation | None, context: Operat
 
 
 class SparkSourceFactory:
-    """What ``env.from_rdd`` puts into the graph. The RDD stays with the program: it is not pickled along.
+    """What ``env.from_rdd`` puts into the graph. The RDD stays with the program: no copy of this has it.
 
     Attributes
     ----------

@@ -13,7 +13,7 @@ from flinkbuf.spark.stage_progress import AttemptTasks, StageProgress
 ENDED_LOOKS = 3  # so many times in a row tasks were found to have ended without a word
 
 
-class Admission(Enum):
+class TaskAdmission(Enum):
     """What a task that comes is for the attempt that is current."""
 
     SAME = "it belongs to it"
@@ -40,10 +40,10 @@ class StageAttempts:
     --------
     >>> attempts = StageAttempts(2)
     >>> attempts.admit(0, 10, AttemptTasks(0, 10, 2)), attempts.admit(1, 13, AttemptTasks(1, 12, 2))
-    (<Admission.NEW: 'it is of a later one, or of the first: that one is current now'>, \
-<Admission.NEW: 'it is of a later one, or of the first: that one is current now'>)
+    (<TaskAdmission.NEW: 'it is of a later one, or of the first: that one is current now'>, \
+<TaskAdmission.NEW: 'it is of a later one, or of the first: that one is current now'>)
     >>> attempts.admit(1, 11, AttemptTasks(0, 10, 2)), attempts.tasks
-    (<Admission.OLD: 'it is of an earlier one, and has no part in anything any more'>, {1: 13})
+    (<TaskAdmission.OLD: 'it is of an earlier one, and has no part in anything any more'>, {1: 13})
     """
 
     def __init__(self, task_count: int) -> None:
@@ -56,7 +56,7 @@ class StageAttempts:
         """Whether Spark need not be asked of which attempt a task is."""
         return self.current is not None and task in self.current
 
-    def admit(self, index: int, task: int, attempt: AttemptTasks | None) -> Admission:
+    def admit(self, index: int, task: int, attempt: AttemptTasks | None) -> TaskAdmission:
         """Take in a task that has come, if it is of the current attempt or of a later one.
 
         Parameters
@@ -68,13 +68,13 @@ class StageAttempts:
         """
         attempt = self.current if self.knows(task) else attempt
         if self._is_old(index, task, attempt):
-            return Admission.OLD
+            return TaskAdmission.OLD
         is_same = self._is_same(index, task, attempt)
         if not is_same:
             self.current, self.tasks, self._ended_looks = None, {}, 0
         self.current = self.current or attempt
         self.tasks[index] = task
-        return Admission.SAME if is_same else Admission.NEW
+        return TaskAdmission.SAME if is_same else TaskAdmission.NEW
 
     def _is_same(self, index: int, task: int, attempt: AttemptTasks | None) -> bool:
         if self.current is not None and attempt is not None:

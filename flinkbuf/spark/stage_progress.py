@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 FAILURES_MAX = 8  # of one attempt that are told: each costs a few calls of the JVM
 REASON_LIMIT = 1000  # characters
+ATTEMPT_LOOKS = 10
+ATTEMPT_LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
 class StageProgress:
-    """The tasks of a stage's latest attempt.
-
-    Attributes
-    ----------
-    active, completed, failed : int
-        How many run, have ended well, and have failed.
-    attempt : int
-        Which attempt it is, from 0 on.
-    """
+    """The tasks of a stage's latest attempt: how many run, have ended well and have failed; and which one it is."""
 
     active: int
     completed: int
@@ -33,7 +28,7 @@ class StageProgress:
 
 @dataclass(frozen=True)
 class AttemptTasks:
-    """One attempt of a stage, and the tasks that Spark has numbered for it: in a row, the first one first.
+    """One attempt of a stage, and the tasks that Spark has numbered for it: in a row.
 
     Examples
     --------
@@ -45,8 +40,8 @@ class AttemptTasks:
     first_task: int
     task_count: int
 
-    def __contains__(self, task: object) -> bool:
-        return isinstance(task, int) and self.first_task <= task < self.first_task + self.task_count
+    def __contains__(self, task: int) -> bool:
+        return self.first_task <= task < self.first_task + self.task_count
 
 
 @dataclass(frozen=True)
@@ -56,22 +51,6 @@ class TaskEnd:
     task: int
     is_failed: bool = False
     reason: str = ""
-
-
-class Stages(Protocol):
-    """Who knows the stages of a driver. None, or nothing: that is not known, or not yet."""
-
-    def progress(self, stage: int) -> StageProgress | None:
-        """Return how far a stage is."""
-
-    def attempt_of(self, stage: int, task: int, task_count: int) -> AttemptTasks | None:
-        """Return which attempt of a stage has begun a task."""
-
-    def failures(self, stage: int, attempt: int) -> list[TaskEnd]:
-        """Return the first tasks of an attempt that have failed."""
-
-    def end_of(self, stage: int, attempt: AttemptTasks, task: int) -> TaskEnd | None:
-        """Return how a task has ended."""
 
 
 class SparkStages:
@@ -100,16 +79,18 @@ class SparkStages:
         return StageProgress(info.numActiveTasks, info.numCompletedTasks, info.currentAttemptId, info.numFailedTasks)
 
     def attempt_of(self, stage: int, task: int, task_count: int) -> AttemptTasks | None:
-        """Return which attempt of a stage has begun a task; None if that is not known, or not yet.
+        """Return which attempt of a stage has begun a task; None if that is not known, within half a second.
 
-        Spark hears of an attempt's first task first.
+        A task may be at the driver before Spark has noted its start there.
         """
-        progress = self.progress(stage)
-        for number in range(-1 if progress is None else progress.attempt, -1, -1):
-            for first in self._tasks(stage, number, 1):
-                attempt = AttemptTasks(number, int(first.taskId()), task_count)
-                if task in attempt:
-                    return attempt
+        for look in range(ATTEMPT_LOOKS):
+            time.sleep(ATTEMPT_LOOK_S if look else 0)
+            progress = self.progress(stage)
+            for number in range(-1 if progress is None else progress.attempt, -1, -1):
+                for first in self._tasks(stage, number, 1):  # Spark hears of an attempt's first task first
+                    attempt = AttemptTasks(number, int(first.taskId()), task_count)
+                    if task in attempt:
+                        return attempt
         return None
 
     def failures(self, stage: int, attempt: int) -> list[TaskEnd]:
@@ -156,12 +137,11 @@ def reason_of(message: str) -> str:
     Examples
     --------
     >>> reason_of("org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
-    ...           '  File "job.py", line 3, in take\nKeyError: 7\n\n\tat org.apache.spark.api.python.BasePythonRunner')
+    ...           '  File "job.py", line 3, in take\nKeyError: 7\n SQLSTATE: 38000\n\tat org.apache.spark.api.python')
     'KeyError: 7'
     >>> reason_of("ExecutorLostFailure (executor 1 exited): it was killed")
     'ExecutorLostFailure (executor 1 exited): it was killed'
     """
-    lines = message.partition("\n\tat ")[0].strip().splitlines()
-    if "Traceback (most recent call last):" in message:
-        lines = lines[max(index for index, line in enumerate(lines) if line.startswith((" ", "Tr"))) + 1 :] or lines
-    return " ".join(lines)[:REASON_LIMIT]
+    lines = [line for line in message.partition("\n\tat ")[0].splitlines() if line and "SQLSTATE:" not in line]
+    in_traceback = [index for index, line in enumerate(lines) if line.startswith("  ") or "Traceback (most" in line]
+    return " ".join(lines[max(in_traceback, default=-1) + 1 :] or lines)[:REASON_LIMIT]

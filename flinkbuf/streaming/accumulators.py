@@ -417,7 +417,7 @@ def merge_accumulators(parts: Iterable[Json]) -> Json:
             known = merged.setdefault(name, accumulator)
             if type(known) is not type(accumulator):
                 raise ValueError(
-                    f"accumulator '{name}' is a {type(known).__name__} in one task and a {type(accumulator).__name__} "
+                    f"accumulator '{name}' is {type(known).__name__} in one task and {type(accumulator).__name__} "
                     "in another"
                 )
             if known is not accumulator:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 BUSY, IDLE, BACK_PRESSURED = 0, 1, 2
 NS_PER_MS = 1_000_000
@@ -54,7 +55,19 @@ class TaskTimes:
 
 @dataclass(frozen=True)
 class TaskMetrics:
-    """A task's numbers at one moment. Times are cumulative milliseconds."""
+    """A task's numbers at one moment. Times are cumulative milliseconds.
+
+    Attributes
+    ----------
+    watermark : int or None
+        How far event time has come: the lowest of what its inputs gave it, or what its source has sent.
+    queued_in, queued_out : int
+        Buffers that wait to be read by it, and by those behind it.
+    out_pool_usage : float
+        From 0 to 1, which share of the buffers for what it writes is in use.
+    operators : tuple of dict
+        Records, watermarks and the user's own metrics of each operator, head first.
+    """
 
     records_in: int = 0
     records_out: int = 0
@@ -64,3 +77,14 @@ class TaskMetrics:
     mailbox_queue_size: int = 0
     mails_processed: int = 0
     mailbox_latency_ms: float = 0.0
+    watermark: int | None = None
+    bytes_in: int = 0
+    bytes_out: int = 0
+    buffers_in: int = 0
+    buffers_out: int = 0
+    queued_in: int = 0
+    queued_out: int = 0
+    out_pool_usage: float = 0.0
+    soft_back_pressured_ms: int = 0
+    hard_back_pressured_ms: int = 0
+    operators: tuple[dict[str, Any], ...] = ()

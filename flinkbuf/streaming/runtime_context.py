@@ -132,7 +132,7 @@ class RuntimeContext(KeyedStateStore):
             accumulator = kind()
             self._accumulators.add(name, accumulator)
         if not isinstance(accumulator, kind):
-            raise TypeError(f"The accumulator '{name}' is a {type(accumulator).__name__}, not a {kind.__name__}")
+            raise TypeError(f"The accumulator '{name}' is of kind {type(accumulator).__name__}, not {kind.__name__}")
         return accumulator
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:

@@ -183,6 +183,8 @@ class SourceOperator(ReaderSourceOperator):
             self._check_alignment()
         else:
             raise TypeError(f"a coordinator does not send {event!r}")
+        # This mail may have been put before the reader was found to have nothing, and be run after that.
+        self.context.extras["wake"]()
 
     # Alignment
 

@@ -50,6 +50,7 @@ from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, N
 from flinkbuf.streaming.operator_setup import make_context as make_operator_context
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached, TaskEvent
+from flinkbuf.streaming.task_figures import input_figures, operator_figures, output_figures, watermark_of
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.valve import StatusWatermarkValve
 from flinkbuf.types.types import Types
@@ -93,6 +94,7 @@ class StreamTask:
         self._gates = list(gates)
         self._inputs: list[InputGate | UnionInputGate] = []
         self._readers: list[RecordReader] = []
+        self._valves: list[StatusWatermarkValve] = []
         self._input_processor: Any = None
         self._is_restored = self._is_running = self._is_canceled = False
         self._has_ended_data = False
@@ -208,9 +210,14 @@ class StreamTask:
             self._turn,
             self.chain.head.counters,
             self.chain.task_counters,
-            StatusWatermarkValve,
+            self._make_valve,
             NetworkInputEvents(gate, self._barriers),
         )
+
+    def _make_valve(self, channel_count: int, output: Any) -> StatusWatermarkValve:
+        valve = StatusWatermarkValve(channel_count, output)
+        self._valves.append(valve)
+        return valve
 
     # ---- the work ---------------------------------------------------------------------------------------
 
@@ -446,4 +453,8 @@ class StreamTask:
             mailbox_queue_size=self.mailbox.size,
             mails_processed=processor.mails_processed,
             mailbox_latency_ms=processor.last_latency_ns / NS_PER_MS,
+            watermark=watermark_of(self.chain, [valve.last_watermark for valve in list(self._valves)]),
+            operators=operator_figures(self.chain),
+            **input_figures(self._gates),
+            **output_figures(self._partitions),
         )

@@ -29,7 +29,9 @@ class KeptRecords:
 
 
 class JobHarness:
-    """A job on threads of this process, as `env.execute` runs it, and what came out of some of its streams.
+    """A job on threads of this process, and what came out of some of its streams.
+
+    Whatever ``execution.target`` says, it is an embedded one: breakpoints work, and a clock can be set.
 
     Parameters
     ----------
@@ -61,7 +63,7 @@ class JobHarness:
         self._streams = streams  # so that no other stream gets the id of one of them
         for stream in streams:
             stream._collect_to(self._kept[id(stream)])
-        self._job, _ = env._make_job("job harness", clock=clock)
+        self._job, _ = env._make_job("job harness", clock=clock, target_name="embedded")
 
     def __enter__(self) -> JobHarness:
         self._job.start()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flinkbuf.common import ConfigOption, ConfigOptions, Configuration
 from flinkbuf.common import options as flink_options
-from flinkbuf.common.configuration import double_text
+from flinkbuf.common.configuration import default_configuration, double_text
 
 
 def configured(**values):
@@ -157,14 +157,81 @@ def test_an_option_is_found_by_its_older_names_too():
 
 def test_keys_without_effect_are_named_with_their_reason():
     keys = ["parallelism.default", "execution.checkpointing.interval", "restart-strategy.type", "taskmanager.foo"]
-    to_come = "(kept for checkpoints and restarts, which are still to come)"
-    assert flink_options.keys_without_effect([*keys, "pipeline.jars", "task.cancellation.timeout"]) == [
-        f"execution.checkpointing.interval {to_come}",
+    keys += ["pipeline.jars", "taskmanager.numberOfTaskSlots", "taskmanager.network.detailed-metrics"]
+    without = flink_options.keys_without_effect(keys, "local")
+    assert without == [
+        "execution.checkpointing.interval (kept for checkpoints, which are still to come)",
         "pipeline.jars (there is no JVM that could load them)",
-        f"restart-strategy.type {to_come}",
-        "task.cancellation.timeout (a task that does not end is interrupted again; no process is killed)",
         "taskmanager.foo",
+        "taskmanager.network.detailed-metrics (NetworkEnvironment.metrics() tells of each channel in any case)",
+        "taskmanager.numberOfTaskSlots (a task manager has one slot, so that subtasks do not share an interpreter)",
     ]
+
+
+def test_knobs_of_the_network_act_where_there_is_one():
+    keys = ["taskmanager.memory.segment-size", "taskmanager.data.port", "execution.buffer-timeout"]
+    assert flink_options.keys_without_effect(keys, "spark") == []
+    assert flink_options.keys_without_effect(keys, "embedded") == [
+        "taskmanager.data.port (the whole job runs in the program's process)",
+        "taskmanager.memory.segment-size (the whole job runs in the program's process)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "value"),
+    [
+        ("execution.target", "Local", "local"),
+        ("restart-strategy", "off", "none"),
+        ("restart-strategy.type", "FixedDelay", "fixed-delay"),
+        ("restart-strategy.fixed-delay.attempts", "0", 0),
+        ("restart-strategy.exponential-delay.backoff-multiplier", "1.01", 1.01),
+        ("restart-strategy.exponential-delay.jitter-factor", "1", 1.0),
+        ("taskmanager.memory.managed.size", "1 mb", 1024**2),
+        ("python.files", "a.py, b.py,", ("a.py", "b.py")),
+        ("pipeline.progress", "TRUE", "on"),
+    ],
+)
+def test_options_of_jobs_are_read(key, text, value):
+    option = next(each for each in flink_options.OPTIONS.values() if key in (each.key, *each.fallback_keys))
+    assert flink_options.read(configured(**{key: text}), option) == value
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "reason"),
+    [
+        ("execution.target", "yarn-session", "it is one of embedded, local, spark, got 'yarn-session'"),
+        ("restart-strategy.type", "sometimes", "it is one of none, off, disable, fixed-delay"),
+        ("restart-strategy.fixed-delay.attempts", "-1", "must not be negative"),
+        ("restart-strategy.failure-rate.max-failures-per-interval", "0", "at least 1"),
+        ("restart-strategy.exponential-delay.backoff-multiplier", "1", "more than 1"),
+        ("restart-strategy.exponential-delay.jitter-factor", "1.1", "from 0 to 1"),
+        ("taskmanager.memory.managed.size", "much", "memory size"),
+        ("pipeline.progress", "maybe", "it is one of auto, true, false"),
+    ],
+)
+def test_values_that_make_no_sense_are_refused_with_what_would(key, text, reason):
+    with pytest.raises(ValueError, match=reason):
+        flink_options.read(configured(**{key: text}), flink_options.OPTIONS[key])
+
+
+@pytest.mark.parametrize(
+    ("text", "pairs"),
+    [
+        ("", {}),
+        ("a: 1", {"a": "1"}),
+        ("a: 1; b:2;", {"a": "1", "b": "2"}),
+        ("# defaults\na: x;y\n\n b : 2:3 \n", {"a": "x;y", "b": "2:3"}),
+    ],
+)
+def test_defaults_of_a_process_come_from_its_environment(monkeypatch, text, pairs):
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", text)
+    assert default_configuration().to_dict() == pairs
+
+
+def test_a_default_that_is_no_pair_is_refused(monkeypatch):
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", "a: 1; nothing")
+    with pytest.raises(ValueError, match="FLINKBUF_PROPERTIES needs 'key: value', got 'nothing'"):
+        default_configuration()
 
 
 def test_options_of_a_program_have_a_kind_and_a_default():

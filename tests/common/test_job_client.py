@@ -29,6 +29,12 @@ class FakeJob:
     def cancel(self):
         self.is_canceled = True
 
+    def accumulators(self):
+        return {"rows": 3}
+
+    def details(self):
+        return {"jid": self.job_id, "name": "flights", "state": self.status.name}
+
     def finish(self, status, error=None):
         self.status = status
         self.end(error)
@@ -47,7 +53,20 @@ def test_the_result_comes_when_the_job_has_ended(job):
     assert result.done() and result.result().get_net_runtime() == 12
     assert str(result.result().get_job_id()) == "ab" * 16 and client.get_job_id() == JobID("ab" * 16)
     assert client.get_job_status().result() is JobStatus.FINISHED
-    assert client.get_accumulators().result() == {}
+    assert client.get_accumulators().result() == {"rows": 3} == result.result().get_all_accumulator_results()
+    assert client.details()["state"] == "FINISHED"
+
+
+def test_accumulators_that_cannot_be_merged_are_told_to_whoever_asks(job):
+    def accumulators():
+        raise TypeError("an IntCounter and a Histogram")
+
+    job.accumulators = accumulators
+    client = JobClient(job, job.end)
+    job.finish(JobStatus.FINISHED)
+    for future in (client.get_accumulators(), client.get_job_execution_result()):
+        with pytest.raises(TypeError, match="IntCounter"):
+            future.result()
 
 
 def test_who_waits_no_more_takes_nothing_from_others(job):

@@ -1,15 +1,18 @@
 """Environments: settings by Flink's keys, sources, and programs that run."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import warnings
+import zipfile
 
 import pytest
 
-from flinkbuf.common import Configuration, Duration, JobStatus, Types, WatermarkStrategy
+from flinkbuf.common import Configuration, Duration, JobStatus, RestartStrategies, Types, WatermarkStrategy
 from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import (
@@ -42,6 +45,7 @@ from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
 from flinkbuf.datastream.functions import ParallelSourceFunction
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.jobs.job_archive import archived_jobs, read_archived_job
 from flinkbuf.streaming.sink import Sink, SinkWriter
 
 
@@ -228,11 +232,33 @@ def test_settings_without_effect_are_named_in_one_warning(env):
     assert len(found) == 1 and found[0].filename == __file__
 
 
-def test_an_unknown_target_is_refused():
-    env = configured(**{"execution.target": "yarn-session"})
+def test_an_unknown_target_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="'execution.target': it is one of embedded, local, spark, got 'yarn-session'"):
+        configured(**{"execution.target": "yarn-session"})
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("heartbeat.timeout", "1 s"),
+        ("taskmanager.memory.segment-size", "5000"),
+        ("restart-strategy.failure-rate.failure-rate-interval", "0 s"),
+    ],
+)
+def test_options_that_contradict_each_other_are_found_where_they_are_set(env, key, text):
+    with pytest.raises(ValueError):
+        env.configure(Configuration.from_dict({"restart-strategy.type": "failure-rate", key: text}))
+    assert env.get_parallelism() == 1  # and nothing of it is kept
     env.from_collection([1]).map(int)
-    with pytest.raises(ValueError, match="'yarn-session'"):
-        env.execute()
+    env.execute()
+
+
+def test_defaults_of_the_process_hold_where_the_program_says_nothing(monkeypatch):
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", "execution.target: embedded; parallelism.default: 3; pipeline.name: run")
+    env = configured(**{"parallelism.default": "2"})
+    assert env.get_parallelism() == 2
+    env.from_collection([1]).map(int)
+    assert env.execute_async(None).details()["name"] == "run"
 
 
 def test_slots_and_backends_hold_what_was_said():
@@ -647,3 +673,160 @@ def test_a_forked_child_runs_jobs_of_its_own_while_its_parent_runs_one():
 def test_how_often_a_cancelled_task_is_interrupted_is_a_setting(env):
     env.get_config().set_task_cancellation_interval(70)
     assert env._execution_settings().task_cancellation_interval_ms == 70
+
+
+# --- jobs
+
+
+class FailsAtFirst(MapFunction):
+    def open(self, runtime_context):
+        self.attempt = runtime_context.get_attempt_number()
+
+    def map(self, value):
+        if self.attempt < 2:
+            raise ValueError(f"attempt {self.attempt}")
+        return value
+
+
+def test_a_restart_strategy_acts(env):
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(2, 0))
+    env.from_collection([7]).map(FailsAtFirst()).add_sink(SUNK.append)
+    SUNK.clear()
+    client = env.execute_async("restarted")
+    client.get_job_execution_result().result()
+    assert SUNK == [7] and client.details()["state"] == "FINISHED"
+
+
+def test_after_the_last_attempt_the_job_fails_with_the_last_exception(env):
+    env.configure(
+        Configuration.from_dict({"restart-strategy": "fixed-delay", "restart-strategy.fixed-delay.delay": "0"})
+    )
+    env.from_collection([7]).map(FailsAtFirst()).print()
+    with pytest.raises(ValueError, match="attempt 1"):
+        env.execute()
+
+
+class Counting(MapFunction):
+    def open(self, runtime_context):
+        self.rows = runtime_context.get_int_counter("rows")
+
+    def map(self, value):
+        self.rows.add(1)
+        return value
+
+
+def test_the_result_has_what_the_functions_have_counted(env):
+    env.from_collection(range(7)).rebalance().map(Counting()).set_parallelism(3).print()
+    result = env.execute("counted")
+    assert result.get_accumulator_result("rows") == 7 and "- rows: 7" in str(result)
+
+
+def test_details_are_json_in_the_shapes_of_flinks_rest_api(env):
+    env.from_collection(range(7)).map(lambda value: value).name("same").print()
+    client = env.execute_async("pictured")
+    client.get_job_execution_result().result()
+    details = json.loads(json.dumps(client.details()))
+    assert (details["jid"], details["name"], details["state"]) == (str(client.get_job_id()), "pictured", "FINISHED")
+    assert [vertex["parallelism"] for vertex in details["vertices"]] == [1]
+    assert "same" in details["vertices"][0]["name"]
+
+
+def test_several_jobs_run_side_by_side(env):
+    both = threading.Barrier(2, timeout=30)
+    clients = []
+    for name in ("first", "second"):
+        env.from_collection([1]).add_sink(lambda value: both.wait())
+        clients.append(env.execute_async(name))
+    for client in clients:
+        assert client.get_job_execution_result().result().get_net_runtime() >= 0
+    assert len({client.get_job_id() for client in clients}) == 2
+
+
+def test_a_job_that_has_ended_is_kept_in_the_archive(env, tmp_path):
+    env.configure(Configuration.from_dict({"jobmanager.archive.fs.dir": str(tmp_path / "archive")}))
+    env.from_collection([1]).map(int)
+    job_id = str(env.execute("kept").get_job_id())
+    assert archived_jobs(str(tmp_path / "archive")) == [job_id]
+    assert read_archived_job(str(tmp_path / "archive"), job_id)["name"] == "kept"
+
+
+def test_a_parallelism_over_the_maximum_is_refused_with_both():
+    env = configured(**{"pipeline.max-parallelism": "4"})
+    env.from_collection([1]).rebalance().map(int).set_parallelism(5).print()
+    with pytest.raises(ValueError, match="max parallelism must be from its parallelism 5"):
+        env.execute()
+
+
+def test_a_job_is_shown_on_the_terminal_if_that_is_wanted(env, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    def shown(**pairs):
+        env.configure(Configuration.from_dict(pairs))
+        monkeypatch.setattr("sys.stderr", Terminal())
+        env.from_collection(range(5)).map(int).name("shown")
+        env.execute("on a terminal")
+        return sys.stderr.getvalue()
+
+    text = shown()
+    assert "job 'on a terminal' · FINISHED" in text and "shown" in text
+    assert shown(**{"pipeline.progress": "false"}) == ""
+    monkeypatch.setattr(Terminal, "isatty", lambda self: False)
+    assert shown(**{"pipeline.progress": "auto"}) == ""
+    assert "FINISHED" in shown(**{"pipeline.progress": "true"})
+
+
+# --- files
+
+
+class Reads(MapFunction):
+    """Reads files by their names in the distributed cache."""
+
+    def open(self, runtime_context):
+        self.cache = runtime_context.get_distributed_cache()
+
+    def map(self, name):
+        folder, _, file = name.partition("/")
+        return (self.cache.get_file(folder) / file).read_text() if file else self.cache.get_file(folder).read_text()
+
+
+def test_functions_find_files_and_archives_by_name_and_nothing_is_left(env, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    (tmp_path / "airports.csv").write_text("JFK")
+    with zipfile.ZipFile(tmp_path / "data.zip", "w") as zipped:
+        zipped.writestr("planes.csv", "N14228")
+    monkeypatch.chdir(tmp_path)
+    env.register_cached_file("airports.csv", "airports")
+    env.add_python_archive("data.zip", "data")
+    env.configure(Configuration.from_dict({"pipeline.cached-files": f"name:same,path:{tmp_path}/airports.csv"}))
+    monkeypatch.chdir("/")
+    found = results(env.from_collection(["airports", "data/planes.csv", "same"]).map(Reads()))
+    assert found == ["JFK", "N14228", "JFK"]
+    assert list((tmp_path / "temporary").iterdir()) == []
+    with pytest.raises(ValueError, match="File with name 'nothing' is not available"):
+        results(env.from_collection(["nothing"]).map(Reads()))
+
+
+def test_files_that_are_not_there_are_refused_where_they_are_named(env):
+    for call in (
+        lambda: env.register_cached_file("/nothing", "nothing"),
+        lambda: env.add_python_archive("/nothing.zip"),
+        lambda: env.add_python_file("/nothing.py"),
+    ):
+        with pytest.raises(FileNotFoundError, match="/nothing"):
+            call()
+
+
+def test_python_files_of_the_options_can_be_imported(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "named_by_an_option.py").write_text("ANSWER = 42\n")
+    env = configured(**{"python.files": str(tmp_path / "named_by_an_option.py")})
+
+    def answer(value):
+        import named_by_an_option
+
+        return named_by_an_option.ANSWER
+
+    assert results(env.from_collection([1]).map(answer)) == [42]

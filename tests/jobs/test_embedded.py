@@ -13,7 +13,7 @@ import pytest
 
 from flinkbuf._core.function_operator import MapOperator
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.errors import CancelTaskError
+from flinkbuf.errors import CancelTaskError, PartitionNotFoundError
 from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.job_graph import build_job_graph
 from flinkbuf.jobs.job_status import JobStatus
@@ -214,7 +214,9 @@ def begun_by_reference():
 def test_a_function_that_cannot_be_copied_is_named():
     lock = threading.Lock()
     job = job_of([1], lambda value: lock, print_nothing)
-    with pytest.raises(TypeError, match="operator 'first': closure variable 'lock' of function <lambda> cannot be pickled"):
+    with pytest.raises(
+        TypeError, match="operator 'first': closure variable 'lock' of function <lambda> cannot be pickled"
+    ):
         job.start()
     assert job.status is JobStatus.FAILED
 
@@ -263,7 +265,7 @@ def test_a_task_that_gives_up_uncalled_fails_the_job():
 
     out = []
     job = job_of(range(100), give_up, out.append)
-    with pytest.raises(CancelTaskError, match="enough"):  # its own, or that of who read from it
+    with pytest.raises((CancelTaskError, PartitionNotFoundError)):  # its own, or that of who was to read from it
         run(job)
     assert job.status is JobStatus.FAILED
 

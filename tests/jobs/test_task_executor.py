@@ -222,8 +222,25 @@ def test_a_canceled_task_has_no_failure():
     executor = registered()
     executor.handle(deploy(), 0)
     executor.handle(CancelTask(S, A), 0)
-    change = TaskChanged(A, TaskState.CANCELED, Failure("flinkbuf.errors.CancelTaskError", "cancelled"))
+    change = TaskChanged(A, TaskState.CANCELED, Failure("flinkbuf.errors.CancelTaskError", "cancelled", is_echo=True))
     assert sent(executor.handle(change, 1)) == [report("CANCELED")]
+
+
+def test_a_failure_keeps_its_reason_though_the_task_was_cancelled_meanwhile():
+    executor = registered()
+    executor.handle(deploy(), 0)
+    executor.handle(CancelTask(S, A), 0)
+    echo = Failure("flinkbuf.errors.PartitionNotFoundError", "gone", is_echo=True)
+    assert sent(executor.handle(TaskChanged(A, TaskState.FAILED, echo), 1)) == [report("FAILED", failure=echo)]
+
+
+def test_the_cause_of_a_failure_is_told_though_its_echo_came_first_and_cancelled_the_task():
+    """A neighbour sees that what this task writes is gone, and reports it, before this task has freed all it has."""
+    executor = registered()
+    executor.handle(deploy(), 0)
+    executor.handle(CancelTask(S, A), 0)
+    cause = Failure("builtins.ValueError", "no")
+    assert sent(executor.handle(TaskChanged(A, TaskState.CANCELED, cause), 1)) == [report("CANCELED", failure=cause)]
 
 
 def test_events_pass_while_the_task_runs():

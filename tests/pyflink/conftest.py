@@ -23,7 +23,13 @@ def expected():
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory):
-    return answers_of(sys.executable, "flinkbuf", tmp_path_factory.mktemp("flinkbuf"))
+    return answers_of(sys.executable, "flinkbuf:embedded", tmp_path_factory.mktemp("flinkbuf"))
+
+
+@pytest.fixture(scope="session", params=["local", "spark"])
+def ours_elsewhere(request, tmp_path_factory):
+    """What they answer where tasks are other processes."""
+    return answers_of(sys.executable, f"flinkbuf:{request.param}", tmp_path_factory.mktemp(request.param))
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,13 @@
 """Runs every program of programs/ on PyFlink or on flinkbuf and writes what came out as JSON.
 
-    python run_programs.py pyflink|flinkbuf RESULTS.json [WORD...]
+    python run_programs.py pyflink|flinkbuf[:TARGET] RESULTS.json [WORD...]
 
 A program is a function of programs/*.py that takes ``env``, written for PyFlink; for flinkbuf the imports in its source
-are changed, nothing else. Its result is what it returns, as text; one that returns nothing has printed its result, so
-that is the lines which the job has written, sorted where several subtasks wrote them. With WORDs only programs are run
-whose ``file.function`` begins with one of them; what the file says of others stays. Only the two packages are needed.
-So ``build/pyflink/bin/python tests/pyflink/run_programs.py pyflink tests/pyflink/expected.json WORD`` writes what is
+are changed, nothing else. TARGET is where flinkbuf runs them: embedded, local or spark. Its result is what it returns,
+as text; one that returns nothing has printed its result, so that is the lines which the job has written, sorted where
+several subtasks wrote them. With WORDs only programs are run whose ``file.function`` begins with one of them; what the
+file says of others stays. Only the two packages are needed. So
+``build/pyflink/bin/python tests/pyflink/run_programs.py pyflink tests/pyflink/expected.json WORD`` writes what is
 expected of a new program.
 """
 
@@ -34,6 +35,8 @@ def load(path: Path, root: str) -> types.ModuleType:
     source = path.read_text().replace("from pyflink", f"from {root}")
     module = types.ModuleType(f"{root}_programs_{path.stem}")
     sys.modules[module.__name__] = module  # where pickle looks for the classes of the module
+    if root == "flinkbuf":  # other processes cannot import it
+        import_module("cloudpickle").register_pickle_by_value(module)
     exec(compile(source, str(path), "exec"), module.__dict__)
     return module
 
@@ -54,10 +57,11 @@ def programs(root: str, words: list[str]) -> dict:
 class Output:
     """What is written to file descriptor 1 from now on, by a JVM that is started later too."""
 
-    def __init__(self, path: Path):
-        self.terminal = os.dup(1)
+    def __init__(self, path: Path, descriptors: tuple[int, ...] = (1,)):
+        self.log = os.dup(2)
         self.file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        os.dup2(self.file, 1)
+        for descriptor in descriptors:
+            os.dup2(self.file, descriptor)
         self.position = 0
 
     def lines(self) -> list[str]:
@@ -97,19 +101,47 @@ def run(program, env, output: Output, limit_s: int) -> object:
     return sorted(lines) if env.get_parallelism() > 1 else lines
 
 
+def environments(root: str, target: str):
+    """What makes the environment of one program."""
+    environment = import_module(f"{root}.datastream").StreamExecutionEnvironment
+    if not target:
+        return environment.get_execution_environment
+    configuration = import_module(f"{root}.common").Configuration().set_string("execution.target", target)
+    return lambda: environment.get_execution_environment(configuration)
+
+
+def start_spark():
+    from pyspark.sql import SparkSession
+
+    from flinkbuf.spark.java import use_java
+
+    use_java()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    settings = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "OFF"}
+    settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    builder = SparkSession.builder.master("local[8]").appName("programs")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
 def main(root: str, path: str, *words: str) -> int:
+    root, _, target = root.partition(":")
     os.environ.update(PAUSES[root])
     file = Path(path).resolve()
     signal.signal(signal.SIGALRM, expire)
-    output = Output(file.with_suffix(".stdout"))
-    environment = import_module(f"{root}.datastream").StreamExecutionEnvironment
+    # What Spark's workers print comes out of its JVM's standard error.
+    output = Output(file.with_suffix(".stdout"), (1, 2) if target == "spark" else (1,))
+    if target == "spark":
+        session = start_spark()  # noqa: F841 - lives as long as the programs
+    new_environment = environments(root, target)
     package = "apache-flink" if root == "pyflink" else root
     versions = {root: metadata.version(package), "python": sys.version.split()[0]}
     before = json.loads(file.read_text()) if words and file.exists() else {}
     answers, failed = before.get("programs", {}), before.get("failed", {})
     for name, program in programs(root, list(words)).items():
         started = time.monotonic()
-        env = environment.get_execution_environment()
+        env = new_environment()
         env.set_parallelism(1)
         answers.pop(name, None)
         failed.pop(name, None)
@@ -117,8 +149,10 @@ def main(root: str, path: str, *words: str) -> int:
             answers[name] = run(program, env, output, LIMITS_S[root])
         except Exception as error:
             failed[name] = f"{type(error).__name__}: {error}"
-            traceback.print_exc()
-        os.write(2, f"{name}: {time.monotonic() - started:.1f} s{' FAILED' if name in failed else ''}\n".encode())
+            os.write(output.log, traceback.format_exc().encode())
+        os.write(
+            output.log, f"{name}: {time.monotonic() - started:.1f} s{' FAILED' if name in failed else ''}\n".encode()
+        )
         everything = {"versions": versions, "programs": dict(sorted(answers.items())), "failed": failed}
         file.write_text(json.dumps(everything, indent=1, ensure_ascii=False) + "\n")
     return 1 if failed else 0

@@ -18,7 +18,7 @@ import flinkbuf as fb
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.spark.async_map.async_map import RecordTask
 from flinkbuf.spark.async_map.frame import FrameTask
-from flinkbuf.spark.async_map.report import Report, StatsParam, logged_to_stderr
+from flinkbuf.spark.async_map.report import Report, StatsParam, log_in_task
 
 RECORDS = list(range(200))
 
@@ -178,16 +178,14 @@ def test_as_many_skipped_records_are_kept_as_the_driver_says_and_those_that_cann
 
 @pytest.mark.spark
 def test_a_task_that_runs_tells_so_in_its_log(sc, tmp_path):
-    def handler():
-        (found,) = logging.getLogger("flinkbuf").handlers
-        assert found.stream is sys.stderr
-        return found
-
     def log_to_file():
-        handler().setStream(open(tmp_path / "log", "a"))  # noqa: SIM115  # log_as_before closes it
+        sys.flinkbuf_test_kept = sys.stderr
+        sys.stderr = open(tmp_path / "log", "a")  # noqa: SIM115  # log_as_before closes it
 
     def log_as_before(session):
-        logging.getLogger("flinkbuf").handlers[0].setStream(sys.stderr).close()
+        sys.stderr.close()
+        sys.stderr = sys.flinkbuf_test_kept
+        assert logging.getLogger("flinkbuf").handlers == []
 
     async def slow(record, session):
         await asyncio.sleep(0.3)
@@ -201,40 +199,34 @@ def test_a_task_that_runs_tells_so_in_its_log(sc, tmp_path):
     assert " INFO flinkbuf: async: partition 0: 1 records, 0 results, 1 calls" in lines[0] and "1 in flight" in lines[0]
 
 
-def test_logging_that_somebody_has_configured_is_left_alone(monkeypatch):
+def test_logging_that_somebody_has_configured_is_used_and_none_is_set_up(monkeypatch, capsys):
     import pyspark
 
     monkeypatch.setattr(pyspark.TaskContext, "get", lambda: "a task")
     monkeypatch.setattr(logging.root, "handlers", [])  # those of pytest
     logger = logging.getLogger("flinkbuf")
-    mine = logging.NullHandler()
 
-    def found():
-        return list(logger.handlers), logger.level
+    def printed():
+        log_in_task("%d of %s", 3, "them")
+        return capsys.readouterr().err
 
-    with logged_to_stderr():
-        assert len(logger.handlers) == 1
-        assert logger.level == logging.INFO
-        with logged_to_stderr():
-            assert len(logger.handlers) == 1, "two maps in one task say everything once"
-    assert found() == ([], logging.NOTSET)
+    assert printed().endswith(" INFO flinkbuf: 3 of them\n")
+    assert (logger.handlers, logger.level) == ([], logging.NOTSET)
     for holder in (logger, logging.root):
+        mine = logging.NullHandler()
         holder.addHandler(mine)
-        before = found()
-        with logged_to_stderr():
-            assert found() == before
+        assert printed() == ""
         holder.removeHandler(mine)
     monkeypatch.setattr(logger, "level", logging.ERROR)
-    with logged_to_stderr():
-        assert found() == ([], logging.ERROR)
+    assert printed() == ""
 
 
-def test_a_map_that_logs_nothing_leaves_logging_alone(monkeypatch):
+def test_a_map_that_logs_nothing_says_nothing(monkeypatch):
     import pyspark
 
     monkeypatch.setattr(pyspark.TaskContext, "get", lambda: None)
     task = RecordTask(tenfold, AsyncOptions(log_interval=0), Report(), 1)
-    monkeypatch.setattr("flinkbuf.spark.async_map.report.logged_to_stderr", None)  # not called
+    monkeypatch.setattr("flinkbuf.spark.async_map.report.log_in_task", None)  # not called
     assert list(task(iter([1, 2]))) == [10, 20]
 
 

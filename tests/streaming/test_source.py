@@ -227,6 +227,25 @@ def test_events_go_both_ways_in_order_and_on_the_task_s_thread():
     assert reader.calls[-1] == "close" and enumerator.calls[-1] == "close" and enumerator.calls.count("close") == 1
 
 
+@pytest.mark.parametrize("say", ["splits", "event", "no more"])
+def test_whatever_the_coordinator_says_has_the_reader_polled_again(say):
+    """Its mail may run after the reader was found to have nothing, with no ring of the bell behind that."""
+    source = Manual()
+    job = Job(source)
+    around, context = job.subtasks[0], source.enumerator.context
+    if say == "splits":
+        context.assign_splits({0: ["s"]})
+    elif say == "event":
+        context.send_event_to_source_reader(0, "welcome")
+    else:
+        context.signal_no_more_splits(0)
+    before = around.mailbox.wakes
+    around.mailbox.run()
+    assert around.mailbox.wakes == before + 1
+    job.close()
+    job.coordinator.close()
+
+
 def test_a_reader_that_does_not_run_cannot_be_told_anything():
     source = Manual()
     job = Job(source)

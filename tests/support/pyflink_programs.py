@@ -12,14 +12,14 @@ RUN_SECONDS = {"flinkbuf": 600, "pyflink": 3000}
 
 
 def answers_of(python, root, folder, shares=1):
-    """What the programs answer on ``root``; those that failed are named with their error.
+    """What the programs answer on ``root``, which names a target behind a colon; those that failed, with their error.
 
     With ``shares``, so many processes at the same time have every so-manieth family each.
     """
     # PyFlink starts its workers as `python`, whichever comes first on the path.
     environment = {**os.environ, "PATH": f"{Path(python).parent}{os.pathsep}{os.environ['PATH']}"}
     families = sorted(f"{path.stem}." for path in (HERE / "programs").glob("*.py"))
-    paths = [folder / f"{root}-{share}.json" for share in range(shares)]
+    paths = [folder / f"{root.replace(':', '-')}-{share}.json" for share in range(shares)]
     runs = []
     for share, path in enumerate(paths):
         with open(path.with_suffix(".log"), "w") as log:
@@ -27,7 +27,7 @@ def answers_of(python, root, folder, shares=1):
             runs.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=folder))
     try:
         for run in runs:
-            run.wait(RUN_SECONDS[root])
+            run.wait(RUN_SECONDS[root.partition(":")[0]])
     finally:
         for run in runs:
             run.kill()

@@ -52,12 +52,14 @@ class ManualMailbox:
     def __init__(self):
         self.mails = deque()
         self.woken = threading.Event()
+        self.wakes = 0  # that somebody asked for
 
     def submit(self, mail, description=""):
         self.mails.append(mail)
         self.woken.set()
 
     def wake(self):
+        self.wakes += 1
         self.woken.set()
 
     def run(self):

@@ -150,11 +150,9 @@ class Master:
                 for edge in outputs
             ),
             tuple(
-                GateDescriptor(
-                    tuple(
-                        self.channel(edge, producer, subpartition, number)
-                        for producer, subpartition in plan.channels_of(edge, subtask)
-                    )
+                GateDescriptor.of(
+                    self.channel(edge, producer, subpartition, number)
+                    for producer, subpartition in plan.channels_of(edge, subtask)
                 )
                 for edge in inputs
             ),

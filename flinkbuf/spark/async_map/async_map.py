@@ -11,7 +11,7 @@ from flinkbuf.async_io.function import AsyncOptions, as_function
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.spark.async_map.frame import map_frame
-from flinkbuf.spark.async_map.report import Report, call_context, context_of
+from flinkbuf.spark.async_map.report import Report, call_context, context_of, log_in_task
 from flinkbuf.spark.workers import check_workers, shipped
 
 if TYPE_CHECKING:
@@ -158,9 +158,8 @@ def async_map(
         What runs the calls; ``"auto"`` is uvloop if it is installed.
     log_interval : float, default 30
         Seconds between lines about its progress in a task's log, the stderr of the executor; 0 for none. They go to the
-        logger ``flinkbuf`` at level INFO. In a worker where nobody has configured that logger, or given the root logger
-        a handler, it writes to stderr while a task of this runs, and is as before afterwards; so whoever configures
-        logging in the workers, or gives 0 here, has nothing changed.
+        logger ``flinkbuf`` at level INFO, or straight to stderr in a worker where nobody has configured that logger, or
+        given the root logger a handler. Nothing is changed of the logging itself.
     stats : AsyncStats, optional
         On the driver; every task that ends adds its counts, also if it is run again. A summary of each goes to the
         driver's logger ``flinkbuf``, at level INFO, in any case.
@@ -248,7 +247,8 @@ class RecordTask:
     def __call__(self, records: Iterable[Any]) -> Iterator[Any]:
         """Yield the results for the records of a Spark partition."""
         context = call_context(self.partition_count)
-        operator = AsyncOperator(self.func, self.options, context=context, stats=self.report.new_stats())
+        stats = self.report.new_stats()
+        operator = AsyncOperator(self.func, self.options, context=context, stats=stats, log=log_in_task)
         yield from self.report.following(operator, operator.run(records), self.options.log_interval)
 
 

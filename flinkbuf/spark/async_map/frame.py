@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import shortened
-from flinkbuf.spark.async_map.report import Report, call_context
+from flinkbuf.spark.async_map.report import Report, call_context, log_in_task
 from flinkbuf.spark.workers import shipped
 
 _SLICE_ROWS = 1024  # rows of an Arrow batch that are made Python objects at once
@@ -104,6 +104,7 @@ class FrameTask:
             keeps_record=True,
             value_of=itemgetter(2),
             stats=self.report.new_stats(),
+            log=log_in_task,
         )
         columns = ResultColumns(self.results, self.result_names)
         ready: list[tuple[Place, Any]] = []

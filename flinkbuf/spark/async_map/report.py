@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import pickle
+import sys
+import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -50,15 +51,12 @@ class Report:
     ) -> Generator[Any, None, None]:
         """Yield results, close their operator however that ends, and hand in its counts."""
         try:
-            with logged_to_stderr() if log_interval > 0 else nullcontext():
-                try:
-                    yield from results
-                except Exception:
-                    logger.info("async_map: the task fails after %s", operator.stats)
-                    raise
-                finally:
-                    results.close()  # type: ignore[attr-defined]
+            yield from results
+        except Exception:
+            (log_in_task if log_interval > 0 else logger.info)("async_map: the task fails after %s", operator.stats)
+            raise
         finally:
+            results.close()  # type: ignore[attr-defined]
             if self.accumulator is not None:
                 for skipped in operator.stats.skipped_records:
                     _make_picklable(skipped)
@@ -83,28 +81,17 @@ def _make_picklable(skipped: SkippedRecord) -> None:
         skipped.record = shortened(skipped.record)
 
 
-@contextmanager
-def logged_to_stderr() -> Generator[None, None, None]:
-    """Let lines of level INFO reach the executor's log meanwhile: nothing sets up logging in the workers of Spark.
+def log_in_task(text: str, *values: object) -> None:
+    """Log a line of level INFO, to the executor's log where nobody has set up logging in a worker of Spark.
 
-    Where the user's code has done so, with a handler or a level for this logger or a handler for the root, it is left
-    alone.
+    Where the user's code has done so, with a handler or a level for this logger or a handler for the root, that counts.
     """
     from pyspark import TaskContext
 
     if TaskContext.get() is None or logger.hasHandlers() or logger.level != logging.NOTSET:
-        yield
-        return
-    handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        if logger.level == logging.INFO:
-            logger.setLevel(logging.NOTSET)
+        logger.info(text, *values)
+    else:
+        sys.stderr.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} INFO {logger.name}: {text % values}\n")
 
 
 class StatsParam:

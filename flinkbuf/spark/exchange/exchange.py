@@ -102,6 +102,9 @@ def exchange(
     RuntimeError
         If Spark's workers cannot import flinkbuf in the same version: here, where Spark runs on this machine alone, and
         when the job runs, otherwise.
+    OSError
+        If the driver cannot listen for the tasks of a pipelined exchange; as RemoteTransportError, when the job runs,
+        if they cannot reach it.
     PeerFailedError
         When the job of a pipelined exchange runs, if another task failed or is gone; with index, process and reason.
     CorruptDataError
@@ -117,24 +120,19 @@ def exchange(
     exchange), up to four times in all; the stage of an action that follows directly (``collect``, ``foreachPartition``)
     fails the job, and it is for the caller to run that again. ``take`` and ``first`` work on one partition only: Spark
     refuses to run a part of a barrier stage. Two pipelined exchanges need a shuffle between them, and one after each of
-    two that a union puts together. A task that stops reading its records still sends the others theirs; but where Spark
-    itself stops reading, for the ``limit`` of a DataFrame, the others may fail: put a shuffle between. A result that is
-    persisted is read from Spark's cache only if all of it is there: where Spark has lost a part, the job fails and says
-    so, for the missing tasks alone cannot compute it. ``StorageLevel.MEMORY_AND_DISK`` loses less than ``cache()``.
+    two that a union puts together. A task that stops reading its records still sends the others theirs, when its code
+    has come to its end or closes the iterator; but where Spark itself stops reading, for the ``limit`` of a DataFrame,
+    the others may fail: put a shuffle between. A result that is persisted is read from Spark's cache only if all of it
+    is there: where Spark has lost a part, the job fails and says so, for the missing tasks alone cannot compute it.
+    ``StorageLevel.MEMORY_AND_DISK`` loses less than ``cache()``.
 
     The tasks of a pipelined exchange meet at a socket of the driver, at ``spark.flinkbuf.driver.bindAddress`` (by
     default ``spark.driver.bindAddress``) and a port of ``spark.flinkbuf.driver.port`` (``"7000-7100"``; any, by
     default), and are told ``spark.flinkbuf.driver.host`` (``spark.driver.host``). Each listens at the address that it
     reached the driver with, or at ``spark.flinkbuf.task.bindAddress``, and a port of the configuration's `data_port`.
-    Whoever connects has to prove that he knows a secret which Spark brought to the tasks. Without the driver they meet
-    by Spark's ``allGather``, which takes a second. `fb.exchange_summaries` says what each run did.
-
-    What the tasks and the driver say to each other after that proof is neither encrypted nor authenticated message by
-    message, also where `config` has ``tls``, which is for the data connections between the tasks: addresses, counts,
-    and the texts of failures, which hold values of records (``expected LONG, got 'late'``). Who can read that network
-    reads them; who can change what passes on it can end the job, or send tasks to wrong addresses, which then fail the
-    proof of the data connections. Where that is too much, use ``mode="blocking"`` with Spark's own encryption, or a
-    network of its own.
+    Whoever connects has to prove that he knows a secret which Spark brought to the tasks, and each message to the
+    driver and from it is authenticated; with ``tls`` in `config` all of it is encrypted, too. A task that cannot reach
+    the driver fails and says what to open and to set. `fb.exchange_summaries` says what each run did.
 
     Keys are equal as Java's ``equals`` sees them: 0.0 and -0.0 are two keys, and so are ``Decimal("1.0")`` and
     ``Decimal("1.00")``, though Python calls them equal. Key by a function to normalise them, such as

@@ -16,13 +16,12 @@ from flinkbuf.spark.exchange.messages import (
     CODEC,
     TEXT_LIMIT,
     DriverMessage,
+    ExchangeFailed,
     Peer,
     Peers,
     Register,
-    RunFailed,
     TaskDone,
     TaskFailed,
-    TaskLeaves,
     TaskMessage,
 )
 from flinkbuf.spark.exchange.summary import TaskFigures
@@ -68,10 +67,6 @@ class Membership:
             if isinstance(answer, Peers):
                 return answer.peers
 
-    def leave(self) -> None:
-        """Tell the driver that Spark may count this task as ended, though it still sends the others what is theirs."""
-        self._send(TaskLeaves())
-
     def check(self) -> None:
         """Look whether the driver says that another task is gone; PeerFailedError with that task, and why."""
         while self._receive(0) is not None:
@@ -112,6 +107,6 @@ class Membership:
             raise PeerFailedError(
                 f"the driver ended its connection to this task; it has stopped, or has given up the exchange: {error}"
             ) from None
-        if isinstance(message, RunFailed):
+        if isinstance(message, ExchangeFailed):
             raise PeerFailedError(message.reason)  # the driver waits itself until Spark knows of it
         return message

@@ -39,16 +39,11 @@ class Peer:
 
 @dataclass(frozen=True)
 class Register:
-    """A task listens; its first message. It is answered by `Peers`, or `RunFailed`."""
+    """A task listens; its first message. It is answered by `Peers`, or `ExchangeFailed`."""
 
     peer: Peer
     stage: int
     task: int  # Spark's number of it, its ``taskAttemptId``
-
-
-@dataclass(frozen=True)
-class TaskLeaves:
-    """Nobody reads the task's records any more: Spark may count it as ended, while it still sends the others theirs."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +71,7 @@ class Peers:
 
 
 @dataclass(frozen=True)
-class RunFailed:
+class ExchangeFailed:
     """Another task is gone, or Spark runs them all again: why the task is to end."""
 
     reason: str
@@ -87,15 +82,14 @@ class Goodbye:
     """The driver has what the task counted: now the job may end."""
 
 
-TaskMessage = Register | TaskLeaves | TaskFailed | TaskDone
-DriverMessage = Peers | RunFailed | Goodbye
+TaskMessage = Register | TaskFailed | TaskDone
+DriverMessage = Peers | ExchangeFailed | Goodbye
 KINDS: Final = {
     1: Register,
     2: Peers,
-    3: RunFailed,
-    4: TaskLeaves,
-    5: TaskFailed,
-    6: TaskDone,
-    7: Goodbye,
+    3: ExchangeFailed,
+    4: TaskFailed,
+    5: TaskDone,
+    6: Goodbye,
 }
 CODEC: Final = MessageCodec(KINDS)

@@ -11,8 +11,9 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.record_exchange import RecordExchange
@@ -24,7 +25,6 @@ from flinkbuf.errors import (
     PeerFailedError,
     RemoteTransportError,
 )
-from flinkbuf.log import logger
 from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
 from flinkbuf.network.partition import ResultPartition, ResultPartitionID, buffer_limits
 from flinkbuf.records.partitioner import NamedPartitioner
@@ -35,19 +35,19 @@ from flinkbuf.spark.exchange.blocking import WriteTask, through_shuffle
 from flinkbuf.spark.exchange.membership import Membership
 from flinkbuf.spark.exchange.messages import Peer
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.task_end import call_at_end
 from flinkbuf.spark.workers import shipped
 
 if TYPE_CHECKING:
-    from pyspark import RDD, SparkContext
+    from pyspark import RDD, Accumulator, SparkContext
 
 CONNECT_TIMEOUT_S = 30  # Flink's 120 are long for a stage whose tasks all run
 # How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark
 # has heard of the cause, or after exchange_runs.FAILURE_WAIT_MS, so this has to be longer.
 NOTICE_PATIENCE_S = 3.0
-# What running tasks need to their end. Where the code that reads a task's records drops them as a part of a reference
-# cycle, the garbage collector would otherwise end what they are made of, the source's generators too, before the task
-# could send the rest of it.
-_in_use: set[tuple[NetworkEnvironment, RecordExchange]] = set()
+# What runs in this process, by the iterator that was given out. Whoever drops that has had enough, or failed: which of
+# the two shows at the end of the task only, and until then nothing may end.
+running: dict[Iterator[Any], NetworkEnvironment] = {}
 
 
 def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
@@ -55,16 +55,20 @@ def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
     if write.producer_count != write.channel_count:
         data, write = _with_as_many_tasks(data, write)
     bind_host = data.context.getConf().get("spark.flinkbuf.task.bindAddress")
-    task = PipelinedTask(write, driver_address_of(data.context, write), bind_host)
+    task = PipelinedTask(write, *meeting_place_of(data.context, write), bind_host)
     return data.barrier().mapPartitionsWithIndex(shipped(task))
 
 
-def driver_address_of(context: SparkContext, write: WriteTask) -> DriverAddress:
-    """Return where the tasks of an exchange meet; OSError if the driver cannot listen there."""
+def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAddress, Accumulator[Any]]:
+    """Return where the tasks of an exchange meet, and what they are called by at their end.
+
+    OSError if the driver cannot listen for them.
+    """
     from flinkbuf.spark.exchange.rendezvous import rendezvous_of  # brings what no task needs
 
     tls = None if write.config is None else write.config.tls
-    return rendezvous_of(context).address_of(name_of(write), write.channel_count, tls)
+    meeting = rendezvous_of(context)
+    return meeting.address_of(name_of(write), write.channel_count, tls), meeting.last_calls
 
 
 def name_of(write: WriteTask) -> str:
@@ -108,31 +112,34 @@ class PipelinedTask:
         What is sent where.
     driver : DriverAddress
         Where the tasks meet, and the secret that proves somebody to be one of them.
+    last_calls : Accumulator
+        What is called when Spark's worker has come to the end of the task well.
     bind_host : str, optional
         The address to listen at, if it is not the one that the driver was reached with.
     """
 
     write: WriteTask
     driver: DriverAddress
+    last_calls: Accumulator[Any]
     bind_host: str | None = None
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
         """Return the records for Spark partition `index`, and send those of this task to the others meanwhile.
 
-        When this returns, the task has joined the others, so that it also sends its own records where nobody ever reads
-        from the iterator. To close the iterator before its end sends what is left of them.
+        When this returns, the task has joined the others. What is left of its own records when the iterator is closed,
+        or when the code that reads from it has come to its end well, however much it read, is sent then.
         """
         results = self._run(index, records)
-        next(results)
+        running[results] = next(results)
+        call_at_end(self.last_calls, partial(_send_rest, results))
         return results
 
-    def _run(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
+    def _run(self, index: int, records: Iterable[Any]) -> Generator[Any, None, None]:
         started, handled = time.monotonic(), sys.exc_info()[1]
         self._check_all_run()
         membership = self._join(index)
         peers: list[Peer] = []
         exchange: RecordExchange | None = None
-        is_leaving = False
         try:
             with self._open_network(index, membership.local_host) as env:
                 partition_id = ResultPartitionID.random()
@@ -140,31 +147,24 @@ class PipelinedTask:
                 try:
                     peers += self._meet(membership, Peer(index, *env.address, partition_id.hex(), os.getpid()))
                     exchange = self._connect(env, index, peers, partition, records, membership)
-                    _in_use.add((env, exchange))
                     try:
-                        yield None  # __call__ takes it
+                        yield env  # __call__ takes it
                         yield from exchange
                     except GeneratorExit as stop:
-                        is_leaving = True
                         _check_consumer(stop, handled)
-                        membership.leave()
                         exchange.write_rest()
-                    finally:
-                        _in_use.discard((env, exchange))
                 except BaseException as error:
                     partition.fail(_reason(error))  # who reads from it need not wait for the connection to break
                     raise
                 figures = TaskFigures(index, **exchange.figures())
+            membership.finish(replace(figures, total_ms=int(1000 * (time.monotonic() - started))))
         except BaseException as error:
             is_over_own_record = exchange is not None and exchange.has_record_in_hand
             explained = self._explain(index, error, peers, membership, is_over_own_record)
             membership.fail(_reason(explained))
-            if is_leaving and isinstance(explained, PeerFailedError):
-                # Nobody reads the records any more, and what failed is known where it did: Python would print this one.
-                logger.info("%s", explained)
-                return
+            if isinstance(error, _ConsumerFailedError):
+                return  # Spark gets the error of that code; another one from here would only be printed beside it
             raise explained from None if explained is not error else error.__cause__
-        membership.finish(replace(figures, total_ms=int(1000 * (time.monotonic() - started))))
 
     # ---- the way in
 
@@ -275,15 +275,22 @@ class PipelinedTask:
         return error
 
 
-def _check_consumer(stop: GeneratorExit, handled: BaseException | None) -> None:
-    """Let the task fail if the code that reads its records has: it sends no more then.
+class _ConsumerFailedError(PeerFailedError):
+    """For the other tasks: the user's code that read a task's records failed, and so that task sends no more."""
 
-    A generator is closed in the same way when that code has had enough. But while an error is raised through it, Python
-    has that as the one being handled. Where it has left the code already, the driver learns of it from Spark.
-    """
+
+def _check_consumer(stop: GeneratorExit, handled: BaseException | None) -> None:
+    """Let the task fail if the iterator was closed by an error on its way through the code that reads from it."""
     error = stop.__context__
     if error is not None and error is not handled:
-        raise PeerFailedError(f"the code that reads its records failed with {_reason(error)}") from None
+        raise _ConsumerFailedError(f"the code that reads its records failed with {_reason(error)}") from None
+
+
+def _send_rest(results: Generator[Any, None, None]) -> None:
+    try:
+        results.close()
+    finally:
+        running.pop(results, None)
 
 
 def _reason(error: BaseException) -> str:

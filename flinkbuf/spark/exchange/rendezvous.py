@@ -6,44 +6,43 @@ but while its tasks run: its secret is made from its name and the key of the ser
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import logging
 import queue
 import threading
 import time
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import TlsConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
-from flinkbuf.spark.driver_address import DriverAddress, DriverSettings
+from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
 from flinkbuf.spark.exchange.exchange_runs import (
     Action,
-    AttemptFound,
-    Dismiss,
     ExchangeRuns,
-    FindAttempt,
     FindStage,
-    Keep,
+    Note,
+    PeerGone,
+    PeerSaid,
     StageFound,
     Stimulus,
-    TaskGone,
-    TaskSaid,
     Tell,
-    TimePassed,
-    Warn,
 )
-from flinkbuf.spark.exchange.messages import CODEC
+from flinkbuf.spark.exchange.messages import CODEC, Register
 from flinkbuf.spark.exchange.summary import ExchangeSummary
-from flinkbuf.spark.stage_progress import SparkStages, Stages
+from flinkbuf.spark.stage_progress import SparkStages, TaskEnd
+from flinkbuf.spark.task_end import last_calls_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from flinkbuf.control.control_server import Connection, ControlServer, ServerLease
+    from flinkbuf.control.connection import Connection
+    from flinkbuf.control.control_server import ControlServer, ServerLease
 
 SUMMARIES_KEPT = 100
 LOOK_S = 1.0  # how often the thread looks whether its context has stopped
@@ -55,41 +54,45 @@ class Rendezvous:
 
     Parameters
     ----------
-    settings : DriverSettings
-        Where to listen.
-    stages : Stages
-        Who is asked which attempt a task is of, and about runs that do not get on.
+    listen : callable
+        Given a TlsConfig or None, returns a lease of the control server that tasks connect to.
+    stages : SparkStages
+        Asked which attempt a task is of, and about runs that do not get on.
     is_over : callable, optional
         Asked once a second whether nobody needs it any more; then it closes itself.
+    last_calls : Accumulator, optional
+        What the tasks are called by at their end.
     """
 
-    def __init__(self, settings: DriverSettings, stages: Stages, is_over: Callable[[], bool] = lambda: False) -> None:
-        self._settings, self._stages, self._is_over = settings, stages, is_over
+    def __init__(
+        self,
+        listen: Callable[[TlsConfig | None], ServerLease],
+        stages: SparkStages,
+        is_over: Callable[[], bool] = lambda: False,
+        last_calls: Any = None,
+    ) -> None:
+        self._listen, self._stages, self._is_over = listen, stages, is_over
+        self._is_closing = False
         self._prefix = f"exchange/{next(_numbers)}/"  # two contexts may have one server, one after the other
         self._leases: dict[TlsConfig | None, ServerLease] = {}
-        self._groups: dict[str, _Group] = {}
-        self._inbox: queue.SimpleQueue[Stimulus | None] = queue.SimpleQueue()
+        self.inbox: queue.SimpleQueue[Stimulus | None] = queue.SimpleQueue()
+        self.groups: set[str] = set()  # of exchanges whose tasks are connected; the servers' threads'
         self._summaries: deque[ExchangeSummary] = deque(maxlen=SUMMARIES_KEPT)
         self.runs = ExchangeRuns()
-        self.connections: dict[int, Connection] = {}
+        self.last_calls = last_calls
         self._thread = threading.Thread(target=self._run, name="flinkbuf-exchanges", daemon=True)
         self._thread.start()
 
     def address_of(self, exchange_id: str, task_count: int, tls: TlsConfig | None = None) -> DriverAddress:
-        """Return what the tasks of an exchange need to come here.
-
-        Raises
-        ------
-        OSError
-            If it cannot listen where it is to.
-        """
-        lease = self._leases.get(tls)
-        if lease is None:
-            self._leases[tls] = lease = self._settings.listen(tls)
-            server = lease.server
-            server.on_unknown(self._prefix, lambda group_id: self._open(server, group_id))
+        """Return what the tasks of an exchange need to come here; OSError if it cannot listen for them."""
+        with _lock:
+            if tls not in self._leases:
+                self._leases[tls] = self._listen(tls)
+                server = self._leases[tls].server
+                server.on_unknown(self._prefix, partial(_Group, self, server))
+        server = self._leases[tls].server
         group_id = f"{self._prefix}{exchange_id}/{task_count}"
-        return DriverAddress(lease.server.address, group_id, lease.server.secret_of(group_id), tls)
+        return DriverAddress(server.address, group_id, server.secret_of(group_id), tls)
 
     @property
     def is_closed(self) -> bool:
@@ -103,94 +106,74 @@ class Rendezvous:
 
     def close(self) -> None:
         """End the thread, let go of the server. Tasks that still run take it for the end of the driver. Idempotent."""
-        self._inbox.put(None)
+        self._is_closing = True
+        self.inbox.put(None)
         self._thread.join()
 
-    # ---- on the server's thread
-
-    def _open(self, server: ControlServer, group_id: str) -> _Group:
-        exchange_id, task_count = group_id.removeprefix(self._prefix).split("/")
-        group = self._groups[group_id] = _Group(self, server, group_id, exchange_id, int(task_count))
-        return group
-
-    def take(self, stimulus: Stimulus) -> None:
-        """Have something decided about."""
-        self._inbox.put(stimulus)
-
-    def forget(self, group_id: str) -> None:
-        """Note that an exchange has no tasks any more."""
-        self._groups.pop(group_id, None)
-
-    # ---- on its own thread
+    # ---- on the thread
 
     def _run(self) -> None:
         try:
-            while not self._is_over():
-                stimulus = self._next()
-                if stimulus is None:
-                    break
-                for action in self.runs.handle(stimulus, _now_ms()):
+            while not self._is_over() and not self._is_closing:
+                for action in self.runs.handle(self._next(), _now_ms()):
                     self._perform(action)
         finally:
             for lease in self._leases.values():
                 lease.server.off_unknown(self._prefix)
-                for group_id in list(self._groups):
+                for group_id in list(self.groups):
                     lease.server.close_group(group_id)
                 lease.close()
 
     def _next(self) -> Stimulus | None:
+        """Wait for something to be heard of, or for the time when something is due."""
         deadline = self.runs.next_deadline_ms
         left = LOOK_S if deadline is None else max(0.0, (deadline - _now_ms()) / 1000)
         try:
-            return self._inbox.get(timeout=min(LOOK_S, left))
+            stimulus = self.inbox.get(timeout=min(LOOK_S, left))
         except queue.Empty:
-            return TimePassed()
+            return None
+        if isinstance(stimulus, PeerSaid) and isinstance(stimulus.message, Register):
+            first, count = stimulus.message, stimulus.task_count
+            if not self.runs.knows_attempt_of(stimulus.exchange_id, first):
+                return replace(stimulus, attempt=self._stages.attempt_of(first.stage, first.task, count))
+        return stimulus
 
     def _perform(self, action: Action) -> None:
         """Do it; what Spark answers is heard of next."""
         if isinstance(action, Tell):
             message = CODEC.encode(action.message)  # once: the peers of a thousand tasks are 300 KB
-            for connection in map(self.connections.get, action.connections):
-                if connection is not None:
-                    connection.send(message)
+            for connection in action.connections:
+                connection.send(message)
         elif isinstance(action, FindStage):
-            self.take(self._find_stage(action))
-        elif isinstance(action, FindAttempt):
-            attempt = self._stages.attempt_of(action.stage, action.task, action.task_count)
-            self.take(AttemptFound(action.connection, attempt))
-        elif isinstance(action, Keep):
-            self._summaries.append(action.summary)
-            logger.info("%s", action.summary)
-        elif isinstance(action, Warn):
-            logger.warning("%s", action.text)
-        elif isinstance(action, Dismiss):
-            with contextlib.suppress(KeyError):
-                self.connections[action.connection].close()
+            self.inbox.put(self._find_stage(action))
+        elif isinstance(action, Note):
+            logger.log(logging.WARNING if action.summary is None else logging.INFO, "%s", action.text)
+            if action.summary is not None:
+                self._summaries.append(action.summary)
 
     def _find_stage(self, asked: FindStage) -> StageFound:
-        progress, failures, end = self._stages.progress(asked.stage), [], None
+        stages, attempt = self._stages, asked.attempt
+        progress, end = stages.progress(asked.stage), None
+        failures: list[TaskEnd] = []
         if progress is not None and (asked.is_failing or progress.failed):
-            number = progress.attempt if asked.attempt is None else asked.attempt.number
-            failures = self._stages.failures(asked.stage, number)
-        if asked.attempt is not None and asked.task is not None:
-            end = self._stages.end_of(asked.stage, asked.attempt, asked.task)
-        return StageFound(asked.exchange_id, asked.stage, progress, tuple(failures), end)
+            failures = stages.failures(asked.stage, progress.attempt if attempt is None else attempt.number)
+        if attempt is not None and asked.task is not None:
+            end = stages.end_of(asked.stage, attempt, asked.task)
+        return StageFound(asked.exchange_id, asked.stage, progress, failures, end)
 
 
 class _Group:
     """The tasks of one exchange that are connected, as the control server's thread sees them."""
 
-    def __init__(
-        self, meeting: Rendezvous, server: ControlServer, group_id: str, exchange_id: str, task_count: int
-    ) -> None:
+    def __init__(self, meeting: Rendezvous, server: ControlServer, group_id: str) -> None:
         self._meeting, self._server, self._group_id = meeting, server, group_id
-        self._exchange_id, self._task_count = exchange_id, task_count
-        self._numbers: dict[Connection, int] = {}
+        _, _, self._exchange_id, self._task_count = group_id.split("/")
+        self._count = 0
+        meeting.groups.add(group_id)
 
     def connected(self, connection: Connection) -> None:
-        """Give it a number: a server's own are its alone."""
-        number = self._numbers[connection] = next(_numbers)
-        self._meeting.connections[number] = connection
+        """Expect it to register."""
+        self._count += 1
 
     def received(self, connection: Connection, payload: bytes) -> None:
         """Hand on what a task says, or close its connection if that is nothing."""
@@ -198,17 +181,16 @@ class _Group:
             message = CODEC.decode(payload)
         except CorruptDataError:
             connection.close()
-            return
-        self._meeting.take(TaskSaid(self._numbers[connection], self._exchange_id, self._task_count, message))
+        else:
+            self._meeting.inbox.put(PeerSaid(connection, self._exchange_id, int(self._task_count), message))
 
     def disconnected(self, connection: Connection, reason: str) -> None:
         """Forget it, and the exchange with its last one."""
-        number = self._numbers.pop(connection)
-        self._meeting.connections.pop(number, None)
-        self._meeting.take(TaskGone(number, reason))
-        if not self._numbers:
+        self._meeting.inbox.put(PeerGone(connection, reason))
+        self._count -= 1
+        if self._count == 0:
             self._server.close_group(self._group_id)
-            self._meeting.forget(self._group_id)
+            self._meeting.groups.discard(self._group_id)
 
 
 def _now_ms() -> int:
@@ -222,7 +204,7 @@ _by_context: weakref.WeakKeyDictionary[SparkContext, Rendezvous] = weakref.WeakK
 
 
 def rendezvous_of(context: SparkContext) -> Rendezvous:
-    """Return the rendezvous of a SparkContext, opened if it is not yet; ValueError if its port's setting is none."""
+    """Return the rendezvous of a SparkContext, made if there is none yet."""
     with _lock:
         known = _by_context.get(context)
         if known is not None and not known.is_closed:
@@ -233,7 +215,9 @@ def rendezvous_of(context: SparkContext) -> Rendezvous:
             living = reference()
             return living is None or living._jsc is None  # PySpark's own sign of a context that was stopped
 
-        opened = _by_context[context] = Rendezvous(DriverSettings.of(context), SparkStages(context), is_over)
+        listen = partial(listen_for_tasks, context.getConf())
+        last_calls = last_calls_of(context) if known is None else known.last_calls
+        opened = _by_context[context] = Rendezvous(listen, SparkStages(context), is_over, last_calls)
         return opened
 
 

@@ -1,0 +1,27 @@
+"""Values that functions add up, one result for the whole job: ``runtime_context.add_accumulator(name, IntCounter())``."""
+
+from flinkbuf.streaming.accumulators import (
+    Accumulator,
+    AverageAccumulator,
+    DoubleCounter,
+    DoubleMaximum,
+    DoubleMinimum,
+    Histogram,
+    IntCounter,
+    IntMaximum,
+    IntMinimum,
+    ListAccumulator,
+)
+
+__all__ = [
+    "Accumulator",
+    "AverageAccumulator",
+    "DoubleCounter",
+    "DoubleMaximum",
+    "DoubleMinimum",
+    "Histogram",
+    "IntCounter",
+    "IntMaximum",
+    "IntMinimum",
+    "ListAccumulator",
+]

@@ -1,0 +1,312 @@
+"""The target ``local``: task managers are processes on the program's machine, one for each slot. No Java, no Spark.
+
+A launcher beside the program forks them (launcher.py); they connect to the program over the loopback interface, like
+task managers anywhere. Flink: MiniCluster, but with processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import secrets
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flinkbuf.config import NetworkConfig
+from flinkbuf.control.connection import Connection
+from flinkbuf.control.control_server import control_server_of
+from flinkbuf.jobs.control_link import CODEC, ControlConnection
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_graph import JobGraph
+from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher
+from flinkbuf.jobs.local_manager import ManagerOrder
+from flinkbuf.jobs.manager import PROGRAM_MANAGER
+from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
+from flinkbuf.jobs.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
+from flinkbuf.jobs.target import ManagerListener, ManagerProvider
+from flinkbuf.jobs.task_manager import TASK_MANAGER_KILLED
+from flinkbuf.log import logger
+from flinkbuf.network.environment import NetworkEnvironment
+from flinkbuf.streaming.operator_config import ExecutionSettings
+
+HOST = "127.0.0.1"
+STOP_GRACE_S = 2.0  # for a task manager that is to end, before it is killed
+OTHER_HALF_S = 1.0  # a process and its connection end together: so long for the second to be heard of
+CLOSE_PATIENCE_S = 5.0
+
+
+class LocalTarget:
+    """Where a job runs that is to run on local processes."""
+
+    name = "local"
+    is_in_process = False
+    managers_come_together = False
+
+    def can_restart_in_place(self, graph: JobGraph) -> bool:
+        """Whether a restart may use the processes that are there."""
+        return True
+
+    def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
+        """Refuse where no processes can be forked. Has the launcher started, which takes longer than all that follows.
+
+        Raises
+        ------
+        RuntimeError
+            This system has no fork().
+        """
+        if not hasattr(os, "fork"):
+            raise RuntimeError(
+                f"execution.target: local needs a system with fork(), which {sys.platform} is not: use embedded"
+            )
+        the_launcher()
+
+    def make_provider(self, job: ManagerListener) -> ManagerProvider:
+        """Return what starts the processes of a job."""
+        return LocalProcesses(job)
+
+
+class _Manager:
+    """One task manager, from the order to the end of process and connection; used on the control server's thread."""
+
+    def __init__(self, manager_id: str, run: int, index: int) -> None:
+        self.id = manager_id
+        self.run = run
+        self.index = index
+        self.number: int | None = None  # the launcher's
+        self.pid: int | None = None
+        self.connection: Connection | None = None
+        self.has_registered = False
+        self.leaves_because = ""  # it said so itself
+        self.stopped_because = ""
+        self.process_end: ProcessEnd | None = None
+        self.connection_end = ""
+        self.is_over = False  # the job was told
+
+    def __str__(self) -> str:
+        return f"task manager {self.index} (process {self.pid or 'unknown'})"
+
+
+class LocalProcesses:
+    """The task managers of one job, as processes of this machine."""
+
+    def __init__(self, job: ManagerListener) -> None:
+        self._job = job
+        given: NetworkConfig | None = getattr(job, "network", None) or job.bundle.network
+        network = given or NetworkConfig()
+        self._network = network if network.auth is not None else network.replace(auth=secrets.token_bytes(32))
+        self._lease = control_server_of(HOST, tls=network.tls if network.data_ssl_enabled else None)
+        self._server = self._lease.server
+        self._group_id = f"job-{job.job_id}-{job.session_id}"
+        self._server.open(self._group_id, self)
+        self._launcher: LauncherProcess | None = None
+        self._managers: dict[str, _Manager] = {}  # those whose process has not ended
+        self._by_connection: dict[int, _Manager] = {}
+        self._oom_kills = _oom_kills()
+        self._is_closing = False
+        self._all_ended = threading.Event()
+
+    # ---- what the job wants; on its thread
+
+    def program_shuffle(self) -> Shuffle:
+        """Return how the tasks in the program itself are reached by these processes, and reach them."""
+        count = slot_segments_needed(self._job.plan, self._network, in_program=True)
+        return NetworkShuffle(NetworkEnvironment(self._network, host=HOST, num_segments=count), PROGRAM_MANAGER)
+
+    def start(self, run: int, indexes: tuple[int, ...]) -> None:
+        """Have a process forked for each of these slots."""
+        launcher = the_launcher()
+        if launcher is not self._launcher:
+            launcher.keep(self._group_id, self._bundle())
+            self._launcher = launcher
+        for index in indexes:
+            manager = _Manager(f"local-{run}-{index}", run, index)
+            self._server.call_soon(self._expect, manager)
+            started = functools.partial(self._server.call_soon, self._started, manager)
+            ended = functools.partial(self._server.call_soon, self._process_ended, manager)
+            try:
+                manager.number = launcher.start(self._group_id, self._order(manager), started, ended)
+            except OSError as error:
+                ended(ProcessEnd(error=f"the launcher of task managers has ended: {error}"))
+
+    def stop(self, manager_id: str, reason: str) -> None:
+        """Have a process end: by itself, or killed soon after."""
+        self._server.call_soon(self._stop, manager_id, reason)
+
+    def close(self) -> None:
+        """End all processes and connections of the job."""
+        self._server.call_soon(self._end_all)
+        if not self._all_ended.wait(CLOSE_PATIENCE_S):
+            logger.error("processes of task managers have not ended, though they were killed")
+        self._server.close_group(self._group_id)
+        if self._launcher is not None:
+            self._launcher.forget(self._group_id)
+        self._lease.close()
+
+    def _bundle(self) -> bytes:
+        job, files = self._job, getattr(self._job, "files", None)
+        bundle = replace(
+            job.bundle,
+            network=self._network,
+            network_segments=slot_segments_needed(job.plan, self._network),
+            sys_path=tuple(program_path()),
+            working_directory=(files.local_directory() if files is not None else None) or os.getcwd(),
+        )
+        self._working_directory = bundle.working_directory or os.sep
+        return bundle.to_bytes()
+
+    def _order(self, manager: _Manager) -> ManagerOrder:
+        host, port = self._server.address
+        return ManagerOrder(
+            manager_id=manager.id,
+            run=manager.run,
+            index=manager.index,
+            host=host,
+            port=port,
+            group_id=self._group_id,
+            secret=self._server.secret_of(self._group_id).hex(),
+            sys_path=program_path(),
+            working_directory=self._working_directory,
+            environment=dict(os.environ),
+            log_level=logging.getLogger().level,
+        )
+
+    # ---- what the control server hears; on its thread, like all that follows
+
+    def connected(self, connection: Connection) -> None:
+        """Some task manager; its first message says which."""
+
+    def received(self, connection: Connection, payload: bytes) -> None:
+        """A task manager says something."""
+        message = CODEC.decode(payload)
+        manager = self._by_connection.get(connection.number)
+        if manager is None:
+            manager = self._recognize(connection, message)
+        if isinstance(message, ManagerLeaving):
+            manager.leaves_because = message.reason
+        if not manager.is_over:
+            self._job.manager_said(manager.id, message)
+
+    def _recognize(self, connection: Connection, message: object) -> _Manager:
+        manager = self._managers.get(message.manager_id) if isinstance(message, RegisterManager) else None
+        if manager is None or manager.connection is not None:
+            raise ConnectionError(f"the first message of a connection is {message!r:.100}: nobody waits for it")
+        manager.connection = connection
+        manager.has_registered = True
+        self._by_connection[connection.number] = manager
+        self._job.manager_connected(manager.id, ControlConnection(connection))
+        return manager
+
+    def disconnected(self, connection: Connection, reason: str) -> None:
+        """A connection has ended."""
+        manager = self._by_connection.pop(connection.number, None)
+        if manager is not None:
+            manager.connection_end = reason
+            self._end_half(manager)
+
+    # ---- what the launcher hears
+
+    def _expect(self, manager: _Manager) -> None:
+        for older in self._managers.values():
+            if older.index == manager.index and not older.is_over:
+                self._stop(older.id, "another one takes its slot")
+        self._managers[manager.id] = manager
+
+    def _started(self, manager: _Manager, pid: int) -> None:
+        manager.pid = pid
+
+    def _process_ended(self, manager: _Manager, end: ProcessEnd) -> None:
+        manager.process_end = end
+        del self._managers[manager.id]
+        self._end_half(manager)
+        self._look_whether_all_ended()
+
+    # ---- the end of one
+
+    def _stop(self, manager_id: str, reason: str) -> None:
+        manager = self._managers.get(manager_id)
+        if manager is None:
+            return
+        manager.stopped_because = manager.stopped_because or reason
+        if manager.connection is not None:
+            manager.connection.close()
+        if manager.number is not None and self._launcher is not None:
+            # Without a connection it runs nothing yet, and nobody can tell it to end.
+            self._launcher.end(manager.number, STOP_GRACE_S if manager.connection is not None else 0.0)
+
+    def _end_half(self, manager: _Manager) -> None:
+        """Process or connection has ended: what the other still has to say is waited for, but not long."""
+        has_both = manager.process_end is not None and (manager.connection is None or manager.connection_end)
+        if has_both:
+            self._end(manager)
+        else:
+            self._server.call_later(OTHER_HALF_S, self._end, manager)
+
+    def _end(self, manager: _Manager) -> None:
+        if manager.is_over:
+            return
+        manager.is_over = True
+        if manager.process_end is None:  # it cannot be heard any more
+            self._stop(manager.id, "its connection has ended")
+        if self._is_closing:
+            return
+        if manager.has_registered or manager.stopped_because:
+            self._job.manager_lost(manager.id, self._reason(manager))
+        else:
+            self._job.run_failed(manager.run, self._start_failure(manager))
+
+    def _reason(self, manager: _Manager) -> str:
+        """Why a task manager is lost, in a sentence."""
+        end = manager.process_end
+        if manager.stopped_because:
+            return f"{manager} was stopped: {manager.stopped_because}"
+        if manager.leaves_because:
+            return f"{manager} has left: {manager.leaves_because}"
+        if end is None:
+            return f"{manager} is lost: its connection to the program ended: {manager.connection_end}"
+        if end.error:
+            return f"{manager} {end}: {end.error.strip()}"
+        if end.signal is not None:
+            return f"{manager} {end}{self._memory_hint(end)}"
+        if end.exit_code == TASK_MANAGER_KILLED:
+            return f"{manager} ended itself, since a task went on for task.cancellation.timeout after it was cancelled"
+        return f"{manager} {end} while tasks ran in it: a function has ended the process"
+
+    def _memory_hint(self, end: ProcessEnd) -> str:
+        if end.signal != 9:
+            return ""
+        peak = f"it had {end.peak_kib // 1024} MiB at most"
+        before, self._oom_kills = self._oom_kills, _oom_kills()
+        if self._oom_kills > before:
+            return f" by the system, which was out of memory; {peak}: lower the parallelism, or hold less in functions"
+        return f" by somebody; {peak}"
+
+    def _start_failure(self, manager: _Manager) -> Failure:
+        end = manager.process_end or ProcessEnd(error=manager.connection_end)
+        what = f"{manager} could not be started" if end.pid is None else f"{manager} {end} before it had registered"
+        return Failure("builtins.RuntimeError", f"{what}: {end.error.strip()}" if end.error else what)
+
+    # ---- the end of all
+
+    def _end_all(self) -> None:
+        self._is_closing = True
+        for manager in list(self._managers.values()):
+            self._stop(manager.id, "the job is over")
+        self._look_whether_all_ended()
+
+    def _look_whether_all_ended(self) -> None:
+        if self._is_closing and not self._managers:
+            self._all_ended.set()
+
+
+def _oom_kills() -> int:
+    """How many processes this machine has killed for want of memory."""
+    try:
+        lines = Path("/proc/vmstat").read_text().splitlines()
+    except OSError:
+        return 0
+    figures: dict[str, Any] = dict(line.split(" ", 1) for line in lines)
+    return int(figures.get("oom_kill", 0))

@@ -1,0 +1,100 @@
+"""Streams that Spark takes: ``stream.to_rdd`` and ``stream.to_data_frame``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.datastream.arguments import with_names
+from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.jobs.transformation import OperatorTransformation, SideOutputTransformation, Transformation
+from flinkbuf.spark.job import active_context
+from flinkbuf.spark.job_output import JobOutput
+from flinkbuf.spark.schema import to_ddl, to_struct_type
+from flinkbuf.spark.spark_sink import SINK_NAME, SparkSinkFactory
+from flinkbuf.types.type_information import RowTypeInfo, TupleTypeInfo
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+
+def to_rdd(stream: DataStream) -> RDD[Any]:
+    """Give Spark the records of a stream; see ``DataStream.to_rdd``."""
+    context = active_context()
+    env: Any = stream.get_execution_environment()
+    behind = _operators_behind(stream)
+    _refuse_second_output(env, behind)
+    noted = len(env._operators)
+    sink = stream._sink(SINK_NAME, SparkSinkFactory(with_names(stream._value_type)))
+    sink.set_parallelism(_parallelism_of(stream))
+    try:
+        graph, settings, made_with = env._program_for_spark(None)
+        output = JobOutput(context, graph, settings, **made_with)
+    except BaseException:
+        del env._operators[noted:]  # the program is as it was
+        raise
+    env._forget_program()
+    env._given_to_spark = {**_given_to_spark(env), **behind}
+    return output.take_rdd()
+
+
+def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
+    """Give Spark the records of a stream as rows; see ``DataStream.to_data_frame``."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    if schema is None:
+        schema = _schema_of(stream)
+    session.createDataFrame([], schema)  # refuses a schema that is none before anything is made of the program
+    made: Any = session.createDataFrame(to_rdd(stream), schema)
+    frame: DataFrame = made
+    return frame
+
+
+def _schema_of(stream: DataStream) -> Any:
+    """Return the columns that the stream's type says."""
+    known = with_names(stream._value_type)
+    if known is None:
+        raise ValueError(
+            f"the records of {stream.get_name()!r} are of no declared type, so their columns are not known: pass "
+            "to_data_frame(schema), such as 'id bigint, name string', or give the operator before it an output type"
+        )
+    return to_struct_type(known) if isinstance(known, (RowTypeInfo, TupleTypeInfo)) else to_ddl(known)
+
+
+def _parallelism_of(stream: DataStream) -> int:
+    """As many subtasks as the operator has that gives the records: no record changes its subtask."""
+    transformation: Transformation = stream._transformation
+    while isinstance(transformation, SideOutputTransformation):
+        transformation = transformation.inputs[0]
+    known = transformation.parallelism if isinstance(transformation, OperatorTransformation) else None
+    return int(known or stream.get_execution_environment().get_parallelism())
+
+
+def _operators_behind(stream: DataStream) -> dict[int, str]:
+    """Return the operators that a stream is made of, by their ids."""
+    found: dict[int, str] = {}
+    waiting: list[Transformation] = [stream._transformation]
+    while waiting:
+        transformation = waiting.pop()
+        if transformation.id not in found:
+            found[transformation.id] = transformation.name
+            waiting.extend(transformation.inputs)
+    return found
+
+
+def _given_to_spark(env: Any) -> dict[int, str]:
+    known: dict[int, str] = getattr(env, "_given_to_spark", {})
+    return known
+
+
+def _refuse_second_output(env: Any, behind: dict[int, str]) -> None:
+    """Spark computes each RDD by itself: two of one program would run all that they have in common twice."""
+    shared = [name for number, name in behind.items() if number in _given_to_spark(env)]
+    if shared:
+        raise ValueError(
+            f"another stream that is made of {shared[-1]!r}, as this one is, was given to Spark before; Spark would "
+            "run the whole program for each of the two. Give both to Spark as one: stream.map(lambda r: ('a', r))"
+            ".union(other.map(lambda r: ('b', r))).to_rdd(), persist that RDD and filter it; or make each from sources "
+            "of its own"
+        )
