@@ -516,17 +516,7 @@ PACKAGE = [
     ),
     (
         "spark.exchange",
-        [
-            "blocking",
-            "summary",
-            "messages",
-            "membership",
-            "exchange_runs",
-            "rendezvous",
-            "pipelined",
-            "exchange",
-            "",
-        ],
+        ["blocking", "summary", "messages", "membership", "exchange_runs", "rendezvous", "pipelined", "exchange", ""],
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("", [""]),
