@@ -62,7 +62,7 @@ cdef class ResultPartition:
 
     cdef int check_open(self) except -1:
         if self.is_closing:
-            if fb_result_partition_verdict(self.c) == FB_ERELEASED:
+            if fb_result_partition_verdict(self.c) < 0:  # aborted, perhaps since a reader was lost
                 self.fail_stopped()
             raise RuntimeError("the result partition is closed")
         return 0

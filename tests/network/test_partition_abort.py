@@ -8,6 +8,7 @@ from array import array
 
 import pytest
 from fault_job import HANG_S, Task
+from fault_proxy import FaultProxy, wait_until
 
 import flinkbuf as fb
 from flinkbuf.network.events import EndOfData
@@ -181,3 +182,23 @@ def test_abort_against_writing_and_flushing_brings_every_segment_home(pool):
         assert partition.is_closed
         del tasks, task, writer
         assert pool.available_segment_count == 32
+
+
+def test_a_task_that_is_cancelled_after_its_reader_was_lost_is_told_of_the_reader():
+    """Not that the partition is closed, which would look like a mistake in the task."""
+    there, here = fb.NetworkEnvironment(num_segments=64), fb.NetworkEnvironment(num_segments=64)
+    try:
+        partition_id = fb.ResultPartitionID.random()
+        partition = there.create_partition(partition_id, 1)
+        writer = writer_of(partition)
+        with FaultProxy(there.address) as proxy:
+            gate = here.create_gate([fb.RemoteChannel(*proxy.address, partition_id, 0)])
+            writer.emit_all(range(100))
+            assert gate.poll(10_000) is not None
+        assert wait_until(lambda: partition.is_reader_lost)
+        assert partition.abort("the task was cancelled", timeout_ms=0)
+        with pytest.raises(fb.RemoteTransportError):
+            writer.emit(1)
+    finally:
+        here.close()
+        there.close()
