@@ -116,7 +116,9 @@ class JobMasterInAnyOrder(RuleBasedStateMachine):
     @rule()
     def register_who_is_waited_for(self):
         for slot, run in sorted(self.job.managers.slots.asked.items()):
+            is_wanted = self.job.status.name in ("RUNNING", "RESTARTING")
             self.world.register(slot, run=run, manager_id=f"m{run}-{slot}")
+            assert is_wanted or self.world.of(RegistrationRefused)
 
     @rule(state=st.sampled_from(STATES), where=subtasks, age=st.integers(-1, 1), failure=failures, lies=st.booleans())
     def report(self, state, where, age, failure, lies):
