@@ -10,7 +10,7 @@ from flinkbuf.jobs.master_actions import SendTo, StatusChanged
 Action = Any  # one of master_actions.py
 
 
-class Outbox:
+class MasterOutbox:
     """Actions in the order in which they are to be performed."""
 
     def __init__(self) -> None:
@@ -41,13 +41,13 @@ class JobLife:
 
     Examples
     --------
-    >>> life = JobLife(Outbox(), now_ms=5)
+    >>> life = JobLife(MasterOutbox(), now_ms=5)
     >>> life.step(JobStep.START, 7)
     >>> life.status.name, life.timestamps[JobStatus.RUNNING], life.outbox.take()
     ('RUNNING', 7, [StatusChanged(status=<JobStatus.RUNNING: 1>)])
     """
 
-    def __init__(self, outbox: Outbox, now_ms: int) -> None:
+    def __init__(self, outbox: MasterOutbox, now_ms: int) -> None:
         self.outbox = outbox
         self.status = JobStatus.CREATED
         self.timestamps = {JobStatus.CREATED: now_ms}

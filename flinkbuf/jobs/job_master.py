@@ -15,7 +15,7 @@ from flinkbuf.jobs.execution_state import FINAL_REPORTS, STEP_OF_REPORT, Executi
 from flinkbuf.jobs.failover import Failover
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.failure_history import CAUSE, LOSS, FailureEntry, FailureHistory
-from flinkbuf.jobs.job_life import Action, JobLife, Outbox
+from flinkbuf.jobs.job_life import Action, JobLife, MasterOutbox
 from flinkbuf.jobs.job_master_config import JobMasterConfig
 from flinkbuf.jobs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus, JobStep, next_status
@@ -99,7 +99,7 @@ class JobMaster:
         self.graph = ExecutionGraph(plan, now_ms)
         self.managers = ManagerTable(slot_count(plan), self.config)
         self.is_over = False
-        self._outbox = Outbox()
+        self._outbox = MasterOutbox()
         self._life = JobLife(self._outbox, now_ms)
         self._tasks = TaskControl(self.graph, self.managers, session_id, self._outbox)
         self._failover = Failover(self._tasks, self._life, restart_strategy)

@@ -42,9 +42,7 @@ class JobStep(Enum):
     RESTART = "restart"  # a failure after which it goes on
     RESTARTED = "restarted"  # nobody waits for a restart any more
     FAIL = "fail"
-    TASK_FAILED = "task failed"
     CANCEL = "cancel"
-    TASK_ENDED = "task ended"  # one of several, and not by a failure
     END = "end"  # its last task has ended
 
 
@@ -53,14 +51,12 @@ NEXT: Final = {
         JobStep.START: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELED,
         JobStep.FAIL: JobStatus.FAILED,
-        JobStep.TASK_FAILED: JobStatus.FAILED,
     },
     JobStatus.RUNNING: {
         JobStep.RESTART: JobStatus.RESTARTING,
         JobStep.RESTARTED: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
-        JobStep.TASK_FAILED: JobStatus.FAILING,
         JobStep.END: JobStatus.FINISHED,
     },
     JobStatus.RESTARTING: {
@@ -68,18 +64,15 @@ NEXT: Final = {
         JobStep.RESTARTED: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
-        JobStep.TASK_FAILED: JobStatus.FAILING,
     },
     JobStatus.CANCELLING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.CANCELLING,
-        JobStep.TASK_FAILED: JobStatus.CANCELLING,
         JobStep.END: JobStatus.CANCELED,
     },
     JobStatus.FAILING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
-        JobStep.TASK_FAILED: JobStatus.FAILING,
         JobStep.END: JobStatus.FAILED,
     },
 }

@@ -11,7 +11,7 @@ from flinkbuf.jobs.cancellations import Cancellations
 from flinkbuf.jobs.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.execution_state import ExecutionState, ExecutionStep
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_life import Outbox
+from flinkbuf.jobs.job_life import MasterOutbox
 from flinkbuf.jobs.manager_table import ManagerTable
 from flinkbuf.jobs.master_actions import StartManagers, StopManager, SubtaskGone
 from flinkbuf.jobs.messages import CancelTask, DeployTask, ReleaseManager
@@ -27,7 +27,7 @@ class TaskControl:
     graph : ExecutionGraph
     managers : ManagerTable
     session_id : str
-    outbox : Outbox
+    outbox : MasterOutbox
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class TaskControl:
         end.
     """
 
-    def __init__(self, graph: ExecutionGraph, managers: ManagerTable, session_id: str, outbox: Outbox) -> None:
+    def __init__(self, graph: ExecutionGraph, managers: ManagerTable, session_id: str, outbox: MasterOutbox) -> None:
         self.graph = graph
         self.managers = managers
         self.session_id = session_id

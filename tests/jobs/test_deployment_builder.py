@@ -1,5 +1,7 @@
 """Descriptors: who reads what of whom, where it is, and under which name."""
 
+import time
+
 import pytest
 from master_world import JOB, SESSION, MasterWorld, edge, pipeline, vertex
 
@@ -107,3 +109,13 @@ def test_slots_of_a_manager_are_numbered_from_its_own_first(slot_count):
 def test_producers_are_deployed_before_their_readers():
     world = MasterWorld(pipeline(2)).start().register_all()
     assert [name for name, _ in descriptors(world)] == ["source", "source", "sink", "sink"]
+
+
+@pytest.mark.parametrize("is_pointwise", [False, True])
+def test_a_thousand_subtasks_are_built_scheduled_and_deployed_in_a_second(is_pointwise):
+    started = time.process_time()
+    world = MasterWorld(pipeline(500, is_pointwise=is_pointwise)).start()
+    for index in range(500):
+        world.register(index, run=1)
+    assert len(world.place) == 1000
+    assert time.process_time() - started < 1

@@ -295,6 +295,16 @@ def test_a_lost_process_ends_the_whole_run_and_a_new_one_begins_when_the_old_is_
     assert len(world.job.history.outages) == 1
 
 
+def test_who_comes_late_from_the_run_before_is_refused():
+    world = MasterWorld(pipeline(), ONCE, **TOGETHER).start()
+    world.register(0)
+    world.lose("m1-0")
+    world.register(1, run=1)
+    assert world.of(RegistrationRefused)
+    world.wait(1000)
+    assert world.of(StartManagers) == [StartManagers(2, (0, 1))]
+
+
 def test_a_new_run_does_not_wait_for_ever_for_the_end_of_the_old_one():
     world = running(**TOGETHER)
     world.lose("m1-1")

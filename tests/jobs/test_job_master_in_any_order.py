@@ -107,20 +107,28 @@ class JobMasterInAnyOrder(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 1), index=st.integers(0, 3), slot_count=st.integers(0, 2))
     def register(self, back, index, slot_count):
-        run = max(0, self.job.managers.run - back)
+        run, is_wanted = max(0, self.job.managers.run - back), self.job.status.name in ("RUNNING", "RESTARTING")
+        is_known = f"m{run}-{index}" in self.job.managers.registered
         self.world.register(index, run=run, manager_id=f"m{run}-{index}", slot_count=slot_count)
+        assert bool(self.world.of(RegistrationAccepted)) != bool(self.world.of(RegistrationRefused))
+        assert is_wanted or is_known or self.world.of(RegistrationRefused)
 
     @rule()
     def register_who_is_waited_for(self):
         for slot, run in sorted(self.job.managers.slots.asked.items()):
+            is_wanted = self.job.status.name in ("RUNNING", "RESTARTING")
             self.world.register(slot, run=run, manager_id=f"m{run}-{slot}")
+            assert is_wanted or self.world.of(RegistrationRefused)
 
     @rule(state=st.sampled_from(STATES), where=subtasks, age=st.integers(-1, 1), failure=failures, lies=st.booleans())
     def report(self, state, where, age, failure, lies):
         execution = self.some(where)
         attempt = self.world.attempt(*execution.vertex.key, max(0, execution.attempt.attempt_number - age))
         manager_id = "stranger" if lies else self.world.place.get(attempt, "stranger")
+        before = self.world.states()
         self.world.say(manager_id, TaskStateReport(SESSION, attempt, state, failure))
+        if manager_id == "stranger" or attempt != execution.attempt:
+            assert self.world.states() == before, "a liar, or somebody of old, was heard"
         if state in ("FINISHED", "CANCELED", "FAILED") and not self.was_over:
             assert SendTo(manager_id, AcknowledgeReport(SESSION, attempt)) in self.world.last
 
@@ -231,6 +239,8 @@ class JobMasterInAnyOrder(RuleBasedStateMachine):
         held = {slot: each.id for each in registered.values() for slot in each.slots}
         assert held == slots.holder
         assert not slots.asked.keys() & slots.holder.keys()
+        runs = {each.registration.run for each in registered.values() if not each.is_program}
+        assert len(runs) <= 1 or not self.job.config.managers_come_together, "those of the old run and of the new one"
         assert all(0 <= slot < slots.count for slot in {*slots.asked, *slots.holder})
 
     @invariant()
