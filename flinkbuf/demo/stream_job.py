@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import stream
 from flinkbuf.demo.stream_report import StreamOutcome
@@ -37,7 +38,8 @@ def departures(spark: SparkSession, csv: Path, schema: str, cores: int, rows: in
 def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
     """Run the stream on Spark, and the same in plain Python."""
     count = flights.count()  # and into Spark's cache: reading CSV is not what is measured
-    environment = StreamExecutionEnvironment.get_execution_environment().set_parallelism(cores)
+    on_spark = Configuration().set_string("execution.target", "spark")
+    environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)
     started = time.perf_counter()
     records = stream.results_of(environment.from_data_frame(flights)).execute_and_collect("a year of flights")
     results: list[Any] = [tuple(record) for record in records]

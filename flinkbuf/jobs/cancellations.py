@@ -1,7 +1,7 @@
 """Attempts that were told to end, and have not said that they heard it.
 
-A cancel is sent again until the task manager confirms it.
-That the task then takes its time is the task manager's affair. Flink: Execution.sendCancelRpcCall, three tries.
+A cancel is sent again until the task manager confirms it. That the task then takes its time is the task manager's
+affair. Flink: Execution.sendCancelRpcCall, three tries.
 """
 
 from __future__ import annotations

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from flinkbuf.control.connection import Connection
-from flinkbuf.control.control_client import ControlClient
 from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.jobs.messages import KINDS
+
+if TYPE_CHECKING:  # each end needs one of them, and a task manager starts faster without asyncio
+    from flinkbuf.control.connection import Connection
+    from flinkbuf.control.control_client import ControlClient
 
 CODEC: Final = MessageCodec(KINDS)
 LAST_WORDS_S = 1.0  # for what was said last to leave

@@ -71,6 +71,14 @@ class Failover:
             ):
                 self._begin_restart(None, max(each.due_ms for each in waiting), now_ms, needs_new_run=True)
 
+    def of_program(self, entry: FailureEntry, now_ms: int) -> None:
+        """The manager in the program is gone: even if nothing runs in it, nobody can begin again without it."""
+        if self.life.is_active:
+            self.history.restart_delay_ms(entry)
+            self._fail(now_ms)
+        else:
+            self.noted(entry, now_ms)
+
     def noted(self, entry: FailureEntry, now_ms: int) -> None:
         """Something failed that was to end anyway; perhaps it is why."""
         if self.life.status in (JobStatus.FAILING, JobStatus.RESTARTING):

@@ -37,8 +37,8 @@ class JobBundle:
         Buffers that one slot needs at most; None: what the configuration says.
     managed_memory_bytes : int
         Of one slot.
-    files : tuple
-        What is laid beside the program in each process.
+    files : JobFiles
+        What functions need beside the program; the target brings it to each process. Empty: nothing.
     sys_path : tuple of str
         Where else modules are looked for.
     working_directory : str or None
@@ -52,7 +52,7 @@ class JobBundle:
     network: NetworkConfig | None = None
     network_segments: int | None = None
     managed_memory_bytes: int = DEFAULT_MANAGED_MEMORY
-    files: tuple[Any, ...] = ()
+    files: Any = ()
     sys_path: tuple[str, ...] = ()
     working_directory: str | None = None
 

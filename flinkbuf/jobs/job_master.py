@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from flinkbuf.jobs.cancellations import is_unheard
 from flinkbuf.jobs.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.execution_state import FINAL_REPORTS, STEP_OF_REPORT, ExecutionState, ExecutionStep
 from flinkbuf.jobs.failover import Failover
@@ -195,15 +196,17 @@ class JobMaster:
                 self._operator_event(stimulus.manager_id, message)
 
     def _register(self, manager_id: str, message: RegisterManager, now_ms: int) -> None:
-        is_wanted = self._life.is_active or manager_id == PROGRAM_MANAGER
+        # A first message that comes twice is no stranger's, however the job stands.
+        is_wanted = self._life.is_active or manager_id == PROGRAM_MANAGER or manager_id in self.managers.registered
         refusal = self.managers.refusal(manager_id, message) if is_wanted else f"the job is {self.status.name}"
         if refusal is not None:
             self._refuse(manager_id, refusal)
             return
         if manager_id not in self.managers.registered:
             self.managers.add(manager_id, message, now_ms)
-        config = self.config
-        accepted = RegistrationAccepted(self.session_id, config.heartbeat_interval_ms, config.heartbeat_timeout_ms)
+        # Whoever lives in this process needs no heartbeat to know that it lives; both may stand still for long.
+        timeout_ms = 0 if manager_id == PROGRAM_MANAGER else self.config.heartbeat_timeout_ms
+        accepted = RegistrationAccepted(self.session_id, self.config.heartbeat_interval_ms, timeout_ms)
         self._outbox.do(SendTo(manager_id, accepted))
 
     def _refuse(self, manager_id: str, reason: str) -> None:
@@ -239,7 +242,7 @@ class JobMaster:
         self, ids: list[str], failure: Failure, now_ms: int, slots: Iterable[int] = (), *, is_loss: bool = True
     ) -> None:
         """Task managers are gone, or will not come, all for one reason: what they had has failed."""
-        lost_slots: list[int | None] = [*slots, *([None] if PROGRAM_MANAGER in ids else [])]
+        lost_slots = list(slots)
         victims: list[ExecutionVertex] = []
         host: str | None = None
         for manager_id in ids:
@@ -251,6 +254,9 @@ class JobMaster:
             lost_slots += manager.slots
             host = manager.host
         victims += self._tasks.scheduler.waiting_for(lost_slots)
+        if PROGRAM_MANAGER in ids:
+            self._failover.of_program(FailureEntry(failure, now_ms, None, PROGRAM_MANAGER, host), now_ms)
+            return
         weight = LOSS if is_loss else CAUSE
         entry = FailureEntry(
             failure, now_ms, str(victims[0]) if victims else None, ids[0] if ids else None, host, weight
@@ -296,10 +302,11 @@ class JobMaster:
         missing = []
         for attempt, execution in list(self.graph.open_on(manager.id).items()):
             execution.keep(report.metrics.get(str(attempt)), report.accumulators.get(str(attempt)), now_ms)
-            if execution.state is ExecutionState.CANCELING and execution.canceled_after < report.sequence:
-                execution.is_cancel_heard = True
             # What was sent after the question was on its way when the answer was.
-            if attempt not in reported and execution.deployed_after < report.sequence:
+            if attempt in reported:
+                if execution.canceled_after < report.sequence and is_unheard(execution):
+                    self._tasks.send_cancel(execution)  # the last one was lost: it is answered before a later question
+            elif execution.deployed_after < report.sequence:
                 missing.append(execution)
         for attempt in report.attempts:
             known = self.graph.execution_of(attempt)

@@ -198,11 +198,12 @@ class LauncherProcess:
 
 def program_path() -> list[str]:
     """``sys.path`` of this process, as another one needs it: without entries that mean where one is."""
-    here = _working_directory()
+    here = working_directory()
     return [os.path.join(here, entry) if isinstance(entry, str) else os.fspath(entry) for entry in sys.path]
 
 
-def _working_directory() -> str:
+def working_directory() -> str:
+    """Where this process is."""
     try:
         return os.getcwd()
     except OSError:  # somebody has removed it

@@ -22,7 +22,7 @@ from flinkbuf.control.control_server import control_server_of
 from flinkbuf.jobs.control_link import CODEC, ControlConnection
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_graph import JobGraph
-from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher
+from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher, working_directory
 from flinkbuf.jobs.local_manager import ManagerOrder
 from flinkbuf.jobs.manager import PROGRAM_MANAGER
 from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
@@ -95,14 +95,14 @@ class LocalProcesses:
 
     def __init__(self, job: ManagerListener) -> None:
         self._job = job
-        given: NetworkConfig | None = getattr(job, "network", None) or job.bundle.network
-        network = given or NetworkConfig()
+        network = job.bundle.network or NetworkConfig()
         self._network = network if network.auth is not None else network.replace(auth=secrets.token_bytes(32))
         self._lease = control_server_of(HOST, tls=network.tls if network.data_ssl_enabled else None)
         self._server = self._lease.server
         self._group_id = f"job-{job.job_id}-{job.session_id}"
         self._server.open(self._group_id, self)
         self._launcher: LauncherProcess | None = None
+        self._working_directory = ""
         self._managers: dict[str, _Manager] = {}  # those whose process has not ended
         self._by_connection: dict[int, _Manager] = {}
         self._oom_kills = _oom_kills()
@@ -147,15 +147,18 @@ class LocalProcesses:
         self._lease.close()
 
     def _bundle(self) -> bytes:
-        job, files = self._job, getattr(self._job, "files", None)
+        """What each process needs; files are read where they lie, so none of them goes along."""
+        files: Any = self._job.bundle.files
+        directory = files.local_directory() if files else None  # where archives are unpacked
+        self._working_directory = directory or working_directory()
         bundle = replace(
-            job.bundle,
+            self._job.bundle,
+            files=(),
             network=self._network,
-            network_segments=slot_segments_needed(job.plan, self._network),
+            network_segments=slot_segments_needed(self._job.plan, self._network),
             sys_path=tuple(program_path()),
-            working_directory=(files.local_directory() if files is not None else None) or os.getcwd(),
+            working_directory=self._working_directory,
         )
-        self._working_directory = bundle.working_directory or os.sep
         return bundle.to_bytes()
 
     def _order(self, manager: _Manager) -> ManagerOrder:

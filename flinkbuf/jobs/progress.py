@@ -20,7 +20,7 @@ from flinkbuf.log import logger
 REDRAW_S = 0.5
 PLAIN_EVERY_MS = 5_000
 NAME_WIDTH = 44
-_MAX_WATERMARK = 2**63 - 1
+_MIN_WATERMARK, _MAX_WATERMARK = -(2**63), 2**63 - 1
 _HEADINGS = ("operator", "subtasks", "in", "in/s", "out", "out/s", "watermark", "busy", "held back")
 
 _terminal = threading.Lock()  # held by the job that draws in place: two would draw over each other
@@ -134,6 +134,8 @@ def _line(
 ) -> ProgressLine:
     """What is known of the task as a whole stands at its first operator, and the others below it."""
     is_first, parallelism = place[1] == 0, vertex["parallelism"]
+    count_in = None if operator["name"].startswith("Source: ") else operator.get("records_in")
+    count_out = None if operator["name"].startswith("Sink: ") else operator.get("records_out")
 
     def rate(what: str, count: float | None) -> float | None:
         return None if count is None else rate_of((*place, what), count)
@@ -146,10 +148,10 @@ def _line(
         name=("" if is_first else "  ") + operator["name"],
         parallelism=parallelism,
         state=vertex["status"],
-        records_in=operator.get("records_in"),
-        in_rate=rate("in", operator.get("records_in")),
-        records_out=operator.get("records_out"),
-        out_rate=rate("out", operator.get("records_out")),
+        records_in=count_in,
+        in_rate=rate("in", count_in),
+        records_out=count_out,
+        out_rate=rate("out", count_out),
         watermark_ms=_lowest_watermark(vertex) if is_first else None,
         busy=share("accumulated-busy-time"),
         held_back=share("accumulated-backpressured-time"),
@@ -158,10 +160,10 @@ def _line(
 
 def _lowest_watermark(vertex: Mapping[str, Any]) -> int | None:
     """That of the subtask which is furthest behind; None: not all have one yet."""
-    values = [each.get("value") for each in vertex.get("watermarks", ())]
-    if not values or any(value is None for value in values):
+    values = [int(each["value"]) for each in vertex.get("watermarks", ())]
+    if len(values) < vertex["parallelism"] or min(values) == _MIN_WATERMARK:
         return None
-    return min(int(value) for value in values)
+    return min(values)
 
 
 def _count(count: float | None) -> str:

@@ -5,6 +5,7 @@ Flink: Task.run, TaskExecutor.submitTask.
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -81,6 +82,7 @@ class RunningTask:
         self._lock = threading.Lock()
         self._task: Task | None = None
         self._is_canceled = False
+        self._making: int | None = None  # its thread, while that makes the task
         self._partitions: list[ResultPartition] = []
         self._info = _info_of(descriptor, surroundings.bundle)
         self._thread = threading.Thread(target=self._run, name=self._info.task_name_with_subtask, daemon=True)
@@ -106,7 +108,12 @@ class RunningTask:
 
     def interrupt(self) -> None:
         """Raise CancelTaskError in its thread, if it was cancelled."""
-        task = self._task
+        with self._lock:
+            if self._making is not None and self._is_canceled:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._making), ctypes.py_object(CancelTaskError)
+                )
+            task = self._task
         if task is not None:
             task.interrupt()
 
@@ -137,8 +144,14 @@ class RunningTask:
     def _run(self) -> None:
         with task_in_log(self._info):
             try:
-                task = self._make()
+                try:
+                    with self._lock:
+                        self._making = threading.get_ident()
+                    task = self._make()
+                finally:
+                    self._refuse_interrupts()
             except BaseException as error:
+                self._refuse_interrupts()
                 self._end_unmade(error)
                 return
             with self._lock:
@@ -147,6 +160,13 @@ class RunningTask:
             if is_canceled:
                 task.cancel()
             task.run()
+
+    def _refuse_interrupts(self) -> None:
+        """One that is on its way is taken back: from here on the task has its own."""
+        with self._lock:
+            if self._making is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._making), None)
+                self._making = None
 
     def _make(self) -> Task:
         """Unpickle the user's functions, and make gates: each may take its time, and fail."""

@@ -276,11 +276,22 @@ class TaskManager:
 
     # ---- the end ----------------------------------------------------------------------------------------
 
+    def _end_tasks(self) -> None:
+        """There are some only if the manager itself has failed: nobody else minds them any more."""
+        for attempt in self._tasks:
+            self._stop_task(StopTask(attempt))
+        timeout_ms = self._executor.config.cancellation_timeout_ms
+        deadline_ms = self._now_ms() + timeout_ms
+        for task in self._tasks.values():
+            while not task.join(CANCEL_WAIT_S):
+                task.interrupt()
+                if timeout_ms > 0 and self._now_ms() > deadline_ms and self._executor.config.can_kill_process:
+                    self._kill_process(KillProcess(f"attempt {task.attempt} does not end, and the manager has failed"))
+
     def _free(self) -> None:
         """Threads, partitions, gates, the link: each even if another fails."""
-        for task in self._tasks.values():  # only if the manager itself has failed
-            task.cancel()
-        for task in [*self._tasks.values(), *self._ended]:
+        self._end_tasks()
+        for task in self._ended:
             task.join()
         for canceler in self._threads:
             canceler.join(CANCEL_WAIT_S)

@@ -249,6 +249,8 @@ class SparkProvider:
                 self._data = stage_data(self._context, self._inputs, count)
             if self._bundle is None:
                 self._bundle = self._bundle_for_workers()
+        if len(self._runs) > 1:  # an executor may have gone, which Spark itself would look for again only after 15 s
+            check_slots(self._data, count, _stage_user(self._job.graph, bool(self._inputs)))
         task = JobTask(
             DriverAddress(self._control.address, group_id, self._control.secret_of(group_id), self._tls),
             self._data_secret,

@@ -33,7 +33,7 @@ from flinkbuf.spark.job import TASK_BIND_OPTION, bundle_for_workers, check_stage
 from flinkbuf.spark.job_stage import CODEC, StageManagers, forget_connection, is_stopped
 from flinkbuf.spark.job_task import JobTask, StageTask, data_plane
 from flinkbuf.spark.slot_input import is_direct, stage_data
-from flinkbuf.spark.stage_attempts import Admission, StageAttempts
+from flinkbuf.spark.stage_attempts import StageAttempts, TaskAdmission
 from flinkbuf.spark.stage_progress import SparkStages
 from flinkbuf.spark.workers import check_workers, shipped
 from flinkbuf.streaming.operator_config import ExecutionSettings
@@ -217,9 +217,9 @@ class StageRuns:
         with self._lock:
             attempt = None if self._attempts.knows(task) else self._output.attempt_of(self._stage, task)
             admission = self._attempts.admit(index, task, attempt)
-            if admission is Admission.OLD:
+            if admission is TaskAdmission.OLD:
                 return None
-            if admission is Admission.NEW or self._job is None:
+            if admission is TaskAdmission.NEW or self._job is None:
                 if self._job is not None:
                     self._job.cancel()
                 self._job = StageJob(self._output)

@@ -29,7 +29,10 @@ CODEC = MessageCodec(TASK_KINDS)
 GRACE_S = 5.0  # so long managers that were told to end have, before Spark ends their stage
 START_PATIENCE_S = 1.0  # so long a stage whose tasks have not all come yet, and find that they are not wanted
 VERDICT_S = 2.0  # so long a lost manager waits for what Spark says of it: Spark looks once a second
-_SUMMARY = re.compile(r"^(?:\w+\.)*(?P<what>\w*(?:Error|Exception|Exit|Interrupt|Failure)\b.*)$")
+NO_FLINKBUF = "this worker of Spark runs "  # so begin the sentences of workers.shipped
+_TRACEBACK = "Traceback (most recent call last):"
+_CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
+_RAISED = re.compile(r"(?P<name>(?:\w+\.)*\w*(?:Error|Exception|Exit|Interrupt)): (?P<message>.*)")
 
 
 class SparkStoppedError(FlinkbufError):
@@ -227,7 +230,9 @@ class StageRun:
             if self._properties is not None:
                 self._context._jsc.sc().setLocalProperties(self._properties.clone())
             self._context.setJobGroup(self._group, self._description, interruptOnCancel=True)
-            self._make_data().collect()
+            data = self._make_data()
+            if not self._is_stopping:
+                data.collect()
         except BaseException as error:
             self._failure = failure_of(error, self._context)
         with self._lock:
@@ -285,36 +290,47 @@ def forget_connection() -> None:
 
 
 def failure_of(error: BaseException, context: SparkContext) -> Failure:
-    """Return why a Spark job failed: in one line what its user can act on, and all of it as traceback."""
+    """Return why a Spark job failed, as far as its user can act on it: Spark's own text is mostly Java's stack."""
     if is_stopped(context):
         stopped = "the SparkContext was stopped while the job ran in it; start the job again in a new one"
-        return Failure("flinkbuf.spark.job_stage.SparkStoppedError", stopped, can_restart=False)
-    text = str(error)
-    summary = summary_of(text)
-    can_restart = not summary.startswith("RuntimeError: this worker of Spark runs ")  # it will again
-    return Failure(f"{type(error).__module__}.{type(error).__qualname__}", summary, text, can_restart=can_restart)
+        return Failure("builtins.RuntimeError", stopped, can_restart=False)
+    if not isinstance(error, _java_errors()):
+        return Failure.of(error)
+    summary, traceback = summary_of(str(error))
+    found = _RAISED.match(summary)
+    name, message = (found["name"], found["message"]) if found else ("RuntimeError", summary)
+    return Failure(
+        name if "." in name else f"builtins.{name}",
+        message,
+        traceback,
+        can_restart=not message.startswith(NO_FLINKBUF),  # a worker that lacks it will lack it again
+    )
 
 
-def summary_of(text: str) -> str:
-    """Return the line of Spark's error that says what happened.
+def _java_errors() -> tuple[type[BaseException], ...]:
+    from py4j.protocol import Py4JError
+
+    return (Py4JError,)
+
+
+def summary_of(text: str) -> tuple[str, str]:
+    """Return the line of Spark's error that says what happened, and the traceback of Python's that ends with it.
 
     Examples
     --------
-    >>> summary_of("Job aborted due to stage failure: ...\\nTraceback (most recent call last):\\n  File ...\\n"
-    ...            "RuntimeError: no room\\n\\n\\tat org.apache.spark...")
-    'RuntimeError: no room'
-    >>> summary_of("Job 3 cancelled part of cancelled job group x")
-    'Job 3 cancelled part of cancelled job group x'
+    >>> summary_of("Job aborted\\nTraceback (most recent call last):\\n  File x\\nOSError: no room\\n\\n\\tat org...")
+    ('OSError: no room', 'Traceback (most recent call last):\\n  File x\\nOSError: no room')
+    >>> summary_of("An error occurred\\n: Job 3 cancelled part of cancelled job group x")
+    (': Job 3 cancelled part of cancelled job group x', '')
     """
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
-    found = [line for line in lines if line.startswith("ExecutorLostFailure")]
-    in_python = False
-    for line in lines:
-        if line.endswith("Traceback (most recent call last):"):
-            in_python = True
-        elif in_python and _SUMMARY.match(line):
-            found.append(line)
-            in_python = False
-    crashed = [line for line in lines if "Python worker exited unexpectedly" in line]
+    lines = [line.rstrip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("at ")]
+    for known in ("ExecutorLostFailure", "Python worker exited unexpectedly"):
+        for line in lines:
+            if known in line:
+                return line[line.index(known) :], ""
+    begin = next((number for number, line in enumerate(lines, 1) if line.endswith(_TRACEBACK)), len(lines))
+    for number in range(begin, len(lines)):
+        if _RAISED.match(lines[number]) and not (lines[number + 1 : number + 2] or [""])[0].startswith(_CHAINED):
+            return lines[number], "\n".join([_TRACEBACK, *lines[begin : number + 1]])
     told = [line for line in lines if "Job aborted" in line or "cancelled" in line]
-    return (found or crashed or told or lines or [""])[0]
+    return (told or lines or [""])[0], ""

@@ -13,10 +13,13 @@ import time
 from pathlib import Path
 
 import pytest
+from certificates import CAN_MAKE, make_certificates
 from task_managers import graph_of
 
+from flinkbuf.config import NetworkConfig
 from flinkbuf.jobs import launcher_process, local_processes
 from flinkbuf.jobs.failure import JobCanceledError, JobFailedError
+from flinkbuf.jobs.job_master_config import JobMasterConfig
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.launcher_process import ProcessEnd, end_launcher, the_launcher
 from flinkbuf.jobs.restart_strategy import FixedDelayRestart
@@ -335,6 +338,11 @@ def test_a_program_that_is_killed_leaves_nothing_behind(tmp_path, how):
         return value
 
     Path("launcher").write_text(str(the_launcher().pid))
+    child = os.fork()
+    if child == 0:  # holds every socket of the program, and lives on
+        time.sleep(60)
+        os._exit(0)
+    Path("child").write_text(str(child))
     run(hold, range(1_000_000))
     """
     temporary = tmp_path / "temporary"
@@ -352,10 +360,12 @@ def test_a_program_that_is_killed_leaves_nothing_behind(tmp_path, how):
     assert len(managers) == 2
     program.send_signal(getattr(signal, how))
     killed = time.monotonic()
-    program.communicate(timeout=PATIENCE_S)
+    program.wait(PATIENCE_S)
     wait_until(lambda: not any(map(is_alive, [launcher, started, *managers])), 2 * load_factor())
     assert time.monotonic() - killed < 2 * load_factor()
     assert list(temporary.iterdir()) == []
+    os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    program.communicate(timeout=PATIENCE_S)
 
 
 def test_ctrl_c_cancels_the_job(tmp_path):
@@ -431,7 +441,7 @@ def explode():
 
 
 def test_a_process_that_cannot_start_says_why():
-    job, _ = local_job(identity, bundle_fields={"files": (Poison(),)})
+    job, _ = local_job(identity, bundle_fields={"managed_memory_bytes": Poison()})
     with pytest.raises(JobFailedError) as caught:
         job.run()
     says = str(caught.value)
@@ -471,6 +481,30 @@ def test_a_function_that_holds_the_interpreter_is_not_taken_for_dead():
     job, out = local_job(hold_interpreter, range(20))
     job.run()
     assert len(out) == 20
+
+
+def test_a_process_that_does_not_end_is_killed():
+    def hang(value):
+        if value == 5:
+            ctypes.PyDLL(None).sleep(1000)  # holds the interpreter, so that no thread of the process does anything
+        return value
+
+    job, _ = local_job(hang, config=JobMasterConfig(cancel_attempts=2, cancel_retry_ms=100))
+    job.start()
+    wait_until(lambda: job.status is JobStatus.RUNNING)
+    time.sleep(0.5)
+    job.cancel()
+    with pytest.raises(JobCanceledError):
+        job.wait(PATIENCE_S)
+    assert children_of(the_launcher().pid) == []
+
+
+@pytest.mark.skipif(not CAN_MAKE, reason="the command openssl makes the certificates")
+def test_connections_are_encrypted_where_that_is_set(tmp_path):
+    tls = make_certificates(tmp_path).worker
+    job, out = local_job(identity, bundle_fields={"network": NetworkConfig(tls=tls)})
+    job.run()
+    assert len(out) == 100
 
 
 # ---- many

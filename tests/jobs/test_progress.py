@@ -76,8 +76,8 @@ def test_a_restart_that_begins_to_count_anew_shows_no_negative_rate():
 
 
 def test_each_operator_of_a_task_has_a_line_and_the_task_s_own_stand_at_the_first():
-    operators = [{"name": "Source: a", "records_in": None, "records_out": 5}, {"name": "Map", "records_in": 5}]
-    first, second = Progress().lines(details(vertex(operators=operators, watermarks=[{"value": "7"}])), 0)
+    operators = [{"name": "Source: a", "records_in": 0, "records_out": 5}, {"name": "Map", "records_in": 5}]
+    first, second = Progress().lines(details(vertex(operators=operators, watermarks=[{"value": "7"}] * 2)), 0)
     assert (first.name, first.records_in, first.records_out, first.watermark_ms) == ("Source: a", None, 5, 7)
     assert (second.name, second.records_in, second.records_out, second.watermark_ms) == ("  Map", 5, None, None)
     assert second.busy is second.held_back is None
@@ -86,11 +86,12 @@ def test_each_operator_of_a_task_has_a_line_and_the_task_s_own_stand_at_the_firs
 @pytest.mark.parametrize(
     ("watermarks", "text"),
     [
-        ([{"value": "1388534340000"}, {"value": 1388534399999}], "2013-12-31 23:59:00"),
-        ([{"value": 5}, {"value": None}], "-"),
+        ([{"value": "1388534340000"}, {"value": "1388534399999"}], "2013-12-31 23:59:00"),
+        ([{"value": "5"}], "-"),  # the other one has none yet
+        ([{"value": "5"}, {"value": str(-(2**63))}], "-"),
         ([], "-"),
-        ([{"value": str(2**63 - 1)}], "end"),
-        ([{"value": 2**62}], str(2**62)),
+        ([{"value": str(2**63 - 1)}] * 2, "end"),
+        ([{"value": str(2**62)}] * 2, str(2**62)),
     ],
 )
 def test_the_watermark_is_the_lowest_of_the_subtasks(watermarks, text):

@@ -407,6 +407,50 @@ def test_a_function_that_does_not_return_is_interrupted():
         check_that_nobody_failed(master)
 
 
+class SpinsWhenUnpickled:
+    def __init__(self):
+        self.there = ByReference(threading.Event(), "a test's event")
+
+    def __setstate__(self, state):
+        state["there"].value.set()
+        while True:
+            pass
+
+    def __call__(self, value):
+        return value
+
+
+def test_functions_that_are_never_unpickled_are_interrupted():
+    settings = ExecutionSettings(task_cancellation_interval_ms=50)
+    spins = SpinsWhenUnpickled()
+    with Master(graph_of([1], spins, [].append), settings) as master:
+        master.add()
+        master.deploy_all()
+        assert spins.there.value.wait(20)
+        for attempt in master.attempts():
+            master.cancel(attempt)
+        assert "CANCELED" in master.wait_for_end()
+        check_that_nobody_failed(master)
+
+
+def test_a_manager_that_fails_itself_ends_its_tasks(monkeypatch):
+    with Master(graph_of(range(10**9), lambda value: value, [].append, 2)) as master:
+        manager = master.add()
+        master.deploy_all()
+        master.wait(lambda: all("RUNNING" in master.states(attempt) for attempt in master.attempts()))
+
+        def fail(message, now_ms):
+            raise ZeroDivisionError("a fault of the manager")
+
+        seen = []
+        monkeypatch.setattr(threading, "excepthook", lambda args: seen.append(args.exc_value))
+        monkeypatch.setattr(manager._executor, "handle", fail)
+        manager._tell(object())
+        master.threads["m0"].join(20)
+        assert not master.threads["m0"].is_alive()
+        assert isinstance(seen[0], ZeroDivisionError)
+
+
 KILLED = """
     import sys, threading, time
     sys.path.insert(0, {support!r})

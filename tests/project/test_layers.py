@@ -425,9 +425,9 @@ PACKAGE = [
             "action_performer",
             "running_job",
             "control_link",
+            "local_manager",
             "launcher",
             "launcher_process",
-            "local_manager",
             "local_processes",
             "",
         ],
@@ -520,7 +520,6 @@ PACKAGE = [
         [
             "blocking",
             "summary",
-            "stage_run",
             "messages",
             "membership",
             "exchange_runs",

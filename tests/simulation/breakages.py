@@ -138,7 +138,7 @@ def _old_attempt(world: World) -> None:
     subtasks = [(vertex.id, index) for vertex in world.plan.vertices for index in range(vertex.parallelism)]
     vertex_id, index = world.rng.choice(subtasks)
     current = world.invariants.number_of(vertex_id, index)
-    number = world.rng.choice([each for each in (current - 1, current - 2, current + 1, 99) if each >= 0])
+    number = world.rng.choice([each for each in (current - 1, current - 2, current + 99) if each >= 0])
     managers = world.provider.living()
     manager_id = world.rng.choice(managers).id if managers else "nobody"
     state = world.rng.choice(("INITIALIZING", "RUNNING", "FINISHED", "CANCELED", "FAILED"))

@@ -73,11 +73,14 @@ class Invariants:
         self.states: dict[AttemptId, ExecutionState] = {}
         self.gone: set[AttemptId] = set()
         self.reset: set[Subtask] = set()
+        self.run = 0  # that was asked for last
         self.status = JobStatus.CREATED
         self.is_cancelled = False
         self.is_doomed = False  # a failure that forbids a restart was heard
         self.causes: list[Failure] = []  # that were heard since the last deployment
+        self._is_narrow = self.graph.subtask_count <= 100
         self._late_wakes = 0
+        self._outage_count = 0  # before what the job master hears just now
         self._is_heartbeat = False  # what the job master hears just now
         self._before: dict[AttemptId, ExecutionState] | None = None  # when what follows must change nothing
         # as it really is
@@ -116,6 +119,7 @@ class Invariants:
             self.accepted.pop(stimulus.manager_id, None)
         elif isinstance(stimulus, ma.ManagerSaid) and isinstance(stimulus.message, ms.RegisterManager):
             self.registrations[stimulus.manager_id] = stimulus.message
+        self._outage_count = self.world.restart.new_count
         self._note_cause(stimulus)
 
     def _is_void(self, stimulus: object) -> bool:
@@ -148,6 +152,10 @@ class Invariants:
                 return
             failure = message.failure
             self.is_doomed |= not failure.can_restart and state is not ExecutionState.CANCELING
+        if isinstance(stimulus, ma.RunFailed):
+            managers = (self.accepted[each] for each in self.accepted if each != "program")
+            if stimulus.run != self.run and all(each.run != stimulus.run for each in managers):
+                return  # of processes that have been replaced
         if failure is not None and not failure.is_echo:
             self.causes.append(failure)
 
@@ -157,8 +165,12 @@ class Invariants:
             self._checks[type(action)](action)
         ends = [index for index, action in enumerate(actions) if isinstance(action, ma.EndJob)]
         demand(ends in ([], [len(actions) - 1]), "EndJob is not the last action:", actions)
+        if self.world.restart.new_count > self._outage_count and _is_echo(stimulus):
+            self.causes.clear()  # it begins an outage of its own; what is the cause has still to come
         self._is_heartbeat = isinstance(getattr(stimulus, "message", None), ms.HeartbeatReport)
-        self._states_changed()
+        # In a wide graph now and then, and at the end: every state is kept with its time.
+        if self._is_narrow or self.world.agenda.step_count % 100 == 0 or ends:
+            self._states_changed()
         if self._before is not None:
             now = {each.attempt: each.state for each in self.graph.executions()}
             demand(now == self._before, "somebody who is not to be heard changed something:", stimulus)
@@ -214,6 +226,7 @@ class Invariants:
     # ---- what it wants
 
     def _managers_wanted(self, action: ma.StartManagers) -> None:
+        self.run = action.run
         demand(not self.is_cancelled or not self.world.master.is_over, "managers for a job that is over")
         together = self.world.config.managers_come_together
         demand(not together or len(action.indexes) == slot_count(self.world.plan), "a part of a run:", action)
@@ -479,6 +492,11 @@ class Invariants:
 def len_of(subtask: Any) -> int:
     """How many attempts a subtask had before its current one."""
     return subtask.history[-1].attempt.attempt_number + 1 if subtask.history else 0
+
+
+def _is_echo(stimulus: Any) -> bool:
+    failure = getattr(getattr(stimulus, "message", stimulus), "failure", None)
+    return failure is not None and failure.is_echo
 
 
 def _is_path(states: list[ExecutionState]) -> bool:

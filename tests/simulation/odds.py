@@ -97,3 +97,31 @@ def _faults(rng: Random, start_ms: int, span: int) -> tuple[tuple[int, str], ...
     kinds = rng.sample(FAULTS, rng.choice((1, 2, 4, len(FAULTS))))
     count = rng.choice((0, 1, 2, 4, 8, 16))
     return tuple(sorted((start_ms + rng.randint(0, span), rng.choice(kinds)) for _ in range(count)))
+
+
+def calm_odds(start_ms: int) -> Odds:
+    """Nothing goes wrong, and nothing takes long."""
+    return Odds(
+        latency_ms=(0, 1),
+        loss=0.0,
+        doubling=0.0,
+        start_ms=(1, 50),
+        start_never=0.0,
+        start_twice=0.0,
+        run_fails=0.0,
+        register_twice=0.0,
+        setup_ms=(0, 1),
+        work_ms=(0, 10),
+        task_fails=0.0,
+        task_lasts=0.0,
+        input_is_endless=False,
+        report_ms=(0, 0),
+        task_is_lazy=0.0,
+        task_is_deaf=0.0,
+        echo=1.0,
+        exit_ms=(0, 5),
+        faults=(),
+        cancel_ms=None,
+        cancels_again=False,
+        heal_ms=start_ms + 1_000,
+    )

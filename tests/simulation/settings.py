@@ -74,6 +74,19 @@ def draw_settings(rng: Random, slot_count: int) -> Settings:
     )
 
 
+def calm_settings() -> Settings:
+    """What a program has that sets nothing, with one slot a manager."""
+    return Settings(
+        master=JobMasterConfig(),
+        restart=NoRestart(),
+        slots_each=1,
+        cancellation_interval_ms=30_000,
+        cancellation_timeout_ms=180_000,
+        report_interval_ms=5_000,
+        registration_timeout_ms=300_000,
+    )
+
+
 def _restart(rng: Random) -> Restart:
     kind = rng.random()
     if kind < 0.2:

@@ -43,6 +43,7 @@ class SimTask:
         self.is_gone = False  # its thread has come out, or its process has ended
         self.is_ready = False  # its own work is done
         self.splits = 0
+        self.unread: set[str] = set()  # partitions whose end it has not read
         self._interrupts = 0
         self._is_leaving = False
         self.coordinated = self.world.coordinators.operator_of(self.attempt.vertex_id)
@@ -99,7 +100,7 @@ class SimTask:
         """End, if all is done: its own work, what it waits for from its coordinator, and what it reads."""
         if self.state is TaskState.RUNNING and self.is_ready and not self.is_gone:
             has_splits = self.coordinated is None or self.splits >= SPLITS
-            if has_splits and self.world.data.all_read(self):
+            if has_splits and not self.unread:
                 self._come_out(TaskStep.FINISH)
 
     # ---- what others do to it
@@ -166,18 +167,16 @@ class DataPlane:
         """It writes its partitions from now on, and asks for what it reads."""
         for partition in task.descriptor.partitions:
             self._written[partition.partition_id] = task
-        for partition_id in _inputs(task):
+        inputs = _inputs(task)
+        task.unread = {partition_id for partition_id in inputs if partition_id not in self._finished}
+        for partition_id in inputs:
             self._readers.setdefault(partition_id, []).append(task)
-        if _inputs(task):
+        if inputs:
             task.world.agenda.after(PATIENCE_MS, self._look_for_inputs, task)
 
     def _look_for_inputs(self, task: SimTask) -> None:
         if not task.is_gone and any(partition_id not in self._written for partition_id in _inputs(task)):
             task.fail(self.world.echo(f"{task.attempt} finds no partition"))
-
-    def all_read(self, task: SimTask) -> bool:
-        """Whether all that it reads has come to its end."""
-        return all(partition_id in self._finished for partition_id in _inputs(task))
 
     def ended(self, task: SimTask, is_finished: bool) -> None:
         """What it wrote is complete, or gone."""
@@ -187,7 +186,9 @@ class DataPlane:
             if is_finished:
                 self._finished.add(partition_id)
                 for reader in self._readers.get(partition_id, ()):
-                    self.world.agenda.after(self.world.between(self.world.odds.setup_ms), reader.look)
+                    reader.unread.discard(partition_id)
+                    if not reader.unread:
+                        self.world.agenda.after(self.world.between(self.world.odds.setup_ms), reader.look)
             else:
                 self.lose(partition_id)
 

@@ -63,9 +63,23 @@ KILLED_EXECUTOR = """
     print("restarted", len(found) >= 1_000)
     doubled = env.from_rdd(sc.parallelize(range(10), 2), Types.LONG()).map(lambda n: 2 * n, Types.LONG()).to_rdd()
     print("sum", doubled.sum())
-    pids = env.from_collection(range(20)).rebalance().map(lambda n: parent_of(os.getppid())).execute_and_collect(limit=99)
-    print("executors", len(set(pids)))
+    executors = env.from_collection(range(20)).rebalance().map(lambda n: parent_of(os.getppid()))
+    print("executors", len(set(executors.execute_and_collect(limit=99))))
+
+    def forever():
+        while True:
+            yield 1
+
+    found = []
+    env.add_source(forever).rebalance().map(lambda n: n).add_sink(found.append)
+    client = env.execute_async("is left alone")
+    while not found:
+        time.sleep(0.05)
     sc.stop()
+    try:
+        client.get_job_execution_result().result()
+    except RuntimeError as error:
+        print("SparkContext was stopped" in str(error))
 """
 LONG_JOB = """
     def pid_of(n):
@@ -116,7 +130,7 @@ def test_a_job_outlives_the_loss_of_an_executor():
     finally:
         driver.kill()
     assert driver.returncode == 0, errors[-4000:]
-    assert out.split() == ["restarted", "True", "sum", "90", "executors", "2"]
+    assert out.split() == ["restarted", "True", "sum", "90", "executors", "2", "True"]
 
 
 def processes_of(session):

@@ -213,6 +213,9 @@ def test_the_tasks_may_talk_over_tls(data, tmp_path):
     for without, with_certificate in answers:
         assert "CERTIFICATE_REQUIRED" in without.upper().replace(" ", "_")
         assert with_certificate == "TLSv1.3"
+    of_driver = rendezvous.rendezvous_of(data.context)._leases[config.tls].server.address
+    assert "CERTIFICATE_REQUIRED" in tls_answer(of_driver, None).upper().replace(" ", "_")
+    assert tls_answer(of_driver, (certificate, key)) == "TLSv1.3", "what tasks and driver say is encrypted, too"
 
 
 def tls_answer(address, certificate):

@@ -12,7 +12,7 @@ import queue
 import threading
 import time
 import weakref
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -75,8 +75,9 @@ class Rendezvous:
         self._is_closing = False
         self._prefix = f"exchange/{next(_numbers)}/"  # two contexts may have one server, one after the other
         self._leases: dict[TlsConfig | None, ServerLease] = {}
-        self.inbox: queue.SimpleQueue[Stimulus | None] = queue.SimpleQueue()
-        self.groups: set[str] = set()  # of exchanges whose tasks are connected; the servers' threads'
+        self._inbox: queue.SimpleQueue[Stimulus | None] = queue.SimpleQueue()
+        self._groups: dict[str, ControlServer] = {}  # by id: one for each exchange whose tasks are connected
+        self._counts: Counter[str] = Counter()  # of its connections
         self._summaries: deque[ExchangeSummary] = deque(maxlen=SUMMARIES_KEPT)
         self.runs = ExchangeRuns()
         self.last_calls = last_calls
@@ -89,7 +90,7 @@ class Rendezvous:
             if tls not in self._leases:
                 self._leases[tls] = self._listen(tls)
                 server = self._leases[tls].server
-                server.on_unknown(self._prefix, partial(_Group, self, server))
+                server.on_unknown(self._prefix, partial(self._open, server))
         server = self._leases[tls].server
         group_id = f"{self._prefix}{exchange_id}/{task_count}"
         return DriverAddress(server.address, group_id, server.secret_of(group_id), tls)
@@ -107,10 +108,38 @@ class Rendezvous:
     def close(self) -> None:
         """End the thread, let go of the server. Tasks that still run take it for the end of the driver. Idempotent."""
         self._is_closing = True
-        self.inbox.put(None)
+        self._inbox.put(None)
         self._thread.join()
 
-    # ---- on the thread
+    # ---- on the thread of a server, as the handler of its groups
+
+    def _open(self, server: ControlServer, group_id: str) -> Rendezvous:
+        self._groups[group_id] = server
+        return self
+
+    def connected(self, connection: Connection) -> None:
+        """Expect a task to register."""
+        self._counts[connection.group_id] += 1
+
+    def received(self, connection: Connection, payload: bytes) -> None:
+        """Hear what a task says, or close its connection if that is nothing."""
+        _, _, exchange_id, task_count = connection.group_id.split("/")
+        try:
+            message = CODEC.decode(payload)
+        except CorruptDataError:
+            connection.close()
+        else:
+            self._inbox.put(PeerSaid(connection, exchange_id, int(task_count), message))
+
+    def disconnected(self, connection: Connection, reason: str) -> None:
+        """Note that a task is gone, and forget the exchange with its last one."""
+        self._inbox.put(PeerGone(connection, reason))
+        self._counts[connection.group_id] -= 1
+        if self._counts[connection.group_id] == 0:
+            del self._counts[connection.group_id]
+            self._groups.pop(connection.group_id).close_group(connection.group_id)
+
+    # ---- on its own thread
 
     def _run(self) -> None:
         try:
@@ -120,7 +149,7 @@ class Rendezvous:
         finally:
             for lease in self._leases.values():
                 lease.server.off_unknown(self._prefix)
-                for group_id in list(self.groups):
+                for group_id in list(self._groups):
                     lease.server.close_group(group_id)
                 lease.close()
 
@@ -129,7 +158,7 @@ class Rendezvous:
         deadline = self.runs.next_deadline_ms
         left = LOOK_S if deadline is None else max(0.0, (deadline - _now_ms()) / 1000)
         try:
-            stimulus = self.inbox.get(timeout=min(LOOK_S, left))
+            stimulus = self._inbox.get(timeout=min(LOOK_S, left))
         except queue.Empty:
             return None
         if isinstance(stimulus, PeerSaid) and isinstance(stimulus.message, Register):
@@ -145,7 +174,7 @@ class Rendezvous:
             for connection in action.connections:
                 connection.send(message)
         elif isinstance(action, FindStage):
-            self.inbox.put(self._find_stage(action))
+            self._inbox.put(self._find_stage(action))
         elif isinstance(action, Note):
             logger.log(logging.WARNING if action.summary is None else logging.INFO, "%s", action.text)
             if action.summary is not None:
@@ -160,37 +189,6 @@ class Rendezvous:
         if attempt is not None and asked.task is not None:
             end = stages.end_of(asked.stage, attempt, asked.task)
         return StageFound(asked.exchange_id, asked.stage, progress, failures, end)
-
-
-class _Group:
-    """The tasks of one exchange that are connected, as the control server's thread sees them."""
-
-    def __init__(self, meeting: Rendezvous, server: ControlServer, group_id: str) -> None:
-        self._meeting, self._server, self._group_id = meeting, server, group_id
-        _, _, self._exchange_id, self._task_count = group_id.split("/")
-        self._count = 0
-        meeting.groups.add(group_id)
-
-    def connected(self, connection: Connection) -> None:
-        """Expect it to register."""
-        self._count += 1
-
-    def received(self, connection: Connection, payload: bytes) -> None:
-        """Hand on what a task says, or close its connection if that is nothing."""
-        try:
-            message = CODEC.decode(payload)
-        except CorruptDataError:
-            connection.close()
-        else:
-            self._meeting.inbox.put(PeerSaid(connection, self._exchange_id, int(self._task_count), message))
-
-    def disconnected(self, connection: Connection, reason: str) -> None:
-        """Forget it, and the exchange with its last one."""
-        self._meeting.inbox.put(PeerGone(connection, reason))
-        self._count -= 1
-        if self._count == 0:
-            self._server.close_group(self._group_id)
-            self._meeting.groups.discard(self._group_id)
 
 
 def _now_ms() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -90,27 +89,23 @@ class ExchangeSummary:
 
     def table(self) -> str:
         """Return the counts as text, one line for each task."""
-        heads = (
-            "task",
-            "records out",
-            "records in",
-            "buffers out",
-            "buffers in",
-            "MB out",
-            "MB in",
-            "back-pressured s",
-            "idle s",
-            "total s",
-        )
-        rows = [tuple(_cells(task)) for task in self.tasks]
-        widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
-        return "\n".join(
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in (heads, *rows)
-        )
+        rows = [[head for head, *_ in _COLUMNS]]
+        rows += [
+            [f"{getattr(task, name) / unit:,.{digits}f}" for _, name, unit, digits in _COLUMNS] for task in self.tasks
+        ]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
 
 
-def _cells(task: TaskFigures) -> Iterable[str]:
-    counts = (task.index, task.records_out, task.records_in, task.buffers_out, task.buffers_in)
-    yield from (f"{count:,}" for count in counts)
-    yield from (f"{size / 1e6:,.1f}" for size in (task.bytes_out, task.bytes_in))
-    yield from (f"{time / 1000:.2f}" for time in (task.back_pressured_ms, task.idle_ms, task.total_ms))
+_COLUMNS = (  # head, count, what it is divided by, digits
+    ("task", "index", 1, 0),
+    ("records out", "records_out", 1, 0),
+    ("records in", "records_in", 1, 0),
+    ("buffers out", "buffers_out", 1, 0),
+    ("buffers in", "buffers_in", 1, 0),
+    ("MB out", "bytes_out", 1e6, 1),
+    ("MB in", "bytes_in", 1e6, 1),
+    ("back-pressured s", "back_pressured_ms", 1000, 2),
+    ("idle s", "idle_ms", 1000, 2),
+    ("total s", "total_ms", 1000, 2),
+)
