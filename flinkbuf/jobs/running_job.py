@@ -20,10 +20,8 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
-from flinkbuf.jobs.coordinators import CoordinatorHost
-from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.action_performer import ActionPerformer
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, add_note
-from flinkbuf.jobs.in_process_manager import InProcessManager
 from flinkbuf.jobs.job_bundle import JobBundle
 from flinkbuf.jobs.job_graph import JobGraph
 from flinkbuf.jobs.job_master import JobMaster
@@ -37,22 +35,15 @@ from flinkbuf.jobs.master_actions import (
     EndJob,
     ManagerLost,
     ManagerSaid,
-    ResetSources,
     RunFailed,
-    SendTo,
     StartJob,
-    StartManagers,
     StatusChanged,
-    StopManager,
-    SubtaskGone,
-    TellCoordinator,
     TimePassed,
 )
-from flinkbuf.jobs.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
 from flinkbuf.jobs.restart_limits import RestartLimits
 from flinkbuf.jobs.restart_strategy import NoRestart
 from flinkbuf.jobs.story import Entry, Story
-from flinkbuf.jobs.target import ManagerProvider, Target, target_named
+from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.log import logger
 from flinkbuf.streaming.accumulators import merge_accumulators, results_of
 from flinkbuf.streaming.clock import Clock, SystemClock
@@ -61,7 +52,6 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
 NEVER_MS: Final = 365 * 24 * 3_600_000
-CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
 
 _running: weakref.WeakSet[RunningJob] = weakref.WeakSet()
 
@@ -137,11 +127,7 @@ class RunningJob:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
         self._ended = threading.Event()
-        self._coordinators = CoordinatorHost(graph, self.job_id, self.clock, self._send_event, self._coordinator_failed)
-        self._connections: dict[str, ManagerConnection] = {}
-        self._manager_of: dict[AttemptId, str] = {}  # of those that run
-        self._provider: ManagerProvider | None = None
-        self._program_manager: InProcessManager | None = None
+        self._performer = ActionPerformer(self, lambda failure: self._inbox.put(CoordinatorFailed(failure)))
 
     # ---- the user
 
@@ -160,9 +146,7 @@ class RunningJob:
         try:
             self.target.check(self.graph, self.settings)
             self.bundle = self._make_bundle(is_in_program=False)
-            self._coordinators.start()
-            self._provider = self.target.make_provider(self)
-            self._start_program_manager()
+            self._performer.start(self.target, lambda: self._make_bundle(is_in_program=True))
         except BaseException as error:
             self._give_up(error)
             raise
@@ -251,7 +235,7 @@ class RunningJob:
 
     def manager_connected(self, manager_id: str, connection: ManagerConnection) -> None:
         """There is a way to a task manager."""
-        self._connections[manager_id] = connection
+        self._performer.connected(manager_id, connection)
 
     def manager_said(self, manager_id: str, message: object) -> None:
         """A task manager's message."""
@@ -270,18 +254,6 @@ class RunningJob:
     def _make_bundle(self, is_in_program: bool) -> JobBundle:
         vertex_ids = {vertex.id for vertex in self.plan.vertices if vertex.is_in_program is is_in_program}
         return JobBundle.of(self.graph, self.job_id, self.settings, vertex_ids=vertex_ids, **self._bundle_fields)
-
-    def _start_program_manager(self) -> None:
-        """Tasks whose functions hold objects of the program run here, beside those of the target."""
-        if self._provider is None or not any(vertex.is_in_program for vertex in self.plan.vertices):
-            return
-        self._program_manager = InProcessManager(
-            self,
-            self._make_bundle(is_in_program=True),
-            self._provider.program_shuffle(),
-            manager_id=PROGRAM_MANAGER,
-        )
-        self._program_manager.start()
 
     def _give_up(self, error: BaseException) -> None:
         """It was never begun."""
@@ -325,84 +297,16 @@ class RunningJob:
         finally:
             self._story.note(now_ms, stimulus, actions)
         if isinstance(stimulus, ManagerLost):
-            self._connections.pop(stimulus.manager_id, None)
+            self._performer.lost(stimulus.manager_id)
         end = None
         for action in actions:
             if isinstance(action, EndJob):
                 end = action
-            else:
-                self._perform(action)
+            elif not isinstance(action, StatusChanged):
+                self._performer.perform(action)
+            elif not action.status.is_terminal_state():  # that comes when all is gone
+                self.status = action.status
         return end
-
-    def _perform(self, action: Any) -> None:
-        perform: Any = self._PERFORM.get(type(action))
-        if perform is None:
-            raise TypeError(f"a job master does not ask for {action!r}")
-        perform(self, action)
-
-    def _start_managers(self, action: StartManagers) -> None:
-        try:
-            self._provided().start(action.run, action.indexes)
-        except Exception as error:
-            self.run_failed(action.run, Failure.of(error))
-
-    def _send_to(self, action: SendTo) -> None:
-        connection = self._connections.get(action.manager_id)
-        if connection is None:
-            return  # it has just gone: the master will hear of it
-        if isinstance(action.message, DeployTask):
-            self._manager_of[action.message.descriptor.attempt] = action.manager_id
-        connection.send(action.message)
-
-    def _stop_manager(self, action: StopManager) -> None:
-        if action.manager_id == PROGRAM_MANAGER:
-            if self._program_manager is not None:
-                self._program_manager.stop(action.reason)
-            return
-        try:
-            self._provided().stop(action.manager_id, action.reason)
-        except Exception:
-            logger.exception("a task manager of job %s could not be stopped", self.job_id)
-
-    def _subtask_gone(self, action: SubtaskGone) -> None:
-        self._manager_of.pop(action.attempt, None)
-        self._coordinators.gone(action.attempt)
-
-    def _reset_sources(self, action: ResetSources) -> None:
-        self._coordinators.reset(action.subtasks, action.is_global)
-
-    def _tell_coordinator(self, action: TellCoordinator) -> None:
-        self._coordinators.tell(action.attempt, action.operator_id, action.payload)
-
-    def _change_status(self, action: StatusChanged) -> None:
-        if not action.status.is_terminal_state():  # that comes when all is gone
-            self.status = action.status
-
-    _PERFORM: Final = {
-        StartManagers: _start_managers,
-        SendTo: _send_to,
-        StopManager: _stop_manager,
-        SubtaskGone: _subtask_gone,
-        ResetSources: _reset_sources,
-        TellCoordinator: _tell_coordinator,
-        StatusChanged: _change_status,
-    }
-
-    def _provided(self) -> ManagerProvider:
-        if self._provider is None:
-            raise RuntimeError("the job was not started")
-        return self._provider
-
-    # ---- sources; on the thread of the coordinators
-
-    def _send_event(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
-        manager_id = self._manager_of.get(attempt)
-        connection = None if manager_id is None else self._connections.get(manager_id)
-        if connection is not None:
-            connection.send(OperatorEventMessage(self.session_id, attempt, operator_id, payload))
-
-    def _coordinator_failed(self, failure: Failure) -> None:
-        self._inbox.put(CoordinatorFailed(failure))
 
     # ---- the end
 
@@ -419,7 +323,7 @@ class RunningJob:
 
     def _finish(self, end: EndJob) -> None:
         """Free everything, then tell those who wait."""
-        self._close_all()
+        self._performer.close()
         if end.status is JobStatus.FAILED:
             self.exception = self._exception_of(end.failure)
         self.net_runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
@@ -433,20 +337,6 @@ class RunningJob:
             except BaseException:
                 logger.exception("telling %r of the end of a job failed", call)
         self._ended.set()
-
-    def _close_all(self) -> None:
-        self._coordinators.close()
-        provider, self._provider = self._provider, None
-        if provider is not None:
-            try:
-                provider.close()
-            except BaseException:
-                logger.exception("ending the task managers of job %s failed", self.job_id)
-        manager, self._program_manager = self._program_manager, None
-        if manager is not None and not manager.close(CLOSE_WAIT_S):
-            logger.warning("a task of job %s in this process has not come back and was left", self.job_id)
-        self._connections.clear()
-        self._manager_of.clear()
 
     def _exception_of(self, failure: Failure | None) -> BaseException:
         if failure is None:

@@ -422,6 +422,7 @@ PACKAGE = [
             "task_manager",
             "in_process_manager",
             "embedded",
+            "action_performer",
             "running_job",
             "control_link",
             "local_manager",

@@ -1,0 +1,141 @@
+"""Does what a job master wants done: with task managers, messages and the coordinators of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from flinkbuf.jobs.coordinators import CoordinatorHost
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.in_process_manager import InProcessManager
+from flinkbuf.jobs.job_bundle import JobBundle
+from flinkbuf.jobs.manager_link import ManagerConnection
+from flinkbuf.jobs.master_actions import (
+    ResetSources,
+    SendTo,
+    StartManagers,
+    StopManager,
+    SubtaskGone,
+    TellCoordinator,
+)
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
+from flinkbuf.jobs.target import ManagerListener, ManagerProvider, Target
+from flinkbuf.log import logger
+
+CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
+
+
+class ActionPerformer:
+    """The hands of one job: all that it holds outside of its job master.
+
+    Parameters
+    ----------
+    job : ManagerListener
+    coordinator_failed : callable
+        Told of what an enumerator raised; from any thread.
+    """
+
+    def __init__(self, job: ManagerListener, coordinator_failed: Callable[[Failure], None]) -> None:
+        self._job = job
+        self._coordinators = CoordinatorHost(job.graph, job.job_id, job.clock, self._send_event, coordinator_failed)
+        self._connections: dict[str, ManagerConnection] = {}
+        self._manager_of: dict[AttemptId, str] = {}  # of those that run
+        self._provider: ManagerProvider | None = None
+        self._program_manager: InProcessManager | None = None
+
+    def start(self, target: Target, make_program_bundle: Callable[[], JobBundle]) -> None:
+        """Make what there is before the first action. What was made when it raises is ended by `close`."""
+        self._coordinators.start()
+        self._provider = target.make_provider(self._job)
+        if any(vertex.is_in_program for vertex in self._job.plan.vertices):
+            # Tasks whose functions hold objects of the program run here, beside those of the target.
+            self._program_manager = InProcessManager(
+                self._job, make_program_bundle(), self._provider.program_shuffle(), manager_id=PROGRAM_MANAGER
+            )
+            self._program_manager.start()
+
+    def connected(self, manager_id: str, connection: ManagerConnection) -> None:
+        """There is a way to a task manager; from any thread."""
+        self._connections[manager_id] = connection
+
+    def lost(self, manager_id: str) -> None:
+        """There is none any more."""
+        self._connections.pop(manager_id, None)
+
+    def perform(self, action: Any) -> None:
+        """Do it; what follows from it comes back to the job as a stimulus."""
+        perform: Any = self._PERFORM.get(type(action))
+        if perform is None:
+            raise TypeError(f"a job master does not ask for {action!r}")
+        perform(self, action)
+
+    def close(self) -> None:
+        """Free everything; waits until it is."""
+        self._coordinators.close()
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            try:
+                provider.close()
+            except BaseException:
+                logger.exception("ending the task managers of job %s failed", self._job.job_id)
+        manager, self._program_manager = self._program_manager, None
+        if manager is not None and not manager.close(CLOSE_WAIT_S):
+            logger.warning("a task of job %s in this process has not come back and was left", self._job.job_id)
+        self._connections.clear()
+        self._manager_of.clear()
+
+    def _start_managers(self, action: StartManagers) -> None:
+        try:
+            self._started_provider().start(action.run, action.indexes)
+        except Exception as error:
+            self._job.run_failed(action.run, Failure.of(error))
+
+    def _send_to(self, action: SendTo) -> None:
+        connection = self._connections.get(action.manager_id)
+        if connection is None:
+            return  # it has just gone: the master will hear of it
+        if isinstance(action.message, DeployTask):
+            self._manager_of[action.message.descriptor.attempt] = action.manager_id
+        connection.send(action.message)
+
+    def _stop_manager(self, action: StopManager) -> None:
+        if action.manager_id == PROGRAM_MANAGER:
+            if self._program_manager is not None:
+                self._program_manager.stop(action.reason)
+            return
+        try:
+            self._started_provider().stop(action.manager_id, action.reason)
+        except Exception:
+            logger.exception("a task manager of job %s could not be stopped", self._job.job_id)
+
+    def _subtask_gone(self, action: SubtaskGone) -> None:
+        self._manager_of.pop(action.attempt, None)
+        self._coordinators.gone(action.attempt)
+
+    def _reset_sources(self, action: ResetSources) -> None:
+        self._coordinators.reset(action.subtasks, action.is_global)
+
+    def _tell_coordinator(self, action: TellCoordinator) -> None:
+        self._coordinators.tell(action.attempt, action.operator_id, action.payload)
+
+    _PERFORM: Final = {
+        StartManagers: _start_managers,
+        SendTo: _send_to,
+        StopManager: _stop_manager,
+        SubtaskGone: _subtask_gone,
+        ResetSources: _reset_sources,
+        TellCoordinator: _tell_coordinator,
+    }
+
+    def _started_provider(self) -> ManagerProvider:
+        if self._provider is None:
+            raise RuntimeError("the job was not started")
+        return self._provider
+
+    def _send_event(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
+        """A coordinator's event for a source operator, if that runs; on any thread."""
+        manager_id = self._manager_of.get(attempt)
+        connection = None if manager_id is None else self._connections.get(manager_id)
+        if connection is not None:
+            connection.send(OperatorEventMessage(self._job.session_id, attempt, operator_id, payload))
