@@ -128,7 +128,7 @@ def test_a_job_of_a_process_is_cancelled_by_ctrl_c(tmp_path):
         "env.add_source(itertools.count).map(lambda value: value or print('runs', flush=True)).print()\n"
         "env.execute()\n"
     )
-    arguments = [sys.executable, "-m", "flinkbuf", "run", "-t", "embedded", str(tmp_path / "endless.py")]
+    arguments = [sys.executable, "-m", "flinkbuf", "run", "-p", "1", "-t", "embedded", str(tmp_path / "endless.py")]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(arguments, **pipes) as process:
         assert process.stdout.readline() == "runs\n"

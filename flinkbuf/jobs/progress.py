@@ -352,7 +352,7 @@ class JobProgress:
 
     def _draw_end(self) -> None:
         details = self._job.details()
-        if details.get("vertices"):
+        if any(vertex["status"] != "CREATED" for vertex in details.get("vertices", ())):  # else it was refused
             _write(self._stream, text_lines(details, final_lines(details)))
 
 

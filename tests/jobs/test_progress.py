@@ -22,7 +22,7 @@ def vertex(name="Map", records=0, busy_ms=0, **more):
         "accumulated-busy-time": busy_ms,
         "accumulated-backpressured-time": busy_ms // 2,
     }
-    return {"name": name, "parallelism": 2, "status": "RUNNING", "metrics": metrics, **more}
+    return {"name": name, "parallelism": 2, "status": "RUNNING", "metrics": metrics} | more
 
 
 def details(*vertices, **more):
@@ -183,10 +183,11 @@ def test_what_goes_wrong_with_the_terminal_does_not_concern_the_job(caplog):
     assert "showing the progress of a job failed" in caplog.text
 
 
-def test_a_job_that_never_started_shows_nothing():
+@pytest.mark.parametrize("vertices", [[], [vertex(status="CREATED")]])
+def test_a_job_that_was_refused_shows_nothing(vertices):
     class Unborn:
         def details(self):
-            return details()
+            return details(*vertices)
 
     stream = Terminal()
     with JobProgress(Unborn(), stream, in_place=False):
