@@ -12,8 +12,7 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.config import NetworkConfig, TlsConfig
-from flinkbuf.control.control_server import PORT_OPTION, control_server_of
+from flinkbuf.config import NetworkConfig
 from flinkbuf.jobs.job_bundle import JobBundle
 from flinkbuf.jobs.job_files import JobFiles, ShippedFiles
 from flinkbuf.jobs.job_graph import JobGraph
@@ -22,9 +21,8 @@ from flinkbuf.jobs.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
 from flinkbuf.jobs.slots import slot_count, slot_of
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.network.environment import NetworkEnvironment
-from flinkbuf.network.ports import parse_ports
 from flinkbuf.spark.barrier_stage import StageUser, check_allocation, check_chain, check_slots
-from flinkbuf.spark.driver_address import DriverAddress
+from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
 from flinkbuf.spark.job_stage import SparkStoppedError, StageRun, forget_connection, is_stopped
 from flinkbuf.spark.job_task import JobTask, data_plane
 from flinkbuf.spark.slot_input import StageInput, is_direct, stage_data
@@ -33,8 +31,6 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
-
-    from flinkbuf.control.control_server import ServerLease
 
 BROADCAST_FROM = 1024**2  # bytes of functions and settings; so much is fetched once by each executor, by broadcast
 PROGRAM_MANAGER = "program"
@@ -182,7 +178,7 @@ class SparkProvider:
         self._job = job
         self._network = job.bundle.network
         self._tls = None if self._network is None else self._network.tls
-        self._lease = listen(context, self._tls)
+        self._lease = listen_for_tasks(context.getConf(), self._tls)
         self._control = self._lease.server
         self._data_secret = self._control.secret_of(f"data-{job.job_id}")
         self._inputs = stage_inputs(job.graph, job.plan)
@@ -268,12 +264,6 @@ class SparkProvider:
         bundle = bundle_for_workers(self._job.bundle, self._job.plan)
         data = bundle.to_bytes()
         return bundle if len(data) < BROADCAST_FROM else self._context.broadcast(data)
-
-
-def listen(context: SparkContext, tls: TlsConfig | None) -> ServerLease:
-    """Return the control server of this process that listens where Spark's settings say."""
-    bind_host, host = driver_hosts(context)
-    return control_server_of(bind_host, host, parse_ports(context.getConf().get(PORT_OPTION) or "0"), tls=tls)
 
 
 def driver_hosts(context: SparkContext) -> tuple[str, str]:

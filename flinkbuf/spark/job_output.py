@@ -28,8 +28,8 @@ from flinkbuf.jobs.shuffle import Shuffle
 from flinkbuf.jobs.slots import slot_count
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
-from flinkbuf.spark.driver_address import DriverAddress
-from flinkbuf.spark.job import TASK_BIND_OPTION, bundle_for_workers, check_stage, listen, program_shuffle, ship
+from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
+from flinkbuf.spark.job import TASK_BIND_OPTION, bundle_for_workers, check_stage, program_shuffle, ship
 from flinkbuf.spark.job_stage import CODEC, StageManagers, forget_connection, is_stopped
 from flinkbuf.spark.job_task import JobTask, StageTask, data_plane
 from flinkbuf.spark.slot_input import is_direct, stage_data
@@ -92,7 +92,7 @@ class JobOutput:
         self._runs_lock = threading.Lock()
         self._arriving: dict[int, StageTask] = {}  # by connection; on the server's thread
         self._jobs: dict[int, StageJob] = {}  # likewise
-        self._lease = listen(context, tls)
+        self._lease = listen_for_tasks(context.getConf(), tls)
         self.control = self._lease.server
         self.data_secret = self.control.secret_of(f"data-{plan.job_id}")
         self.control.open(self.group_id, self)

@@ -669,7 +669,7 @@ def test_a_worker_that_lacks_flinkbuf_is_not_asked_again(sc):
 
 
 def test_a_task_that_cannot_reach_the_driver_fails_the_job_with_the_port_to_open(sc, monkeypatch):
-    lease = job.listen(sc, None)
+    lease = job.listen_for_tasks(sc.getConf())
     monkeypatch.setattr(lease.server, "address", ("127.0.0.1", 9))
     env = new_env()
     env.from_collection([1]).print()
