@@ -12,6 +12,7 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
+BESIDE  := tests/spark tests/project tests/pyflink tests/interop
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
@@ -41,8 +42,14 @@ demo: $(VENV)/.demo java
 
 test: test-python test-c
 
+# Spark's tests wait for Spark most of the time, so they run beside the others, and are shown behind them.
 test-python: $(VENV)/.test java postgres
-	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q
+	@mkdir -p build
+	@$(BIN)/python -m pytest $(BESIDE) -q >build/test-beside.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q $(addprefix --ignore=,$(BESIDE)); others=$$?; \
+	wait $$beside; beside=$$?; \
+	echo 'and beside them: $(BESIDE)'; cat build/test-beside.log; \
+	exit $$((others > beside ? others : beside))
 
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \
