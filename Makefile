@@ -21,12 +21,13 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres
+.PHONY: help demo test test-python test-c test-simulation replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
+	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one'
 	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
@@ -59,6 +60,14 @@ test-c: $(VENV)/.test
 		echo "C tests, -fsanitize=$$sanitizer"; \
 		$(BIN)/ctest --test-dir $$folder --output-on-failure --progress || exit 1; \
 	done
+
+SIMULATION_RUNS ?= 2000
+
+test-simulation: $(VENV)/.test
+	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q
+
+replay: $(VENV)/.test
+	PYTHONPATH=tests $(BIN)/python -m simulation $(SEED)
 
 # Nothing else needs what this brings: Flink's jars and a peer of ours, compiled against them.
 test-interop: $(VENV)/.test $(INTEROP)/.peer

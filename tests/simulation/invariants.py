@@ -354,7 +354,8 @@ class Invariants:
 
     def _coordinator_told(self, action: ma.TellCoordinator) -> None:
         demand(action.attempt not in self.gone, "a coordinator hears of an attempt that has gone:", action)
-        demand(self.graph.execution_of(action.attempt) is not None, "a coordinator hears an old attempt:", action)
+        newest = self.number_of(action.attempt.vertex_id, action.attempt.subtask_index)
+        demand(action.attempt.attempt_number == newest, "a coordinator hears an old attempt:", action, newest)
         demand(action.operator_id == self.world.coordinators.operator_of(action.attempt.vertex_id), "whose?", action)
 
     def _subtask_gone(self, action: ma.SubtaskGone) -> None:

@@ -11,8 +11,10 @@ from flinkbuf.jobs.cancellations import Cancellations
 from flinkbuf.jobs.deployment_builder import DeploymentBuilder
 from flinkbuf.jobs.execution_graph import ExecutionGraph
 from flinkbuf.jobs.execution_state import ExecutionState, ExecutionStep
+from flinkbuf.jobs.failover import Failover
 from flinkbuf.jobs.failure_history import FailureHistory
 from flinkbuf.jobs.heartbeat import HeartbeatMonitor
+from flinkbuf.jobs.job_life import Outbox
 from flinkbuf.jobs.job_master import JobMaster
 from flinkbuf.jobs.manager_table import ManagerTable
 from flinkbuf.jobs.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
@@ -33,12 +35,12 @@ def bug(plant: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _without(patch: Any, *kinds: type) -> None:
     """The job master never wants these done, or sent."""
-    do = JobMaster._do
+    take = Outbox.take
 
-    def do_others(self, *actions):
-        do(self, *(each for each in actions if not isinstance(getattr(each, "message", each), kinds)))
+    def take_others(self):
+        return [each for each in take(self) if not isinstance(getattr(each, "message", each), kinds)]
 
-    patch.setattr(JobMaster, "_do", do_others)
+    patch.setattr(Outbox, "take", take_others)
 
 
 # ---- who is heard
@@ -70,25 +72,29 @@ def the_job_master_hears_every_session(patch):
 
 @bug
 def the_job_master_hears_anybody_about_an_attempt(patch):
-    patch.setattr(JobMaster, "_open_execution", lambda self, manager_id, attempt: _open(self, attempt))
+    reported = JobMaster._reported
 
+    def of_its_manager(self, manager_id, report, now_ms):
+        execution = self.graph.execution_of(report.attempt)
+        if execution is not None and execution.manager is not None:
+            manager_id = execution.manager.id
+        reported(self, manager_id, report, now_ms)
 
-def _open(master, attempt):
-    execution = master.graph.execution_of(attempt)
-    return None if execution is None or execution.state.is_terminal else execution
+    patch.setattr(JobMaster, "_reported", of_its_manager)
 
 
 @bug
 def numbers_of_attempts_are_ignored(patch):
-    def any_attempt(self, manager_id, attempt):
-        return next((each for each in self.graph.open_on(manager_id).values() if _same_subtask(each, attempt)), None)
+    reported = JobMaster._reported
 
-    patch.setattr(JobMaster, "_open_execution", any_attempt)
+    def of_the_newest(self, manager_id, report, now_ms):
+        for attempt in self.graph.open_on(manager_id):
+            if (attempt.vertex_id, attempt.subtask_index) == (report.attempt.vertex_id, report.attempt.subtask_index):
+                report = replace(report, attempt=attempt)
+                break
+        reported(self, manager_id, report, now_ms)
 
-
-def _same_subtask(execution, attempt):
-    mine = execution.attempt
-    return (mine.vertex_id, mine.subtask_index) == (attempt.vertex_id, attempt.subtask_index)
+    patch.setattr(JobMaster, "_reported", of_the_newest)
 
 
 @bug
@@ -275,12 +281,12 @@ def a_second_failure_begins_a_second_restart_of_the_same(patch):
 
 @bug
 def processes_that_come_together_are_replaced_one_by_one(patch):
-    failed = JobMaster._failed
+    answer = Failover._answer
 
-    def in_place(self, entry, victims, now_ms, *, needs_new_run=False):
-        failed(self, entry, victims, now_ms)
+    def in_place(self, entry, victims, now_ms, *, needs_new_run):
+        answer(self, entry, victims, now_ms, needs_new_run=False)
 
-    patch.setattr(JobMaster, "_failed", in_place)
+    patch.setattr(Failover, "_answer", in_place)
 
 
 @bug
@@ -384,7 +390,7 @@ def a_cancel_of_the_job_is_taken_for_its_end(patch):
 def a_task_that_gave_up_by_itself_counts_as_cancelled(patch):
     def ended(self, execution, step, failure, now_ms):
         if step is ExecutionStep.FAIL and failure is not None and failure.is_echo:
-            self._end_execution(execution, ExecutionStep.CONFIRM_CANCEL, None, now_ms)
+            self._tasks.end(execution, ExecutionStep.CONFIRM_CANCEL, now_ms)
         else:
             _ended(self, execution, step, failure, now_ms)
 

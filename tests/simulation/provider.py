@@ -33,7 +33,7 @@ class SimProvider:
             self.world.agenda.after(self.world.between(odds.start_ms), self._fail_run, run, "the run cannot start")
             return
         for first, count in _blocks(indexes, self.slots_each):
-            times = 2 if rng.random() < odds.start_twice else 1
+            times = 2 if not self.world.is_healed and rng.random() < odds.start_twice else 1
             if not self.world.is_healed and rng.random() < odds.start_never:
                 times = 0
             for _ in range(times):

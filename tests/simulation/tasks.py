@@ -207,4 +207,4 @@ class DataPlane:
 
 
 def _inputs(task: SimTask) -> list[str]:
-    return [channel.partition_id for gate in task.descriptor.gates for channel in gate.channels]
+    return [where.partition_id for gate in task.descriptor.gates for where in gate.locations]
