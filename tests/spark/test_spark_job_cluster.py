@@ -8,6 +8,7 @@ import textwrap
 import time
 from pathlib import Path
 
+import pyspark
 import pytest
 
 import flinkbuf as fb
@@ -40,6 +41,10 @@ START = """
 """
 KILLED_EXECUTOR = """
     import tempfile
+    from flinkbuf.spark.barrier_stage import slot_count
+
+    while slot_count(sc.parallelize(range(2), 2)) < 2:  # on a busy machine executors take their time
+        time.sleep(0.1)
     folder = tempfile.mkdtemp()
 
     def parent_of(pid):
@@ -110,6 +115,7 @@ def start(body, master):
         "JAVA_HOME": str(find_java()),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": str(PACKAGE_HOME),
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),  # whose scripts start the executors of a local-cluster
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_LOCAL_HOSTNAME": "localhost",
     }
