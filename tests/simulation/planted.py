@@ -14,7 +14,6 @@ from flinkbuf.jobs.execution_state import ExecutionState, ExecutionStep
 from flinkbuf.jobs.failover import Failover
 from flinkbuf.jobs.failure_history import FailureHistory
 from flinkbuf.jobs.heartbeat import HeartbeatMonitor
-from flinkbuf.jobs.job_life import Outbox
 from flinkbuf.jobs.job_master import JobMaster
 from flinkbuf.jobs.manager_table import ManagerTable
 from flinkbuf.jobs.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
@@ -35,12 +34,13 @@ def bug(plant: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _without(patch: Any, *kinds: type) -> None:
     """The job master never wants these done, or sent."""
-    take = Outbox.take
+    handle = JobMaster.handle
 
-    def take_others(self):
-        return [each for each in take(self) if not isinstance(getattr(each, "message", each), kinds)]
+    def handle_less(self, stimulus, now_ms):
+        actions = handle(self, stimulus, now_ms)
+        return [each for each in actions if not isinstance(getattr(each, "message", each), kinds)]
 
-    patch.setattr(Outbox, "take", take_others)
+    patch.setattr(JobMaster, "handle", handle_less)
 
 
 # ---- who is heard
