@@ -11,12 +11,12 @@ from random import Random
 import pytest
 from measure import measure, scaled
 
-from flinkbuf.jobs.job_details import job_details
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_plan import EdgePlan, JobPlan, VertexPlan
-from flinkbuf.jobs.master_actions import ManagerSaid, SendTo, StartJob
+from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, VertexPlan
+from flinkbuf.jobs.master.job_details import job_details
+from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.master_actions import ManagerSaid, SendTo, StartJob
+from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.jobs.messages import DeployTask, RegisterManager, TaskStateReport
-from flinkbuf.jobs.restart_strategy import NoRestart
 
 PARALLELISM = scaled(500)
 SUBTASKS = 2 * PARALLELISM

@@ -1,4 +1,4 @@
-"""Values that functions add up, one result for the whole job: ``runtime_context.add_accumulator(name, IntCounter())``."""
+"""Values that functions add up, with one result for the whole job: ``context.add_accumulator(name, IntCounter())``."""
 
 from flinkbuf.streaming.accumulators import (
     Accumulator,

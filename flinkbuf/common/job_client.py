@@ -46,7 +46,7 @@ class JobEnd:
     def _archive(self) -> None:
         if self._archive_directory is None:
             return
-        from flinkbuf.jobs.job_archive import archive_job
+        from flinkbuf.jobs.master.job_archive import archive_job
 
         try:
             archive_job(self._archive_directory, self.job.details())

@@ -10,8 +10,8 @@ from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
 from flinkbuf.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkbuf.config import NetworkConfig
-from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.restart_strategy import (
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.restart_strategy import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

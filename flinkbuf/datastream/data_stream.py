@@ -32,7 +32,7 @@ from flinkbuf.datastream.operator_factories import (
 )
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.datastream.windowed_stream import AllWindowedStream, WindowedStream
-from flinkbuf.jobs.transformation import (
+from flinkbuf.jobs.graphs.transformation import (
     ChainingStrategy,
     CustomExchange,
     KeyedExchange,

@@ -22,9 +22,9 @@ from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
+from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
-from flinkbuf.jobs.restart_strategy import NoRestart
-from flinkbuf.jobs.transformation import OperatorTransformation
+from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.functions import ParallelSourceFunction
@@ -431,14 +431,14 @@ class StreamExecutionEnvironment:
 
     def get_execution_plan(self) -> str:
         """Return the operators and their edges as Flink's JSON; nothing is run."""
-        from flinkbuf.jobs.execution_plan import to_json
+        from flinkbuf.jobs.graphs.execution_plan import to_json
 
         return to_json(self._stream_graph(None, self._runs_in_program()))
 
     def explain(self) -> None:
         """Print tasks, operators and the ways between them; nothing is run."""
-        from flinkbuf.jobs.execution_plan import draw
-        from flinkbuf.jobs.job_graph import build_job_graph
+        from flinkbuf.jobs.graphs.execution_plan import draw
+        from flinkbuf.jobs.graphs.job_graph import build_job_graph
 
         print(draw(build_job_graph(self._stream_graph(None, self._runs_in_program()))))
 
@@ -498,7 +498,7 @@ class StreamExecutionEnvironment:
         return job_options.target_name(self._configuration) == "embedded"
 
     def _stream_graph(self, job_name: str | None, runs_in_program: bool) -> Any:
-        from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
+        from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
 
         max_parallelism = self.get_max_parallelism()
         settings = GraphSettings(
@@ -547,7 +547,7 @@ class StreamExecutionEnvironment:
         self, job_name: str | None, *on_end: Any, clock: Clock | None = None, target_name: str | None = None
     ) -> tuple[Any, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
-        from flinkbuf.jobs.job_graph import build_job_graph
+        from flinkbuf.jobs.graphs.job_graph import build_job_graph
         from flinkbuf.jobs.running_job import RunningJob
         from flinkbuf.jobs.target import target_named
 
@@ -583,7 +583,7 @@ class StreamExecutionEnvironment:
 
         The program is still there afterwards; `_forget_program` ends that.
         """
-        from flinkbuf.jobs.job_graph import build_job_graph
+        from flinkbuf.jobs.graphs.job_graph import build_job_graph
 
         graph = build_job_graph(self._stream_graph(job_name, False))
         self._warn_of_keys("spark")

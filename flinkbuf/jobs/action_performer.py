@@ -9,9 +9,9 @@ from flinkbuf.jobs.coordinators import CoordinatorHost
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.in_process_manager import InProcessManager
-from flinkbuf.jobs.job_bundle import JobBundle
-from flinkbuf.jobs.manager_link import ManagerConnection
-from flinkbuf.jobs.master_actions import (
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.manager_link import ManagerConnection
+from flinkbuf.jobs.master.master_actions import (
     ResetSources,
     SendTo,
     StartManagers,

@@ -35,8 +35,8 @@ def unpack(archive: str, directory: Path) -> None:
     except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
         reason = str(error).partition("\n")[0].rstrip(":")
         raise ValueError(
-            f"archive {archive!r} cannot be unpacked: {reason}; it must be a zip file, or a tar file whose name ends in "
-            f"{', '.join(TAR_SUFFIXES)}"
+            f"archive {archive!r} cannot be unpacked: {reason}; it must be a zip file, or a tar file whose name ends "
+            f"in {', '.join(TAR_SUFFIXES)}"
         ) from error
 
 

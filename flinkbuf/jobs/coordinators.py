@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_graph import JobGraph, JobVertex
+from flinkbuf.jobs.graphs.job_graph import JobGraph, JobVertex
 from flinkbuf.jobs.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
 from flinkbuf.log import logger
 from flinkbuf.streaming.clock import Clock

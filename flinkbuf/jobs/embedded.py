@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.in_process_manager import InProcessManager
-from flinkbuf.jobs.job_graph import JobGraph
-from flinkbuf.jobs.shuffle import LocalShuffle, Shuffle, segments_needed
-from flinkbuf.jobs.slots import slot_count
+from flinkbuf.jobs.manager.shuffle import LocalShuffle, Shuffle, segments_needed
+from flinkbuf.jobs.master.slots import slot_count
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
 from flinkbuf.streaming.operator_config import ExecutionSettings

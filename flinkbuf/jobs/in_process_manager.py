@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from flinkbuf.jobs.job_bundle import JobBundle
-from flinkbuf.jobs.manager_link import link_pair
-from flinkbuf.jobs.shuffle import Shuffle
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.manager_link import link_pair
+from flinkbuf.jobs.manager.shuffle import Shuffle
+from flinkbuf.jobs.manager.task_manager import TaskManager
 from flinkbuf.jobs.target import ManagerListener
-from flinkbuf.jobs.task_manager import TaskManager
 from flinkbuf.log import logger
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.jobs.control_link import ControlLink
-from flinkbuf.jobs.job_bundle import JobBundle
-from flinkbuf.jobs.shuffle import NetworkShuffle
-from flinkbuf.jobs.task_log import log_to_stderr
-from flinkbuf.jobs.task_manager import TaskManager
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.shuffle import NetworkShuffle
+from flinkbuf.jobs.manager.task_log import log_to_stderr
+from flinkbuf.jobs.manager.task_manager import TaskManager
 from flinkbuf.network.environment import NetworkEnvironment
 
 CONNECT_TIMEOUT_S = 30.0  # the program is on this machine, but its threads may be busy

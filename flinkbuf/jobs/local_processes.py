@@ -21,14 +21,14 @@ from flinkbuf.control.connection import Connection
 from flinkbuf.control.control_server import control_server_of
 from flinkbuf.jobs.control_link import CODEC, ControlConnection
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_graph import JobGraph
+from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher, working_directory
 from flinkbuf.jobs.local_manager import ManagerOrder
-from flinkbuf.jobs.manager import PROGRAM_MANAGER
+from flinkbuf.jobs.manager.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
+from flinkbuf.jobs.manager.task_manager import TASK_MANAGER_KILLED
+from flinkbuf.jobs.master.manager import PROGRAM_MANAGER
 from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
-from flinkbuf.jobs.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
 from flinkbuf.jobs.target import ManagerListener, ManagerProvider
-from flinkbuf.jobs.task_manager import TASK_MANAGER_KILLED
 from flinkbuf.log import logger
 from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.streaming.operator_config import ExecutionSettings

@@ -22,14 +22,14 @@ from typing import Any, Final
 
 from flinkbuf.jobs.action_performer import ActionPerformer
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, add_note
-from flinkbuf.jobs.job_bundle import JobBundle
-from flinkbuf.jobs.job_graph import JobGraph
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.job_plan import JobPlan, plan_of
+from flinkbuf.jobs.graphs.job_graph import JobGraph
+from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.manager_link import ManagerConnection
-from flinkbuf.jobs.master_actions import (
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.manager_link import ManagerConnection
+from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.master_actions import (
     CancelJob,
     CoordinatorFailed,
     EndJob,
@@ -38,12 +38,12 @@ from flinkbuf.jobs.master_actions import (
     RunFailed,
     StartJob,
     StatusChanged,
-    TimePassed,
 )
-from flinkbuf.jobs.restart_limits import RestartLimits
-from flinkbuf.jobs.restart_strategy import NoRestart
+from flinkbuf.jobs.master.restart_limits import RestartLimits
+from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.jobs.story import Entry, Story
 from flinkbuf.jobs.target import Target, target_named
+from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.log import logger
 from flinkbuf.streaming.accumulators import merge_accumulators, results_of
 from flinkbuf.streaming.clock import Clock, SystemClock
@@ -68,7 +68,7 @@ class RunningJob:
     clock : Clock, optional
         Processing time of tasks in this process, and of coordinators; the system's by default.
     restart_strategy : object, optional
-        One of ``flinkbuf.jobs.restart_strategy``; by default the first failure fails the job.
+        One of ``flinkbuf.jobs.master.restart_strategy``; by default the first failure fails the job.
     config : JobMasterConfig, optional
         Timeouts of job control.
     on_end : iterable of callable, optional
@@ -207,7 +207,7 @@ class RunningJob:
 
     def details(self) -> dict[str, Any]:
         """Return a picture of the job in the shapes of Flink's REST API, see `job_details`; from any thread."""
-        from flinkbuf.jobs.job_details import job_details
+        from flinkbuf.jobs.master.job_details import job_details
 
         return self._ask(lambda: job_details(self._master, self._now_ms()))
 

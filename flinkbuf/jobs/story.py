@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master_actions import CoordinatorFailed, EndJob, ManagerSaid, RunFailed, SendTo
+from flinkbuf.jobs.master.master_actions import CoordinatorFailed, EndJob, ManagerSaid, RunFailed, SendTo
 from flinkbuf.jobs.messages import DeployTask, HeartbeatReport, TaskStateReport
 
 LIMIT = 10_000
@@ -25,7 +25,7 @@ class Story:
     Examples
     --------
     >>> from flinkbuf.jobs.job_status import JobStatus
-    >>> from flinkbuf.jobs.master_actions import StartJob, StatusChanged
+    >>> from flinkbuf.jobs.master.master_actions import StartJob, StatusChanged
     >>> story = Story()
     >>> story.note(12, StartJob(), [StatusChanged(JobStatus.RUNNING)])
     >>> story.entries()

@@ -6,14 +6,14 @@ import importlib
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.manager_link import ManagerConnection
+from flinkbuf.jobs.manager.manager_link import ManagerConnection
 
 if TYPE_CHECKING:
-    from flinkbuf.jobs.job_bundle import JobBundle
-    from flinkbuf.jobs.job_graph import JobGraph
-    from flinkbuf.jobs.job_master import JobMasterConfig
-    from flinkbuf.jobs.job_plan import JobPlan
-    from flinkbuf.jobs.shuffle import Shuffle
+    from flinkbuf.jobs.graphs.job_graph import JobGraph
+    from flinkbuf.jobs.graphs.job_plan import JobPlan
+    from flinkbuf.jobs.manager.job_bundle import JobBundle
+    from flinkbuf.jobs.manager.shuffle import Shuffle
+    from flinkbuf.jobs.master.job_master import JobMasterConfig
     from flinkbuf.streaming.clock import Clock
     from flinkbuf.streaming.operator_config import ExecutionSettings
 

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import NetworkConfig
-from flinkbuf.jobs.job_bundle import JobBundle
+from flinkbuf.jobs.graphs.job_graph import JobGraph
+from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
 from flinkbuf.jobs.job_files import JobFiles, ShippedFiles
-from flinkbuf.jobs.job_graph import JobGraph
-from flinkbuf.jobs.job_plan import JobPlan, plan_of
-from flinkbuf.jobs.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
-from flinkbuf.jobs.slots import slot_count, slot_of
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
+from flinkbuf.jobs.master.slots import slot_count, slot_of
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.spark.barrier_stage import StageUser, check_allocation, check_chain, check_slots

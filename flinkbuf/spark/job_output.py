@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.control.connection import Connection
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_bundle import JobBundle
-from flinkbuf.jobs.job_graph import JobGraph
-from flinkbuf.jobs.job_plan import plan_of
+from flinkbuf.jobs.graphs.job_graph import JobGraph
+from flinkbuf.jobs.graphs.job_plan import plan_of
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.shuffle import Shuffle
+from flinkbuf.jobs.master.slots import slot_count
 from flinkbuf.jobs.messages import RegisterManager, RegistrationRefused
 from flinkbuf.jobs.running_job import RunningJob
-from flinkbuf.jobs.shuffle import Shuffle
-from flinkbuf.jobs.slots import slot_count
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
 from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks

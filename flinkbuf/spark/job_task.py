@@ -20,12 +20,12 @@ from flinkbuf.errors import PeerFailedError
 from flinkbuf.jobs.control_link import ControlLink
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_bundle import JobBundle
 from flinkbuf.jobs.job_files import ShippedFiles
-from flinkbuf.jobs.manager_link import ManagerLink
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.manager_link import ManagerLink
+from flinkbuf.jobs.manager.shuffle import NetworkShuffle
+from flinkbuf.jobs.manager.task_manager import TaskManager
 from flinkbuf.jobs.messages import KINDS, DeployTask, RegistrationRefused, TaskStateReport
-from flinkbuf.jobs.shuffle import NetworkShuffle
-from flinkbuf.jobs.task_manager import TaskManager
 from flinkbuf.log import logger
 from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.spark.driver_address import DriverAddress

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.datastream.arguments import with_names
 from flinkbuf.datastream.data_stream import DataStream
-from flinkbuf.jobs.transformation import OperatorTransformation, SideOutputTransformation, Transformation
+from flinkbuf.jobs.graphs.transformation import OperatorTransformation, SideOutputTransformation, Transformation
 from flinkbuf.spark.job import active_context
 from flinkbuf.spark.job_output import JobOutput
 from flinkbuf.spark.schema import to_ddl, to_struct_type

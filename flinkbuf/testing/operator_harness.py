@@ -8,7 +8,7 @@ from typing import Any
 import cloudpickle
 
 from flinkbuf._core.stream_operator import NO_TIMESTAMP, Output, StreamOperator
-from flinkbuf.jobs.transformation import OperatorTransformation
+from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context

@@ -30,7 +30,7 @@ from flinkbuf.datastream import (
 )
 from flinkbuf.datastream.state import MapStateDescriptor
 from flinkbuf.datastream.window import CountTrigger, EventTimeSessionWindows, TumblingEventTimeWindows
-from flinkbuf.jobs.transformation import ChainingStrategy, CustomExchange, KeyedExchange
+from flinkbuf.jobs.graphs.transformation import ChainingStrategy, CustomExchange, KeyedExchange
 
 INT, STRING = Types.INT(), Types.STRING()
 

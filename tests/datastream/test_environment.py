@@ -45,7 +45,7 @@ from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
 from flinkbuf.datastream.functions import ParallelSourceFunction
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.jobs.failure import JobCanceledError
-from flinkbuf.jobs.job_archive import archived_jobs, read_archived_job
+from flinkbuf.jobs.master.job_archive import archived_jobs, read_archived_job
 from flinkbuf.streaming.sink import Sink, SinkWriter
 
 

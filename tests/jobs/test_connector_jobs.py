@@ -18,11 +18,11 @@ from flinkbuf.datastream.connectors.file_system import (
 )
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.jobs.failure import JobCanceledError
-from flinkbuf.jobs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.graphs.transformation import OperatorTransformation, PartitionTransformation
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.running_job import RunningJob
-from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.transformation import OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.file_format import StreamFormat
 from flinkbuf.streaming.operator_config import ExecutionSettings

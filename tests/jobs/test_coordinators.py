@@ -9,8 +9,8 @@ from restarts import graph_of
 from flinkbuf.jobs import coordinators
 from flinkbuf.jobs.coordinators import CoordinatorHost
 from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.jobs.operator_events import ReaderRegistered, decode_event, encode_event
-from flinkbuf.jobs.transformation import OperatorTransformation
 from flinkbuf.streaming.clock import SystemClock
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.source import Source, SplitEnumerator

@@ -15,12 +15,12 @@ from flinkbuf._core.function_operator import MapOperator
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.errors import CancelTaskError, PartitionNotFoundError
 from flinkbuf.jobs.failure import JobCanceledError
-from flinkbuf.jobs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.graphs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.manager.shuffle import segments_needed
 from flinkbuf.jobs.running_job import RunningJob
-from flinkbuf.jobs.shuffle import segments_needed
-from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.source_factories import (
     CollectionSourceFactory,
@@ -140,7 +140,7 @@ class SlowToCancel:
 
 
 def test_a_cancel_of_the_user_s_that_does_not_return_keeps_nobody_waiting(monkeypatch):
-    from flinkbuf.jobs import task_manager
+    from flinkbuf.jobs.master.manager import task_manager
     from flinkbuf.streaming.source_factories import SourceFunctionFactory
 
     monkeypatch.setattr(task_manager, "CANCEL_WAIT_S", 0.01)

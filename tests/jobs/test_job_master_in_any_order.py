@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from master_world import JOB, SESSION, MasterWorld, echo, edge, error, vertex
 
-from flinkbuf.jobs.execution_state import ExecutionState
-from flinkbuf.jobs.job_plan import JobPlan
+from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.manager import PROGRAM_MANAGER
-from flinkbuf.jobs.master_actions import (
+from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.jobs.master.manager import PROGRAM_MANAGER
+from flinkbuf.jobs.master.master_actions import (
     CancelJob,
     CoordinatorFailed,
     EndJob,
@@ -26,7 +26,12 @@ from flinkbuf.jobs.master_actions import (
     StatusChanged,
     StopManager,
     SubtaskGone,
-    TimePassed,
+)
+from flinkbuf.jobs.master.restart_strategy import (
+    ExponentialDelayRestart,
+    FailureRateRestart,
+    FixedDelayRestart,
+    NoRestart,
 )
 from flinkbuf.jobs.messages import (
     AcknowledgeReport,
@@ -37,12 +42,7 @@ from flinkbuf.jobs.messages import (
     RegistrationRefused,
     TaskStateReport,
 )
-from flinkbuf.jobs.restart_strategy import (
-    ExponentialDelayRestart,
-    FailureRateRestart,
-    FixedDelayRestart,
-    NoRestart,
-)
+from flinkbuf.jobs.time_passed import TimePassed
 
 PLANS = [
     JobPlan(JOB, "one", (vertex("a", 2, is_source=True),)),

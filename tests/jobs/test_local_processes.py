@@ -19,10 +19,10 @@ from task_managers import graph_of
 from flinkbuf.config import NetworkConfig
 from flinkbuf.jobs import launcher_process, local_processes
 from flinkbuf.jobs.failure import JobCanceledError, JobFailedError
-from flinkbuf.jobs.job_master_config import JobMasterConfig
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.launcher_process import ProcessEnd, end_launcher, the_launcher
-from flinkbuf.jobs.restart_strategy import FixedDelayRestart
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
 from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.jobs.target import target_named
 

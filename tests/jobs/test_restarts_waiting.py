@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkbuf.jobs.restarts import Restarts
+from flinkbuf.jobs.master.restarts import Restarts
 
 
 def subtasks(*numbers):

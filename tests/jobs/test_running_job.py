@@ -12,11 +12,11 @@ from restarts import add_one, fail_at_30, job_of, run
 
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_master_config import JobMasterConfig
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master_actions import EndJob, StartJob
-from flinkbuf.jobs.restart_strategy import FixedDelayRestart
+from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.master_actions import EndJob, StartJob
+from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
 from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.jobs.story import Story
 from flinkbuf.jobs.target import TARGETS, target_named
@@ -313,7 +313,7 @@ def test_a_clock_that_stands_still_stops_no_restart():
 
 
 def test_threads_that_stand_still_for_long_are_not_taken_for_dead(monkeypatch):
-    from flinkbuf.jobs.manager_link import QueueLink
+    from flinkbuf.jobs.manager.manager_link import QueueLink
 
     receive = QueueLink.receive
 

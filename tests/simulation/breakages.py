@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master_actions import CoordinatorFailed, ManagerSaid, TimePassed
+from flinkbuf.jobs.master.master_actions import CoordinatorFailed, ManagerSaid
 from flinkbuf.jobs.messages import (
     CancelTask,
     DeployTask,
@@ -18,6 +18,7 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
+from flinkbuf.jobs.time_passed import TimePassed
 
 if TYPE_CHECKING:
     from simulation.managers import SimManager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.master_actions import ResetSources, SubtaskGone, TellCoordinator
+from flinkbuf.jobs.master.master_actions import ResetSources, SubtaskGone, TellCoordinator
 from flinkbuf.jobs.messages import OperatorEventMessage
 
 if TYPE_CHECKING:

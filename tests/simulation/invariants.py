@@ -8,14 +8,14 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs import master_actions as ma
 from flinkbuf.jobs import messages as ms
-from flinkbuf.jobs import task_actions as tm
 from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
-from flinkbuf.jobs.execution_state import ExecutionState
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.slots import slot_count, slot_of
+from flinkbuf.jobs.master import master_actions as ma
+from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.jobs.master.manager import task_actions as tm
+from flinkbuf.jobs.master.slots import slot_count, slot_of
 from flinkbuf.streaming.task_state import TaskState
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flinkbuf.jobs import task_actions as tm
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.manager.task_executor import TaskExecutor
+from flinkbuf.jobs.master.manager import task_actions as tm
 from flinkbuf.jobs.messages import RegisterManager
-from flinkbuf.jobs.task_executor import TaskExecutor
 from flinkbuf.streaming.task_state import TaskState
 from simulation.agenda import Inbox
 from simulation.network import Connection

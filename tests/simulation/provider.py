@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master_actions import RunFailed
+from flinkbuf.jobs.master.master_actions import RunFailed
 from simulation.managers import PROGRAM, SimManager
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.restart_strategy import (
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.restart_strategy import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

@@ -4,9 +4,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.strategies import booleans, integers, sampled_from
 
-from flinkbuf.jobs import task_actions as tm
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
+from flinkbuf.jobs.master.manager import task_actions as tm
 from flinkbuf.jobs.messages import (
     AcknowledgeReport,
     CancelTask,
@@ -19,7 +20,6 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
-from flinkbuf.jobs.task_executor import TaskExecutor, TaskExecutorConfig
 from flinkbuf.streaming.task_state import NEXT, TaskState, TaskStep
 
 SESSION, OTHER = "5" * 32, "0" * 32

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from flinkbuf.jobs import master_actions as ma
 from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.execution_state import ExecutionState
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_plan import JobPlan
+from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.jobs.manager.task_executor import TaskExecutorConfig
+from flinkbuf.jobs.master import master_actions as ma
+from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.slots import slot_count
 from flinkbuf.jobs.messages import DeployTask
-from flinkbuf.jobs.slots import slot_count
-from flinkbuf.jobs.task_executor import TaskExecutorConfig
 from flinkbuf.streaming.task_state import TaskState
 from simulation import breakages
 from simulation.agenda import Agenda, Inbox

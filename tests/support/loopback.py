@@ -8,7 +8,7 @@ import itertools
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.jobs.in_process_manager import InProcessManager
-from flinkbuf.jobs.shuffle import NetworkShuffle
+from flinkbuf.jobs.manager.shuffle import NetworkShuffle
 from flinkbuf.network.environment import NetworkEnvironment
 
 _numbers = itertools.count()

@@ -5,10 +5,10 @@ from random import Random
 
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.job_master_config import JobMasterConfig
-from flinkbuf.jobs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
-from flinkbuf.jobs.master_actions import (
+from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
+from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.master_actions import (
     EndJob,
     ManagerLost,
     ManagerSaid,
@@ -16,8 +16,8 @@ from flinkbuf.jobs.master_actions import (
     StartJob,
     StartManagers,
     StopManager,
-    TimePassed,
 )
+from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.jobs.messages import (
     CancelTask,
     DeployTask,
@@ -26,7 +26,7 @@ from flinkbuf.jobs.messages import (
     RegisterManager,
     TaskStateReport,
 )
-from flinkbuf.jobs.restart_strategy import NoRestart
+from flinkbuf.jobs.time_passed import TimePassed
 
 SESSION = "5e" * 16
 JOB = "0b" * 16

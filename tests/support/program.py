@@ -1,7 +1,7 @@
 """Small programs of transformations, for the tests of graphs."""
 
-from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.transformation import (
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.graphs.transformation import (
     KeyedExchange,
     OperatorTransformation,
     PartitionTransformation,

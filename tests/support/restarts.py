@@ -6,15 +6,15 @@ from collections import Counter
 
 from flinkbuf._core.function_operator import MapOperator
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.jobs.job_graph import build_job_graph
-from flinkbuf.jobs.running_job import RunningJob
-from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.transformation import (
+from flinkbuf.jobs.graphs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.graphs.transformation import (
     ChainingStrategy,
     KeyedExchange,
     OperatorTransformation,
     PartitionTransformation,
 )
+from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.source_factories import SourceOperatorFactory
 

@@ -13,10 +13,14 @@ from flinkbuf.jobs.deployment import (
     PartitionDescriptor,
     TaskDeploymentDescriptor,
 )
-from flinkbuf.jobs.job_bundle import JobBundle
-from flinkbuf.jobs.job_graph import build_job_graph
-from flinkbuf.jobs.job_plan import plan_of
-from flinkbuf.jobs.manager_link import link_pair
+from flinkbuf.jobs.graphs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.job_plan import plan_of
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.graphs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.manager_link import link_pair
+from flinkbuf.jobs.manager.shuffle import LocalShuffle, segments_needed
+from flinkbuf.jobs.manager.task_manager import TaskManager
 from flinkbuf.jobs.messages import (
     AcknowledgeReport,
     CancelTask,
@@ -30,10 +34,6 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
-from flinkbuf.jobs.shuffle import LocalShuffle, segments_needed
-from flinkbuf.jobs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.task_manager import TaskManager
-from flinkbuf.jobs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
 from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.source_factories import CollectionSourceFactory

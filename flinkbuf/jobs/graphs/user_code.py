@@ -1,0 +1,63 @@
+"""How the user's functions get into the subtasks: each has a copy of its own, made by cloudpickle.
+
+So functions that keep something in themselves do not meet in another subtask, whether that is a thread of the same
+process or a process elsewhere. What is meant to be shared says so: `flinkbuf.streaming.by_reference`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cloudpickle
+
+from flinkbuf.jobs.graphs.job_graph import JobVertex
+from flinkbuf.jobs.graphs.unpicklable import find_unpicklable
+from flinkbuf.streaming.operator_config import ChainConfig
+
+
+@dataclass(frozen=True)
+class PickledChain:
+    """The chain of a vertex, as bytes: one copy for each subtask comes out."""
+
+    vertex_name: str
+    data: bytes
+
+    @classmethod
+    def of(cls, vertex: JobVertex) -> PickledChain:
+        """Pickle the operators of a vertex; an error says which function cannot be.
+
+        Raises
+        ------
+        TypeError
+            A function, or what it holds, cannot be pickled.
+        """
+        try:
+            return cls(vertex.name, cloudpickle.dumps(vertex.chain))
+        except Exception:
+            _find_culprit(vertex)
+            raise
+
+    def copy(self) -> ChainConfig:
+        """Return operators' factories and partitioners of their own for one subtask."""
+        chain: ChainConfig = cloudpickle.loads(self.data)
+        return chain
+
+
+def _find_culprit(vertex: JobVertex) -> None:
+    """Pickle one by one what cannot be pickled as a whole: the first error names its operator."""
+    for operator in vertex.chain.operators:
+        _check_picklable(operator.factory, operator.name)
+    partitioners = [edge.partitioner for operator in vertex.chain.operators for edge in operator.network_edges]
+    for partitioner in partitioners:
+        _check_picklable(partitioner, f"{vertex.name}, partitioner")
+
+
+def _check_picklable(value: Any, name: str) -> None:
+    found = find_unpicklable(value)
+    if found is not None:
+        what = found.place or "its function, or something that it holds,"
+        raise TypeError(
+            f"operator {name!r}: {what} cannot be pickled, but each subtask gets a copy: "
+            f"{type(found.error).__name__}: {found.error}; make what cannot be copied in open() instead"
+        ) from found.error

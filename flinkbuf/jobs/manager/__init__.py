@@ -1,0 +1,1 @@
+"""The task manager: what runs the tasks of a process, and decides which."""

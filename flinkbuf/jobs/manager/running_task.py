@@ -1,0 +1,255 @@
+"""One attempt of a subtask on a thread of its own: made there, run there, and all that it has freed at its end.
+
+Flink: Task.run, TaskExecutor.submitTask.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from flinkbuf.errors import CancelTaskError, PartitionNotFoundError
+from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.manager.coordinator_proxy import CoordinatorProxy
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.memory_manager import MemoryManager, OperatorMemory
+from flinkbuf.jobs.manager.shuffle import Shuffle
+from flinkbuf.jobs.manager.task_actions import TaskChanged, TaskSaid
+from flinkbuf.jobs.manager.task_log import task_in_log
+from flinkbuf.jobs.messages import Json
+from flinkbuf.log import logger
+from flinkbuf.network.partition import ResultPartition
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.operator_config import OperatorConfig, TaskInfo
+from flinkbuf.streaming.operator_context import OperatorContext
+from flinkbuf.streaming.operator_setup import make_context
+from flinkbuf.streaming.task import Task
+from flinkbuf.streaming.task_events import TaskEvent, TaskStateChanged
+from flinkbuf.streaming.task_state import TaskState
+
+
+@dataclass(frozen=True)
+class TaskSurroundings:
+    """What all tasks of a task manager share.
+
+    Attributes
+    ----------
+    bundle : JobBundle
+    shuffle : Shuffle
+    clock : Clock
+        Processing time.
+    tell : callable
+        Given each `TaskChanged` and `TaskSaid`; from any thread.
+    extras : mapping
+        What operators find in their context besides what every task gives them.
+    """
+
+    bundle: JobBundle
+    shuffle: Shuffle
+    clock: Clock
+    tell: Callable[[object], None]
+    extras: Mapping[str, Any]
+
+
+class RunningTask:
+    """An attempt from its descriptor to its last report.
+
+    Parameters
+    ----------
+    descriptor : TaskDeploymentDescriptor
+    surroundings : TaskSurroundings
+    memory : MemoryManager
+        Of its slot.
+
+    Notes
+    -----
+    What goes wrong is told as the task's failure. The last `TaskChanged` is told when all is freed.
+    """
+
+    def __init__(
+        self, descriptor: TaskDeploymentDescriptor, surroundings: TaskSurroundings, memory: MemoryManager
+    ) -> None:
+        self.descriptor = descriptor
+        self.attempt = descriptor.attempt
+        self._surroundings = surroundings
+        self._memory = memory
+        self._owners: list[tuple[AttemptId, str]] = []  # of memory
+        self._proxies: dict[str, CoordinatorProxy] = {}
+        self._lock = threading.Lock()
+        self._task: Task | None = None
+        self._is_canceled = False
+        self._making: int | None = None  # its thread, while that makes the task
+        self._partitions: list[ResultPartition] = []
+        self._info = _info_of(descriptor, surroundings.bundle)
+        self._thread = threading.Thread(target=self._run, name=self._info.task_name_with_subtask, daemon=True)
+
+    # ---- the control thread -----------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Make what it writes, so that tasks that are started later find it, and begin."""
+        try:
+            for descriptor in self.descriptor.partitions:
+                self._partitions.append(self._surroundings.shuffle.create_partition(self.attempt, descriptor))
+            self._thread.start()
+        except Exception as error:  # no buffers, or no thread is left
+            self._end_unmade(error)
+
+    def cancel(self) -> None:
+        """Have it end; may call cancel() of a source of the user's, which takes as long as it likes."""
+        with self._lock:
+            self._is_canceled = True
+            task = self._task
+        if task is not None:
+            task.cancel()
+
+    def interrupt(self) -> None:
+        """Raise CancelTaskError in its thread, if it was cancelled."""
+        with self._lock:
+            if self._making is not None and self._is_canceled:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                    ctypes.c_ulong(self._making), ctypes.py_object(CancelTaskError)
+                )
+            task = self._task
+        if task is not None:
+            task.interrupt()
+
+    def deliver(self, operator_id: str, payload: bytes) -> None:
+        """A coordinator's event for one of its operators."""
+        proxy = self._proxies.get(operator_id)
+        if proxy is not None:
+            proxy.deliver(payload)
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait until its thread is gone; returns whether it is."""
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def metrics(self) -> Json:
+        """Its figures now."""
+        task = self._task
+        return {} if task is None else asdict(task.metrics)
+
+    def accumulators(self) -> Json:
+        """What its functions have added up, now."""
+        task = self._task
+        return {} if task is None else task.accumulators()
+
+    # ---- its own thread ---------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        with task_in_log(self._info):
+            try:
+                try:
+                    with self._lock:
+                        self._making = threading.get_ident()
+                    task = self._make()
+                finally:
+                    self._refuse_interrupts()
+            except BaseException as error:
+                self._refuse_interrupts()
+                self._end_unmade(error)
+                return
+            with self._lock:
+                self._task = task
+                is_canceled = self._is_canceled
+            if is_canceled:
+                task.cancel()
+            task.run()
+
+    def _refuse_interrupts(self) -> None:
+        """One that is on its way is taken back: from here on the task has its own."""
+        with self._lock:
+            if self._making is not None:
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._making), None)
+                self._making = None
+
+    def _make(self) -> Task:
+        """Unpickle the user's functions, and make gates: each may take its time, and fail."""
+        around, descriptor = self._surroundings, self.descriptor
+        chain = around.bundle.chain_of(self.attempt.vertex_id).copy()
+        gates = [around.shuffle.create_gate(self.attempt, each) for each in descriptor.gates]
+        return Task(
+            self._info,
+            chain,
+            gates,
+            self._partitions,
+            around.bundle.settings,
+            around.clock,
+            report=self._reported,
+            make_context=self._make_context,
+        )
+
+    def _make_context(self, *, config: OperatorConfig, extras: dict[str, Any], **rest: Any) -> OperatorContext:
+        """As every task's; a source also knows who gives it splits."""
+        owner = (self.attempt, config.operator_id)
+        self._owners.append(owner)
+        extras = {**self._surroundings.extras, **extras, "memory": OperatorMemory(self._memory, owner)}
+        context = make_context(config=config, extras=extras, **rest)
+        if hasattr(config.factory, "create_coordinator"):
+
+            def send(payload: bytes) -> None:
+                self._surroundings.tell(TaskSaid(self.attempt, config.operator_id, payload))
+
+            proxy = CoordinatorProxy(send, context.mailbox)
+            context.extras["coordinator"] = self._proxies[config.operator_id] = proxy
+        return context
+
+    # ---- its end ----------------------------------------------------------------------------------------
+
+    def _reported(self, event: TaskEvent) -> None:
+        """On the task's thread, or wherever it was cancelled before it began."""
+        if not isinstance(event, TaskStateChanged):
+            return
+        if not event.state.is_terminal:
+            self._surroundings.tell(TaskChanged(self.attempt, event.state))
+            return
+        metrics, accumulators = self.metrics(), self.accumulators()
+        self._free(event.state)
+        failure = None if event.error is None else self._failure_of(event.error)
+        self._surroundings.tell(TaskChanged(self.attempt, event.state, failure, accumulators, metrics))
+
+    def _end_unmade(self, error: BaseException) -> None:
+        with self._lock:
+            is_canceled = self._is_canceled or isinstance(error, CancelTaskError)
+        state = TaskState.CANCELED if is_canceled else TaskState.FAILED
+        self._free(state)
+        self._surroundings.tell(TaskChanged(self.attempt, state, self._failure_of(error)))
+
+    def _free(self, state: TaskState) -> None:
+        """What it read and has; and what it wrote, unless it has written all of it."""
+        shuffle = self._surroundings.shuffle
+        try:
+            if state is TaskState.FINISHED:
+                shuffle.release_gates(self.attempt)
+            else:
+                shuffle.release(self.attempt)
+        except BaseException:
+            logger.exception("freeing what %s read and wrote has failed", self._info.task_name_with_subtask)
+        for owner in self._owners:
+            if size := self._memory.release_all(owner):
+                logger.debug("operator %s of %s left %d bytes of managed memory", owner[1], self._info.task_name, size)
+
+    def _failure_of(self, error: BaseException) -> Failure:
+        failure = Failure.of(error)
+        place = {"task_name": self._info.task_name_with_subtask, "subtask_index": str(self._info.subtask_index)}
+        # Whoever was to write that partition has failed, or was cancelled: that is told by its own task.
+        is_echo = failure.is_echo or isinstance(error, PartitionNotFoundError)
+        return replace(failure, location={**place, **failure.location}, is_echo=is_echo)
+
+
+def _info_of(descriptor: TaskDeploymentDescriptor, bundle: JobBundle) -> TaskInfo:
+    return TaskInfo(
+        job_id=bundle.job_id,
+        job_name=bundle.job_name,
+        vertex_id=descriptor.attempt.vertex_id,
+        task_name=descriptor.task_name,
+        subtask_index=descriptor.attempt.subtask_index,
+        parallelism=descriptor.parallelism,
+        max_parallelism=descriptor.max_parallelism,
+        attempt_number=descriptor.attempt.attempt_number,
+    )

@@ -1,0 +1,251 @@
+"""Where tasks get what they write and read, by descriptor: within one process, or over the network.
+
+Flink: ShuffleEnvironment, ShuffleIOOwnerContext, NettyShuffleEnvironment.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from typing import Protocol
+
+from flinkbuf._core.local_buffer_pool import NetworkBufferPool
+from flinkbuf.config import NetworkConfig
+from flinkbuf.errors import PartitionNotFoundError
+from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, GateDescriptor, PartitionDescriptor
+from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
+from flinkbuf.network.input_gate import InputGate
+from flinkbuf.network.partition import ResultPartition, buffer_limits
+
+SEGMENT_SIZE = 32 * 1024
+BUFFERS_PER_CHANNEL, FLOATING_BUFFERS = 2, 8
+POOL_LIMIT = 8192  # segments (256 MiB) that a job has for comfort; a job that cannot run with so many has what it needs
+RELEASED = "it was released: nobody needs it any more"
+
+
+class Shuffle(Protocol):
+    """What a task manager asks for partitions and gates. Any thread calls it.
+
+    Attributes
+    ----------
+    host, data_port
+        Where other processes find what tasks write here; port 0: they cannot.
+    """
+
+    host: str
+    data_port: int
+
+    def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
+        """Make what a task writes; its readers can find it from now on."""
+        ...
+
+    def create_gate(self, owner: AttemptId, descriptor: GateDescriptor) -> InputGate:
+        """Make what a task reads through."""
+        ...
+
+    def release_gates(self, owner: AttemptId) -> None:
+        """Close what a task has read; what it wrote stays for its readers."""
+        ...
+
+    def release(self, owner: AttemptId) -> None:
+        """Free all that a task has; nobody reads it any more."""
+        ...
+
+    def figures(self) -> dict[str, int]:
+        """Return figures of the whole process, by Flink's names."""
+        ...
+
+    def close(self) -> None:
+        """Free everything. Idempotent."""
+        ...
+
+
+class LocalShuffle:
+    """Partitions and gates of one process, without sockets.
+
+    Parameters
+    ----------
+    num_segments : int
+        Buffers of all partitions together, such as `segments_needed` says. Memory is taken when it is used.
+    segment_size : int, default 32768
+    """
+
+    host = ""
+    data_port = 0
+
+    def __init__(self, num_segments: int, segment_size: int = SEGMENT_SIZE) -> None:
+        self.pool = NetworkBufferPool(num_segments, segment_size)
+        self._lock = threading.Lock()
+        self._partitions: dict[str, ResultPartition] = {}
+        self._names: defaultdict[AttemptId, list[str]] = defaultdict(list)
+        self._gates: defaultdict[AttemptId, list[InputGate]] = defaultdict(list)
+
+    def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
+        """Make a partition."""
+        partition = ResultPartition(
+            self.pool,
+            descriptor.subpartition_count,
+            descriptor.type,
+            buffers_per_channel=BUFFERS_PER_CHANNEL,
+            floating_buffers=FLOATING_BUFFERS,
+        )
+        with self._lock:
+            self._partitions[descriptor.partition_id] = partition
+            self._names[owner].append(descriptor.partition_id)
+        return partition
+
+    def create_gate(self, owner: AttemptId, descriptor: GateDescriptor) -> InputGate:
+        """Make a gate over partitions that are there.
+
+        Raises
+        ------
+        PartitionNotFoundError
+            One is not: its task has failed, or was not deployed before this one.
+        """
+        gate = InputGate((self._partition_of(channel), channel.subpartition_index) for channel in descriptor.channels)
+        with self._lock:
+            self._gates[owner].append(gate)
+        return gate
+
+    def _partition_of(self, channel: ChannelDescriptor) -> ResultPartition:
+        with self._lock:
+            partition = self._partitions.get(channel.partition_id)
+        if partition is None:
+            raise PartitionNotFoundError(
+                f"partition {channel.partition_id} is not in this process: the task that writes it has ended, or was "
+                "not started"
+            )
+        return partition
+
+    def release_gates(self, owner: AttemptId) -> None:
+        """Close an attempt's gates."""
+        with self._lock:
+            gates = self._gates.pop(owner, ())
+        for gate in gates:
+            gate.close()
+
+    def release(self, owner: AttemptId) -> None:
+        """Close an attempt's gates, and drop what it wrote."""
+        self.release_gates(owner)
+        with self._lock:
+            partitions = [self._partitions.pop(name) for name in self._names.pop(owner, ())]
+        for partition in partitions:
+            partition.release()
+            partition.abort(RELEASED, timeout_ms=0)
+
+    def figures(self) -> dict[str, int]:
+        """Return how many buffers there are, and in use."""
+        total, available = self.pool.total_segment_count, self.pool.available_segment_count
+        return {"totalMemorySegments": total, "usedMemorySegments": total - available}
+
+    def close(self) -> None:
+        """Release what all attempts have."""
+        with self._lock:
+            owners = [*self._gates, *self._names]
+        for owner in owners:
+            self.release(owner)
+
+
+class NetworkShuffle:
+    """Partitions and gates of a process that others read from, and that reads from others.
+
+    Parameters
+    ----------
+    environment : NetworkEnvironment
+        This shuffle's from now on: `close` closes it.
+    manager_id : str
+        Of the task manager; channels that name it are read within the process.
+    """
+
+    def __init__(self, environment: NetworkEnvironment, manager_id: str) -> None:
+        self.environment = environment
+        self.host, self.data_port = environment.address
+        self._manager_id = manager_id
+
+    def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
+        """Make a partition that others can ask for."""
+        return self.environment.create_partition(
+            descriptor.partition_id, descriptor.subpartition_count, descriptor.type, owner=owner
+        )
+
+    def create_gate(self, owner: AttemptId, descriptor: GateDescriptor) -> InputGate:
+        """Make a gate; a partition that is not there yet is waited for when it is asked for."""
+        return self.environment.create_gate([self._channel(each) for each in descriptor.channels], owner=owner)
+
+    def _channel(self, descriptor: ChannelDescriptor) -> RemoteChannel | LocalChannel:
+        if descriptor.manager_id == self._manager_id:
+            return LocalChannel(descriptor.partition_id, descriptor.subpartition_index)
+        return RemoteChannel(descriptor.host, descriptor.port, descriptor.partition_id, descriptor.subpartition_index)
+
+    def release_gates(self, owner: AttemptId) -> None:
+        """Close an attempt's gates."""
+        self.environment.release_gates(owner)
+
+    def release(self, owner: AttemptId) -> None:
+        """Close an attempt's gates, and drop what it wrote."""
+        self.environment.release_owner(owner)
+
+    def figures(self) -> dict[str, int]:
+        """Return how many buffers there are, and in use."""
+        pool = self.environment.pool
+        total, available = pool.total_segment_count, pool.available_segment_count
+        return {"totalMemorySegments": total, "usedMemorySegments": total - available}
+
+    def close(self) -> None:
+        """Close the environment."""
+        self.environment.close()
+
+
+def segments_needed(plan: JobPlan) -> int:
+    """How many segments the partitions of a job share in one process: what each would like, if that is not too much."""
+    least = wanted = 0
+    for edge in plan.edges:
+        for producer in range(plan.vertices[edge.source].parallelism):
+            minimum, maximum = buffer_limits(
+                edge.partition_type, plan.subpartition_count(edge, producer), BUFFERS_PER_CHANNEL, FLOATING_BUFFERS
+            )
+            least, wanted = least + minimum, wanted + (maximum or minimum)
+    # A little more than they can ask for: a pool that is asked for all it has warns of it.
+    return max(least, min(wanted, POOL_LIMIT)) * 51 // 50 + 1
+
+
+def slot_segments_needed(plan: JobPlan, config: NetworkConfig, *, in_program: bool = False) -> int:
+    """How many segments the tasks of one slot need at most, whichever subtasks they are.
+
+    Parameters
+    ----------
+    plan : JobPlan
+    config : NetworkConfig
+        ``network.memory.min`` and ``.max`` bound the answer.
+    in_program : bool, default False
+        For all vertices that run in the program, with all their subtasks, instead.
+    """
+    groups: defaultdict[str, int] = defaultdict(int)
+    for index, vertex in enumerate(plan.vertices):
+        if vertex.is_in_program is not in_program:
+            continue
+        factor = vertex.parallelism if in_program else 1
+        groups["program" if in_program else vertex.slot_sharing_group] += factor * _task_segments(plan, index, config)
+    wanted = max(groups.values(), default=0) * 51 // 50 + 1
+    least = config.network_memory_min // config.segment_size
+    most = config.network_memory_max
+    return max(16, least, wanted if most is None else min(wanted, most // config.segment_size))
+
+
+def _task_segments(plan: JobPlan, index: int, config: NetworkConfig) -> int:
+    """Of the subtask of a vertex that needs the most."""
+    count = 0
+    for edge in plan.edges:
+        if edge.source == index:
+            width = max(plan.subpartition_count(edge, producer) for producer in range(plan.vertices[index].parallelism))
+            minimum, maximum = buffer_limits(
+                edge.partition_type, width, config.buffers_per_channel, config.floating_buffers_per_gate
+            )
+            count += (maximum or minimum) + config.max_overdraft_buffers_per_gate
+        if edge.target == index:
+            source = plan.vertices[edge.source].parallelism
+            width = -(-source // plan.vertices[index].parallelism) if edge.is_pointwise else source
+            buffers = gate_buffers(max(1, width), config)
+            count += buffers.exclusive * width + buffers.max_floating
+    return count

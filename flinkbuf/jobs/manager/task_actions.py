@@ -1,0 +1,136 @@
+"""What a task executor is told besides the job master's messages, and what it wants done.
+
+None of this travels: the shell around it (jobs/manager/task_manager.py) makes the one and performs the other, in order,
+each list to its end before the next message is handled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.messages import HeartbeatReport, Json
+from flinkbuf.jobs.time_passed import TimePassed
+from flinkbuf.streaming.task_state import TaskState
+
+__all__ = [
+    "AskMetrics",
+    "DeliverOperatorEvent",
+    "ForgetTask",
+    "InterruptTask",
+    "KillProcess",
+    "LeaveProcess",
+    "LinkLost",
+    "SendMessage",
+    "StartTask",
+    "StopTask",
+    "TaskChanged",
+    "TaskSaid",
+    "TimePassed",  # when no message of the job master waits
+    "Warn",
+]
+
+# ---- what it is told
+
+
+@dataclass(frozen=True)
+class TaskChanged:
+    """A task is in another state; after a final one its thread touches nothing any more."""
+
+    attempt: AttemptId
+    state: TaskState
+    failure: Failure | None = None
+    accumulators: Json = field(default_factory=dict)
+    metrics: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskSaid:
+    """A source operator has something for its coordinator."""
+
+    attempt: AttemptId
+    operator_id: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class LinkLost:
+    """Nothing comes from the job master any more, and nothing reaches it."""
+
+    reason: str
+
+
+# ---- what it wants
+
+
+@dataclass(frozen=True)
+class SendMessage:
+    """Send a message to the job master."""
+
+    message: object
+
+
+@dataclass(frozen=True)
+class AskMetrics:
+    """Put the figures of all tasks into this report and send it."""
+
+    report: HeartbeatReport
+
+
+@dataclass(frozen=True)
+class StartTask:
+    """Start an attempt on a thread of its own."""
+
+    descriptor: TaskDeploymentDescriptor
+
+
+@dataclass(frozen=True)
+class StopTask:
+    """Cancel an attempt; its end is told by `TaskChanged`."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class InterruptTask:
+    """An attempt does not come out by itself: raise an exception in its thread."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class ForgetTask:
+    """Nobody will read what this finished attempt has written: free it."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class DeliverOperatorEvent:
+    """A coordinator's event for a source operator."""
+
+    attempt: AttemptId
+    operator_id: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class KillProcess:
+    """A task cannot be ended: the process has to be, at once. The last action."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class LeaveProcess:
+    """No task is left and none will come. The last action."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Warn:
+    """Something that a person should read."""
+
+    text: str

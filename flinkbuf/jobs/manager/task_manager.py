@@ -1,0 +1,328 @@
+"""A task manager: performs what its `TaskExecutor` decides, on threads of this process. Flink: TaskManagerRunner.
+
+One control thread takes the job master's messages and what tasks tell, one after the other; each task has a thread of
+its own. Everything that was taken is given back when `run` returns, whatever happened.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.manager_link import ManagerLink
+from flinkbuf.jobs.manager.memory_manager import MemoryManager
+from flinkbuf.jobs.manager.running_task import RunningTask, TaskSurroundings
+from flinkbuf.jobs.manager.shuffle import Shuffle
+from flinkbuf.jobs.manager.task_actions import (
+    AskMetrics,
+    DeliverOperatorEvent,
+    ForgetTask,
+    InterruptTask,
+    KillProcess,
+    LeaveProcess,
+    LinkLost,
+    SendMessage,
+    StartTask,
+    StopTask,
+    TaskChanged,
+    Warn,
+)
+from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
+from flinkbuf.jobs.messages import Json, RegisterManager
+from flinkbuf.jobs.time_passed import TimePassed
+from flinkbuf.log import logger
+from flinkbuf.streaming.clock import Clock, SystemClock
+from flinkbuf.streaming.operator_config import ExecutionSettings
+
+TASK_MANAGER_KILLED: Final = 239  # exit code of a process that ended itself because a task did not
+CANCEL_WAIT_S = 1.0  # for a cancel() of the user's when its task is over
+LAST_WORD_S = 1.0  # for messages to leave a process that is about to be killed
+LOOKS_BEFORE_TIME = 100  # some find only that somebody has woken the thread
+MESSAGES_IN_A_ROW = 1000  # until deadlines are looked at although more messages wait
+
+
+class TaskManager:
+    """Runs the tasks that a job master deploys here.
+
+    Parameters
+    ----------
+    bundle : JobBundle
+        The job's functions and settings.
+    link : ManagerLink
+        The way to the job master; closed at the end.
+    manager_id : str
+    run : int
+        Which call for task managers it answers.
+    index : int
+        Its place in that run: its first slot.
+    slot_count : int
+        0: in the program, for tasks that take no slot.
+    shuffle : Shuffle
+        Closed at the end.
+    clock : Clock, optional
+        Processing time of its tasks.
+    can_kill_process : bool, default True
+        Whether the process is ended if a task cannot be.
+    extras : mapping, optional
+        What operators find in their context.
+    config : TaskExecutorConfig, optional
+        How patient it is; what the job's settings say if left out.
+    ticks : callable, optional
+        Nanoseconds of a clock that never jumps, for deadlines.
+    """
+
+    def __init__(
+        self,
+        bundle: JobBundle,
+        link: ManagerLink,
+        *,
+        manager_id: str,
+        run: int,
+        index: int,
+        slot_count: int,
+        shuffle: Shuffle,
+        clock: Clock | None = None,
+        can_kill_process: bool = True,
+        extras: Mapping[str, Any] | None = None,
+        config: TaskExecutorConfig | None = None,
+        ticks: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.manager_id = manager_id
+        self._registration = RegisterManager(
+            manager_id, run, index, shuffle.host, shuffle.data_port, slot_count, os.getpid()
+        )
+        self._bundle = bundle
+        self._link = link
+        self._shuffle = shuffle
+        self._surroundings = TaskSurroundings(bundle, shuffle, clock or SystemClock(), self._tell, dict(extras or {}))
+        self._executor = TaskExecutor(config or _config_of(bundle.settings, can_kill_process))
+        self._ticks = ticks
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # what comes from this process
+        self._is_connected = True
+        self._tasks: dict[AttemptId, RunningTask] = {}
+        self._memories: dict[int, MemoryManager] = {}  # by slot
+        self._threads: list[threading.Thread] = []  # that cancel
+        self._ended: list[RunningTask] = []  # whose threads may not be gone yet
+        self._reason = ""
+
+    def run(self) -> str:
+        """Serve until the job master releases it, or is gone; returns why, when all is freed. On one thread, once."""
+        try:
+            self._executor.start(self._now_ms())
+            self._send(self._registration)
+            while not self._executor.is_over:
+                self._step()
+        except BaseException as error:  # not of a task: of the manager itself, or Ctrl-C on its thread
+            self._reason = f"the task manager failed: {type(error).__name__}: {error}"
+            raise
+        finally:
+            self._free()
+        return self._reason
+
+    def leave(self, reason: str) -> None:
+        """Cancel all tasks and have `run` return, without another word to the job master; from any thread."""
+        self._tell(LinkLost(reason))
+
+    # ---- the control thread -----------------------------------------------------------------------------
+
+    def _now_ms(self) -> int:
+        return self._ticks() // 1_000_000
+
+    def _step(self) -> None:
+        """Wait for one message or the next deadline, and handle it."""
+        deadline_ms, now_ms = self._executor.next_deadline_ms, self._now_ms()
+        if deadline_ms is not None and deadline_ms <= now_ms:
+            self._pass_time()
+            return
+        message = self._take(None if deadline_ms is None else (deadline_ms - now_ms) / 1000)
+        if message is not None:
+            self._handle(message)
+
+    def _pass_time(self) -> None:
+        """A deadline has come; but after a long stop of this process the job master's messages lie in the inbox."""
+        looks = 0
+        for _ in range(MESSAGES_IN_A_ROW):
+            message = self._take(0.0)
+            if message is not None:
+                self._handle(message)
+            elif (looks := looks + 1) == LOOKS_BEFORE_TIME:
+                break
+        self._handle(TimePassed())
+
+    def _take(self, timeout_s: float | None) -> object | None:
+        """The next event of this process or message of the job master; None: none came in time, or only a wake-up."""
+        with suppress(queue.Empty):
+            return self._inbox.get_nowait()
+        if not self._is_connected:
+            with suppress(queue.Empty):
+                return self._inbox.get(timeout=timeout_s)
+            return None
+        try:
+            return self._link.receive(timeout_s)
+        except ConnectionError as error:
+            self._is_connected = False
+            return LinkLost(str(error) or "the connection to the job master has ended")
+
+    def _tell(self, event: object) -> None:
+        """Something happened in this process; from any thread."""
+        self._inbox.put(event)
+        self._link.wake()
+
+    def _handle(self, message: object) -> None:
+        for action in self._executor.handle(message, self._now_ms()):
+            _PERFORM[type(action)](self, action)
+        if isinstance(message, TaskChanged) and message.state.is_terminal:
+            self._forget_thread(message.attempt)
+
+    def _forget_thread(self, attempt: AttemptId) -> None:
+        """Its last word was said: its thread comes out by itself, and is waited for at the end at the latest."""
+        task = self._tasks.pop(attempt, None)
+        self._ended = [each for each in self._ended if not each.join(0)]
+        self._threads = [each for each in self._threads if each.is_alive()]
+        if task is not None:
+            self._ended.append(task)
+
+    # ---- actions ----------------------------------------------------------------------------------------
+
+    def _send(self, message: object) -> None:
+        if not self._is_connected:
+            return
+        try:
+            self._link.send(message)
+        except ConnectionError as error:
+            self._is_connected = False
+            self._inbox.put(LinkLost(str(error) or "the connection to the job master has ended"))
+
+    def _send_message(self, action: SendMessage) -> None:
+        self._send(action.message)
+
+    def _ask_metrics(self, action: AskMetrics) -> None:
+        metrics = {str(attempt): task.metrics() for attempt, task in self._tasks.items()}
+        accumulators = {str(attempt): each for attempt, task in self._tasks.items() if (each := task.accumulators())}
+        self._send(replace(action.report, metrics=metrics, accumulators=accumulators, manager_metrics=self._figures()))
+
+    def _figures(self) -> Json:
+        memories = self._memories.values()
+        return {
+            "threads": threading.active_count(),
+            "tasks": len(self._tasks),
+            "managed_memory_total": sum(each.total_bytes for each in memories),
+            "managed_memory_used": sum(each.total_bytes - each.available_bytes for each in memories),
+            **self._shuffle.figures(),
+        }
+
+    def _start_task(self, action: StartTask) -> None:
+        descriptor = action.descriptor
+        memory = self._memories.get(descriptor.slot_index)
+        if memory is None:
+            memory = self._memories[descriptor.slot_index] = MemoryManager(self._bundle.managed_memory_bytes)
+        self._tasks[descriptor.attempt] = task = RunningTask(descriptor, self._surroundings, memory)
+        task.start()
+
+    def _stop_task(self, action: StopTask) -> None:
+        """On a thread of its own: a source's cancel() that takes its time keeps nobody else waiting."""
+        task = self._tasks.get(action.attempt)
+        if task is None:
+            return
+        canceler = threading.Thread(target=task.cancel, name=f"cancel {task.descriptor.task_name}", daemon=True)
+        try:
+            canceler.start()
+        except RuntimeError:  # the system has no thread left
+            task.cancel()
+        else:
+            self._threads.append(canceler)
+
+    def _interrupt_task(self, action: InterruptTask) -> None:
+        task = self._tasks.get(action.attempt)
+        if task is not None:
+            logger.warning("%s has not ended since it was cancelled: it is interrupted", task.descriptor.task_name)
+            task.interrupt()
+
+    def _forget_task(self, action: ForgetTask) -> None:
+        self._shuffle.release(action.attempt)
+
+    def _deliver(self, action: DeliverOperatorEvent) -> None:
+        task = self._tasks.get(action.attempt)
+        if task is not None:
+            task.deliver(action.operator_id, action.payload)
+
+    def _warn(self, action: Warn) -> None:
+        logger.warning("task manager %s: %s", self.manager_id, action.text)
+
+    def _leave_process(self, action: LeaveProcess) -> None:
+        self._reason = action.reason
+
+    def _kill_process(self, action: KillProcess) -> None:
+        """End the process without giving anything back: a thread of it cannot be ended otherwise."""
+        try:
+            logger.critical("task manager %s ends its process: %s", self.manager_id, action.reason)
+            flush = getattr(self._link, "flush", None)
+            if flush is not None:
+                flush(LAST_WORD_S)
+            else:
+                self._link.close()
+            logging.shutdown()
+        finally:
+            os._exit(TASK_MANAGER_KILLED)
+
+    # ---- the end ----------------------------------------------------------------------------------------
+
+    def _end_tasks(self) -> None:
+        """There are some only if the manager itself has failed: nobody else minds them any more."""
+        for attempt in self._tasks:
+            self._stop_task(StopTask(attempt))
+        timeout_ms = self._executor.config.cancellation_timeout_ms
+        deadline_ms = self._now_ms() + timeout_ms
+        for task in self._tasks.values():
+            while not task.join(CANCEL_WAIT_S):
+                task.interrupt()
+                if timeout_ms > 0 and self._now_ms() > deadline_ms and self._executor.config.can_kill_process:
+                    self._kill_process(KillProcess(f"attempt {task.attempt} does not end, and the manager has failed"))
+
+    def _free(self) -> None:
+        """Threads, partitions, gates, the link: each even if another fails."""
+        self._end_tasks()
+        for task in self._ended:
+            task.join()
+        for canceler in self._threads:
+            canceler.join(CANCEL_WAIT_S)
+        for step in (self._shuffle.close, self._link.close):
+            try:
+                step()
+            except BaseException:
+                logger.exception("ending task manager %s", self.manager_id)
+        for slot, memory in self._memories.items():
+            if not memory.is_empty:
+                logger.error("slot %d: managed memory was not given back by %s", slot, memory.owners())
+        self._tasks, self._ended, self._threads = {}, [], []
+
+
+def _config_of(settings: ExecutionSettings, can_kill_process: bool) -> TaskExecutorConfig:
+    return TaskExecutorConfig(
+        cancellation_interval_ms=settings.task_cancellation_interval_ms,
+        cancellation_timeout_ms=settings.task_cancellation_timeout_ms,
+        can_kill_process=can_kill_process,
+    )
+
+
+_PERFORM: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
+    SendMessage: TaskManager._send_message,
+    AskMetrics: TaskManager._ask_metrics,
+    StartTask: TaskManager._start_task,
+    StopTask: TaskManager._stop_task,
+    InterruptTask: TaskManager._interrupt_task,
+    ForgetTask: TaskManager._forget_task,
+    DeliverOperatorEvent: TaskManager._deliver,
+    KillProcess: TaskManager._kill_process,
+    LeaveProcess: TaskManager._leave_process,
+    Warn: TaskManager._warn,
+}

@@ -1,0 +1,58 @@
+"""Attempts that were told to end, and have not said that they heard it.
+
+A cancel is sent again until the task manager confirms it. That the task then takes its time is the task manager's
+affair. Flink: Execution.sendCancelRpcCall, three tries.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from flinkbuf.jobs.master.execution_graph import Execution
+from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+
+
+class Cancellations:
+    """Whom to tell again, and who does not answer.
+
+    Parameters
+    ----------
+    config : JobMasterConfig
+    """
+
+    def __init__(self, config: JobMasterConfig) -> None:
+        self.attempts = config.cancel_attempts
+        self.retry_ms = config.cancel_retry_ms
+        self._sent: deque[tuple[int, int, Execution]] = deque()  # when to look, tries, attempt; in order of time
+
+    def sent(self, execution: Execution, now_ms: int, tries: int = 1) -> None:
+        """It was told just now."""
+        self._sent.append((now_ms + self.retry_ms, tries, execution))
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When to look next."""
+        while self._sent and not is_unheard(self._sent[0][2]):
+            self._sent.popleft()
+        return self._sent[0][0] if self._sent else None
+
+    def due(self, now_ms: int) -> tuple[list[Execution], list[Execution]]:
+        """Return whom to tell again now, and whom for nothing: their task managers do not listen."""
+        again, in_vain = [], []
+        while self._sent and self._sent[0][0] <= now_ms:
+            due_ms, tries, execution = self._sent.popleft()
+            if not is_unheard(execution):
+                continue
+            # Whoever looks very late stood still himself: the answer may be among what he has not heard yet.
+            if tries < self.attempts or now_ms - due_ms > self.retry_ms:
+                again.append(execution)
+                self.sent(execution, now_ms, min(tries + 1, self.attempts))
+            else:
+                in_vain.append(execution)
+        return again, in_vain
+
+
+def is_unheard(execution: Execution) -> bool:
+    """Whether it was told to end, and nobody has confirmed that."""
+    return execution.state is ExecutionState.CANCELING and not execution.is_cancel_heard

@@ -1,0 +1,167 @@
+"""What follows from a failure: which subtasks begin again, when and where, or the end of the job.
+
+Flink: DefaultScheduler.handleTaskFailure, restartTasksWithDelay.
+"""
+
+from __future__ import annotations
+
+from flinkbuf.jobs.job_status import JobStatus, JobStep
+from flinkbuf.jobs.master.execution_graph import ExecutionVertex
+from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.jobs.master.failure_history import FailureEntry, FailureHistory
+from flinkbuf.jobs.master.job_life import JobLife
+from flinkbuf.jobs.master.master_actions import ResetSources
+from flinkbuf.jobs.master.regions import BlockingInput, PipelinedRegions, Subtask
+from flinkbuf.jobs.master.restart_strategy import RestartStrategy
+from flinkbuf.jobs.master.restarts import Restart
+from flinkbuf.jobs.master.task_control import TaskControl
+
+
+class Failover:
+    """Answers the failures of a job.
+
+    Parameters
+    ----------
+    tasks : TaskControl
+    life : JobLife
+    strategy : RestartStrategy
+
+    Attributes
+    ----------
+    history : FailureHistory
+    restart_count : int
+        How often subtasks began again.
+    """
+
+    def __init__(self, tasks: TaskControl, life: JobLife, strategy: RestartStrategy) -> None:
+        self.tasks = tasks
+        self.life = life
+        self.history = FailureHistory(strategy)
+        self.restart_count = 0
+        plan = tasks.graph.plan
+        self._graph, self._managers = tasks.graph, tasks.managers
+        self._config = tasks.managers.config
+        self._regions = PipelinedRegions(plan)
+        self._sources = {
+            vertex.id for vertex in plan.vertices if any(operator.has_coordinator for operator in vertex.operators)
+        }
+
+    # ---- something has failed
+
+    def of_tasks(self, entry: FailureEntry, victims: list[ExecutionVertex], now_ms: int) -> None:
+        """Subtasks failed that ran, or were to."""
+        self._answer(entry, victims, now_ms, needs_new_run=False)
+
+    def of_job(self, entry: FailureEntry, now_ms: int) -> None:
+        """Something failed that concerns the whole job."""
+        self._answer(entry, None, now_ms, needs_new_run=False)
+
+    def of_managers(self, entry: FailureEntry, victims: list[ExecutionVertex], now_ms: int) -> None:
+        """Task managers are gone, or have not come, and with them what these subtasks had or waited for."""
+        together, waiting = self._config.managers_come_together, self.tasks.restarts.waiting
+        if victims or (together and not waiting):
+            self._answer(entry, victims, now_ms, needs_new_run=together)
+        else:
+            self.noted(entry, now_ms)
+            # What was to begin again in the processes that are there has to in others.
+            if (
+                together
+                and self.life.status is JobStatus.RESTARTING
+                and not any(each.needs_new_run for each in waiting)
+            ):
+                self._begin_restart(None, max(each.due_ms for each in waiting), now_ms, needs_new_run=True)
+
+    def of_program(self, entry: FailureEntry, now_ms: int) -> None:
+        """The manager in the program is gone: even if nothing runs in it, nobody can begin again without it."""
+        if self.life.is_active:
+            self.history.restart_delay_ms(entry)
+            self._fail(now_ms)
+        else:
+            self.noted(entry, now_ms)
+
+    def noted(self, entry: FailureEntry, now_ms: int) -> None:
+        """Something failed that was to end anyway; perhaps it is why."""
+        if self.life.status in (JobStatus.FAILING, JobStatus.RESTARTING):
+            self.history.add(entry)
+            cause = self.history.cause
+            if self.life.status is JobStatus.RESTARTING and cause is not None and not cause.can_restart:
+                self._fail(now_ms)
+
+    def _answer(
+        self, entry: FailureEntry, victims: list[ExecutionVertex] | None, now_ms: int, *, needs_new_run: bool
+    ) -> None:
+        if self.life.status is JobStatus.CANCELLING:
+            return
+        if self.life.status is JobStatus.FAILING:
+            self.history.add(entry)
+            return
+        delay_ms = self.history.restart_delay_ms(entry)
+        if delay_ms is None or self.life.status is JobStatus.CREATED:
+            self._fail(now_ms)
+            return
+        needs_new_run = needs_new_run or not self._config.can_restart_in_place
+        keys = None
+        if victims is not None and not needs_new_run:
+            keys = self._regions.to_restart([each.key for each in victims], self._is_readable)
+        self._begin_restart(keys, now_ms + delay_ms, now_ms, needs_new_run=needs_new_run)
+
+    def _fail(self, now_ms: int) -> None:
+        self.life.step(JobStep.FAIL, now_ms)
+        self.tasks.cancel_all(now_ms)
+
+    # ---- beginning again
+
+    def _begin_restart(self, keys: list[Subtask] | None, due_ms: int, now_ms: int, *, needs_new_run: bool) -> None:
+        """Cancel what is to begin again; the rest follows when all has ended. None: the whole job."""
+        subtasks = [each.key for each in self._graph.subtasks()] if keys is None else keys
+        self.life.step(JobStep.RESTART, now_ms)
+        restart = self.tasks.restarts.begin(
+            subtasks, due_ms, self._is_open, is_global=keys is None, needs_new_run=needs_new_run
+        )
+        self.tasks.scheduler.drop(restart.subtasks)
+        for key in sorted(restart.subtasks):
+            self.tasks.cancel(self._graph.subtask(key).current, now_ms)
+
+    def _is_open(self, key: Subtask) -> bool:
+        return not self._graph.subtask(key).current.state.is_terminal
+
+    def _is_readable(self, partition: BlockingInput) -> bool:
+        """Whether what an attempt wrote to its end is still there."""
+        execution = self._graph.subtask(partition.producer).current
+        manager = execution.manager
+        is_there = manager is not None and self._managers.registered.get(manager.id) is manager
+        return is_there and execution.state is ExecutionState.FINISHED
+
+    def go_on(self, now_ms: int) -> None:
+        """Begin again with what has ended, in other processes where that is needed."""
+        restarts = self.tasks.restarts
+        for restart in restarts.to_release():
+            restart.is_released = True
+            for manager in list(self._managers.registered.values()):
+                if not manager.is_program:
+                    self._managers.remove(manager.id)
+                    self.tasks.release(manager.id, "the job begins again in other processes", now_ms)
+            self._managers.slots.asked.clear()  # who comes now belongs to the others
+        for restart in restarts.ready(now_ms):
+            if not (restart.needs_new_run and self._managers.still_leaving(now_ms)):
+                self._begin_again(restart, now_ms)
+
+    def _begin_again(self, restart: Restart, now_ms: int) -> None:
+        self.tasks.restarts.done(restart)
+        self.restart_count += 1
+        subtasks = [self._graph.subtask(key) for key in sorted(restart.subtasks)]
+        for subtask in subtasks:
+            self._graph.reset(subtask, now_ms)
+        sources = tuple((each.plan.id, each.index) for each in subtasks if each.plan.id in self._sources)
+        if sources:
+            self.tasks.outbox.do(ResetSources(sources, restart.is_global))
+        self.tasks.schedule(subtasks, now_ms)
+        if not self.tasks.restarts.waiting:
+            self.life.step(JobStep.RESTARTED, now_ms)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When something can go on that only waits."""
+        gone_ms = max(self._managers.leaving.values(), default=0)
+        ended = (each for each in self.tasks.restarts.waiting if not each.open)
+        return min((max(each.due_ms, gone_ms) if each.needs_new_run else each.due_ms for each in ended), default=None)

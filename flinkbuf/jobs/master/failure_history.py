@@ -1,0 +1,104 @@
+"""What has failed, what was the cause, and what the restart strategy makes of it.
+
+When a process dies, everybody who talked to it reports that somebody has gone, and some are faster than the one who
+knows why. So a failure that only says so gives way to a better one, for as long as the job has not begun again.
+Flink: ExecutionFailureHandler, RootExceptionHistoryEntry.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.master.execution_graph import Execution
+from flinkbuf.jobs.master.restart_strategy import RestartStrategy
+
+HISTORY_SIZE = 16  # Flink: web.exception-history-size
+ECHO, LOSS, CAUSE = 0, 1, 2  # how much a failure says: somebody is gone; a task manager is gone; this is why
+
+
+@dataclass(frozen=True)
+class FailureEntry:
+    """A failure, with its place and time.
+
+    Attributes
+    ----------
+    task_name : str or None
+        With its subtask; None where the whole job is concerned.
+    weight : int
+        ECHO, LOSS or CAUSE.
+    """
+
+    failure: Failure
+    timestamp_ms: int
+    task_name: str | None = None
+    manager_id: str | None = None
+    host: str | None = None
+    weight: int = CAUSE
+
+    @classmethod
+    def of(cls, execution: Execution, failure: Failure, now_ms: int) -> FailureEntry:
+        """Return the failure of an attempt."""
+        manager = execution.manager
+        where = (None, None) if manager is None else (manager.id, manager.host)
+        return cls(failure, now_ms, str(execution.vertex), *where)
+
+
+@dataclass
+class Outage:
+    """Failures of one moment: the one that counts, and the others."""
+
+    root: FailureEntry
+    concurrent: list[FailureEntry] = field(default_factory=list)
+
+
+class FailureHistory:
+    """The failures of a job, and what follows from each.
+
+    Parameters
+    ----------
+    strategy : RestartStrategy
+
+    Attributes
+    ----------
+    outages : list of Outage
+        Newest last.
+    """
+
+    def __init__(self, strategy: RestartStrategy) -> None:
+        self.strategy = strategy
+        self.outages: list[Outage] = []
+
+    def restart_delay_ms(self, entry: FailureEntry) -> int | None:
+        """Take note of a failure; return after which time the job goes on, or None if it does not."""
+        entry = weighed(entry)
+        if not entry.failure.can_restart:
+            self._begin(entry)
+            return None
+        if self.strategy.notify_failure(entry.timestamp_ms) or not self.outages:
+            self._begin(entry)
+        else:
+            self.add(entry)
+        return self.strategy.backoff_ms(entry.timestamp_ms) if self.strategy.can_restart() else None
+
+    def add(self, entry: FailureEntry) -> None:
+        """Take note of a failure that came with the last one; it may turn out to be the cause of both."""
+        entry, outage = weighed(entry), self.outages[-1]
+        if entry.weight > outage.root.weight:
+            outage.root, entry = entry, outage.root
+        if len(outage.concurrent) < HISTORY_SIZE:
+            outage.concurrent.append(entry)
+
+    @property
+    def cause(self) -> Failure | None:
+        """Why the job was last disturbed."""
+        return self.outages[-1].root.failure if self.outages else None
+
+    def _begin(self, entry: FailureEntry) -> None:
+        self.outages.append(Outage(entry))
+        del self.outages[:-HISTORY_SIZE]
+
+
+def weighed(entry: FailureEntry) -> FailureEntry:
+    """Return it with the weight of an echo, if it is one."""
+    return replace(entry, weight=ECHO) if entry.failure.is_echo else entry

@@ -1,0 +1,102 @@
+"""Which task managers a job has, and which it still waits for to be gone.
+
+Flink: SlotManager and the part of JobMaster that registers task executors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flinkbuf.jobs.master.heartbeat import HeartbeatMonitor
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.manager import Manager
+from flinkbuf.jobs.master.slots import SlotPool
+from flinkbuf.jobs.messages import PROGRAM_MANAGER, RegisterManager
+
+
+class ManagerTable:
+    """Registered task managers, their slots and heartbeats.
+
+    Attributes
+    ----------
+    registered : dict
+        `Manager` by id.
+    slots : SlotPool
+    run : int
+        How often task managers were asked for.
+    leaving : dict
+        Of those who were told to end and may not have yet: until when that matters, by id.
+    """
+
+    def __init__(self, slot_count: int, config: JobMasterConfig) -> None:
+        self.config = config
+        self.registered: dict[str, Manager] = {}
+        self.slots = SlotPool(slot_count)
+        self.heartbeats = HeartbeatMonitor(config.heartbeat_interval_ms, config.heartbeat_timeout_ms)
+        self.run = 0
+        self.leaving: dict[str, int] = {}
+
+    def ask(self, slots: Iterable[int]) -> tuple[int, ...]:
+        """Return the slots that nobody holds or is to bring; a new run is to bring them."""
+        wanted = tuple(self.slots.unasked(slots))
+        if wanted:
+            self.run += 1
+            self.slots.ask(wanted, self.run)
+        return wanted
+
+    def refusal(self, manager_id: str, message: RegisterManager) -> str | None:
+        """Return why a task manager is not wanted; None if it is, or is registered already."""
+        known = self.registered.get(manager_id)
+        if known is not None:
+            same = (known.registration.run, known.registration.index) == (message.run, message.index)
+            return None if same else f"a task manager {manager_id} is registered already, with other slots"
+        if manager_id == PROGRAM_MANAGER:
+            return None if manager_id not in self.leaving else "the program's task manager was told to end"
+        slots = range(message.index, message.index + message.slot_count)
+        if not self.slots.expects(slots, message.run):
+            return f"nobody waits for slots {slots.start} to {slots.stop - 1} of run {message.run} (any more)"
+        return None
+
+    def add(self, manager_id: str, message: RegisterManager, now_ms: int) -> Manager:
+        """Take in a task manager that is not refused."""
+        manager = Manager(manager_id, message, now_ms, now_ms)
+        self.registered[manager_id] = manager
+        if not manager.is_program:
+            self.slots.fill(manager_id, manager.slots)
+        self.heartbeats.watch(manager_id, now_ms, may_be_silent=manager.is_program)
+        return manager
+
+    def heard(self, manager: Manager, now_ms: int) -> None:
+        """Something came from it."""
+        manager.heard_ms = now_ms
+        self.heartbeats.heard(manager.id, now_ms)
+
+    def remove(self, manager_id: str) -> Manager | None:
+        """It is gone, or given up; return it if it was registered."""
+        manager = self.registered.pop(manager_id, None)
+        if manager is not None:
+            self.slots.free(manager_id)
+            self.heartbeats.forget(manager_id)
+        return manager
+
+    def wait_for_end(self, manager_id: str, now_ms: int) -> None:
+        """It was told to end: `leaving` says so until it has."""
+        self.leaving[manager_id] = now_ms + self.config.release_timeout_ms
+
+    @property
+    def left_ms(self) -> int:
+        """When the last of those that were told to end counts as gone."""
+        return max(self.leaving.values(), default=0)
+
+    def still_leaving(self, now_ms: int) -> bool:
+        """Whether one that was told to end may still be there."""
+        return now_ms < self.left_ms
+
+    @property
+    def has_program(self) -> bool:
+        """Whether the program's own task manager is there."""
+        return PROGRAM_MANAGER in self.registered
+
+    def of_slot(self, slot: int | None) -> Manager:
+        """Return who holds a slot, or the program's own for None."""
+        return self.registered[PROGRAM_MANAGER if slot is None else self.slots.holder[slot]]

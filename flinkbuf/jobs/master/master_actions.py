@@ -1,0 +1,122 @@
+"""What a job master is told besides the messages of task managers, and what it wants done.
+
+None of this travels: the shell around the job master (jobs/job_runner.py) makes the one and performs the other, in
+order, each list to its end before the next message is handled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_status import JobStatus
+
+# ---- what it is told
+
+
+@dataclass(frozen=True)
+class StartJob:
+    """Begin."""
+
+
+@dataclass(frozen=True)
+class ManagerSaid:
+    """A task manager's message (messages.py: from a task manager); `RegisterManager` is its first."""
+
+    manager_id: str
+    message: object
+
+
+@dataclass(frozen=True)
+class ManagerLost:
+    """The connection to a task manager has ended, or its process has: nothing comes from it any more."""
+
+    manager_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class RunFailed:
+    """The task managers of a run cannot be started, or ended as a whole, such as a stage of Spark's."""
+
+    run: int
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class CoordinatorFailed:
+    """A source's coordinator raised: the whole job is concerned."""
+
+    failure: Failure
+
+
+@dataclass(frozen=True)
+class CancelJob:
+    """The user wants it to end."""
+
+
+# ---- what it wants
+
+
+@dataclass(frozen=True)
+class StartManagers:
+    """Start task managers for these slots; they register with this run's number, and as index with their first slot."""
+
+    run: int
+    indexes: tuple[int, ...]  # slot numbers
+
+
+@dataclass(frozen=True)
+class SendTo:
+    """Send a message to a task manager that is registered."""
+
+    manager_id: str
+    message: object
+
+
+@dataclass(frozen=True)
+class StopManager:
+    """Have a task manager's process ended, if it does not end by itself, and its connection closed."""
+
+    manager_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ResetSources:
+    """Subtasks of sources begin anew: their coordinators forget what they gave them. Before they are deployed."""
+
+    subtasks: tuple[tuple[str, int], ...]  # vertex id, subtask
+    is_global: bool  # all of them: coordinators are made anew
+
+
+@dataclass(frozen=True)
+class TellCoordinator:
+    """A source operator's event for its coordinator."""
+
+    attempt: AttemptId
+    operator_id: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class SubtaskGone:
+    """An attempt has ended, however: a coordinator sends it nothing more."""
+
+    attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class StatusChanged:
+    """The job has another status."""
+
+    status: JobStatus
+
+
+@dataclass(frozen=True)
+class EndJob:
+    """All is over and nothing is held any more; the last action of a job."""
+
+    status: JobStatus
+    failure: Failure | None  # why, if it FAILED

@@ -1,0 +1,129 @@
+"""Subtasks that wait for their slots, and go to their task managers as soon as all have come.
+
+Flink: PipelinedRegionSchedulingStrategy, DefaultExecutionDeployer, and the bulk slot requests of the slot pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
+from flinkbuf.jobs.master.deployment_builder import DeploymentBuilder
+from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
+from flinkbuf.jobs.master.execution_state import ExecutionStep
+from flinkbuf.jobs.master.manager_table import ManagerTable
+from flinkbuf.jobs.master.regions import Subtask
+from flinkbuf.jobs.master.slots import ranges_text
+
+
+@dataclass(eq=False)
+class DeploymentBatch:
+    """Subtasks that are deployed together, or not at all.
+
+    Attributes
+    ----------
+    subtasks : dict
+        By key, producers first.
+    slots : set
+        Numbers of the slots that they need.
+    needs_program : bool
+        One of them runs in the program.
+    """
+
+    subtasks: dict[Subtask, ExecutionVertex]
+    due_ms: int
+    slots: set[int] = field(init=False)
+    needs_program: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Find out again what they need."""
+        slots = {subtask.slot for subtask in self.subtasks.values()}
+        self.needs_program = None in slots
+        self.slots = {slot for slot in slots if slot is not None}
+
+
+class Scheduler:
+    """Batches that wait.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    managers : ManagerTable
+    session_id : str
+    """
+
+    def __init__(self, graph: ExecutionGraph, managers: ManagerTable, session_id: str) -> None:
+        self.graph = graph
+        self.managers = managers
+        self.builder = DeploymentBuilder(graph, session_id)
+        self.waiting: list[DeploymentBatch] = []
+
+    def schedule(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> tuple[int, ...]:
+        """Let subtasks wait for their slots; return the slots that must be asked for, by the run `managers.run`."""
+        batch = DeploymentBatch(
+            {subtask.key: subtask for subtask in subtasks}, now_ms + self.managers.config.slot_request_timeout_ms
+        )
+        for subtask in batch.subtasks.values():
+            self.graph.step(subtask.current, ExecutionStep.SCHEDULE, now_ms)
+        self.waiting.append(batch)
+        return self.managers.ask(sorted(batch.slots))
+
+    def deploy(self, now_ms: int) -> list[tuple[str, TaskDeploymentDescriptor]]:
+        """Return what can be deployed now, in order, and to which task manager: it counts as deployed."""
+        deployed: list[Execution] = []
+        for batch in [each for each in self.waiting if self._has_all(each)]:
+            self.waiting.remove(batch)
+            for subtask in batch.subtasks.values():
+                self.graph.deploy(subtask.current, self.managers.of_slot(subtask.slot), now_ms)
+                subtask.current.deployed_after = self.managers.heartbeats.sequence
+                deployed.append(subtask.current)
+        return self.builder.build(deployed)
+
+    def _has_all(self, batch: DeploymentBatch) -> bool:
+        has_program = self.managers.has_program or not batch.needs_program
+        return has_program and all(slot in self.managers.slots.holder for slot in batch.slots)
+
+    def drop(self, subtasks: Iterable[Subtask]) -> None:
+        """They do not wait any more."""
+        dropped = list(subtasks)
+        for batch in self.waiting:
+            for subtask in dropped:
+                batch.subtasks.pop(subtask, None)
+            batch.look()
+        self.waiting = [batch for batch in self.waiting if batch.subtasks]
+
+    def clear(self) -> None:
+        """Nobody waits any more."""
+        self.waiting.clear()
+
+    def waiting_for(self, slots: Iterable[int | None]) -> list[ExecutionVertex]:
+        """Return the subtasks that wait with one of these slots, or for it; None: in the program."""
+        wanted = set(slots)
+        return [each for batch in self.waiting for each in batch.subtasks.values() if each.slot in wanted]
+
+    def overdue(self, now_ms: int) -> list[DeploymentBatch]:
+        """Return those that have waited too long."""
+        return [batch for batch in self.waiting if batch.due_ms <= now_ms]
+
+    def what_is_missing(self, batch: DeploymentBatch) -> str:
+        """Say what a batch waits for in vain, and what one can do."""
+        missing = self.managers.slots.missing(batch.slots)
+        waited_s = self.managers.config.slot_request_timeout_ms / 1000
+        if not missing:
+            return f"the task manager of the program itself has not come up within {waited_s:g} s"
+        count, needed = len(missing), len(batch.slots)
+        return (
+            f"job {self.graph.plan.job_name!r} needs {needed} slots, but after {waited_s:g} s "
+            f"{needed - count} are there and {count} missing ({ranges_text(missing)}): no task manager has come up "
+            f"for them; give the job more slots, lower its parallelism, or raise slot.request.timeout if they only "
+            f"need longer"
+        )
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the first one has waited too long."""
+        return min((batch.due_ms for batch in self.waiting), default=None)

@@ -1,0 +1,145 @@
+"""Which slot a subtask takes, and which task manager holds it.
+
+Slots of a job are numbered: a slot sharing group has as many as its widest vertex, groups follow each other in the
+order in which they first appear, and subtask i of every vertex of a group takes the group's slot i. So pointwise
+neighbours share a process, vertices of a co-location group do, too, and a lost slot can be asked for by its number.
+Flink: SlotSharingGroup, SlotSharingExecutionSlotAllocator, SlotPool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from flinkbuf.jobs.graphs.job_plan import JobPlan
+
+
+def slot_offsets(plan: JobPlan) -> dict[str, int]:
+    """Return the first slot of each slot sharing group."""
+    offsets, end = {}, 0
+    for group, width in _widths(plan).items():
+        offsets[group] = end
+        end += width
+    return offsets
+
+
+def slot_count(plan: JobPlan) -> int:
+    """Return how many slots a job needs.
+
+    Examples
+    --------
+    >>> from flinkbuf.jobs.graphs.job_plan import VertexPlan
+    >>> source, sink = VertexPlan("a" * 32, "source", 2, 128), VertexPlan("b" * 32, "sink", 3, 128)
+    >>> slot_count(JobPlan("c" * 32, "both", (source, sink)))
+    3
+    """
+    return sum(_widths(plan).values())
+
+
+def slot_of(plan: JobPlan, vertex_index: int, subtask: int) -> int | None:
+    """Return the number of the slot that a subtask takes; None for one that runs in the program."""
+    vertex = plan.vertices[vertex_index]
+    return None if vertex.is_in_program else slot_offsets(plan)[vertex.slot_sharing_group] + subtask
+
+
+def _widths(plan: JobPlan) -> dict[str, int]:
+    widths: dict[str, int] = {}
+    for vertex in plan.vertices:
+        if not vertex.is_in_program:
+            group = vertex.slot_sharing_group
+            widths[group] = max(widths.get(group, 0), vertex.parallelism)
+    return widths
+
+
+class SlotPool:
+    """The slots of a job: held by a task manager, asked for, or neither.
+
+    Parameters
+    ----------
+    count : int
+        Slots that the job needs.
+
+    Attributes
+    ----------
+    holder : dict
+        Task manager's id by slot.
+    asked : dict
+        Of a slot that nobody holds yet: the run that was to bring it.
+
+    Examples
+    --------
+    >>> pool = SlotPool(3)
+    >>> pool.ask([0, 1, 2], run=1)
+    >>> pool.expects(range(2), run=1), pool.expects(range(2), run=0)
+    (True, False)
+    >>> pool.fill("m", range(2))
+    >>> pool.missing(range(3)), pool.unasked(range(3)), pool.free("m")
+    ([2], [], [0, 1])
+    """
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.holder: dict[int, str] = {}
+        self.asked: dict[int, int] = {}
+
+    def ask(self, slots: Iterable[int], run: int) -> None:
+        """Note that a run is to bring these; a run that was to before is not needed any more."""
+        self.asked.update((slot, run) for slot in slots)
+
+    def expects(self, slots: range, run: int) -> bool:
+        """Whether a task manager with these slots, of this run, is the one that was asked for."""
+        return len(slots) > 0 and all(self.asked.get(slot) == run for slot in slots)
+
+    def fill(self, manager_id: str, slots: Iterable[int]) -> None:
+        """A task manager has come with these."""
+        for slot in slots:
+            del self.asked[slot]
+            self.holder[slot] = manager_id
+
+    def free(self, manager_id: str) -> list[int]:
+        """A task manager has gone: return the slots that it held."""
+        slots = [slot for slot, holder in self.holder.items() if holder == manager_id]
+        for slot in slots:
+            del self.holder[slot]
+        return slots
+
+    def give_up(self, run: int) -> list[int]:
+        """What is still to come of a run does not: return its slots."""
+        slots = [slot for slot, asked in self.asked.items() if asked == run]
+        for slot in slots:
+            del self.asked[slot]
+        return slots
+
+    def forget(self, slots: Iterable[int]) -> None:
+        """Nobody is to bring these any more."""
+        for slot in slots:
+            self.asked.pop(slot, None)
+
+    def missing(self, slots: Iterable[int]) -> list[int]:
+        """Those that nobody holds."""
+        return [slot for slot in slots if slot not in self.holder]
+
+    def unasked(self, slots: Iterable[int]) -> list[int]:
+        """Those that nobody holds and no run is to bring."""
+        return [slot for slot in slots if slot not in self.holder and slot not in self.asked]
+
+
+def ranges_text(numbers: Iterable[int]) -> str:
+    """Return numbers as a reader likes them.
+
+    Examples
+    --------
+    >>> ranges_text([0, 1, 2, 5, 7, 8])
+    '0-2, 5, 7-8'
+    """
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in _runs_of(numbers))
+
+
+def _runs_of(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    first = last = None
+    for number in sorted(numbers):
+        if first is not None and last is not None and number != last + 1:
+            yield first, last
+            first = None
+        first, last = number if first is None else first, number
+    if first is not None and last is not None:
+        yield first, last

@@ -1,0 +1,101 @@
+"""Deploys attempts and has them ended: whatever goes from the job master to tasks.
+
+Flink: DefaultExecutionOperations, Execution.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.master.cancellations import Cancellations
+from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
+from flinkbuf.jobs.master.execution_state import ExecutionState, ExecutionStep
+from flinkbuf.jobs.master.job_life import MasterOutbox
+from flinkbuf.jobs.master.manager_table import ManagerTable
+from flinkbuf.jobs.master.master_actions import StartManagers, StopManager, SubtaskGone
+from flinkbuf.jobs.master.restarts import Restarts
+from flinkbuf.jobs.master.scheduler import Scheduler
+from flinkbuf.jobs.messages import CancelTask, DeployTask, ReleaseManager
+
+
+class TaskControl:
+    """The tasks of a job.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    managers : ManagerTable
+    session_id : str
+    outbox : MasterOutbox
+
+    Attributes
+    ----------
+    scheduler, restarts, cancellations
+        Attempts that wait for slots; subtasks that wait for a restart; attempts that have not heard that they are to
+        end.
+    """
+
+    def __init__(self, graph: ExecutionGraph, managers: ManagerTable, session_id: str, outbox: MasterOutbox) -> None:
+        self.graph = graph
+        self.managers = managers
+        self.session_id = session_id
+        self.outbox = outbox
+        self.scheduler = Scheduler(graph, managers, session_id)
+        self.restarts = Restarts()
+        self.cancellations = Cancellations(managers.config)
+
+    def schedule(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> None:
+        """Let subtasks wait for their slots, and ask for those that are missing."""
+        asked = self.scheduler.schedule(subtasks, now_ms)
+        if asked:
+            self.outbox.do(StartManagers(self.managers.run, asked))
+
+    def deploy(self, now_ms: int) -> None:
+        """Deploy what has all its slots."""
+        for manager_id, descriptor in self.scheduler.deploy(now_ms):
+            self.outbox.send(manager_id, DeployTask(self.session_id, descriptor))
+
+    def cancel_all(self, now_ms: int) -> None:
+        """End everything."""
+        self.restarts.clear()
+        self.scheduler.clear()
+        for execution in self.graph.executions():
+            self.cancel(execution, now_ms)
+
+    def cancel(self, execution: Execution, now_ms: int) -> None:
+        """Have an attempt ended; one that has finished gives up what it wrote."""
+        before = execution.state
+        if before is ExecutionState.FINISHED:
+            self.send_cancel(execution)
+        elif before.is_deployed and before is not ExecutionState.CANCELING:
+            self.graph.step(execution, ExecutionStep.CANCEL, now_ms)
+            self.send_cancel(execution)
+            self.cancellations.sent(execution, now_ms)
+        elif not before.is_deployed and not before.is_terminal:
+            self.end(execution, ExecutionStep.CANCEL, now_ms)
+
+    def send_cancel(self, execution: Execution) -> None:
+        """Tell its task manager to end it, if that is still there."""
+        manager = execution.manager
+        if manager is not None and self.managers.registered.get(manager.id) is manager:
+            execution.canceled_after = self.managers.heartbeats.sequence
+            self.outbox.send(manager.id, CancelTask(self.session_id, execution.attempt))
+
+    def end(
+        self, execution: Execution, step: ExecutionStep, now_ms: int, failure: Failure | None = None
+    ) -> ExecutionState:
+        """An attempt is at its end; return how."""
+        after = self.graph.step(execution, step, now_ms)
+        if after is not ExecutionState.FINISHED:
+            execution.failure = failure
+        if execution.manager is not None:
+            self.outbox.do(SubtaskGone(execution.attempt))
+        self.restarts.ended(execution.vertex.key)
+        return after
+
+    def release(self, manager_id: str, reason: str, now_ms: int) -> None:
+        """A task manager is to end, with all it has."""
+        self.outbox.send(manager_id, ReleaseManager(self.session_id, reason))
+        self.outbox.do(StopManager(manager_id, reason))
+        self.managers.wait_for_end(manager_id, now_ms)
