@@ -6,22 +6,24 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkbuf.jobs import execution_state, failure_history, job_master, scheduler, task_executor
-from flinkbuf.jobs.cancellations import Cancellations
-from flinkbuf.jobs.deployment_builder import DeploymentBuilder
-from flinkbuf.jobs.execution_graph import ExecutionGraph
-from flinkbuf.jobs.execution_state import ExecutionState, ExecutionStep
-from flinkbuf.jobs.failover import Failover
-from flinkbuf.jobs.failure_history import FailureHistory
-from flinkbuf.jobs.heartbeat import HeartbeatMonitor
-from flinkbuf.jobs.job_master import JobMaster
-from flinkbuf.jobs.manager_table import ManagerTable
-from flinkbuf.jobs.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
+from flinkbuf.jobs.manager import task_executor
+from flinkbuf.jobs.manager.task_executor import TaskExecutor
+from flinkbuf.jobs.master import execution_state, failure_history, job_master, scheduler
+from flinkbuf.jobs.master.cancellations import Cancellations
+from flinkbuf.jobs.master.deployment_builder import DeploymentBuilder
+from flinkbuf.jobs.master.execution_graph import ExecutionGraph
+from flinkbuf.jobs.master.execution_state import ExecutionState, ExecutionStep
+from flinkbuf.jobs.master.failover import Failover
+from flinkbuf.jobs.master.failure_history import FailureHistory
+from flinkbuf.jobs.master.heartbeat import HeartbeatMonitor
+from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.manager_table import ManagerTable
+from flinkbuf.jobs.master.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
+from flinkbuf.jobs.master.regions import PipelinedRegions
+from flinkbuf.jobs.master.restarts import Restarts
+from flinkbuf.jobs.master.slots import SlotPool
 from flinkbuf.jobs.messages import AcknowledgeReport, ReleaseManager
-from flinkbuf.jobs.regions import PipelinedRegions
-from flinkbuf.jobs.restarts import Restarts
-from flinkbuf.jobs.slots import SlotPool
-from flinkbuf.jobs.task_executor import TaskExecutor
+from flinkbuf.jobs.time_passed import TimePassed
 
 BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
 
@@ -154,7 +156,7 @@ def a_lazy_task_is_interrupted_once(patch):
             self._do(task_executor.InterruptTask(attempt))
 
     time_passed = TaskExecutor._time_passed
-    patch.setitem(task_executor._HANDLERS, task_executor.TimePassed, passed)
+    patch.setitem(task_executor._HANDLERS, TimePassed, passed)
 
 
 @bug
