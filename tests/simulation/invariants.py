@@ -16,6 +16,7 @@ from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.execution_state import ExecutionState
 from flinkbuf.jobs.manager import task_actions as tm
 from flinkbuf.jobs.master.slots import slot_count, slot_of
+from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Invariants:
     def _deadline(self, stimulus: object) -> None:
         deadline_ms = self.world.master.next_deadline_ms
         is_late = deadline_ms is not None and deadline_ms <= self.world.now_ms
-        self._late_wakes = self._late_wakes + 1 if is_late and isinstance(stimulus, ma.TimePassed) else 0
+        self._late_wakes = self._late_wakes + 1 if is_late and isinstance(stimulus, TimePassed) else 0
         demand(self._late_wakes < 3, "the deadline stays in the past:", deadline_ms, self.world.now_ms)
 
     # ---- what it wants
@@ -412,7 +413,7 @@ class Invariants:
             if isinstance(report, ms.TaskStateReport) and report.state in FINAL:
                 self._final_report(manager, report)
         deadline_ms = manager.executor.next_deadline_ms
-        if isinstance(message, tm.TimePassed):
+        if isinstance(message, TimePassed):
             demand(deadline_ms is None or deadline_ms > self.world.now_ms, "a deadline in the past:", manager)
 
     def _final_report(self, manager: SimManager, report: ms.TaskStateReport) -> None:

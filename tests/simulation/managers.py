@@ -9,6 +9,7 @@ from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.manager.task_executor import TaskExecutor
 from flinkbuf.jobs.manager import task_actions as tm
 from flinkbuf.jobs.messages import RegisterManager
+from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
 from simulation.agenda import Inbox
 from simulation.network import Connection
@@ -91,7 +92,7 @@ class SimManager:
         self._wake_ms = None
         deadline_ms = self.executor.next_deadline_ms
         if deadline_ms is not None and deadline_ms <= self.world.now_ms:
-            self.inbox.put_last(tm.TimePassed())
+            self.inbox.put_last(TimePassed())
         else:
             self._plan_wake()
 

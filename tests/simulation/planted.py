@@ -15,7 +15,6 @@ from flinkbuf.jobs.master.execution_state import ExecutionState, ExecutionStep
 from flinkbuf.jobs.master.failover import Failover
 from flinkbuf.jobs.master.failure_history import FailureHistory
 from flinkbuf.jobs.master.heartbeat import HeartbeatMonitor
-from flinkbuf.jobs.master.job_life import MasterOutbox
 from flinkbuf.jobs.master.job_master import JobMaster
 from flinkbuf.jobs.manager import task_executor
 from flinkbuf.jobs.master.manager_table import ManagerTable
@@ -24,6 +23,7 @@ from flinkbuf.jobs.master.regions import PipelinedRegions
 from flinkbuf.jobs.master.restarts import Restarts
 from flinkbuf.jobs.master.slots import SlotPool
 from flinkbuf.jobs.messages import AcknowledgeReport, ReleaseManager
+from flinkbuf.jobs.time_passed import TimePassed
 
 BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
 
@@ -36,12 +36,13 @@ def bug(plant: Callable[[Any], None]) -> Callable[[Any], None]:
 
 def _without(patch: Any, *kinds: type) -> None:
     """The job master never wants these done, or sent."""
-    take = MasterOutbox.take
+    handle = JobMaster.handle
 
-    def take_others(self):
-        return [each for each in take(self) if not isinstance(getattr(each, "message", each), kinds)]
+    def handle_less(self, stimulus, now_ms):
+        actions = handle(self, stimulus, now_ms)
+        return [each for each in actions if not isinstance(getattr(each, "message", each), kinds)]
 
-    patch.setattr(MasterOutbox, "take", take_others)
+    patch.setattr(JobMaster, "handle", handle_less)
 
 
 # ---- who is heard
@@ -155,7 +156,7 @@ def a_lazy_task_is_interrupted_once(patch):
             self._do(task_executor.InterruptTask(attempt))
 
     time_passed = TaskExecutor._time_passed
-    patch.setitem(task_executor._HANDLERS, task_executor.TimePassed, passed)
+    patch.setitem(task_executor._HANDLERS, TimePassed, passed)
 
 
 @bug

@@ -161,6 +161,7 @@ class DataPlane:
         self.world = world
         self._written: dict[str, SimTask] = {}  # by partition id
         self._finished: set[str] = set()
+        self._lost: set[str] = set()
         self._readers: dict[str, list[SimTask]] = {}
 
     def connect(self, task: SimTask) -> None:
@@ -175,8 +176,11 @@ class DataPlane:
             task.world.agenda.after(PATIENCE_MS, self._look_for_inputs, task)
 
     def _look_for_inputs(self, task: SimTask) -> None:
-        if not task.is_gone and any(partition_id not in self._written for partition_id in _inputs(task)):
+        if not task.is_gone and any(map(self._is_missing, _inputs(task))):
             task.fail(self.world.echo(f"{task.attempt} finds no partition"))
+
+    def _is_missing(self, partition_id: str) -> bool:
+        return partition_id not in self._written or partition_id in self._lost
 
     def ended(self, task: SimTask, is_finished: bool) -> None:
         """What it wrote is complete, or gone."""
@@ -195,6 +199,7 @@ class DataPlane:
     def lose(self, partition_id: str) -> None:
         """Nobody can read it any more; who does fails at once, or after long."""
         self._finished.discard(partition_id)
+        self._lost.add(partition_id)
         for reader in self._readers.pop(partition_id, ()):
             if not reader.is_gone:
                 quick = self.world.rng.random() < self.world.odds.echo

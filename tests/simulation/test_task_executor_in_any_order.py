@@ -20,6 +20,7 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
+from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import NEXT, TaskState, TaskStep
 
 SESSION, OTHER = "5" * 32, "0" * 32
@@ -52,7 +53,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     def give(self, message):
         session_id = getattr(message, "session_id", SESSION)
-        if isinstance(message, tm.TimePassed):
+        if isinstance(message, TimePassed):
             self.is_cut = self.is_cut or self.now_ms >= self.silent_ms
         elif self.is_accepted and session_id == SESSION and hasattr(message, "session_id"):
             self.silent_ms = self.now_ms + HEARTBEAT_MS
@@ -118,11 +119,11 @@ class AnyOrder(RuleBasedStateMachine):
     def pass_time(self, delay_ms):
         self.now_ms += delay_ms
         if self.now_ms >= (self.executor.next_deadline_ms or self.now_ms + 1):
-            self.give(tm.TimePassed())
+            self.give(TimePassed())
             deadline_ms = self.executor.next_deadline_ms
             assert deadline_ms is None or deadline_ms > self.now_ms
         else:
-            self.give(tm.TimePassed())
+            self.give(TimePassed())
 
     # ---- what tasks do
 

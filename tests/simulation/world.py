@@ -16,6 +16,7 @@ from flinkbuf.jobs.master.execution_state import ExecutionState
 from flinkbuf.jobs.master.job_master import JobMaster
 from flinkbuf.jobs.master.slots import slot_count
 from flinkbuf.jobs.messages import DeployTask
+from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
 from simulation import breakages
 from simulation.agenda import Agenda, Inbox
@@ -206,7 +207,7 @@ class World:
         self._wake_ms = None
         deadline_ms = self.master.next_deadline_ms
         if deadline_ms is not None and deadline_ms <= self.now_ms:
-            self.inbox.put_last(ma.TimePassed())
+            self.inbox.put_last(TimePassed())
         else:
             self._plan_wake()
 
