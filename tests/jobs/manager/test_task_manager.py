@@ -483,7 +483,7 @@ KILLED = """
 
 
 def test_a_process_whose_task_ignores_its_cancel_ends_itself():
-    support = str(Path(__file__).parents[1] / "support")
+    support = str(Path(__file__).parents[2] / "support")
     started = time.monotonic()
     ended = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(KILLED.format(support=support))],
@@ -574,7 +574,7 @@ HOLD_GIL = """
 
 def test_a_function_that_holds_the_interpreter_longer_than_the_timeout_is_not_the_end():
     """The heartbeat that came meanwhile lies in the inbox, and is read before the time is."""
-    support = str(Path(__file__).parents[1] / "support")
+    support = str(Path(__file__).parents[2] / "support")
     code = textwrap.dedent(HOLD_GIL.format(support=support))
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert ended.returncode == 0, ended.stderr
