@@ -455,7 +455,7 @@ KILLED = """
     import sys, threading, time
     sys.path.insert(0, {support!r})
     from task_managers import Master, graph_of
-    from flinkbuf.jobs.master.manager import task_manager
+    from flinkbuf.jobs.manager import task_manager
     from flinkbuf.streaming.operator_config import ExecutionSettings
     from flinkbuf.jobs.manager.task_executor import TaskExecutorConfig
 
