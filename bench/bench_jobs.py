@@ -11,7 +11,6 @@ import functools
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 from importlib.util import find_spec
@@ -33,6 +32,7 @@ from bench_streaming import (
     tripled,
     window_in_bytewax,
 )
+from local_spark import session
 from measure import SMOKE, measure, report, scaled
 
 from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy
@@ -46,7 +46,7 @@ RIVAL_COUNT = scaled(50_000)
 WORDS = [(f"word{number}", 1) for number in range(1000)]
 KEY_NAMES = [f"key{number}" for number in range(1000)]
 PARALLELISM = 2
-KILL_WAIT_S = 30
+ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
 def environment(target):
@@ -116,32 +116,6 @@ CASES = {
 # ---- Spark
 
 
-@functools.cache
-def session():
-    from pyspark.sql import SparkSession
-
-    from flinkbuf.spark.java import use_java
-
-    use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.log.level": "ERROR",
-        "spark.executorEnv.PYTHONPATH": os.path.dirname(os.path.abspath(__file__)),
-        "spark.sql.shuffle.partitions": str(PARALLELISM),
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-    }
-    builder = SparkSession.builder.master(f"local[{PARALLELISM}]").appName("bench")
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
-
-
 def timers_by_transform_with_state():
     from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor
@@ -165,6 +139,8 @@ def timers_by_transform_with_state():
             pass
 
     folder = Path(tempfile.mkdtemp(prefix="flinkbuf-bench-"))
+    session().conf.set("spark.sql.shuffle.partitions", str(PARALLELISM))
+    session().conf.set("spark.sql.streaming.stateStore.providerClass", ROCKS_DB)
     try:
         columns = ("concat('key', id * 7919 % 1000) as key", "id % 100 as value", "timestamp_millis(id) as at")
         rows = session().range(RIVAL_COUNT).selectExpr(*columns)

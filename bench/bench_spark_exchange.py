@@ -7,14 +7,12 @@ flink-benchmarks: KeyByBenchmarks.
 """
 
 import functools
-import os
-import sys
 
 import pytest
+from local_spark import session
 from measure import SMOKE, measure, scaled
 
 import flinkbuf as fb
-from flinkbuf.spark.java import use_java
 
 RECORD_COUNT = scaled(2_000_000)
 MAP_TASKS = 2
@@ -50,19 +48,7 @@ STARTS = {
 
 @functools.cache
 def source():
-    from pyspark import SparkConf, SparkContext
-
-    use_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.log.level": "ERROR",
-        "spark.executorEnv.PYTHONPATH": os.path.dirname(__file__),
-    }
-    context = SparkContext(conf=SparkConf().setMaster("local[2]").setAppName("bench").setAll(settings.items()))
+    context = session().sparkContext
     return context.parallelize(range(MAP_TASKS), MAP_TASKS).mapPartitionsWithIndex(make_records)
 
 

@@ -30,6 +30,19 @@ INK, MUTED, GRID = "#1f2933", "#7b8794", "#e4e7eb"
 FEWEST_FOLLOW_UPS = 100  # a carrier with less has no mean worth showing
 OURS, THEIRS = "#d9480f", "#9aa5b1"
 DELAY_COLORS = "YlOrRd"
+STYLE: Any = {
+    "font.size": 10,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "xtick.color": MUTED,
+    "ytick.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 12,
+    "axes.titlepad": 12,
+    "font.family": "DejaVu Sans",
+}
 
 
 def clock(minutes: int) -> str:
@@ -141,20 +154,7 @@ def _print_speed(console: Console, outcome: Outcome, options: Namespace) -> None
 def draw(outcome: Outcome, path: Path) -> Path:
     """Draw the four panels into a PNG file and return its path."""
     carriers = by_carrier(outcome.years)
-    settings: Any = {
-        "font.size": 10,
-        "text.color": INK,
-        "axes.labelcolor": MUTED,
-        "xtick.color": MUTED,
-        "ytick.color": INK,
-        "axes.edgecolor": GRID,
-        "axes.titlelocation": "left",
-        "axes.titleweight": "bold",
-        "axes.titlesize": 12,
-        "axes.titlepad": 12,
-        "font.family": "DejaVu Sans",
-    }
-    with pyplot.rc_context(settings):
+    with pyplot.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
         figure = pyplot.figure(figsize=(14, 10), dpi=130, layout=layout)
         axes = figure.subplots(2, 2, width_ratios=(1, 1.15), height_ratios=(1.2, 1))

@@ -17,7 +17,7 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from rich.console import Console
 from rich.table import Table
 
-from flinkbuf.demo.report import DELAY_COLORS, GRID, INK, MUTED, OURS, duration
+from flinkbuf.demo.report import DELAY_COLORS, GRID, MUTED, OURS, STYLE, duration
 from flinkbuf.demo.stream import HOUR, IMPOSSIBLE, PARKED, TRIP
 
 NEW_YORK = ZoneInfo("America/New_York")
@@ -104,20 +104,7 @@ def _print_impossible(console: Console, flights: list[Any]) -> None:
 
 def draw_stream(outcome: StreamOutcome, path: Path) -> Path:
     """Draw the year into a PNG file and return its path."""
-    settings: Any = {
-        "font.size": 10,
-        "text.color": INK,
-        "axes.labelcolor": MUTED,
-        "xtick.color": MUTED,
-        "ytick.color": INK,
-        "axes.edgecolor": GRID,
-        "axes.titlelocation": "left",
-        "axes.titleweight": "bold",
-        "axes.titlesize": 12,
-        "axes.titlepad": 10,
-        "font.family": "DejaVu Sans",
-    }
-    with pyplot.rc_context(settings):
+    with pyplot.rc_context(STYLE):
         layout = ConstrainedLayoutEngine(w_pad=0.15, h_pad=0.15, hspace=0.04, wspace=0.04)
         figure = pyplot.figure(figsize=(14, 9), dpi=130, layout=layout)
         grid = figure.add_gridspec(2, 2, height_ratios=(1.1, 1))
