@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 from collections import deque
@@ -14,6 +13,7 @@ from flinkbuf.network.events import CheckpointBarrier
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.interrupts import interrupt_thread, take_interrupt
 from flinkbuf.streaming.metrics import TaskMetrics
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, TaskInfo
 from flinkbuf.streaming.stream_task import StreamTask, ignore_event
@@ -80,6 +80,7 @@ class Task:
         self._over = threading.Event()
         self._thread: int | None = None  # while it runs
         self._next_interrupt_ns = 0
+        self._is_interrupted = False
         self._failure: BaseException | None = None  # from outside
         self._stream_task: StreamTask | None = None
         self._last_metrics = TaskMetrics()
@@ -178,11 +179,12 @@ class Task:
         return self._state is TaskState.CANCELING or self._failure is not None
 
     def _refuse_interrupts(self) -> None:
-        """What cleans up is not interrupted; one that is on its way is taken back."""
+        """What cleans up is not interrupted; one that is on its way is dropped."""
         with self._lock:
-            if self._thread is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), None)
-                self._thread = None
+            self._thread = None
+        if self._is_interrupted:
+            take_interrupt()
+            self._is_interrupted = False
 
     def _clean_up(self, error: BaseException | None) -> BaseException | None:
         """Free all; returns the error that the task ends with."""
@@ -262,7 +264,8 @@ class Task:
             if time.monotonic_ns() < self._next_interrupt_ns:
                 return True
             self._next_interrupt_ns = time.monotonic_ns() + INTERRUPT_PAUSE_NS
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(CancelTaskError))
+            self._is_interrupted = True
+            interrupt_thread(self._thread)
             return True
 
     def trigger_checkpoint(self, barrier: CheckpointBarrier) -> bool:

@@ -333,6 +333,7 @@ PACKAGE = [
             "task_events",
             "task_figures",
             "stream_task",
+            "interrupts",
             "task",
             "file_lines",
             "file_split",

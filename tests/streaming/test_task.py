@@ -1,5 +1,6 @@
 """The life of a task in every outcome. Flink: TaskTest, StreamTaskTest."""
 
+import cProfile
 import gc
 import os
 import threading
@@ -543,3 +544,28 @@ def test_a_task_that_ended_keeps_nothing_of_its_operators():
     gc.collect()
     assert task.metrics.records_out == 0
     assert [reference() for reference in references] == [None]
+
+
+def test_an_interrupt_that_comes_too_late_is_dropped_without_a_trace():
+    def nothing():
+        pass
+
+    def under_profile():
+        profile = cProfile.Profile()
+        profile.enable()
+        nothing()
+        profile.disable()
+
+    for _ in range(20):
+        calls, gate = [], Gate()
+        running = Running(probe_task(calls, {"process_element": gate}))
+        assert gate.reached.wait(10)
+        running.task.cancel()
+        gate.opened.set()
+        running.task.interrupt()
+        assert running.join().state is TaskState.CANCELED
+    # "An exception waits for some thread" is a flag of the whole interpreter: under a profile each call spins on it.
+    profiled = threading.Thread(target=under_profile, daemon=True)
+    profiled.start()
+    profiled.join(10)
+    assert not profiled.is_alive()

@@ -5,7 +5,6 @@ Flink: Task.run, TaskExecutor.submitTask.
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -24,6 +23,7 @@ from flinkbuf.jobs.messages import Json
 from flinkbuf.log import logger
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.interrupts import interrupt_thread, take_interrupt
 from flinkbuf.streaming.operator_config import OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.streaming.operator_setup import make_context
@@ -83,6 +83,7 @@ class RunningTask:
         self._task: Task | None = None
         self._is_canceled = False
         self._making: int | None = None  # its thread, while that makes the task
+        self._is_interrupted = False  # while it was made
         self._partitions: list[ResultPartition] = []
         self._info = _info_of(descriptor, surroundings.bundle)
         self._thread = threading.Thread(target=self._run, name=self._info.task_name_with_subtask, daemon=True)
@@ -110,9 +111,8 @@ class RunningTask:
         """Raise CancelTaskError in its thread, if it was cancelled."""
         with self._lock:
             if self._making is not None and self._is_canceled:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self._making), ctypes.py_object(CancelTaskError)
-                )
+                self._is_interrupted = True
+                interrupt_thread(self._making)
             task = self._task
         if task is not None:
             task.interrupt()
@@ -162,11 +162,12 @@ class RunningTask:
             task.run()
 
     def _refuse_interrupts(self) -> None:
-        """One that is on its way is taken back: from here on the task has its own."""
+        """One that is on its way is dropped: from here on the task has its own."""
         with self._lock:
-            if self._making is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._making), None)
-                self._making = None
+            self._making = None
+        if self._is_interrupted:
+            take_interrupt()
+            self._is_interrupted = False
 
     def _make(self) -> Task:
         """Unpickle the user's functions, and make gates: each may take its time, and fail."""
