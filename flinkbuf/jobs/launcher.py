@@ -16,7 +16,6 @@ import contextlib
 import ctypes
 import faulthandler
 import gc
-import importlib
 import json
 import os
 import select
@@ -28,9 +27,9 @@ import time
 import traceback
 import warnings
 from collections import deque
-from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
+from flinkbuf.jobs.libraries import import_all, import_libraries
 from flinkbuf.jobs.local_manager import ManagerOrder, run_local_manager
 
 KILLED_WITH_PROGRAM_S = 1.0  # for task managers to end by themselves when the program has gone
@@ -130,7 +129,11 @@ class Launcher:
         for head, body in self._frames.take(data):
             if "keep" in head:
                 self._bundles[head["keep"]] = body
-                _import_all(head["modules"])
+                os.environ.clear()  # libraries look at it when they are imported
+                os.environ.update(head["environment"])
+                sys.path[:] = head["path"]
+                import_all(head["modules"])
+                import_libraries(head["libraries"])
             elif "forget" in head:
                 self._bundles.pop(head["forget"], None)
             elif "start" in head:
@@ -253,13 +256,6 @@ class Launcher:
 _LARGE = ("encodings.idna",)  # what a connection needs, and would be imported in each task manager
 
 
-def _import_all(names: Iterable[str]) -> None:
-    """Import, once for all that are forked."""
-    for name in names:
-        with contextlib.suppress(Exception):  # who needs it will say what is wrong with it
-            importlib.import_module(name)
-
-
 def _exit(code: int) -> NoReturn:
     """End what was forked, with what its functions have registered, but without what the launcher has of Python."""
     try:
@@ -313,7 +309,7 @@ _LIBC: Final = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 def main(channel_fd: int, program_pid: int) -> None:
     """Be the launcher of a program."""
-    _import_all(_LARGE)
+    import_all(_LARGE)
     gc.collect()
     gc.freeze()  # what is here stays, and is shared with what is forked
     Launcher(socket.socket(fileno=channel_fd), program_pid).run()

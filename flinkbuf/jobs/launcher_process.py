@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flinkbuf.jobs.launcher import FrameTaker, frame
+from flinkbuf.jobs.libraries import libraries_of
 from flinkbuf.jobs.local_manager import ManagerOrder
 from flinkbuf.log import logger
 
@@ -96,7 +97,8 @@ class LauncherProcess:
     def keep(self, job: str, bundle: bytes) -> None:
         """Give it what the task managers of a job need."""
         modules = [name for name in sys.modules if name.startswith("flinkbuf.") and not name.startswith(_NOT_NEEDED)]
-        self._say({"keep": job, "modules": modules}, bundle)
+        head = {"modules": modules, "libraries": libraries_of(bundle), "path": program_path()}
+        self._say({"keep": job, **head, "environment": dict(os.environ)}, bundle)
 
     def forget(self, job: str) -> None:
         """The job is over."""

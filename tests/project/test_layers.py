@@ -441,6 +441,7 @@ PACKAGE = [
             "action_performer",
             "running_job",
             "local_manager",
+            "libraries",
             "launcher",
             "launcher_process",
             "local_processes",

@@ -1,0 +1,135 @@
+"""The libraries that a job's functions use, imported once by the launcher instead of once in each task manager.
+
+Only libraries: a module of the user's is imported by each task manager for itself, since it may hold what processes
+must not share, such as a connection or a generator of random numbers. And only those after whose import a process may
+still be forked, which one that is thrown away has tried: no thread runs, nothing was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import importlib
+import io
+import os
+import select
+import signal
+import sys
+import sysconfig
+from collections.abc import Iterable
+from types import ModuleType
+
+TRIAL_S = 20.0  # for imports; one that takes longer is left to the task managers
+_STANDARD = frozenset(sys.stdlib_module_names)
+_SHORT = b"\x8c"  # how pickle begins a text of less than 256 bytes
+
+
+# ---- the program: what is needed
+
+
+def libraries_of(bundle: bytes) -> list[str]:
+    """Return the names of the libraries which the functions in a pickled bundle, or the modules they are from, use."""
+    loaded = dict(sys.modules)
+    waiting = [name for name in loaded if _SHORT + bytes([min(len(name), 255)]) + name.encode() in bundle]
+    seen, libraries = set(waiting), []
+    while waiting:
+        name = waiting.pop()
+        module = loaded.get(name)
+        if not isinstance(module, ModuleType):
+            continue
+        if is_library(module):
+            libraries.append(name)
+        elif not name.startswith("flinkbuf") and name != "__main__":  # of main, the bundle itself has what is used
+            used = _used_by(module) - seen
+            seen |= used
+            waiting += used
+    return sorted(libraries)
+
+
+def is_library(module: ModuleType) -> bool:
+    """Whether a module was installed, or came with Python."""
+    path = getattr(module, "__file__", None)
+    if not isinstance(path, str):
+        return module.__name__.partition(".")[0] in _STANDARD
+    return path.startswith(_library_folders())
+
+
+def _used_by(module: ModuleType) -> set[str]:
+    """Names of the modules that the names in a module lead to."""
+    used = set()
+    for value in list(vars(module).values()):
+        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+        if isinstance(name, str):
+            used.add(name)
+    return used
+
+
+@functools.cache
+def _library_folders() -> tuple[str, ...]:
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {sysconfig.get_path(name) for name in names}
+    folders |= {entry for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))}
+    return tuple(os.path.join(folder, "") for folder in folders if folder)
+
+
+# ---- the launcher: what may be imported
+
+
+def import_all(names: Iterable[str]) -> None:
+    """Import, once for all that are forked."""
+    for name in names:
+        with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
+            importlib.import_module(name)  # who needs it will say what is wrong with it
+
+
+def import_libraries(names: Iterable[str]) -> None:
+    """Import those of them that leave this process one that can be forked, of which the standard library's all are."""
+    new = [name for name in names if name not in sys.modules]
+    if not new or sys.platform != "linux":
+        return
+    import_all(name for name in new if name.partition(".")[0] in _STANDARD)
+    others = [name for name in new if name.partition(".")[0] not in _STANDARD]
+    while others:
+        count = harmless(others)
+        import_all(others[:count])
+        others = others[count + 1 :]
+    gc.collect()
+    gc.freeze()
+
+
+def harmless(names: list[str]) -> int:
+    """Return how many of these can be imported, in this order, until one starts a thread, opens a file, or fails."""
+    ours, theirs = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _try_imports(names, theirs)
+    os.close(theirs)
+    done = 0
+    while select.select([ours], [], [], TRIAL_S)[0] and os.read(ours, 1):
+        done += 1
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    os.close(ours)
+    return done
+
+
+def _try_imports(names: list[str], tell: int) -> None:
+    """The life of the process that tries."""
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for each in (0, 1, 2):
+            os.dup2(nowhere, each)
+        before = _held()
+        for name in names:
+            importlib.import_module(name)
+            if _held() != before:
+                break
+            os.write(tell, b".")
+    finally:
+        os._exit(0)
+
+
+def _held() -> tuple[int, int]:
+    """How many threads this process has, also those that Python does not know of, and how many descriptors."""
+    return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
