@@ -237,12 +237,54 @@ def tasks() -> Picture:
     return picture
 
 
+def jobs() -> Picture:
+    """Draw a job: the program with its job master, the task managers, and the two kinds of connections."""
+    picture = Picture(900, 430, "Job control: the program, its job master, task managers and their tasks")
+    picture.frame(10, 10, 330, 410, "the program (on Spark: the driver)")
+    picture.box(30, 40, 290, 44, TASK, "your program", "execute(): operators become tasks")
+    picture.box(30, 135, 130, 96, PLAIN, "job master", "decides; has no", "clock, no thread,", "no socket")
+    picture.box(190, 112, 130, 50, SPARK, "target", "a launcher, or Spark")
+    picture.box(190, 200, 130, 80, IO, "control server", "one thread: proof,", "MAC, heartbeats")
+    picture.box(30, 270, 130, 50, PLAIN, "enumerators", "share out splits")
+    picture.box(30, 355, 290, 50, TASK, "tasks in the program", "add_sink(results.append)")
+    for number, (y, control_y, network_y) in enumerate([(10, 40, 125), (225, 345, 255)]):
+        picture.frame(500, y, 390, 195, "")
+        picture.words(880, y + 18, f"task manager {number}: a process with one slot", "end")
+        picture.box(520, control_y, 125, 62, IO, "control thread", "deploy, cancel,", "report")
+        picture.box(520, network_y, 125, 62, MEMORY, "network", "buffers, credit")
+        picture.box(690, y + 35, 180, 56, TASK, f"source {number} → map {number}", "a task: a thread")
+        picture.box(690, y + 120, 180, 56, TASK, f"count {number} → sink {number}", "a task: a thread")
+        picture.arrow((645, control_y + 25), (688, y + 55))
+        picture.arrow((645, control_y + 37), (688, y + 145))
+    picture.arrow((95, 84), (95, 133))
+    picture.arrow((95, 231), (95, 268))
+    picture.arrow((160, 160), (188, 142))
+    picture.arrow((160, 200), (188, 222))
+    picture.arrow((188, 240), (162, 218))
+    picture.arrow((320, 130), (498, 30), is_dashed=True)
+    picture.arrow((320, 145), (498, 240), is_dashed=True)
+    picture.words(395, 70, "starts", "middle")
+    picture.arrow((320, 215), (450, 75), (518, 75))
+    picture.arrow((518, 85), (455, 85), (322, 228))
+    picture.arrow((320, 255), (450, 376), (518, 376))
+    picture.arrow((518, 386), (446, 386), (322, 270))
+    picture.words(412, 300, "control: TCP,")
+    picture.words(412, 316, "MAC, JSON")
+    picture.arrow((570, 187), (570, 253))
+    picture.arrow((595, 255), (595, 189))
+    picture.words(605, 218, "records: TCP, credit")
+    picture.arrow((520, 310), (478, 402), (322, 396))
+    picture.words(415, 418, "records", "middle")
+    return picture
+
+
 PICTURES = {
     "data.svg": data,
     "credit.svg": credit,
     "threads.svg": threads,
     "exchanges.svg": exchanges,
     "tasks.svg": tasks,
+    "jobs.svg": jobs,
 }
 
 

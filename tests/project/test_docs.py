@@ -123,8 +123,14 @@ def at_most(seconds, where):
         signal.signal(signal.SIGALRM, before)
 
 
+def keep_defaults(monkeypatch):
+    """Streams of a page are embedded, so that what they print is seen; a page that wants it otherwise may say so."""
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", os.environ["FLINKBUF_PROPERTIES"])
+
+
 @pytest.mark.parametrize("page", [page for page in PLAIN if page not in WITH_SPARK], ids=page_name)
 def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
+    keep_defaults(monkeypatch)
     monkeypatch.chdir(tmp_path)
     run_page(page)
 
@@ -132,6 +138,7 @@ def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
 @pytest.mark.spark
 @pytest.mark.parametrize("page", WITH_SPARK, ids=page_name)
 def test_the_python_of_a_page_runs_on_spark(page, spark, monkeypatch, tmp_path):
+    keep_defaults(monkeypatch)
     monkeypatch.chdir(tmp_path)
     run_page(page)
 
