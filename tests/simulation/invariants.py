@@ -14,7 +14,6 @@ from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.manager import task_actions as tm
 from flinkbuf.jobs.master.slots import slot_count, slot_of
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState

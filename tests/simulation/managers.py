@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.manager.task_executor import TaskExecutor
 from flinkbuf.jobs.manager import task_actions as tm
+from flinkbuf.jobs.manager.task_executor import TaskExecutor
 from flinkbuf.jobs.messages import RegisterManager
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from flinkbuf.jobs.manager import task_executor
 from flinkbuf.jobs.manager.task_executor import TaskExecutor
 from flinkbuf.jobs.master import execution_state, failure_history, job_master, scheduler
 from flinkbuf.jobs.master.cancellations import Cancellations
@@ -16,7 +17,6 @@ from flinkbuf.jobs.master.failover import Failover
 from flinkbuf.jobs.master.failure_history import FailureHistory
 from flinkbuf.jobs.master.heartbeat import HeartbeatMonitor
 from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.manager import task_executor
 from flinkbuf.jobs.master.manager_table import ManagerTable
 from flinkbuf.jobs.master.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
 from flinkbuf.jobs.master.regions import PipelinedRegions

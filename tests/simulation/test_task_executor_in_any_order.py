@@ -6,8 +6,8 @@ from hypothesis.strategies import booleans, integers, sampled_from
 
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
 from flinkbuf.jobs.manager import task_actions as tm
+from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
 from flinkbuf.jobs.messages import (
     AcknowledgeReport,
     CancelTask,
