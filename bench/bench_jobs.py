@@ -4,10 +4,13 @@ The programs of bench_streaming.py at parallelism 2, their records made where th
 has no part in it. A job's start and end are in each figure; `job_start` is these alone. On Spark (``local[2]``) the
 rival is transformWithState in Python, with one value and one timer a record as `job_timers` has them, over a file
 source until all of it was read; it needs protobuf. Restarts: how long until a job whose function has raised, or whose
-task manager was killed, reads records again, besides the delay that its strategy asks for.
+task manager was killed, reads records again, besides the delay that its strategy asks for. `job_latency`: how long a
+record of ten thousand a second takes from a source through key_by to a sink, where buffers leave after a millisecond;
+its figure is the 99th percentile, once the start is over.
 """
 
 import functools
+import json
 import os
 import shutil
 import signal
@@ -37,7 +40,7 @@ from measure import SMOKE, measure, report, scaled
 
 from flinkbuf.common import Configuration, Duration, Types, WatermarkStrategy
 from flinkbuf.common.time import Time
-from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream import MapFunction, SourceFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.window import TumblingEventTimeWindows
 
@@ -47,6 +50,8 @@ WORDS = [(f"word{number}", 1) for number in range(1000)]
 KEY_NAMES = [f"key{number}" for number in range(1000)]
 PARALLELISM = 2
 ROCKS_DB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+RATE = 10_000  # records a second
+LATENCY_COUNT = RATE * 2 if SMOKE else RATE * 5
 
 
 def environment(target):
@@ -198,6 +203,62 @@ def seconds_of_restart(target, kills):
         return float(Path(folder, "back").read_text()) - float(Path(folder, "failed").read_text())
 
 
+# ---- how late a record arrives
+
+
+class Paced(SourceFunction):
+    """(key, nanoseconds when it was emitted), so many a second."""
+
+    def __init__(self, count):
+        self.count = count
+        self.is_canceled = False
+
+    def run(self, ctx):
+        started = time.monotonic()
+        for number in range(self.count):
+            if self.is_canceled:
+                return
+            early = started + number / RATE - time.monotonic()
+            if early > 0:
+                time.sleep(early)
+            ctx.collect((number % 1000, time.monotonic_ns()))
+
+    def cancel(self):
+        self.is_canceled = True
+
+
+class Latencies(MapFunction):
+    """How long each record was on its way, and at the end all of them in a file; one clock for the whole machine."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def open(self, runtime_context):
+        self.path = Path(self.folder, f"{runtime_context.get_index_of_this_subtask()}")
+        self.seen = []
+
+    def map(self, value):
+        self.seen.append(time.monotonic_ns() - value[1])
+        return value
+
+    def close(self):
+        self.path.write_text(json.dumps(self.seen))
+
+
+def latencies_of(target):
+    """Nanoseconds that records took, sorted, without those of the first second."""
+    with tempfile.TemporaryDirectory(prefix="flinkbuf-bench-") as folder:
+        env = environment(target).set_buffer_timeout(1)
+        source = env.add_source(Paced(LATENCY_COUNT), type_info=Types.TUPLE([Types.LONG(), Types.LONG()]))
+        source.key_by(first).map(Latencies(folder))
+        env.execute()
+        of_subtasks = [json.loads(path.read_text()) for path in Path(folder).iterdir()]
+    return sorted(each for seen in of_subtasks for each in seen[RATE // PARALLELISM :])
+
+
+LATENCIES = {"job_latency.flinkbuf_embedded": "embedded", "job_latency.flinkbuf_local": "local"}
+
+
 RESTARTS = {
     "job_restart.flinkbuf_embedded_raised": ("embedded", False),
     "job_restart.flinkbuf_local_raised": ("local", False),
@@ -218,6 +279,14 @@ def measure_restart(name, benchmark=None):
         session()
     seconds = [seconds_of_restart(*RESTARTS[name]) for _ in range(1 if SMOKE else 3)]
     report(name, seconds, 1, "restarts", benchmark=benchmark)
+
+
+def measure_latency(name, benchmark=None):
+    seconds = []
+    for _ in range(1 if SMOKE else 3):
+        latencies = latencies_of(LATENCIES[name])
+        seconds.append(latencies[len(latencies) * 99 // 100] / 1e9)
+    report(name, seconds, 1, "records", benchmark=benchmark)
 
 
 def measure_rival(benchmark=None):
@@ -243,6 +312,12 @@ def test_restart(benchmark, name):
     measure_restart(name, benchmark)
 
 
+@pytest.mark.parametrize("name", LATENCIES)
+def test_latency(benchmark, name):
+    benchmark.pedantic(lambda: None, rounds=1)
+    measure_latency(name, benchmark)
+
+
 @pytest.mark.skipif(find_spec("google.protobuf") is None, reason="transformWithState needs protobuf")
 def test_rival(benchmark):
     benchmark.pedantic(lambda: None, rounds=1)
@@ -255,4 +330,6 @@ if __name__ == "__main__":
             measure_job(name)
     for name in RESTARTS:
         measure_restart(name)
+    for name in LATENCIES:
+        measure_latency(name)
     measure_rival()
