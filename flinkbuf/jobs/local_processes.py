@@ -118,10 +118,7 @@ class LocalProcesses:
 
     def start(self, run: int, indexes: tuple[int, ...]) -> None:
         """Have a process forked for each of these slots."""
-        launcher = the_launcher()
-        if launcher is not self._launcher:
-            launcher.keep(self._group_id, self._bundle())
-            self._launcher = launcher
+        launcher = self._launcher_with_bundle()
         for index in indexes:
             manager = _Manager(f"local-{run}-{index}", run, index)
             self._server.call_soon(self._expect, manager)
@@ -131,6 +128,19 @@ class LocalProcesses:
                 manager.number = launcher.start(self._group_id, self._order(manager), started, ended)
             except OSError as error:
                 ended(ProcessEnd(error=f"the launcher of task managers has ended: {error}"))
+
+    def _launcher_with_bundle(self) -> LauncherProcess:
+        launcher = the_launcher()
+        if launcher is not self._launcher:
+            bundle = self._bundle()
+            try:
+                launcher.keep(self._group_id, bundle)
+            except OSError:  # it was killed, and nobody knew yet
+                launcher.close()
+                launcher = the_launcher()
+                launcher.keep(self._group_id, bundle)
+            self._launcher = launcher
+        return launcher
 
     def stop(self, manager_id: str, reason: str) -> None:
         """Have a process end: by itself, or killed soon after."""
@@ -252,12 +262,13 @@ class LocalProcesses:
         if manager.is_over:
             return
         manager.is_over = True
+        is_lost, reason = manager.has_registered or bool(manager.stopped_because), self._reason(manager)
         if manager.process_end is None:  # it cannot be heard any more
             self._stop(manager.id, "its connection has ended")
         if self._is_closing:
             return
-        if manager.has_registered or manager.stopped_because:
-            self._job.manager_lost(manager.id, self._reason(manager))
+        if is_lost:
+            self._job.manager_lost(manager.id, reason)
         else:
             self._job.run_failed(manager.run, self._start_failure(manager))
 

@@ -151,6 +151,7 @@ class RunningJob:
             self._give_up(error)
             raise
         _running.add(self)
+        _be_first_at_exit()
         try:
             thread.start()
         except RuntimeError as refusal:  # the system has no thread left
@@ -392,7 +393,12 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_running.clear)  # a child has no threads of its parent's jobs to wait for
 
 
-@atexit.register
+def _be_first_at_exit() -> None:
+    """What a target has registered when it was loaded ends what jobs need: the last one registered is called first."""
+    atexit.unregister(_cancel_what_runs)
+    atexit.register(_cancel_what_runs)
+
+
 def _cancel_what_runs() -> None:
     """The interpreter ends: tasks that still run must not meet it half taken down."""
     jobs = list(_running)

@@ -542,3 +542,60 @@ def test_twenty_jobs_at_once():
         assert sorted(out) == sorted(value * factor + 1 for value in range(50))
     assert held() == first
     assert children_of(the_launcher().pid) == []
+
+
+def test_at_the_end_of_the_interpreter_functions_of_a_job_that_runs_are_closed(tmp_path):
+    program = """
+        import pathlib, sys, time
+        from flinkbuf.common import Configuration
+        from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+
+        here = pathlib.Path(sys.argv[1])
+
+        class Slow(MapFunction):
+            def open(self, context):
+                (here / "opened").touch()
+            def map(self, value):
+                time.sleep(0.01)
+                return value
+            def close(self):
+                (here / "closed").touch()
+
+        env = StreamExecutionEnvironment.get_execution_environment(
+            Configuration().set_string("execution.target", "local")
+        ).set_parallelism(1)
+        env.from_collection(range(100_000)).map(Slow()).print()
+        env.execute_async()
+        while not (here / "opened").exists():
+            time.sleep(0.01)
+    """
+    script = tmp_path / "program.py"
+    script.write_text(textwrap.dedent(program))
+    ended = subprocess.run([sys.executable, script, tmp_path], capture_output=True, text=True, timeout=20)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (tmp_path / "closed").exists()
+
+
+def test_a_launcher_that_was_killed_unseen_is_replaced(monkeypatch):
+    launcher = the_launcher()
+    os.kill(launcher.pid, signal.SIGKILL)
+    launcher._thread.join(PATIENCE_S)
+    monkeypatch.setattr(launcher, "_has_ended", False)  # as before its thread has heard of it
+    end_launcher()
+    launchers = iter([launcher, launcher, the_launcher()])  # for the check, for the start, and then
+    monkeypatch.setattr(local_processes, "the_launcher", launchers.__next__)
+    job, out = local_job(identity)
+    job.run()
+    assert len(out) == 100
+
+
+def test_a_connection_that_ends_alone_is_the_reason():
+    def close_all(value):
+        if value == 30:
+            os.closerange(3, 256)
+            time.sleep(60)
+        return value
+
+    job, _ = local_job(close_all)
+    with pytest.raises(JobFailedError, match=r"task manager \d \(process \d+\) is lost: its connection"):
+        job.run()
