@@ -172,7 +172,7 @@ class JobFiles:
         directory : str
             Where copies stay as long as executors may come: ``SparkFiles.getRootDirectory()``.
         """
-        place = Path(directory, "flinkbuf")
+        place = Path(directory, "flinkbuf-files")  # workers look here for modules: no folder may be called as one
         place.mkdir(parents=True, exist_ok=True)
 
         def shipped(path: str) -> str:

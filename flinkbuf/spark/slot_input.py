@@ -151,6 +151,7 @@ class Backlog:
     >>> backlog.put(b"one"); backlog.put(b"two")
     >>> backlog.take(), len(backlog)
     (b'one', 1)
+    >>> backlog.close()
     """
 
     def __init__(self) -> None:

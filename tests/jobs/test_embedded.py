@@ -140,7 +140,7 @@ class SlowToCancel:
 
 
 def test_a_cancel_of_the_user_s_that_does_not_return_keeps_nobody_waiting(monkeypatch):
-    from flinkbuf.jobs.master.manager import task_manager
+    from flinkbuf.jobs.manager import task_manager
     from flinkbuf.streaming.source_factories import SourceFunctionFactory
 
     monkeypatch.setattr(task_manager, "CANCEL_WAIT_S", 0.01)

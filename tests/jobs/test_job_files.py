@@ -260,7 +260,7 @@ def test_the_same_content_has_the_same_name_and_another_one_another(spark, tmp_p
     assert spark.ship(files) == spark.ship(files) and len(set(spark.added)) == 1
     file.write_text("second")
     shipped = spark.ship(files)
-    assert len(set(spark.added)) == 2 and len(list((spark.driver / "flinkbuf").iterdir())) == 2
+    assert len(set(spark.added)) == 2 and len(list((spark.driver / "flinkbuf-files").iterdir())) == 2
     with spark.entered(shipped) as bundle:
         assert Path(bundle.settings.cached_files["a"]).read_text() == "second"
 

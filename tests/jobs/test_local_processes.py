@@ -85,6 +85,11 @@ def identity(value):
     return value
 
 
+def at_leisure(value):
+    time.sleep(0.05)
+    return value
+
+
 def test_records_go_through_eight_processes_and_back():
     def name_process(value):
         return value * 10
@@ -138,7 +143,7 @@ def test_a_job_that_is_canceled_ends_with_its_processes():
 
 def test_a_job_that_is_canceled_while_it_starts_ends():
     for delay_s in (0, 0.005, 0.02, 0.05, 0.1):
-        job, _ = local_job(identity, parallelism=3)
+        job, _ = local_job(at_leisure, parallelism=3)
         job.start()
         time.sleep(delay_s)
         job.cancel()

@@ -30,6 +30,12 @@ joined = []
 
 
 @pytest.fixture(autouse=True)
+def no_server_of_others(monkeypatch):
+    """Jobs and exchanges of a SparkContext that other tests have used share a control server: here nobody does."""
+    monkeypatch.setattr(control_server, "_shared", {})
+
+
+@pytest.fixture(autouse=True)
 def _members_leave():
     yield
     while joined:
@@ -242,24 +248,26 @@ def test_nothing_is_kept_of_exchanges_that_are_over(monkeypatch):
 # ---------------------------------------------------------------- its life
 
 
-def threads():
-    return {thread.name for thread in threading.enumerate() if thread.name.startswith("flinkbuf")}
+def threads_besides(others):
+    names = {thread.name for thread in threading.enumerate() if thread not in others}
+    return {name for name in names if name.startswith("flinkbuf")}
 
 
 @pytest.mark.parametrize("way", ["close", "by itself"])
 def test_its_threads_and_its_socket_end_with_it(way):
+    others = threading.enumerate()
     is_over = threading.Event()
     meeting = open_meeting(is_over=is_over.is_set)
     address = meeting.address_of(ID, 1)
     Membership.join(address).close()
-    assert threads() == {"flinkbuf-control", "flinkbuf-exchanges"}
+    assert threads_besides(others) == {"flinkbuf-control", "flinkbuf-exchanges"}
     if way == "close":
         meeting.close()
         meeting.close()
     else:
         is_over.set()
         wait_until(lambda: meeting.is_closed)
-    assert threads() == set()
+    assert threads_besides(others) == set()
     with pytest.raises(fb.RemoteTransportError, match="cannot reach the driver"):
         Membership.join(address)
 
