@@ -23,7 +23,7 @@ from flinkbuf.log import logger
 
 END_PATIENCE_S = 5.0  # for the launcher to end with all that it has forked; then it is killed
 _CHUNK = 64 * 1024
-_NOT_NEEDED = ("flinkbuf.spark", "flinkbuf.demo")  # by task managers; with what they import they are large
+_OF_TASKS = tuple(f"flinkbuf.{each}." for each in ("_core", "types", "network", "records", "async_io", "streaming"))
 _RUN = "import sys; sys.path[:] = {path!r}; from flinkbuf.jobs.launcher import main; main({fd}, {pid})"
 
 
@@ -96,7 +96,7 @@ class LauncherProcess:
 
     def keep(self, job: str, bundle: bytes) -> None:
         """Give it what the task managers of a job need."""
-        modules = [name for name in sys.modules if name.startswith("flinkbuf.") and not name.startswith(_NOT_NEEDED)]
+        modules = [name for name in sys.modules if name.startswith(_OF_TASKS)]
         head = {"modules": modules, "libraries": libraries_of(bundle), "path": program_path()}
         self._say({"keep": job, **head, "environment": dict(os.environ)}, bundle)
 

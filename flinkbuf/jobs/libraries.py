@@ -22,6 +22,7 @@ from types import ModuleType
 
 TRIAL_S = 20.0  # for imports; one that takes longer is left to the task managers
 _STANDARD = frozenset(sys.stdlib_module_names)
+_KNOWN = _STANDARD | {"flinkbuf"}
 _SHORT = b"\x8c"  # how pickle begins a text of less than 256 bytes
 
 
@@ -29,7 +30,7 @@ _SHORT = b"\x8c"  # how pickle begins a text of less than 256 bytes
 
 
 def libraries_of(bundle: bytes) -> list[str]:
-    """Return the names of the libraries which the functions in a pickled bundle, or the modules they are from, use."""
+    """Return what the functions in a pickled bundle, or the modules they are from, use of libraries and of flinkbuf."""
     loaded = dict(sys.modules)
     waiting = [name for name in loaded if _SHORT + bytes([min(len(name), 255)]) + name.encode() in bundle]
     seen, libraries = set(waiting), []
@@ -38,9 +39,9 @@ def libraries_of(bundle: bytes) -> list[str]:
         module = loaded.get(name)
         if not isinstance(module, ModuleType):
             continue
-        if is_library(module):
+        if is_library(module) or name.partition(".")[0] == "flinkbuf":
             libraries.append(name)
-        elif not name.startswith("flinkbuf") and name != "__main__":  # of main, the bundle itself has what is used
+        elif name != "__main__":  # of which the bundle itself has what is used
             used = _used_by(module) - seen
             seen |= used
             waiting += used
@@ -84,18 +85,17 @@ def import_all(names: Iterable[str]) -> None:
 
 
 def import_libraries(names: Iterable[str]) -> None:
-    """Import those of them that leave this process one that can be forked, of which the standard library's all are."""
+    """Import those of them that leave this process one that can be forked: those of flinkbuf and of Python all do."""
     new = [name for name in names if name not in sys.modules]
-    if not new or sys.platform != "linux":
-        return
-    import_all(name for name in new if name.partition(".")[0] in _STANDARD)
-    others = [name for name in new if name.partition(".")[0] not in _STANDARD]
-    while others:
+    import_all(name for name in new if name.partition(".")[0] in _KNOWN)
+    others = [name for name in new if name.partition(".")[0] not in _KNOWN]
+    while others and sys.platform == "linux":  # elsewhere nobody can try
         count = harmless(others)
         import_all(others[:count])
         others = others[count + 1 :]
-    gc.collect()
-    gc.freeze()
+    if new:
+        gc.collect()
+        gc.freeze()
 
 
 def harmless(names: list[str]) -> int:
