@@ -14,7 +14,9 @@ from flinkbuf.jobs.master.execution_graph import Execution
 from flinkbuf.jobs.master.restart_strategy import RestartStrategy
 
 HISTORY_SIZE = 16  # Flink: web.exception-history-size
-ECHO, LOSS, CAUSE = 0, 1, 2  # how much a failure says: somebody is gone; a task manager is gone; this is why
+# How much a failure says: somebody is gone; a task that was being cancelled says this, perhaps because it was; a task
+# manager is gone; this is why.
+ECHO, AFTER_CANCEL, LOSS, CAUSE = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class FailureEntry:
     task_name : str or None
         With its subtask; None where the whole job is concerned.
     weight : int
-        ECHO, LOSS or CAUSE.
+        ECHO, AFTER_CANCEL, LOSS or CAUSE.
     """
 
     failure: Failure

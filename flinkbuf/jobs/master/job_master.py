@@ -7,6 +7,7 @@ It owns no socket, thread, file or clock. What happened goes in, with its time; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from flinkbuf.jobs.failure import Failure
@@ -16,7 +17,7 @@ from flinkbuf.jobs.master.cancellations import is_unheard
 from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import FINAL_REPORTS, STEP_OF_REPORT, ExecutionState, ExecutionStep
 from flinkbuf.jobs.master.failover import Failover
-from flinkbuf.jobs.master.failure_history import CAUSE, LOSS, FailureEntry, FailureHistory
+from flinkbuf.jobs.master.failure_history import AFTER_CANCEL, CAUSE, LOSS, FailureEntry, FailureHistory
 from flinkbuf.jobs.master.job_life import Action, JobLife, MasterOutbox
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 from flinkbuf.jobs.master.manager import Manager
@@ -291,7 +292,7 @@ class JobMaster:
             return
         entry = FailureEntry.of(execution, execution.failure, now_ms)
         if was_told:
-            self._failover.noted(entry, now_ms)
+            self._failover.noted(replace(entry, weight=AFTER_CANCEL), now_ms)
         else:
             self._failover.of_tasks(entry, [execution.vertex], now_ms)
 

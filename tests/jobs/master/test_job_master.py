@@ -323,6 +323,19 @@ def test_a_lost_process_wins_against_an_echo_and_loses_against_a_cause():
     assert world.end == ("FAILED", "the container used too much memory")
 
 
+def test_what_a_cancelled_task_raises_wins_against_an_echo_and_loses_against_a_lost_process():
+    world = running()
+    world.report(world.attempt(1, 1), "FAILED", echo())
+    world.report(world.attempt(0, 0), "CANCELED", error("it had failed before"))
+    world.confirm_cancels()
+    assert world.end == ("FAILED", "it had failed before")
+    world = running()
+    world.lose("m1-0", "killed by signal 9")
+    world.report(world.attempt(0, 1), "CANCELED", error("cancel() has closed its socket"))
+    world.confirm_cancels()
+    assert world.end == ("FAILED", "task manager m1-0 is gone: killed by signal 9")
+
+
 def test_a_coordinator_that_raises_fails_the_job():
     world = running()
     world.tell(CoordinatorFailed(error("no such directory")))
