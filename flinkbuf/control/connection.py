@@ -89,6 +89,11 @@ class Connection(asyncio.Protocol):
     def __repr__(self) -> str:
         return f"<control connection {self.number} of {self.group_id or 'nobody yet'} from {self.peer_host}>"
 
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is sent or heard any more."""
+        return bool(self._reason)
+
     def send(self, payload: bytes) -> None:
         """Send a payload behind those that were sent before; dropped if the connection has ended.
 
@@ -113,6 +118,9 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+        if self._reason:  # it was one too many already when asyncio made it
+            transport.abort()
+            return
         self.peer_host = (transport.get_extra_info("peername") or ("?",))[0]
         with contextlib.suppress(OSError):  # it is gone already
             tcp_health.prepare(transport.get_extra_info("socket"))

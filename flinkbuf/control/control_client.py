@@ -6,6 +6,7 @@ import contextlib
 import secrets
 import select
 import socket
+import ssl
 import threading
 import time
 from collections import deque
@@ -18,6 +19,7 @@ from flinkbuf.errors import RemoteTransportError
 from flinkbuf.network.tls_context import make_context
 
 CONNECT_TIMEOUT_S = 5.0  # then the driver counts as out of reach
+RETRY_PAUSE_S = 0.05  # after a connection that was reset before anything was proved
 _CHUNK = 256 * 1024  # bytes of one read
 _NOT_PROVED = "it was closed before both ends had proved themselves: the driver has another secret, or is another one"
 
@@ -51,6 +53,7 @@ class ControlClient:
         self._inbox: deque[bytes] = deque()
         self._failure: str | None = None
         self._is_closed = False
+        self._is_reset = False
         self._is_woken = False
         self._pulse_s = 0.0  # when the driver's pulse was felt last
         self._bell, self._ringer = socket.socketpair()
@@ -98,26 +101,40 @@ class ControlClient:
         deadline = time.monotonic() + timeout_s
         context = make_context(tls, is_server=False) if tls is not None else None
         where = _address_text(*address)
-        try:
-            connection = socket.create_connection(address, timeout_s)
-        except OSError as error:
-            raise RemoteTransportError(_out_of_reach(address, error, hint)) from None
+        while True:
+            link = ClientLink(group_id, secret, secrets.token_bytes(NONCE_SIZE))
+            client = cls._reach(address, link, context, deadline, hint)
+            try:
+                client._greet(deadline, timeout_s)
+                return client
+            except BaseException as error:
+                client.close(0)
+                if not isinstance(error, RemoteTransportError):
+                    raise
+                # So a driver does away with the oldest of too many strangers, which may have been this one.
+                if not client._is_reset or time.monotonic() + RETRY_PAUSE_S >= deadline:
+                    raise RemoteTransportError(f"the connection to the driver at {where}: {error}") from None
+            time.sleep(RETRY_PAUSE_S)
+
+    @classmethod
+    def _reach(
+        cls, address: tuple[str, int], link: ClientLink, context: ssl.SSLContext | None, deadline: float, hint: str
+    ) -> ControlClient:
+        """Return a connection that has proved nothing yet."""
+        connection: socket.socket | None = None
+        while connection is None:
+            try:
+                connection = socket.create_connection(address, max(0.001, deadline - time.monotonic()))
+            except OSError as error:
+                if not isinstance(error, ConnectionResetError) or time.monotonic() + RETRY_PAUSE_S >= deadline:
+                    raise RemoteTransportError(_out_of_reach(address, error, hint)) from None
+                time.sleep(RETRY_PAUSE_S)
         try:
             tcp_health.prepare(connection)
-            link = ClientLink(group_id, secret, secrets.token_bytes(NONCE_SIZE))
-            client = cls(connection, link, TlsLayer(context, is_server=False) if context else None, address)
+            return cls(connection, link, TlsLayer(context, is_server=False) if context else None, address)
         except BaseException:
             connection.close()
             raise
-        try:
-            client._greet(deadline, timeout_s)
-        except RemoteTransportError as error:
-            client.close(0)
-            raise RemoteTransportError(f"the connection to the driver at {where}: {error}") from None
-        except BaseException:
-            client.close(0)
-            raise
-        return client
 
     def send(self, payload: bytes) -> None:
         """Send a payload behind those that were sent before. Does not wait: what finds no room now goes out while
@@ -274,7 +291,9 @@ class ControlClient:
         except BlockingIOError:
             return False
         except OSError as error:
-            if self._failure is None and not isinstance(error, (BrokenPipeError, ConnectionResetError)):
+            is_reset = isinstance(error, (BrokenPipeError, ConnectionResetError))
+            self._is_reset |= is_reset
+            if self._failure is None and not is_reset:
                 self._fail(error)
             self._unsent.clear()  # what the driver has said before it went is still to be read
         return True
@@ -282,6 +301,7 @@ class ControlClient:
     def _fail(self, error: OSError) -> None:
         if self._failure is None:
             is_ours = isinstance(error, RemoteTransportError)
+            self._is_reset |= isinstance(error, ConnectionResetError)
             self._failure = str(error) if is_ours else f"the connection to the driver broke: {error.strerror or error}"
 
     def _check(self) -> None:

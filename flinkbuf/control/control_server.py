@@ -15,6 +15,7 @@ import contextlib
 import hmac
 import itertools
 import os
+import resource
 import secrets
 import socket
 import threading
@@ -31,6 +32,8 @@ from flinkbuf.network.tls_context import make_context
 PORT_OPTION: Final = "spark.flinkbuf.driver.port"
 GREETING_TIMEOUT_S = 10.0  # a connection that has not proved anything by then is closed
 STRANGERS_MAX = 1024  # connections at once that have not proved anything; the one that has waited longest goes
+STRANGERS_SHARE = 4  # they take no more than one in so many of the files that this process may open
+ACCEPTED_AT_ONCE = 16  # so few that who has just come can prove itself before as many others come as may wait
 LAST_WORDS_S = 1.0  # for what was sent last to leave when the server closes
 
 MakeHandler = Callable[[str], "ControlHandler | None"]
@@ -207,7 +210,8 @@ class ControlServer:
             self._loop.close()
 
     async def _serve(self) -> None:
-        server = await self._loop.create_server(self._meet, sock=self._socket, backlog=STRANGERS_MAX)
+        server = await self._loop.create_server(self._meet, sock=self._socket, backlog=ACCEPTED_AT_ONCE)
+        self._socket.listen(STRANGERS_MAX)  # asyncio took its backlog for the kernel's, too
         try:
             while not self._closing.is_set():
                 with contextlib.suppress(asyncio.TimeoutError):
@@ -240,7 +244,7 @@ class ControlServer:
         self._connections.add(connection)
         late = f"nothing was proved within {GREETING_TIMEOUT_S:g} s"
         self._strangers[connection] = self._loop.call_later(GREETING_TIMEOUT_S, connection.abort, late)
-        if len(self._strangers) > STRANGERS_MAX:
+        if len(self._strangers) > strangers_max():
             oldest = next(iter(self._strangers))
             self._strangers.pop(oldest).cancel()
             oldest.abort("too many connections that had proved nothing")
@@ -252,6 +256,13 @@ class ControlServer:
 
     def _log(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         logger.error("the control server: %s", context.get("message"), exc_info=context.get("exception"))
+
+
+def strangers_max() -> int:
+    """Return how many connections at once may have proved nothing."""
+    files_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    unlimited = files_max == resource.RLIM_INFINITY
+    return STRANGERS_MAX if unlimited else min(STRANGERS_MAX, files_max // STRANGERS_SHARE)
 
 
 # ---- one for all who ask for the same

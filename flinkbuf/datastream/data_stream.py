@@ -410,7 +410,9 @@ class DataStream:
         A failure is Spark's to answer: where a shuffle follows, it runs the stage again, up to four times in all; where
         an action follows directly (``collect``, ``foreachPartition``), the job fails with the error. The restart
         strategy has no part in it. ``take`` and ``first`` work on one partition only: Spark refuses to run a part of a
-        barrier stage; and where it stops reading early, for the ``limit`` of a DataFrame, put a shuffle between.
+        barrier stage, also of one whose result is persisted; and a barrier stage of ``union`` or ``coalesce`` needs
+        more slots than Spark may have, which it looks for during ten minutes. Put a shuffle such as ``repartition``
+        before these, and where Spark stops reading early, for the ``limit`` or ``show`` of a DataFrame.
 
         Examples
         --------
@@ -438,7 +440,7 @@ class DataStream:
         >>> pairs = env.from_data_frame(spark.range(3)).map(  # doctest: +SKIP
         ...     lambda row: (row.id, row.id**2), Types.TUPLE([Types.LONG(), Types.LONG()])
         ... )
-        >>> pairs.to_data_frame("n bigint, square bigint").show()  # doctest: +SKIP
+        >>> pairs.to_data_frame("n bigint, square bigint").collect()  # doctest: +SKIP
         """
         return of_spark("to_spark").to_data_frame(self, schema)
 

@@ -183,6 +183,7 @@ class SparkProvider:
         self._data_secret = self._control.secret_of(f"data-{job.job_id}")
         self._inputs = stage_inputs(job.graph, job.plan)
         self._properties = context._jsc.sc().getLocalProperties().clone()
+        self._broadcasts = pickled_broadcasts(context)
         self._runs: dict[int, StageRun] = {}
         self._lock = threading.Lock()  # what the stages share is made by the thread of the first
         self._data: RDD[Any] | None = None
@@ -256,6 +257,7 @@ class SparkProvider:
             is_direct=is_direct(self._inputs, count),
             bind_host=self._context.getConf().get(TASK_BIND_OPTION),
             files=self._files,
+            broadcasts=self._broadcasts,
         )
         return self._data.barrier().mapPartitionsWithIndex(shipped(task))
 
@@ -264,6 +266,14 @@ class SparkProvider:
         bundle = bundle_for_workers(self._job.bundle, self._job.plan)
         data = bundle.to_bytes()
         return bundle if len(data) < BROADCAST_FROM else self._context.broadcast(data)
+
+
+def pickled_broadcasts(context: SparkContext) -> tuple[Broadcast[Any], ...]:
+    """Return the broadcast variables in what this thread has pickled: Spark brings those only that are in a task."""
+    noted: Any = context._pickled_broadcast_vars
+    found = tuple(noted)
+    noted.clear()
+    return found
 
 
 def driver_hosts(context: SparkContext) -> tuple[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import threading
-import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
@@ -29,7 +28,14 @@ from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
 from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
-from flinkbuf.spark.job import TASK_BIND_OPTION, bundle_for_workers, check_stage, program_shuffle, ship
+from flinkbuf.spark.job import (
+    TASK_BIND_OPTION,
+    bundle_for_workers,
+    check_stage,
+    pickled_broadcasts,
+    program_shuffle,
+    ship,
+)
 from flinkbuf.spark.job_stage import CODEC, StageManagers, forget_connection, is_stopped
 from flinkbuf.spark.job_task import JobTask, StageTask, data_plane
 from flinkbuf.spark.slot_input import is_direct, stage_data
@@ -41,7 +47,6 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
-ATTEMPT_LOOKS, ATTEMPT_LOOK_S = 10, 0.05  # Spark may hear of a task's start later than the task is here
 ABSENCE_LOOK_S = 1.0
 STAGES_KEPT = 100  # of one output, for tasks that come late
 
@@ -83,11 +88,12 @@ class JobOutput:
         tls = None if self.network is None else self.network.tls
         in_workers = [vertex.id for vertex in plan.vertices if not vertex.is_in_program]
         bundle = JobBundle.of(graph, plan.job_id, settings, vertex_ids=in_workers, **fields)
+        broadcasts = pickled_broadcasts(context)
         files = ship(context, bundle.files)
         data = stage_data(context, inputs, self.task_count)
         self.context = context
         self._data: Any = context._jvm.java.lang.ref.WeakReference(data._jrdd.rdd())  # type: ignore[union-attr]
-        self._stages = SparkStages(context)
+        self.stages = SparkStages(context)
         self._runs: OrderedDict[int, StageRuns] = OrderedDict()  # by Spark's number of the stage
         self._runs_lock = threading.Lock()
         self._arriving: dict[int, StageTask] = {}  # by connection; on the server's thread
@@ -107,6 +113,7 @@ class JobOutput:
             is_output=True,
             bind_host=context.getConf().get(TASK_BIND_OPTION),
             files=files,
+            broadcasts=broadcasts,
         )
         self._result: RDD[Any] | None = data.barrier().mapPartitionsWithIndex(shipped(task))
         drop_data(graph)
@@ -185,21 +192,13 @@ class JobOutput:
 
     def _join(self, job: StageJob, connection: Connection, message: RegisterManager) -> None:
         """On the server's thread: from now on the job hears the manager."""
-        self._jobs[connection.number] = job
+        if not connection.is_over:
+            self._jobs[connection.number] = job
         job.add(connection, message)
-
-    def attempt_of(self, stage: int, task: int) -> Any:
-        """Ask Spark which attempt of a stage a task is of; None if it does not know."""
-        for _ in range(ATTEMPT_LOOKS):
-            attempt = self._stages.attempt_of(stage, task, self.task_count)
-            if attempt is not None:
-                return attempt
-            time.sleep(ATTEMPT_LOOK_S)
-        return None
 
     def absent(self, attempts: StageAttempts, stage: int, waiting_count: int) -> int:
         """Return how many tasks of a stage will never come, as far as Spark can tell."""
-        return attempts.ended_without_a_word(self._stages.progress(stage), 0, waiting_count)
+        return attempts.ended_without_a_word(self.stages.progress(stage), 0, waiting_count)
 
 
 class StageRuns:
@@ -215,7 +214,8 @@ class StageRuns:
     def job_of(self, index: int, task: int) -> StageJob | None:
         """Return the job that a task belongs to, begun if it is the first of its attempt; None: it comes too late."""
         with self._lock:
-            attempt = None if self._attempts.knows(task) else self._output.attempt_of(self._stage, task)
+            count = self._output.task_count
+            attempt = None if self._attempts.knows(task) else self._output.stages.attempt_of(self._stage, task, count)
             admission = self._attempts.admit(index, task, attempt)
             if admission is TaskAdmission.OLD:
                 return None

@@ -107,6 +107,8 @@ class StageManagers:
         self._ids[connection.number] = message.manager_id
         self._job.manager_connected(message.manager_id, JobConnection(connection))
         self._job.manager_said(message.manager_id, message)
+        if connection.is_over:  # while it waited to be let in
+            self.disconnected(connection, "it went away before it was let in")
 
     def disconnected(self, connection: Connection, reason: str) -> None:
         """Tell the job, at once where the manager had said that it goes."""

@@ -78,6 +78,8 @@ class JobTask:
         The address to listen at, if it is not the one that the driver was reached with.
     files : ShippedFiles or None
         What functions find where they run.
+    broadcasts : tuple of Broadcast
+        The program's own, which its functions read.
     """
 
     driver: DriverAddress
@@ -89,6 +91,7 @@ class JobTask:
     is_output: bool = False
     bind_host: str | None = None
     files: ShippedFiles | None = None
+    broadcasts: tuple[Broadcast[Any], ...] = ()
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
         """Be a task manager; gives the records for Spark, if it takes any."""

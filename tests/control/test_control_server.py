@@ -4,6 +4,7 @@ import contextlib
 import resource
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import textwrap
@@ -18,7 +19,7 @@ from namespaces import linked_namespaces
 from flinkbuf.control import control_server, tcp_health
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.control.control_server import ControlServer, control_server_of
-from flinkbuf.control.secure_link import MESSAGE_LIMIT
+from flinkbuf.control.secure_link import MESSAGE_LIMIT, ServerLink
 from flinkbuf.errors import RemoteTransportError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
@@ -410,6 +411,39 @@ def test_of_too_many_strangers_the_one_that_waited_longest_goes(monkeypatch, ser
         assert is_closed(strangers[2])
         wait_until(lambda: log.told == ["connected", b"x"])
         assert len(server._strangers) == 2
+
+
+def test_strangers_leave_the_process_most_of_its_files(monkeypatch, server, log):
+    monkeypatch.setattr(control_server.resource, "getrlimit", lambda kind: (40, 40))
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(raw(server)) for _ in range(60)]
+        assert is_closed(strangers[49])
+        assert len(server._strangers) == 10
+
+
+def test_a_client_that_is_reset_before_it_was_greeted_comes_again():
+    """As one that a flood of strangers drove out."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            first, _ = listener.accept()
+            first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            first.close()
+            second, _ = listener.accept()
+            link = ServerLink(bytes(32), lambda group: b"secret", lambda group: True)
+            with second:
+                while not link.is_open:
+                    second.sendall(link.take_output())
+                    link.receive(second.recv(4096))
+                second.sendall(link.take_output() + link.frame(b"welcome"))
+                second.recv(1)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        client = ControlClient.connect(listener.getsockname(), "job", b"secret")
+        assert client.receive(5) == b"welcome"
+        client.close()
+        thread.join()
 
 
 def test_a_frame_that_was_changed_ends_the_connection(log, connect, caplog):

@@ -170,6 +170,21 @@ def test_big_functions_go_by_broadcast_which_is_destroyed(sc, monkeypatch):
     assert len(made) == 1 and not os.path.exists(made[0]._path)
 
 
+def test_functions_read_sparks_own_broadcast_variables(sc, tmp_path):
+    """The stage is started by another thread than that which pickled the functions, and again after a failure."""
+    names, path = sc.broadcast(["even", "odd"]), str(tmp_path / "tries")
+
+    def fails_once(n):
+        if counted(path) < 2:
+            raise ValueError("not yet")
+        return names.value[n % 2]
+
+    given = restarting(parallelism=1).from_rdd(sc.parallelize([1, 2], 1).map(lambda n: n)).map(fails_once)
+    assert given.execute_and_collect(limit=5) == ["odd", "even"]
+    values = new_env().from_rdd(sc.parallelize([1, 2], 2).map(lambda n: n)).map(lambda n: names.value[n % 2])
+    assert values.to_rdd().map(str.upper).collect() == ["ODD", "EVEN"]
+
+
 def test_modules_and_files_come_along(sc, tmp_path):
     (tmp_path / "shipped_by_test.py").write_text("ANSWER = 42\n")
     (tmp_path / "words.txt").write_text("hello")

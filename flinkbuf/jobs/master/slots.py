@@ -87,7 +87,7 @@ class SlotPool:
 
     def expects(self, slots: range, run: int) -> bool:
         """Whether a task manager with these slots, of this run, is the one that was asked for."""
-        return len(slots) > 0 and all(self.asked.get(slot) == run for slot in slots)
+        return bool(slots) and all(self.asked.get(slot) == run for slot in slots)
 
     def fill(self, manager_id: str, slots: Iterable[int]) -> None:
         """A task manager has come with these."""

@@ -72,3 +72,9 @@ def test_only_the_run_that_was_asked_last_brings_a_slot():
 @pytest.mark.parametrize("numbers, text", [([], ""), ([3], "3"), ([4, 3], "3-4"), ([0, 2, 3, 9], "0, 2-3, 9")])
 def test_numbers_as_text(numbers, text):
     assert ranges_text(numbers) == text
+
+
+def test_more_slots_than_a_number_can_count_are_not_expected():
+    pool = SlotPool(2)
+    pool.ask([0, 1], run=1)
+    assert not pool.expects(range(0, 2**70), run=1)
