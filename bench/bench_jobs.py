@@ -165,15 +165,18 @@ def timers_by_transform_with_state():
 
 
 class FailsOnce(MapFunction):
-    """In its first attempt it notes when, and raises or kills its process; in the second it notes when it is back."""
+    """In subtask 0: its first attempt notes when, and raises or kills its process; the second notes when it is back."""
 
     def __init__(self, folder, kills):
         self.folder, self.kills = folder, kills
 
     def open(self, runtime_context):
         self.is_first = runtime_context.get_attempt_number() == 0
+        self.acts = runtime_context.get_index_of_this_subtask() == 0
 
     def map(self, value):
+        if not self.acts:
+            return value
         name = "failed" if self.is_first else "back"
         path = Path(self.folder, name)
         if not path.exists():
