@@ -165,28 +165,32 @@ def timers_by_transform_with_state():
 
 
 class FailsOnce(MapFunction):
-    """In subtask 0: its first attempt notes when, and raises or kills its process; the second notes when it is back."""
+    """One subtask of the first attempt notes when, and raises or kills its process; one of the second, when it is back.
+
+    The others do nothing, so that there is one failure.
+    """
 
     def __init__(self, folder, kills):
         self.folder, self.kills = folder, kills
 
     def open(self, runtime_context):
         self.is_first = runtime_context.get_attempt_number() == 0
-        self.acts = runtime_context.get_index_of_this_subtask() == 0
 
     def map(self, value):
-        if not self.acts:
-            return value
-        name = "failed" if self.is_first else "back"
-        path = Path(self.folder, name)
-        if not path.exists():
-            path.with_suffix(".new").write_text(str(time.time()))
-            path.with_suffix(".new").rename(path)
-        if self.is_first:
+        if self.notes("failed" if self.is_first else "back") and self.is_first:
             if self.kills:
                 os.kill(os.getpid(), signal.SIGKILL)
             raise ValueError("once")
         return value
+
+    def notes(self, name):
+        """Write down the time, unless another subtask has."""
+        try:
+            with open(Path(self.folder, name), "x") as file:
+                file.write(str(time.time()))
+        except FileExistsError:
+            return False
+        return True
 
 
 def seconds_of_restart(target, kills):
