@@ -197,6 +197,9 @@ class LocalProcesses:
         message = CODEC.decode(payload)
         manager = self._by_connection.get(connection.number)
         if manager is None:
+            if isinstance(message, RegisterManager) and message.manager_id not in self._managers:
+                connection.close()  # its process has ended before it was heard
+                return
             manager = self._recognize(connection, message)
         if isinstance(message, ManagerLeaving):
             manager.leaves_because = message.reason

@@ -23,6 +23,7 @@ from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.launcher_process import ProcessEnd, end_launcher, the_launcher
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
+from flinkbuf.jobs.messages import RegisterManager
 from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.jobs.target import target_named
 
@@ -604,3 +605,18 @@ def test_a_connection_that_ends_alone_is_the_reason():
     job, _ = local_job(close_all)
     with pytest.raises(JobFailedError, match=r"task manager \d \(process \d+\) is lost: its connection"):
         job.run()
+
+
+def test_who_registers_after_its_process_has_ended_is_let_go_quietly(caplog):
+    class Closed:
+        number, is_closed = 1, False
+
+        def close(self):
+            self.is_closed = True
+
+    job, _ = local_job(identity)
+    processes, connection = object.__new__(local_processes.LocalProcesses), Closed()
+    processes._managers, processes._by_connection, processes._job = {}, {}, job
+    message = RegisterManager("local-1-0", 1, 0, "127.0.0.1", 4000, 1, 1)
+    processes.received(connection, local_processes.CODEC.encode(message))
+    assert connection.is_closed and not caplog.records
