@@ -28,6 +28,12 @@ class Settings(Protocol):
         """Return what is set, if it is."""
 
 
+def driver_hosts(conf: Settings) -> tuple[str, str]:
+    """Return the address that the driver listens at, and the one that its tasks are told."""
+    host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
+    return conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host, host
+
+
 def listen_for_tasks(conf: Settings, tls: TlsConfig | None = None) -> ServerLease:
     """Return the control server of this process that listens where the settings say, opened if it is not yet.
 
@@ -40,8 +46,7 @@ def listen_for_tasks(conf: Settings, tls: TlsConfig | None = None) -> ServerLeas
     """
     from flinkbuf.control.control_server import control_server_of  # brings asyncio, which no task needs
 
-    host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
-    bind_host = conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host
+    bind_host, host = driver_hosts(conf)
     return control_server_of(bind_host, host, parse_ports(conf.get(_PORT) or "0"), tls=tls, option=_PORT)
 
 

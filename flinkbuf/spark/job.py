@@ -22,7 +22,7 @@ from flinkbuf.jobs.master.slots import slot_count, slot_of
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.spark.barrier_stage import StageUser, check_allocation, check_chain, check_slots
-from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
+from flinkbuf.spark.driver_address import DriverAddress, driver_hosts, listen_for_tasks
 from flinkbuf.spark.job_stage import SparkStoppedError, StageRun, forget_connection, is_stopped
 from flinkbuf.spark.job_task import JobTask, data_plane
 from flinkbuf.spark.slot_input import StageInput, is_direct, stage_data
@@ -276,16 +276,9 @@ def pickled_broadcasts(context: SparkContext) -> tuple[Broadcast[Any], ...]:
     return found
 
 
-def driver_hosts(context: SparkContext) -> tuple[str, str]:
-    """Return the address that the driver listens at, and the one that its tasks are told."""
-    conf = context.getConf()
-    host = conf.get("spark.flinkbuf.driver.host") or conf.get("spark.driver.host") or "127.0.0.1"
-    return conf.get("spark.flinkbuf.driver.bindAddress") or conf.get("spark.driver.bindAddress") or host, host
-
-
 def program_shuffle(context: SparkContext, plan: JobPlan, config: NetworkConfig) -> Shuffle:
     """Return what the task manager of the program itself reads and writes through, at the driver's address."""
-    bind_host, host = driver_hosts(context)
+    bind_host, host = driver_hosts(context.getConf())
     segments = slot_segments_needed(plan, config, in_program=True)
     environment = NetworkEnvironment(config, host=bind_host, advertised_host=host, num_segments=segments)
     return NetworkShuffle(environment, PROGRAM_MANAGER)
