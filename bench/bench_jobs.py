@@ -4,8 +4,8 @@ The programs of bench_streaming.py at parallelism 2, their records made where th
 has no part in it. A job's start and end are in each figure; `job_start` is these alone. On Spark (``local[2]``) the
 rival is transformWithState in Python, with one value and one timer a record as `job_timers` has them, over a file
 source until all of it was read; it needs protobuf. Restarts: how long until a job whose function has raised, or whose
-task manager was killed, runs that function again, besides the delay that its strategy asks for. `job_latency`: how long a
-record of ten thousand a second takes from a source through key_by to a sink, where buffers leave after a millisecond;
+task manager was killed, runs that function again, besides the delay that its strategy asks for. `job_latency`: how long
+a record of ten thousand a second takes from a source through key_by to a sink, where buffers leave after a millisecond;
 its figure is the 99th percentile, once the start is over.
 """
 
