@@ -12,7 +12,7 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
-BESIDE  := tests/spark tests/project tests/pyflink tests/interop
+BESIDE  := tests/spark tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
@@ -43,7 +43,7 @@ demo: $(VENV)/.demo java
 
 test: test-python test-c
 
-# Spark's tests wait for Spark most of the time, so they run beside the others, and are shown behind them.
+# Spark's tests wait for Spark most of the time: they and some more run beside the others, and are shown behind them.
 test-python: $(VENV)/.test java postgres
 	@mkdir -p build
 	@$(BIN)/python -m pytest $(BESIDE) -q >build/test-beside.log 2>&1 & beside=$$!; \

@@ -91,16 +91,24 @@ struct handover {
   _Atomic bool may_go;
 };
 
+/* There is always one for each thread; but a look through the parts of the free list may miss one that is given back
+ * behind it, so who gets none asks again. */
+static struct fb_buffer* request_one(struct fb_network_buffer_pool* global) {
+  struct fb_buffer* taken;
+
+  do {
+    CHECK(fb_network_buffer_pool_request(global, &taken) == FB_OK);
+  } while (taken == NULL);
+  return taken;
+}
+
 /* Competes with the others, so that each comes to use a part of the free list of its own; then keeps one segment. */
 static void* compete_and_hold(void* argument) {
   struct handover* handover = argument;
   struct fb_buffer* held;
 
-  for (int i = 0; i < 16 * ROUNDS; i++) {
-    CHECK(fb_network_buffer_pool_request(handover->global, &held) == FB_OK && held != NULL);
-    fb_buffer_release(held);
-  }
-  CHECK(fb_network_buffer_pool_request(handover->global, &held) == FB_OK && held != NULL);
+  for (int i = 0; i < 16 * ROUNDS; i++) fb_buffer_release(request_one(handover->global));
+  held = request_one(handover->global);
   atomic_fetch_add(&handover->holding, 1);
   while (!atomic_load(&handover->may_go)) sleep_ms(1);
   sleep_ms(5);

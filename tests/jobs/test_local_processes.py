@@ -383,6 +383,8 @@ def test_ctrl_c_cancels_the_job(tmp_path):
         time.sleep(0.02)
         return value
 
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever started the tests may ignore it
     Path("launcher").write_text(str(the_launcher().pid))
     try:
         run(hold, range(1_000_000))
