@@ -22,9 +22,10 @@ from flinkbuf.jobs.master.slots import slot_count, slot_of
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.spark.barrier_stage import StageUser, check_allocation, check_chain, check_slots
+from flinkbuf.spark.barrier_task import data_plane
 from flinkbuf.spark.driver_address import DriverAddress, driver_hosts, listen_for_tasks
 from flinkbuf.spark.job_stage import SparkStoppedError, StageRun, forget_connection, is_stopped
-from flinkbuf.spark.job_task import JobTask, data_plane
+from flinkbuf.spark.job_task import JobTask
 from flinkbuf.spark.slot_input import StageInput, is_direct, stage_data
 from flinkbuf.spark.workers import check_workers, shipped
 from flinkbuf.streaming.operator_config import ExecutionSettings

@@ -27,6 +27,7 @@ from flinkbuf.jobs.messages import RegisterManager, RegistrationRefused
 from flinkbuf.jobs.running_job import RunningJob
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
+from flinkbuf.spark.barrier_task import data_plane
 from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
 from flinkbuf.spark.job import (
     TASK_BIND_OPTION,
@@ -37,7 +38,7 @@ from flinkbuf.spark.job import (
     ship,
 )
 from flinkbuf.spark.job_stage import CODEC, StageManagers, forget_connection, is_stopped
-from flinkbuf.spark.job_task import JobTask, StageTask, data_plane
+from flinkbuf.spark.job_task import JobTask, StageTask
 from flinkbuf.spark.slot_input import is_direct, stage_data
 from flinkbuf.spark.stage_attempts import StageAttempts, TaskAdmission
 from flinkbuf.spark.stage_progress import SparkStages

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.config import NetworkConfig
 from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.errors import PeerFailedError
 from flinkbuf.jobs.control_link import ControlLink
@@ -28,6 +27,7 @@ from flinkbuf.jobs.manager.task_manager import TaskManager
 from flinkbuf.jobs.messages import KINDS, DeployTask, RegistrationRefused, TaskStateReport
 from flinkbuf.log import logger
 from flinkbuf.network.environment import NetworkEnvironment
+from flinkbuf.spark.barrier_task import check_all_run, data_plane
 from flinkbuf.spark.driver_address import DriverAddress
 from flinkbuf.spark.slot_input import SlotInput
 from flinkbuf.spark.spark_sink import OUTPUT, OutputQueue
@@ -36,7 +36,6 @@ from flinkbuf.spark.spark_source import INPUT
 if TYPE_CHECKING:
     from pyspark import Broadcast
 
-CONNECT_TIMEOUT_S = 30  # to another task: Flink's 120 are long for a stage whose tasks all run
 # A task that did not fail itself waits so long before it does for the others' sake: Spark shows its user the failure
 # that it hears of first, and ends the other tasks of the stage then.
 CAUSE_FIRST_S = 2.0
@@ -98,7 +97,7 @@ class JobTask:
         if not self.is_output:
             self._run(index, records, None)
             return iter(())
-        self._check_all_run()
+        check_all_run(self.slot_count, f"the {self.slot_count} tasks of a job", "a job")
         results = self._results(index, records)
         next(results)  # from now on it is closed if nobody reads from it
         return results
@@ -157,30 +156,6 @@ class JobTask:
         if isinstance(self.bundle, JobBundle):
             return self.bundle
         return JobBundle.from_bytes(self.bundle.value)
-
-    def _check_all_run(self) -> None:
-        """Refuse to run if Spark runs only some tasks of the stage.
-
-        Where a task succeeds at the moment when another fails, or an executor is lost with some of the shuffle's files,
-        Spark starts the stage again without those whose output it has. A task that fails has it drop them all, so the
-        attempt after this one is whole.
-        """
-        from pyspark import BarrierTaskContext
-
-        count = len(BarrierTaskContext.get().getTaskInfos())
-        if count != self.slot_count:
-            raise PeerFailedError(
-                f"Spark has started {count} of the {self.slot_count} tasks of a job again, having kept the output of "
-                "the others; a job is computed whole or not at all. Spark starts all of them after this failure, "
-                "within spark.stage.maxConsecutiveAttempts"
-            )
-
-
-def data_plane(config: NetworkConfig | None, secret: bytes) -> NetworkConfig:
-    """Return how the processes of a job send each other records."""
-    config = config or NetworkConfig(netty_client_connect_timeout_s=CONNECT_TIMEOUT_S)
-    # The environment lives no longer than the task, and neither do its connections.
-    return config.replace(tcp_connection_enable_reuse_across_jobs=False, auth=config.auth or secret)
 
 
 def _this_task() -> StageTask:

@@ -515,6 +515,7 @@ PACKAGE = [
             "schema",
             "workers",
             "barrier_stage",
+            "barrier_task",
             "stage_progress",
             "slot_input",
             "spark_source",

@@ -30,6 +30,7 @@ from flinkbuf.network.partition import ResultPartition, ResultPartitionID, buffe
 from flinkbuf.records.partitioner import NamedPartitioner
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.spark.barrier_task import check_all_run, data_plane
 from flinkbuf.spark.driver_address import DriverAddress
 from flinkbuf.spark.exchange.blocking import WriteTask, through_shuffle
 from flinkbuf.spark.exchange.membership import Membership
@@ -41,7 +42,6 @@ from flinkbuf.spark.workers import shipped
 if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext
 
-CONNECT_TIMEOUT_S = 30  # Flink's 120 are long for a stage whose tasks all run
 # How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark
 # has heard of the cause, or after exchange_runs.FAILURE_WAIT_MS, so this has to be longer.
 NOTICE_PATIENCE_S = 3.0
@@ -136,7 +136,8 @@ class PipelinedTask:
 
     def _run(self, index: int, records: Iterable[Any]) -> Generator[Any, None, None]:
         started, handled = time.monotonic(), sys.exc_info()[1]
-        self._check_all_run()
+        tasks, where = f"its {self.write.channel_count} tasks", f"exchange {name_of(self.write)}: "
+        check_all_run(self.write.channel_count, tasks, "a pipelined exchange", where)
         membership = self._join(index)
         peers: list[Peer] = []
         exchange: RecordExchange | None = None
@@ -170,26 +171,7 @@ class PipelinedTask:
 
     @property
     def _config(self) -> NetworkConfig:
-        # The environment lives no longer than the task, and neither do its connections.
-        config = self.write.config or NetworkConfig(netty_client_connect_timeout_s=CONNECT_TIMEOUT_S)
-        return config.replace(tcp_connection_enable_reuse_across_jobs=False, auth=config.auth or self.driver.secret)
-
-    def _check_all_run(self) -> None:
-        """Refuse to run if Spark runs only some tasks of the stage.
-
-        Where a task succeeds at the moment when another fails, or an executor is lost with some of the shuffle's files,
-        Spark starts the stage again without those whose output it has. A task that fails has it drop them all, so the
-        attempt after this one is whole.
-        """
-        from pyspark import BarrierTaskContext
-
-        count = len(BarrierTaskContext.get().getTaskInfos())
-        if count != self.write.channel_count:
-            raise PeerFailedError(
-                f"exchange {name_of(self.write)}: Spark has started {count} of its {self.write.channel_count} tasks "
-                "again, having kept the output of the others; a pipelined exchange is computed whole or not at all. "
-                "Spark starts all of them after this failure, within spark.stage.maxConsecutiveAttempts"
-            )
+        return data_plane(self.write.config, self.driver.secret)
 
     def _join(self, index: int) -> Membership:
         try:
