@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from flinkbuf.checkpoints.handles import TaskRestore
+
 
 @dataclass(frozen=True, order=True)
 class AttemptId:
@@ -90,3 +92,4 @@ class TaskDeploymentDescriptor:
     slot_index: int  # of its task manager
     partitions: tuple[PartitionDescriptor, ...]  # by partition index
     gates: tuple[GateDescriptor, ...]  # by gate index
+    restore: TaskRestore | None = None  # what it begins with; None: with nothing

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from flinkbuf.checkpoints.handles import SubtaskState
+from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 
@@ -71,6 +73,36 @@ class ManagerLeaving:
     """A task manager goes on its own, and says why; a connection that ends without it was lost."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class CheckpointAcknowledgement:
+    """A task's part of a checkpoint is written. Flink: AcknowledgeCheckpoint."""
+
+    session_id: str
+    attempt: AttemptId
+    checkpoint_id: int
+    state: SubtaskState
+    metrics: CheckpointMetrics = CheckpointMetrics()
+
+
+@dataclass(frozen=True)
+class CheckpointRefusal:
+    """A task cannot give its part of a checkpoint. Flink: DeclineCheckpoint."""
+
+    session_id: str
+    attempt: AttemptId
+    checkpoint_id: int
+    reason: str  # a CheckpointFailureReason by name
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class EndOfDataReport:
+    """All operators of a task are finished: a last checkpoint may be taken. Flink: notifyEndOfData."""
+
+    session_id: str
+    attempt: AttemptId
 
 
 # ---- to a task manager
@@ -142,12 +174,45 @@ class ReleaseManager:
     reason: str
 
 
+@dataclass(frozen=True)
+class TriggerCheckpoint:
+    """Take a checkpoint, beginning with this task."""
+
+    session_id: str
+    attempt: AttemptId
+    checkpoint_id: int
+    timestamp_ms: int
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True)
+class NotifyCheckpointComplete:
+    """A checkpoint counts. Flink: confirmCheckpoint."""
+
+    session_id: str
+    attempt: AttemptId
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class NotifyCheckpointAborted:
+    """A checkpoint will never count. Flink: abortCheckpoint."""
+
+    session_id: str
+    attempt: AttemptId
+    checkpoint_id: int
+    latest_completed_id: int = 0
+
+
 KINDS: Final = {
     1: RegisterManager,
     2: TaskStateReport,
     3: HeartbeatReport,
     4: OperatorEventReport,
     5: ManagerLeaving,
+    6: CheckpointAcknowledgement,
+    7: CheckpointRefusal,
+    8: EndOfDataReport,
     33: RegistrationAccepted,
     34: RegistrationRefused,
     35: DeployTask,
@@ -156,4 +221,7 @@ KINDS: Final = {
     38: AcknowledgeReport,
     39: OperatorEventMessage,
     40: ReleaseManager,
+    41: TriggerCheckpoint,
+    42: NotifyCheckpointComplete,
+    43: NotifyCheckpointAborted,
 }

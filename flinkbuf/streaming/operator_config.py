@@ -79,6 +79,14 @@ class ExecutionSettings:
     task_cancellation_timeout_ms: int = 180_000  # after which a process of tasks ends itself instead; 0: never
     checkpointing_enabled: bool = False
     checkpoints_after_tasks_finish: bool = True
+    is_exactly_once: bool = True  # else a task never waits for barriers, and records may count twice after a failure
+    unaligned_checkpoints_enabled: bool = False
+    max_concurrent_checkpoints: int = 1
+    checkpoint_directory: str = ""  # above those of jobs; empty: none, the job master keeps the state
+    checkpoint_memory_threshold: int = 20_480  # bytes; smaller state goes to the job master itself
+    checkpoint_compression: bool = False
+    state_backend: str = "hashmap"  # or "rocksdb"
+    state_backend_options: Mapping[str, Any] = field(default_factory=dict)
     job_parameters: Mapping[str, str] = field(default_factory=dict)
     cached_files: Mapping[str, str] = field(default_factory=dict)  # where each lies on the machine of the task
 

@@ -271,6 +271,13 @@ PACKAGE = [
         ],
     ),
     (
+        "checkpoints",
+        [
+            "handles",
+            "options",
+        ],
+    ),
+    (
         "streaming",
         [
             "functions",

@@ -6,8 +6,10 @@ order, each list to its end before the next message is handled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from flinkbuf.checkpoints.handles import CheckpointMetadata, StateHandle
+from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
@@ -56,6 +58,34 @@ class CancelJob:
     """The user wants it to end."""
 
 
+@dataclass(frozen=True)
+class TriggerSavepoint:
+    """The user wants a savepoint; what becomes of it is said by `RequestAnswered` with the same number."""
+
+    request: int
+    kind: SnapshotKind = SnapshotKind.SAVEPOINT
+    directory: str = ""  # above the savepoint's own; empty: the configured one
+
+
+@dataclass(frozen=True)
+class CoordinatorsSnapshotted:
+    """The coordinators of all sources have given their state for a checkpoint; or one could not."""
+
+    checkpoint_id: int
+    states: dict[str, bytes]  # by operator id
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class CheckpointStored:
+    """The metadata of a checkpoint is written and the checkpoint can be found again; or it is not."""
+
+    checkpoint_id: int
+    path: str = ""  # of the checkpoint, as its user names it
+    size: int = 0  # of the metadata, in bytes
+    failure: Failure | None = None
+
+
 # ---- what it wants
 
 
@@ -89,6 +119,8 @@ class ResetSources:
 
     subtasks: tuple[tuple[str, int], ...]  # vertex id, subtask
     is_global: bool  # all of them: coordinators are made anew
+    checkpoint_id: int | None = None  # the one that they go back to; None: to the beginning
+    states: dict[str, StateHandle] = field(default_factory=dict)  # of coordinators made anew, by operator id
 
 
 @dataclass(frozen=True)
@@ -105,6 +137,56 @@ class SubtaskGone:
     """An attempt has ended, however: a coordinator sends it nothing more."""
 
     attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class SnapshotCoordinators:
+    """Ask the coordinators of all sources for their state: `CoordinatorsSnapshotted` answers."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class NotifyCoordinators:
+    """Tell the coordinators of all sources that a checkpoint counts."""
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
+class StoreCheckpoint:
+    """Write the metadata of a checkpoint, and note that it is the latest one: `CheckpointStored` answers."""
+
+    metadata: CheckpointMetadata
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True)
+class DiscardState:
+    """Nobody needs this state any more: delete its files; late, and without an answer.
+
+    Attributes
+    ----------
+    checkpoint_id : int or None
+        Delete the directory of this checkpoint with its metadata, too.
+    location : str
+        That directory.
+    handles : tuple of StateHandle
+        Files of it, and shared ones that no checkpoint uses any more.
+    """
+
+    checkpoint_id: int | None
+    location: str
+    handles: tuple[StateHandle, ...]
+
+
+@dataclass(frozen=True)
+class RequestAnswered:
+    """A savepoint that the user asked for is there, or will not be."""
+
+    request: int
+    path: str = ""
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True)
