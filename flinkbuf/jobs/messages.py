@@ -83,7 +83,7 @@ class CheckpointAcknowledgement:
     attempt: AttemptId
     checkpoint_id: int
     state: SubtaskState
-    metrics: CheckpointMetrics = CheckpointMetrics()
+    metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
 
 
 @dataclass(frozen=True)
