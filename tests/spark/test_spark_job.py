@@ -355,7 +355,19 @@ def test_a_failure_reaches_spark_as_the_functions_own_error(sc):
         rdd.collect()
 
 
-def test_a_stage_that_failed_runs_again_where_a_shuffle_follows(sc, tmp_path):
+def read_late(records):
+    """Read on only when the process' task manager is gone, as Spark's thread does where it gets no turn."""
+    first = next(records)
+    deadline = time.monotonic() + 20
+    while any(each.name == "flinkbuf task manager" for each in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    yield first
+    yield from records
+
+
+@pytest.mark.parametrize("read", [iter, read_late])
+def test_a_stage_that_failed_runs_again_where_a_shuffle_follows(sc, tmp_path, read):
     path = str(tmp_path / "failed")
 
     def fails_once(n):
@@ -364,7 +376,8 @@ def test_a_stage_that_failed_runs_again_where_a_shuffle_follows(sc, tmp_path):
             raise ValueError("once")
         return n
 
-    found = squares(sc, fails_once).map(lambda n: (n % 3, 1)).reduceByKey(int.__add__).collectAsMap()
+    rdd = squares(sc, fails_once).mapPartitions(read)
+    found = rdd.map(lambda n: (n % 3, 1)).reduceByKey(int.__add__).collectAsMap()
     assert found == {0: 334, 1: 333, 2: 333} and os.path.exists(path)
 
 
