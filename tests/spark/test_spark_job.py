@@ -349,6 +349,21 @@ def test_who_reads_nothing_or_little_keeps_nobody_waiting(sc):
     assert rdd.mapPartitions(lambda records: [next(records)]).collect() == [0, 250_000]
 
 
+def test_who_reads_little_of_much_keeps_nobody_waiting_and_fails_nobody(sc):
+    """The task of whoever reads no more waits for room at that moment; the other one still reads."""
+
+    def read(index, records):
+        if index == 0:
+            yield next(records)
+            time.sleep(0.3)
+        else:
+            yield sum(1 for _ in records if time.sleep(0.0001) is None)
+
+    data = sc.parallelize(range(20_000), 2)
+    rdd = new_env().from_rdd(data, Types.LONG()).map(lambda n: n, Types.LONG()).to_rdd()
+    assert rdd.mapPartitionsWithIndex(read).collect() == [0, 10_000]
+
+
 def test_a_failure_reaches_spark_as_the_functions_own_error(sc):
     rdd = squares(sc, lambda n: 1 // (n - 700))
     with pytest.raises(Exception, match=r"ZeroDivisionError: integer division or modulo by zero\s+in operator 'Map'"):
