@@ -275,6 +275,8 @@ PACKAGE = [
         [
             "handles",
             "options",
+            "state_file",
+            "state_index",
             "",
         ],
     ),
@@ -337,6 +339,8 @@ PACKAGE = [
             "input_selection",
             "input_processor",
             "task_snapshot",
+            "snapshot_writer",
+            "snapshot_reader",
             "task_state",
             "task_events",
             "task_figures",
