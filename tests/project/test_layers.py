@@ -275,6 +275,8 @@ PACKAGE = [
         [
             "handles",
             "options",
+            "state_file",
+            "state_index",
             "damage",
             "locations",
             "metadata",
@@ -344,6 +346,8 @@ PACKAGE = [
             "input_selection",
             "input_processor",
             "task_snapshot",
+            "snapshot_writer",
+            "snapshot_reader",
             "task_state",
             "task_events",
             "task_figures",
@@ -382,7 +386,6 @@ PACKAGE = [
     (
         "jobs.graphs",
         [
-            "",
             "edge_wiring",
             "transformation",
             "stream_graph",
@@ -392,13 +395,13 @@ PACKAGE = [
             "job_plan",
             "unpicklable",
             "user_code",
+            "",
         ],
     ),
     ("jobs", ["job_status", "deployment", "failure", "messages", "operator_events", "main_module", "time_passed"]),
     (
         "jobs.manager",
         [
-            "",
             "coordinator_proxy",
             "manager_link",
             "memory_manager",
@@ -409,12 +412,12 @@ PACKAGE = [
             "task_executor",
             "running_task",
             "task_manager",
+            "",
         ],
     ),
     (
         "jobs.master",
         [
-            "",
             "execution_state",
             "heartbeat",
             "job_archive",
@@ -437,6 +440,7 @@ PACKAGE = [
             "failover",
             "job_master",
             "job_details",
+            "",
         ],
     ),
     (
@@ -447,7 +451,6 @@ PACKAGE = [
             "job_files",
             "progress",
             "control_link",
-            "",
             "coordinators",
             "story",
             "target",
@@ -460,6 +463,7 @@ PACKAGE = [
             "launcher",
             "launcher_process",
             "local_processes",
+            "",
         ],
     ),
     (
