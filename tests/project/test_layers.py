@@ -18,7 +18,15 @@ ROOT = Path(__file__).parents[2]
 # stem.
 LAYERS = {
     "ground": ["errors", "byte_order", "owner", "deque", "data_view", "wakeup", "sha256"],
-    "memory": ["memory_segment", "buffer", "buffer_builder", "network_buffer_pool", "local_buffer_pool"],
+    "memory": [
+        "memory_segment",
+        "buffer",
+        "checkpoint_barrier",
+        "slice_list",
+        "buffer_builder",
+        "network_buffer_pool",
+        "local_buffer_pool",
+    ],
     "record": [
         "calendar",
         "text",
@@ -57,6 +65,7 @@ LAYERS = {
         "channel_map",
         "admission",
         "buffer_manager",
+        "channel_persister",
         "partition_manager",
         "partition_server",
         "remote_channel",
@@ -154,6 +163,9 @@ DOES_WITHOUT = {
     "error_cause": (C_ONLY, "bytes of two Java objects"),
     "buffer_manager": (C_ONLY, "the credit of a remote channel; the I/O thread's and the pool's"),
     "channel_map": (C_ONLY, "a hash table of the I/O thread"),
+    "checkpoint_barrier": (C_ONLY, "a few bytes of an event, once a checkpoint"),
+    "slice_list": (C_ONLY - {"pxd"}, "an array; bindings make bytes of what is in it"),
+    "channel_persister": (C_ONLY, "the part of a channel that checkpoints need; met through gates"),
     "remote_channel": (C_ONLY - {"pxd"}, "a channel of an input gate, which binds it"),
     "preface": (
         C_ONLY - {"test.py"},
