@@ -25,7 +25,8 @@ class WriterContext:
     processing_time: ProcessingTimeService
     mailbox: MailboxExecutor
     metrics: Any = None
-    restored_checkpoint_id: int | None = None
+    restored_checkpoint_id: int | None = None  # None: the sink begins with nothing
+    operator_id: str = ""  # 32 hex digits
 
     @property
     def subtask_index(self) -> int:
