@@ -162,7 +162,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         """
         self._committer = self._sink.create_committer()
         restored = sorted(self._committables.get(), key=lambda each: each[0])
-        self._commit([CommitRequest(committable) for _, committable in restored])
+        self._commit([CommitRequest(committable, is_restored=True) for _, committable in restored])
         context, states = self.context, self._writer_states.get()
         writer_context = WriterContext(
             context.task,

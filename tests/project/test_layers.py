@@ -349,6 +349,7 @@ PACKAGE = [
             "file_split",
             "file_format",
             "part_file",
+            "part_owner",
             "file_sink",
             "split_reader",
             "file_source",
