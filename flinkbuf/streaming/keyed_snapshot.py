@@ -16,8 +16,9 @@ from flinkbuf.checkpoints.state_index import StateMeta, keyed_head
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.snapshot import KeyedSnapshot, SnapshotTarget, StoredState
 
-# Bytes that are held before they are written: a snapshot takes no more memory than that, however large the state is.
-BUFFER_SIZE = 1 << 24
+# Bytes that are held before they are written, however large the state is. More would not stay in the processor's cache
+# on their way from the values into the file, which halves the speed.
+BUFFER_SIZE = 1 << 21
 
 
 @dataclass(frozen=True)
