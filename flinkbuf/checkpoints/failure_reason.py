@@ -47,6 +47,11 @@ class CheckpointFailureReason(Enum):
     UNKNOWN_TASK_CHECKPOINT_NOTIFICATION_FAILURE = "a task could not be told of it"
     FINALIZE_CHECKPOINT_FAILURE = "its metadata could not be written"
 
+    @classmethod
+    def named(cls, name: str) -> CheckpointFailureReason:
+        """Return the one with this name; a name that nobody knows says only that a task declined."""
+        return cls.__members__.get(name, cls.CHECKPOINT_DECLINED)
+
     @property
     def counts(self) -> bool:
         """Whether it counts towards the failures that a job tolerates; the others come from what else happens."""
