@@ -53,7 +53,7 @@ _Reason = CheckpointFailureReason
 Fail = Callable[[Failure, str | None, int], None]
 
 
-class Chance(Protocol):
+class DelayChance(Protocol):
     """Draws lots, as `random.Random` does."""
 
     def randint(self, a: int, b: int) -> int:
@@ -72,7 +72,7 @@ class CheckpointCoordinator:
         ``fail(failure, task_name, now_ms)``: the job has to begin again over it.
     initial : RestoredCheckpoint or None
     next_checkpoint_id : int
-    chance : Chance or None
+    chance : DelayChance or None
         How long after the start of all tasks the first one begins; None: as soon as it may.
 
     Attributes
@@ -96,7 +96,7 @@ class CheckpointCoordinator:
         *,
         initial: RestoredCheckpoint | None = None,
         next_checkpoint_id: int = 1,
-        chance: Chance | None = None,
+        chance: DelayChance | None = None,
     ) -> None:
         self.config = config
         self.pending: dict[int, PendingCheckpoint] = {}
@@ -478,7 +478,7 @@ class CheckpointCoordinator:
     def _refused(self, request: CheckpointRequest, reason: CheckpointFailureReason, detail: str = "") -> None:
         """It could not even begin."""
         self.tracker.refused()
-        self._answer_failed(request, f"{reason.message}: {detail}" if detail else reason.message)
+        self._answer_failed(request, f"{reason.value}: {detail}" if detail else reason.value)
 
     def _answer_failed(self, request: CheckpointRequest, text: str) -> None:
         if request is self._stop:
@@ -513,7 +513,7 @@ class CheckpointCoordinator:
         self._drop_requests(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
         for pending in list(self.pending.values()):
             del self.pending[pending.id]
-            self._answer_failed(pending.request, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN.message)
+            self._answer_failed(pending.request, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN.value)
 
     def final_failure(self, failure: Failure) -> Failure:
         """Return what a failure comes to: after the savepoint that it stopped with, a job does not begin again.
@@ -580,5 +580,5 @@ _OF_THE_JOB: Final = (
 
 
 def _why(reason: CheckpointFailureReason, failure: Failure | None, task: ExecutionVertex | None) -> str:
-    text = reason.message if task is None else f"{reason.message}: {task}"
+    text = reason.value if task is None else f"{reason.value}: {task}"
     return text if failure is None else f"{text}: {failure.message}"

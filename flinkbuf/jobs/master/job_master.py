@@ -16,7 +16,7 @@ from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus, JobStep, next_status
 from flinkbuf.jobs.master.cancellations import is_unheard
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
-from flinkbuf.jobs.master.checkpoint_coordinator import Chance, CheckpointCoordinator
+from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator, DelayChance
 from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import FINAL_REPORTS, STEP_OF_REPORT, ExecutionState, ExecutionStep
 from flinkbuf.jobs.master.failover import Failover
@@ -123,7 +123,7 @@ class JobMaster:
         checkpointing: CheckpointCoordinatorConfig | None = None,
         initial: RestoredCheckpoint | None = None,
         next_checkpoint_id: int = 1,
-        chance: Chance | None = None,
+        chance: DelayChance | None = None,
     ) -> None:
         self.plan = plan
         self.config = config or JobMasterConfig()
@@ -443,14 +443,14 @@ class JobMaster:
 
     def _end(self, now_ms: int) -> None:
         """All tasks have ended: give back what the job holds."""
-        after = next_status(self.status, JobStep.END)
-        self.checkpoints.end(after, now_ms)
-        reason = f"the job is {after.name}"
+        end = next_status(self.status, JobStep.END)
+        self.checkpoints.end(end, now_ms)
+        reason = f"the job is {end.name}"
         if self.failure is not None:
             reason = f"{reason}: {self.failure.message}"
         for manager_id in list(self.managers.registered):
             self.managers.remove(manager_id)
-            self._tasks.release(manager_id, reason, now_ms)
+            self._tasks.release(manager_id, reason, now_ms, is_finished=end is JobStatus.FINISHED)
         self._life.step(JobStep.END, now_ms)
         self.is_over = True
         self._outbox.do(EndJob(self.status, self.failure))
