@@ -275,6 +275,7 @@ PACKAGE = [
         [
             "handles",
             "options",
+            "failure_reason",
             "",
         ],
     ),
