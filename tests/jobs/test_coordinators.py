@@ -18,7 +18,6 @@ from flinkbuf.streaming.source import Source, SplitEnumerator
 from flinkbuf.streaming.source_events import NoMoreSplits, SourceEvent, SplitRequested, SplitsAssigned
 from flinkbuf.streaming.source_factories import IterableSourceFactory, SourceOperatorFactory
 
-
 BROKEN = 13  # no state is given for this checkpoint
 
 

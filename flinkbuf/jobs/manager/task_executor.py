@@ -55,7 +55,7 @@ from flinkbuf.jobs.messages import (
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
 
-NOT_READY: Final = "CHECKPOINT_DECLINED_TASK_NOT_READY"
+NOT_READY: Final = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY.name
 CANCELED_UNASKED = "flinkbuf.errors.CancelTaskError"
 
 
