@@ -273,9 +273,9 @@ PACKAGE = [
     (
         "checkpoints",
         [
+            "failure_reason",
             "handles",
             "options",
-            "failure_reason",
             "",
         ],
     ),
