@@ -172,6 +172,7 @@ class ReleaseManager:
 
     session_id: str
     reason: str
+    is_finished: bool = False  # the job is: all of its tasks, wherever they ran, have done their work
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.errors import PeerFailedError
 from flinkbuf.jobs.control_link import ControlLink
-from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_files import ShippedFiles
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerLink
 from flinkbuf.jobs.manager.shuffle import NetworkShuffle
 from flinkbuf.jobs.manager.task_manager import TaskManager
-from flinkbuf.jobs.messages import KINDS, DeployTask, RegistrationRefused, TaskStateReport
+from flinkbuf.jobs.messages import KINDS, RegistrationRefused, ReleaseManager, TaskStateReport
 from flinkbuf.log import logger
 from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.spark.barrier_task import check_all_run, data_plane
@@ -150,7 +149,7 @@ class JobTask:
             reason = manager.run()
         logger.debug("task manager %s: %s", manager_id, reason)
         if output is not None:
-            link.raise_failure(bundle.job_name, reason)
+            link.check_finished(bundle.job_name, reason)
 
     def _read_bundle(self) -> JobBundle:
         if isinstance(self.bundle, JobBundle):
@@ -185,10 +184,11 @@ class ManagerThread(threading.Thread):
 
 
 class WatchedLink:
-    """A task manager's link to the driver that notes how the tasks of this process end.
+    """A task manager's link to the driver that notes how the job ends, and the tasks of this process.
 
-    Where Spark takes records, Spark's task has to end as the job's tasks in it do. The first failure that is the
-    process' own is told to Spark at once.
+    Where Spark takes records, Spark's task may end well only where the whole job does: Spark keeps what such a task
+    gave, and runs nothing again if the others seem to have ended well, too. The first failure that is the process' own
+    is told to Spark at once.
 
     Attributes
     ----------
@@ -199,28 +199,23 @@ class WatchedLink:
     def __init__(self, link: ManagerLink, output: OutputQueue | None) -> None:
         self._link = link
         self._output = output
-        self._open: set[AttemptId] = set()
-        self._has_begun = self._is_refused = False
+        self._is_finished = self._is_refused = False
         self.failure: Failure | None = None
 
     def send(self, message: object) -> None:
-        """Note what a task says of its end, and pass it on."""
-        if isinstance(message, TaskStateReport):
-            if message.state == "FINISHED":
-                self._open.discard(message.attempt)
-            elif message.failure is not None and not message.failure.is_echo and self.failure is None:
-                self.failure = message.failure
-                if self._output is not None:
-                    self._output.finish(message.failure.to_exception())
+        """Note what a task says of its failure, and pass it on."""
+        failure = message.failure if isinstance(message, TaskStateReport) else None
+        if failure is not None and not failure.is_echo and self.failure is None:
+            self.failure = failure
+            if self._output is not None:
+                self._output.finish(failure.to_exception())
         self._link.send(message)
 
     def receive(self, timeout_s: float | None) -> object | None:
-        """Note what is deployed, and pass it on."""
+        """Note what the driver says of the job's end, and pass it on."""
         message = self._link.receive(timeout_s)
-        if isinstance(message, DeployTask):
-            self._open.add(message.descriptor.attempt)
-            self._has_begun = True
         self._is_refused |= isinstance(message, RegistrationRefused)
+        self._is_finished |= isinstance(message, ReleaseManager) and message.is_finished
         return message
 
     def wake(self) -> None:
@@ -231,11 +226,18 @@ class WatchedLink:
         """End it."""
         self._link.close()
 
-    def raise_failure(self, job_name: str, reason: str) -> None:
-        """Raise why Spark's task fails; nothing if all that was deployed here has finished."""
-        if self.failure is not None:
-            return  # Spark's thread has it
-        if self._is_refused or self._open or not self._has_begun:
-            if not self._is_refused:
-                time.sleep(CAUSE_FIRST_S)
-            raise PeerFailedError(f"job {job_name!r}: {reason}")
+    def check_finished(self, job_name: str, reason: str) -> None:
+        """Raise why Spark's task fails, unless the driver has said that the job has finished.
+
+        That all tasks of this process have is not enough: others may have failed, or were never deployed.
+
+        Raises
+        ------
+        PeerFailedError
+            It has not; where a task here failed by itself, Spark's thread has that failure already.
+        """
+        if self._is_finished:
+            return
+        if not self._is_refused and self.failure is None:
+            time.sleep(CAUSE_FIRST_S)
+        raise PeerFailedError(f"job {job_name!r}: {reason}")

@@ -36,6 +36,10 @@ class OutputQueue(Collector):
         if not self._is_discarding:
             super().put(record, give_way)
 
+    def close(self) -> None:
+        """Do as `discard` does: a generator that is closed closes what it yields from, and its task must not fail."""
+        self.discard()
+
     def discard(self) -> None:
         """Nobody reads any more: drop what is here, and what comes."""
         self._is_discarding = True

@@ -88,7 +88,13 @@ class Collector:
                     self._has_room.wait(_SLICE_S)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """The job has ended, with the exception of its failure or None: nothing comes after what is in the queue."""
+        """The job has ended, with the exception of its failure or None: nothing comes after what is in the queue.
+
+        The first call counts. A failure that the program has not come to yet would be lost in a later one, and what is
+        there of the records would look like all of them.
+        """
+        if self._is_finished:
+            return
         self._error = error
         self._is_finished = True
         self._queue.put(_END)

@@ -349,13 +349,40 @@ def test_who_reads_nothing_or_little_keeps_nobody_waiting(sc):
     assert rdd.mapPartitions(lambda records: [next(records)]).collect() == [0, 250_000]
 
 
+def test_who_reads_little_of_much_keeps_nobody_waiting_and_fails_nobody(sc):
+    """The task of whoever reads no more waits for room at that moment; the other one still reads."""
+
+    def read(index, records):
+        if index == 0:
+            yield next(records)
+            time.sleep(0.3)
+        else:
+            yield sum(1 for _ in records if time.sleep(0.0001) is None)
+
+    data = sc.parallelize(range(20_000), 2)
+    rdd = new_env().from_rdd(data, Types.LONG()).map(lambda n: n, Types.LONG()).to_rdd()
+    assert rdd.mapPartitionsWithIndex(read).collect() == [0, 10_000]
+
+
 def test_a_failure_reaches_spark_as_the_functions_own_error(sc):
     rdd = squares(sc, lambda n: 1 // (n - 700))
     with pytest.raises(Exception, match=r"ZeroDivisionError: integer division or modulo by zero\s+in operator 'Map'"):
         rdd.collect()
 
 
-def test_a_stage_that_failed_runs_again_where_a_shuffle_follows(sc, tmp_path):
+def read_late(records):
+    """Read on only when the process' task manager is gone, as Spark's thread does where it gets no turn."""
+    first = next(records)
+    deadline = time.monotonic() + 20
+    while any(each.name == "flinkbuf task manager" for each in threading.enumerate()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    yield first
+    yield from records
+
+
+@pytest.mark.parametrize("read", [iter, read_late])
+def test_a_stage_that_failed_runs_again_where_a_shuffle_follows(sc, tmp_path, read):
     path = str(tmp_path / "failed")
 
     def fails_once(n):
@@ -364,7 +391,8 @@ def test_a_stage_that_failed_runs_again_where_a_shuffle_follows(sc, tmp_path):
             raise ValueError("once")
         return n
 
-    found = squares(sc, fails_once).map(lambda n: (n % 3, 1)).reduceByKey(int.__add__).collectAsMap()
+    rdd = squares(sc, fails_once).mapPartitions(read)
+    found = rdd.map(lambda n: (n % 3, 1)).reduceByKey(int.__add__).collectAsMap()
     assert found == {0: 334, 1: 333, 2: 333} and os.path.exists(path)
 
 

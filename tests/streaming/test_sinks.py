@@ -245,6 +245,17 @@ def test_closing_after_the_end_cancels_nothing():
     assert canceled == []
 
 
+def test_the_first_end_counts():
+    """A failure that was not yet come to is not forgotten where somebody else ends the records, too."""
+    collector = Collector()
+    collector.put(1)
+    collector.finish(ValueError("boom"))
+    collector.finish()
+    assert next(collector) == 1
+    with pytest.raises(ValueError, match="boom"):
+        next(collector)
+
+
 @pytest.mark.parametrize("end", ["close", "cancel"])
 def test_a_waiting_task_is_let_go(end):
     collector = Collector(capacity=1)

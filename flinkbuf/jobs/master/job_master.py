@@ -368,12 +368,13 @@ class JobMaster:
 
     def _end(self, now_ms: int) -> None:
         """All tasks have ended: give back what the job holds."""
-        reason = f"the job is {next_status(self.status, JobStep.END).name}"
+        end = next_status(self.status, JobStep.END)
+        reason = f"the job is {end.name}"
         if self.failure is not None:
             reason = f"{reason}: {self.failure.message}"
         for manager_id in list(self.managers.registered):
             self.managers.remove(manager_id)
-            self._tasks.release(manager_id, reason, now_ms)
+            self._tasks.release(manager_id, reason, now_ms, is_finished=end is JobStatus.FINISHED)
         self._life.step(JobStep.END, now_ms)
         self.is_over = True
         self._outbox.do(EndJob(self.status, self.failure))

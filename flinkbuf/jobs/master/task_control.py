@@ -94,8 +94,8 @@ class TaskControl:
         self.restarts.ended(execution.vertex.key)
         return after
 
-    def release(self, manager_id: str, reason: str, now_ms: int) -> None:
-        """A task manager is to end, with all it has."""
-        self.outbox.send(manager_id, ReleaseManager(self.session_id, reason))
+    def release(self, manager_id: str, reason: str, now_ms: int, *, is_finished: bool = False) -> None:
+        """A task manager is to end, with all it has; it is told whether the job has finished."""
+        self.outbox.send(manager_id, ReleaseManager(self.session_id, reason, is_finished))
         self.outbox.do(StopManager(manager_id, reason))
         self.managers.wait_for_end(manager_id, now_ms)

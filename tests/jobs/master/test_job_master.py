@@ -63,7 +63,7 @@ def test_a_job_that_finishes():
     assert [type(action).__name__ for action in world.last[-6:]] == [
         "SendTo", "StopManager", "SendTo", "StopManager", "StatusChanged", "EndJob",
     ]  # fmt: skip
-    assert {each.reason for each in world.of(ReleaseManager)} == {"the job is FINISHED"}
+    assert {(each.reason, each.is_finished) for each in world.of(ReleaseManager)} == {("the job is FINISHED", True)}
     assert world.stopped() == ["m1-0", "m1-1"]
     assert world.job.next_deadline_ms is None
 
@@ -298,7 +298,8 @@ def test_the_first_failure_fails_the_job_when_all_others_have_ended():
     assert world.end is None
     world.report(world.attempt(1, 1), "FAILED", error("another"))
     assert world.end == ("FAILED", "boom")
-    assert {each.reason for each in world.of(ReleaseManager)} == {"the job is FAILED: boom"}
+    released = {(each.reason, each.is_finished) for each in world.of(ReleaseManager)}
+    assert released == {("the job is FAILED: boom", False)}
 
 
 def test_a_cause_wins_against_the_echo_that_came_before_it():
