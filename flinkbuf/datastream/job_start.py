@@ -9,22 +9,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.common import checkpoint_options, job_options
 from flinkbuf.common.checkpoint_options import HighAvailability
-from flinkbuf.jobs.ended_job import EndedJob
 from flinkbuf.jobs.graphs.job_graph import build_job_graph
-from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
 from flinkbuf.jobs.job_files import JobFiles
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.recovery import StoredJob, TakenJob, restored_from
 from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.jobs.stored_job import StoredJob, restored_from
 from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.streaming.clock import Clock
 
 if TYPE_CHECKING:
     from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from flinkbuf.jobs.recovery import TakenJob
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,8 @@ class JobStart:
         """Make the job; it is not started yet. A job that had ended for good is not run again."""
         stored, taken = self.stored, self.taken
         if taken is not None and taken.result is not None:
+            from flinkbuf.jobs.ended_job import EndedJob
+
             taken.lease.release()
             return EndedJob(stored.graph, taken.result, taken.store.path, on_end)
         try:
@@ -101,6 +101,8 @@ def start_of(
     try:
         restored = _restored(env, taken)
         if restored is not None:
+            from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
+
             adopt_max_parallelism(stream_graph, restored.metadata)
         stored = _stored(env, build_job_graph(stream_graph), files, target, availability)
     except BaseException:
@@ -112,6 +114,9 @@ def start_of(
 
 
 def _take(availability: HighAvailability, job_name: str) -> TakenJob:
+    from flinkbuf.checkpoints.ha_store import HaStore
+    from flinkbuf.jobs.recovery import TakenJob
+
     store = HaStore(availability.directory, availability.cluster_id, job_name)
     taken = TakenJob.take(store, availability.lease_timeout_ms)
     assert taken is not None, "nobody gives this waiting up"
