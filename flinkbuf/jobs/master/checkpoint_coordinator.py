@@ -467,7 +467,9 @@ class CheckpointCoordinator:
             if pending.stage is not Stage.COORDINATORS:  # its sources have stopped: only beginning again moves them
                 message = f"the job could not be stopped with savepoint {pending.id}: {text}"
                 self._fail(Failure("builtins.RuntimeError", message), name, now_ms)
-        elif (not pending.kind.is_savepoint or task is not None) and self._failures.failed(pending.id, reason):
+            return
+        is_of_a_task = task is not None and reason is not _Reason.CHECKPOINT_EXPIRED
+        if (is_of_a_task or not pending.kind.is_savepoint) and self._failures.failed(pending.id, reason):
             tolerable = self.config.tolerable_failures
             message = (
                 f"checkpoint {pending.id} failed: {text}; {tolerable} failed checkpoints in a row are put up with "
