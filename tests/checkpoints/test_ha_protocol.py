@@ -319,4 +319,4 @@ def believes_all_epochs(seen, holder):
 )
 def test_a_mistake_in_the_protocol_would_be_found(wrong, scripts, switches):
     with pytest.raises(Violation):
-        play_all([master(*script, of=Planted(**wrong)) for script in scripts])
+        play_all([master(*script, of=Planted(**wrong)) for script in scripts], switches=switches)
