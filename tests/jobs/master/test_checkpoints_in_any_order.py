@@ -57,7 +57,7 @@ class Played(CheckpointWorld):
         self.committed = 0  # the newest that a task was told of
         self.begun = 0
         self.behind = 0  # what began before the job last began again
-        self.restored = None
+        self.confirmed = {}  # shared files that a subtask may refer to, by (vertex id, subtask)
         super().__init__(*arguments, **fields)
 
     def tell(self, stimulus):
@@ -82,15 +82,16 @@ class Played(CheckpointWorld):
         self.files -= {handle.path for handle in action.handles}
 
     def _deploys(self, message):
-        restore = message.descriptor.restore
+        attempt, restore = message.descriptor.attempt, message.descriptor.restore
+        parts = [part for operator in (restore.operators if restore else ()) for part in operator.keyed]
+        paths = [each.handle.path for part in parts for each in part.shared_files]
+        self.confirmed[attempt.vertex_id, attempt.subtask_index] = paths
         if restore is None:
             assert not self.committed, "results are out that it knows nothing of"
             return
         assert restore.checkpoint_id >= self.committed
         needed = {handle.path for operator in restore.operators for handle in operator.operator}
-        for operator in restore.operators:
-            needed |= {part.handle.path for part in operator.keyed}
-            needed |= {each.handle.path for part in operator.keyed for each in part.shared_files}
+        needed |= {part.handle.path for part in parts} | set(paths)
         assert needed <= self.files, "a file is gone that it begins with"
         self.behind = self.begun
 
@@ -129,7 +130,6 @@ class AnyOrder(RuleBasedStateMachine):
             pipeline(is_pointwise=is_pointwise), restart=FixedDelayRestart(1_000, 50), retention=retention, **config
         )
         self.world.begin()
-        self.confirmed = {}  # shared files of the newest checkpoint that a subtask knows to be complete
         self.file_count = 0
         self.running = lambda: [each for each, state in self.world.tasks.items() if state == "RUNNING"]
 
@@ -142,7 +142,7 @@ class AnyOrder(RuleBasedStateMachine):
         subtask = (attempt.vertex_id, attempt.subtask_index)
         own = f"{world.location_of(checkpoint_id)}/{self.file_count}"
         new = f"/shared/{self.file_count}"
-        paths = [new, *self.confirmed.get(subtask, [])[::2]]
+        paths = [new, *self.world.confirmed[subtask][::2]]
         world.files |= {own, new}
         files = tuple(SharedFile(path, StateHandle(1, path=path)) for path in paths)
         keyed = KeyedStateHandle(0, 127, 128, StateHandle(1, path=own), shared_files=files)
@@ -211,6 +211,18 @@ class AnyOrder(RuleBasedStateMachine):
         self.world.confirm_cancels().wait(60)
         self.world.all_report("INITIALIZING", "RUNNING").wait(0)
 
+    @rule(stage=st.sampled_from(["triggered", "acknowledged", "stored", "stored"]))
+    def a_checkpoint(self, stage):
+        """One goes well, as far as that."""
+        self.all_come_up()
+        self.world.wait(self.world.checkpoints.config.period_ms)
+        self.coordinators(fails=1, is_old=False)
+        if stage != "triggered":
+            self.acknowledge_all()
+        if stage == "stored":
+            for number in sorted(self.world.to_store):
+                self.is_stored(number)
+
     # ---- what coordinators, the storage and users do
 
     @rule(fails=st.integers(0, 4), is_old=st.booleans())
@@ -223,16 +235,20 @@ class AnyOrder(RuleBasedStateMachine):
     @precondition(lambda self: self.world.to_store)
     @rule(data=st.data(), fails=st.integers(0, 4))
     def stored(self, data, fails):
-        number = data.draw(st.sampled_from(sorted(self.world.to_store)))
-        action = self.world.to_store.pop(number)
-        if fails == 0:
+        self.is_stored(data.draw(st.sampled_from(sorted(self.world.to_store))), fails == 0)
+
+    def is_stored(self, number, fails=False):
+        action = self.world.to_store.pop(number, None)
+        if action is None:
+            return  # given up meanwhile
+        if fails:
             self.world.tell(CheckpointStored(number, failure=error("no space")))
             return
         self.world.written[number] = action.metadata
         pending = self.world.checkpoints.pending.get(number)
         self.world.tell(CheckpointStored(number, action.options.location, 9))
-        if pending is not None and number in self.world.checkpoints.store.ids:
-            self.confirmed |= getattr(pending, "used", {})
+        if self.world.notified():
+            self.world.confirmed |= getattr(pending, "used", {})
 
     @rule(span_ms=st.sampled_from([1, 100, 500, 2_000]))
     def wait(self, span_ms):
@@ -257,7 +273,7 @@ class AnyOrder(RuleBasedStateMachine):
             for index in asked.indexes:
                 self.world.register(index, run=asked.run)
 
-    @rule(is_rare=st.integers(0, 9), stimulus=st.sampled_from([CancelJob(), SuspendJob()]))
+    @rule(is_rare=st.integers(0, 19), stimulus=st.sampled_from([CancelJob(), SuspendJob()]))
     def the_end(self, is_rare, stimulus):
         if is_rare == 0:
             self.world.tell(stimulus)
