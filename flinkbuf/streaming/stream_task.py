@@ -56,6 +56,8 @@ from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, Ta
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context as make_operator_context
 from flinkbuf.streaming.processing_time import TaskTimerService
+from flinkbuf.streaming.snapshot_reader import read_restore
+from flinkbuf.streaming.snapshot_writer import write_snapshot
 from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
 from flinkbuf.streaming.task_events import EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_figures import input_figures, operator_figures, output_figures, watermark_of
@@ -88,8 +90,8 @@ class StreamTask:
         storage: Any = None,
         report: Callable[[TaskEvent], None] = ignore_event,
         make_context: Callable[..., Any] = make_operator_context,
-        write_snapshot: WriteSnapshot | None = None,
-        read_restore: ReadRestore | None = None,
+        write_snapshot: WriteSnapshot = write_snapshot,
+        read_restore: ReadRestore = read_restore,
         ticks: Callable[[], int] = time.monotonic_ns,
         seed: int | None = None,
     ) -> None:
