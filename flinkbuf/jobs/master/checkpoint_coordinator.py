@@ -547,7 +547,7 @@ class CheckpointCoordinator:
     def _assignment_of(self, completed: CompletedCheckpoint) -> StateAssignment:
         known = self._assignment
         if known is None or known.metadata is not completed.metadata:
-            known = self._assignment = StateAssignment(completed.metadata, self._plan)
+            known = self._assignment = StateAssignment(completed.metadata, self._plan, is_same_plan=True)
         return known
 
     def end(self, status: JobStatus, now_ms: int) -> None:
