@@ -78,6 +78,7 @@ LOOPS = [
     "record_buffers",
     "record_writer",
     "record_reader",
+    "channel_state",
     "record_exchange",
     "async_call",
     "key_context",
@@ -189,6 +190,10 @@ DOES_WITHOUT = {
     "record_buffers": (LOOP_OVER_OBJECTS | {"bench"}, "a loop in Cython over Python objects; in bench_flow.py"),
     "record_writer": (LOOP_OVER_OBJECTS, "Python objects go in: a loop in Cython"),
     "record_reader": (LOOP_OVER_OBJECTS, "Python objects come out: a loop in Cython"),
+    "channel_state": (
+        LOOP_OVER_OBJECTS | {"test.py", "bench"},
+        "once a checkpoint; tested with what stands on it, in tests/streaming/test_channel_state.py",
+    ),
     "record_exchange": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a loop in Cython"),
     "async_call": (
         LOOP_OVER_OBJECTS | {"bench"},
@@ -306,6 +311,7 @@ PACKAGE = [
             "async_functions",
             "clock",
             "input_status",
+            "channel_state",
             "operator_config",
             "error_location",
             "key_groups",
