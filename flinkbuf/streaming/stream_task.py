@@ -27,6 +27,7 @@ from flinkbuf.network.partition import ResultPartition
 from flinkbuf.streaming.barrier_actions import TakeCheckpoint
 from flinkbuf.streaming.barriers import barrier_of, kind_of
 from flinkbuf.streaming.chain import OperatorChain
+from flinkbuf.streaming.channel_state import TaskChannelState
 from flinkbuf.streaming.checkpointed_inputs import CheckpointedInputs
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.error_location import keep_as_context
@@ -53,7 +54,7 @@ from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgr
 from flinkbuf.streaming.task_events import EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_figures import input_figures, operator_figures, output_figures, watermark_of
 from flinkbuf.streaming.task_inputs import TaskInputs
-from flinkbuf.streaming.task_outputs import make_writers
+from flinkbuf.streaming.task_outputs import aligned_partitions, make_writers
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.task_storage import ReadRestore, TaskStorage, WriteSnapshot
 
@@ -168,11 +169,23 @@ class StreamTask:
             self.chain.make()
             self._input_processor = self._make_input_processor()
             self._check_canceled()
+            self._restore_in_flight(restored)
             self.chain.initialize_state_and_open(None if restored is None else restored.operators)
         self._restore = None  # as large as the state
         self._inputs.request_partitions()
         self._check_canceled()
         self._progress.is_running = True
+
+    def _restore_in_flight(self, restored: TaskStateSnapshot | None) -> None:
+        """What was under way at an unaligned checkpoint comes before all else, also before what open() emits."""
+        inputs, outputs = ((), ()) if restored is None else (restored.input_channels, restored.output_channels)
+        if not (self._settings.unaligned_checkpoints_enabled or inputs or outputs):
+            return
+        gate_indexes = [each.gate_indexes for each in self._config.inputs]
+        readers = list(zip(self._inputs.readers, gate_indexes, strict=True))
+        in_flight = TaskChannelState(readers, self._partitions, forced_aligned=aligned_partitions(self._config))
+        in_flight.restore(inputs, outputs)
+        self.checkpoints.in_flight = in_flight
 
     def _make_input_processor(self) -> Any:
         chain, inputs = self.chain, self._config.inputs
@@ -208,6 +221,8 @@ class StreamTask:
     def _process_input(self, processor: MailboxProcessor) -> None:
         seen = self.bell.seen()
         if not self._outputs.is_available:
+            if self._inputs.process_priority_events():  # barriers that overtake are heard all the same
+                return
             processor.suspend_default_action(BACK_PRESSURED, seen)
             return
         try:

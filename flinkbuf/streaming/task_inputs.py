@@ -69,6 +69,7 @@ class TaskInputs:
         self._task_counters = task_counters
         self._checkpointed = checkpointed
         self._gates: list[InputGate | UnionInputGate] = []
+        self._inputs: list[NetworkInput] = []
 
     def make_processor(
         self, targets: Sequence[Any], counters: OperatorCounters, end_input: Callable[[int], None], next_selection: Any
@@ -99,7 +100,16 @@ class TaskInputs:
         reader = RecordReader(gate, Types.STREAM_ELEMENT(config.type), events=True)
         self.readers.append(reader)
         events = NetworkInputEvents(gate, self._checkpointed)
-        return NetworkInput(reader, target, self._turn, counters, self._task_counters, self._make_valve, events)
+        network_input = NetworkInput(
+            reader, target, self._turn, counters, self._task_counters, self._make_valve, events
+        )
+        self._inputs.append(network_input)
+        return network_input
+
+    def process_priority_events(self) -> bool:
+        """Hear what overtakes records, without reading any; returns whether there was something."""
+        heard = [each.process_priority() for each in self._inputs]
+        return any(heard)
 
     def _make_valve(self, channel_count: int, output: Any) -> StatusWatermarkValve:
         valve = StatusWatermarkValve(channel_count, output)
