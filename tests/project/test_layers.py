@@ -382,6 +382,8 @@ PACKAGE = [
             "task_figures",
             "snapshot_runner",
             "subtask_checkpoints",
+            "task_inputs",
+            "task_outputs",
             "stream_task",
             "interrupts",
             "task",
