@@ -1,4 +1,4 @@
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flinkbuf._core.data_view cimport fb_data_input, fb_data_output
 from flinkbuf._core.key_group cimport KeyHasher
@@ -10,6 +10,7 @@ from flinkbuf._core.type_codec cimport TypeCodec
 cdef struct group_buffer:
     fb_data_output output
     int64_t namespace_number    # of the entry written last; 0: the default one
+    uint32_t checksum           # of its bytes, when they are gathered
 
 
 cdef class KeyGrouper:
@@ -26,6 +27,8 @@ cdef class GroupWriter:
     cdef object is_cancelled
     cdef group_buffer* buffers      # one a key group
     cdef readonly Py_ssize_t count, size    # of groups; bytes in all buffers
+    cdef uint8_t* gathered          # all of them in order
+    cdef Py_ssize_t capacity        # of `gathered`
     cdef int64_t slice_end          # when others are to run
 
     cdef group_buffer* buffer_of(self, object key) except NULL

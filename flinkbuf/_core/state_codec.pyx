@@ -11,11 +11,13 @@ from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.buffer cimport PyBUF_READ
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport usleep
 
 from flinkbuf._core.byte_order cimport fb_load_be64, fb_store_be64
+from flinkbuf._core.crc32 cimport fb_crc32
 from flinkbuf._core.data_view cimport (
     fb_data_input_left, fb_data_output_close, fb_data_output_prune, fb_data_output_reserve, fb_data_output_size,
     fb_data_output_start_scratch,
@@ -32,7 +34,7 @@ from flinkbuf._core.type_codec cimport decode_value, encode_value
 cdef enum:
     SLICE_NS = 2_000_000   # how long other threads wait at most
     CLOCK_STEPS = 64       # entries between two looks at the clock
-    KEEP_BYTES = 1 << 16   # a larger buffer is given back when it has been written
+    KEEP_BYTES = 1 << 20   # a larger buffer is given back when it has been written
     ENTRY = 0              # what begins: key and value
     STAMPED_ENTRY = 1      # key, value and stamps
     NAMESPACE = 2          # that of the entries to come
@@ -86,6 +88,7 @@ cdef class GroupWriter:
     """
 
     def __cinit__(self, KeyGrouper grouper not None, TypeCodec key_codec, is_cancelled):
+        cdef Py_ssize_t i
         self.grouper = grouper
         self.key_codec = OBJECT if key_codec is None else key_codec
         self.is_cancelled = is_cancelled
@@ -98,10 +101,12 @@ cdef class GroupWriter:
         self.slice_end = now_ns() + SLICE_NS
 
     def __dealloc__(self):
+        cdef Py_ssize_t i
         if self.buffers is not NULL:
             for i in range(self.count):
                 fb_data_output_close(&self.buffers[i].output)
             free(self.buffers)
+        free(self.gathered)
 
     cdef group_buffer* buffer_of(self, object key) except NULL:
         cdef int64_t group = self.grouper.group(key)
@@ -170,18 +175,43 @@ cdef class GroupWriter:
                 return False
         return True
 
-    def filled(self):
-        """Go over the groups that have bytes, as (key group, memory): it is valid until `clear`."""
+    def gather(self):
+        """Put the bytes of all groups together.
+
+        Returns
+        -------
+        tuple
+            The bytes, which are valid until the next call, and for each group that has any (key group, size, CRC 32).
+        """
+        cdef uint8_t* gathered
+        cdef uint8_t* pos
         cdef fb_data_output* output
+        cdef list parts = []
+        cdef Py_ssize_t i
+        if self.size > self.capacity:
+            gathered = <uint8_t*>realloc(self.gathered, self.size)
+            if gathered is NULL:
+                raise MemoryError(f"no memory for {self.size} bytes of state")
+            self.gathered = gathered
+            self.capacity = self.size
+        with nogil:  # once for all, since it takes long to get the interpreter back from a busy task
+            pos = self.gathered
+            for i in range(self.count):
+                output = &self.buffers[i].output
+                if output.pos != output.start:
+                    memcpy(pos, output.start, output.pos - output.start)
+                    self.buffers[i].checksum = fb_crc32(0, pos, output.pos - output.start)
+                    pos += output.pos - output.start
         for i in range(self.count):
             output = &self.buffers[i].output
-            if fb_data_output_size(output) > 0:
-                data = PyMemoryView_FromMemory(<char*>output.start, fb_data_output_size(output), PyBUF_READ)
-                yield self.grouper.first + i, data
+            if output.pos != output.start:
+                parts.append((self.grouper.first + i, output.pos - output.start, self.buffers[i].checksum))
+        return PyMemoryView_FromMemory(<char*>self.gathered, self.size, PyBUF_READ), parts
 
     def clear(self):
         """Begin with empty buffers."""
         cdef fb_data_output* output
+        cdef Py_ssize_t i
         self.size = 0
         for i in range(self.count):
             output = &self.buffers[i].output

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from flinkbuf._core.crc32 import crc32
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.errors import CorruptDataError
 
@@ -189,15 +190,27 @@ class SectionWriter:
             data = zlib.compress(data, 1)
         size = memoryview(data).nbytes
         offset = self._output.position - self._begin
-        self._entries.append(_ENTRY.pack(state, key_group, offset, size, raw_size, zlib.crc32(data)))
+        self._entries.append(_ENTRY.pack(state, key_group, offset, size, raw_size, crc32(data)))
         self._output.write(data)
+
+    def put_groups(self, state: int, data: Any, groups: Iterable[tuple[int, int, int]]) -> None:
+        """Append a section for each of several key groups: `data` has them all, as (key group, size, CRC 32) says."""
+        position, offset = 0, self._output.position - self._begin
+        for key_group, size, checksum in groups:
+            if self._compression != _NONE:
+                self.put(state, key_group, data[position : position + size])
+            else:
+                self._entries.append(_ENTRY.pack(state, key_group, offset + position, size, size, checksum))
+            position += size
+        if self._compression == _NONE:
+            self._output.write(data)
 
     def finish(self, head: dict[str, Any]) -> tuple[int, int]:
         """Write the index; return offset and size of the region in the output."""
         data = json.dumps(head).encode()
         index = b"".join((_HEAD.pack(len(data)), data, *self._entries))
         trailer = _TRAILER.pack(len(index), VERSION, self._kind, self._compression, 0, _MAGIC, 0)[:-4]
-        checksum = zlib.crc32(trailer, zlib.crc32(index))
+        checksum = crc32(trailer, crc32(index))
         self._output.write(b"".join((index, trailer, struct.pack(">I", checksum))))
         return self._begin, self._output.position - self._begin
 
@@ -246,7 +259,7 @@ class Region:
             raise self._corrupt(trailer_begin, f"its index cannot have {index_size} bytes")
         index = tail[self._end - tail_begin :] if self._end >= tail_begin else self._bytes(self._end, index_size)
         index = memoryview(index)[:index_size]
-        if zlib.crc32(tail[-_TRAILER.size : -4], zlib.crc32(index)) != checksum:
+        if crc32(tail[-_TRAILER.size : -4], crc32(index)) != checksum:
             raise self._corrupt(self._end, "the checksum of its index does not match")
         if kind not in kinds or zero or self._compression not in (_NONE, _ZLIB):
             raise self._corrupt(trailer_begin, f"it holds {kind!r}, not one of {kinds!r}")
@@ -307,7 +320,7 @@ class Region:
             yield section, self._checked(section, data[section.offset - begin :][: section.size])
 
     def _checked(self, section: Section, data: Any) -> Any:
-        if zlib.crc32(data) != section.checksum:
+        if crc32(data) != section.checksum:
             raise self._corrupt(section.offset, "the checksum of a section does not match")
         if self._compression == _ZLIB:
             inflater = zlib.decompressobj()

@@ -5,10 +5,10 @@ Flink: AsyncCheckpointRunnable, CheckpointStreamWithResultProvider.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from flinkbuf._core.crc32 import crc32
 from flinkbuf.checkpoints.handles import ChannelState, OperatorSubtaskState, SubtaskState
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.state_file import SnapshotOutput
@@ -125,6 +125,6 @@ def _write_channels(
 ) -> Callable[[], tuple[ChannelState, ...]]:
     places: list[tuple[int, int, int, int, int]] = []
     for index, channel, data in channels:
-        places.append((index, channel, output.position, memoryview(data).nbytes, zlib.crc32(data)))
+        places.append((index, channel, output.position, memoryview(data).nbytes, crc32(data)))
         output.write(data)
     return lambda: tuple(ChannelState(index, channel, output.handle(*place)) for index, channel, *place in places)

@@ -80,7 +80,7 @@ class TaskStorage:
         self, snapshot: TaskStateSnapshot, options: CheckpointOptions, is_cancelled: Callable[[], bool]
     ) -> SubtaskState:
         """Write a snapshot and release it; on the snapshot thread."""
-        storage = self._storage_for(options.location)
+        storage = self._storage_for(options.location) if options.location else None
         return self._write_snapshot(
             snapshot, storage=storage, options=options, settings=self._settings, is_cancelled=is_cancelled
         )

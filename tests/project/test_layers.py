@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 # The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the
 # stem.
 LAYERS = {
-    "ground": ["errors", "byte_order", "owner", "deque", "data_view", "wakeup", "sha256"],
+    "ground": ["errors", "byte_order", "owner", "deque", "data_view", "wakeup", "sha256", "crc32"],
     "memory": [
         "memory_segment",
         "buffer",

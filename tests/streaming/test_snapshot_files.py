@@ -136,14 +136,16 @@ def test_a_storage_that_fails_leaves_no_file_and_no_snapshot(tmp_path, failing, 
             raise OSError(28, "no space left on device")
 
     monkeypatch.setattr("flinkbuf.checkpoints.state_file._SMALL", 1 << 14)
+    monkeypatch.setattr("flinkbuf.streaming.keyed_snapshot.BUFFER_SIZE", 1 << 15)
     with pytest.raises(OSError, match="no space left"):
         save({ID: OperatorSnapshot((backend.snapshot(),))}, tmp_path, PlainStorage(write))
     assert list(tmp_path.iterdir()) == []
     assert is_free(backend, state)
 
 
-def test_who_cancels_gets_an_error_and_leaves_no_file(tmp_path):
-    for after in range(0, 4000, 13):
+def test_who_cancels_gets_an_error_and_leaves_no_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("flinkbuf.streaming.keyed_snapshot.BUFFER_SIZE", 1 << 15)
+    for after in range(0, 100):
         backend, state = filled(5000)
         calls = []
 
@@ -157,7 +159,7 @@ def test_who_cancels_gets_an_error_and_leaves_no_file(tmp_path):
         except SnapshotCancelledError:
             assert list(tmp_path.iterdir()) == []
         else:
-            assert after > 20
+            assert after > 10
             break
         assert is_free(backend, state)
     else:
