@@ -416,6 +416,7 @@ PACKAGE = [
             "transformation",
             "stream_graph",
             "operator_ids",
+            "restored_graph",
             "job_graph",
             "execution_plan",
             "job_plan",
