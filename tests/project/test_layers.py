@@ -285,6 +285,7 @@ PACKAGE = [
     (
         "checkpoints",
         [
+            "failure_reason",
             "handles",
             "options",
             "state_file",
