@@ -142,9 +142,7 @@ def _restored(env: Any, taken: TakenJob | None) -> RestoredCheckpoint | None:
     return restored_from(recovery.path, recovery.claim_mode, recovery.allow_non_restored_state)
 
 
-def _stored(
-    env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None
-) -> StoredJob:
+def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None) -> StoredJob:
     configuration, settings = env._configuration, env._execution_settings()
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
     stored = StoredJob(

@@ -22,6 +22,7 @@ from flinkbuf.datastream import (
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.jobs.savepoint_requests import SavepointError
 
 KEYS = 5
 COUNT = 400  # numbers of each key
@@ -233,8 +234,8 @@ def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(tmp_pat
     client = env.execute_async("sums")
     until(lambda: completed(client) >= 1)
     (tmp_path / "file").touch()
-    error = client.trigger_savepoint(str(tmp_path / "file")).exception()
-    assert isinstance(error, RuntimeError)
+    with pytest.raises(SavepointError, match="file"):
+        client.trigger_savepoint(str(tmp_path / "file")).result()
     (tmp_path / "go-on").touch()
     client.get_job_execution_result().result()
     assert results(tmp_path) == sorted(EXPECTED)
