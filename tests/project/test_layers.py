@@ -290,6 +290,7 @@ PACKAGE = [
     (
         "checkpoints",
         [
+            "failure_reason",
             "handles",
             "options",
             "state_file",
