@@ -382,6 +382,7 @@ PACKAGE = [
             "part_file",
             "part_owner",
             "file_sink",
+            "postgres_sink",
             "split_reader",
             "file_source",
             "",
@@ -567,7 +568,7 @@ PACKAGE = [
     ),
     (
         "datastream.connectors",
-        ["base", "bucket_assigner", "number_seq", "data_gen", "rolling_policy", "file_system", ""],
+        ["base", "bucket_assigner", "number_seq", "data_gen", "rolling_policy", "file_system", "postgres", ""],
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
