@@ -31,7 +31,11 @@ class EndedJob:
     """
 
     def __init__(
-        self, graph: JobGraph, result: JobResult, noted_in: str, on_end: Iterable[Callable[[BaseException | None], None]]
+        self,
+        graph: JobGraph,
+        result: JobResult,
+        noted_in: str,
+        on_end: Iterable[Callable[[BaseException | None], None]],
     ) -> None:
         self.graph = graph
         self.job_id = result.job_id
