@@ -394,6 +394,7 @@ PACKAGE = [
             "part_file",
             "part_owner",
             "file_sink",
+            "postgres_sink",
             "split_reader",
             "file_source",
             "",
@@ -580,7 +581,7 @@ PACKAGE = [
     ),
     (
         "datastream.connectors",
-        ["base", "bucket_assigner", "number_seq", "data_gen", "rolling_policy", "file_system", ""],
+        ["base", "bucket_assigner", "number_seq", "data_gen", "rolling_policy", "file_system", "postgres", ""],
     ),
     ("datastream.formats", ["csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "operator_harness", "job_harness", ""]),
