@@ -293,8 +293,6 @@ PACKAGE = [
             "failure_reason",
             "handles",
             "options",
-            "state_file",
-            "state_index",
             "damage",
             "locations",
             "metadata",
@@ -305,6 +303,9 @@ PACKAGE = [
             "ha_protocol",
             "ha_directory",
             "ha_store",
+            "state_file",
+            "state_index",
+            "description",
             "",
         ],
     ),
@@ -615,7 +616,7 @@ PACKAGE = [
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("", [""]),
     ("demo", ["analysis", "report", "stream", "stream_report", "stream_job", "flights", ""]),
-    ("", ["script", "cli", "__main__"]),
+    ("", ["script", "checkpoint_command", "recovery_command", "cli", "__main__"]),
 ]
 MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
 
