@@ -310,6 +310,7 @@ PACKAGE = [
             "ha_store",
             "state_file",
             "state_index",
+            "description",
             "",
         ],
     ),
@@ -623,7 +624,7 @@ PACKAGE = [
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("", [""]),
     ("demo", ["analysis", "report", "stream", "stream_report", "stream_job", "flights", ""]),
-    ("", ["script", "cli", "__main__"]),
+    ("", ["script", "checkpoint_command", "recovery_command", "cli", "__main__"]),
 ]
 MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
 
