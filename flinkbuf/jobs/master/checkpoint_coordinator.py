@@ -116,6 +116,7 @@ class CheckpointCoordinator:
         self._periodic_ms: int | None = None  # when the clock asks next; None: it does not
         self._savepoints: set[int] = set()  # complete ones: never deleted
         self._at_end: set[AttemptId] = set()  # whose operators have finished
+        self._is_done = False  # a checkpoint that is complete has all that any task will ever do
         self._stop: CheckpointRequest | None = None  # the savepoint that the job is to stop with
         self._stopped_with: CompletedCheckpoint | None = None
         self._assignment: StateAssignment | None = None
@@ -182,7 +183,7 @@ class CheckpointCoordinator:
         """Nothing else begins, and nothing else is waited for."""
         self._stop = request
         self._periodic_ms = None
-        self._requests.drop_periodic()
+        self._requests.drop_checkpoints()
         for pending in list(self.pending.values()):
             if not pending.kind.is_savepoint and pending.stage is not Stage.STORING:
                 self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SUSPEND, now_ms)
@@ -237,6 +238,10 @@ class CheckpointCoordinator:
     def go_on(self, is_running: bool, now_ms: int) -> None:
         """Begin what can begin now, the first periodic one a random while after all tasks run."""
         if not is_running or self._stopped_with is not None:
+            return
+        if self._is_done:  # all tasks are about to end
+            self._periodic_ms = None
+            self._requests.drop_checkpoints()
             return
         if self._periodic_ms is None and self.config.interval_ms and self._stop is None and self._all_run:
             least = min(self.config.min_pause_ms, self.config.period_ms)
@@ -330,7 +335,7 @@ class CheckpointCoordinator:
         pending = self.pending.get(id)
         execution = None if pending is None else pending.missing.get(message.attempt)
         if pending is not None and execution is not None:
-            pending.acknowledge(message.attempt, state)
+            pending.acknowledge(message.attempt, state, is_at_end=message.attempt in self._at_end)
             self.store.shared.use(id, state.shared_files())
             self.tracker.answered(id, execution, state, message.metrics, now_ms)
             self._store_if_complete(pending, now_ms)
@@ -401,6 +406,7 @@ class CheckpointCoordinator:
         if not kind.is_savepoint or kind.is_synchronous:
             self._notify_complete(pending)
             self._subsume_before(pending.id, now_ms)
+            self._is_done = pending.is_last
         self._discard(discards)
         self._outbox.do(CheckpointEnded(record))
 
@@ -533,6 +539,7 @@ class CheckpointCoordinator:
     def restore(self, subtasks: list[ExecutionVertex], sources: set[str], is_global: bool, now_ms: int) -> None:
         """New attempts begin from the latest checkpoint: say what each begins with, and where sources go back to."""
         self._at_end = {attempt for attempt in self._at_end if self._graph.execution_of(attempt)}
+        self._is_done = False
         latest, states = self.store.latest, {}
         if latest is not None:
             assignment = self._assignment_of(latest)
