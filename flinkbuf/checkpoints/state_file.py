@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
 from flinkbuf._core.crc32 import crc32
+from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.errors import CorruptDataError
 
@@ -267,8 +268,7 @@ class Region:
         self.head, self.sections = self._parse(index)
 
     def _corrupt(self, offset: int, why: str) -> CorruptDataError:
-        path = self._handle.path or "bytes in the metadata"
-        return CorruptDataError(f"the state in {path} is damaged at byte {self._handle.offset + offset}: {why}")
+        return damaged(self._handle.path, self._handle.offset + offset, why)
 
     def _parse(self, index: memoryview) -> tuple[dict[str, Any], tuple[Section, ...]]:
         begin = self._end

@@ -21,7 +21,6 @@ from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.streaming.clock import Clock
 
 if TYPE_CHECKING:
-    from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
     from flinkbuf.jobs.recovery import TakenJob
 
 
@@ -77,7 +76,7 @@ class JobStart:
 
 
 def start_of(
-    env: StreamExecutionEnvironment,
+    env: Any,
     job_name: str | None,
     files: JobFiles,
     target_name: str | None,
@@ -85,6 +84,16 @@ def start_of(
     can_be_taken_over: bool,
 ) -> JobStart:
     """Look at what the program's configuration says of its start; waits where another program holds the job.
+
+    Parameters
+    ----------
+    env : StreamExecutionEnvironment
+    job_name : str or None
+    files : JobFiles
+    target_name : str or None
+        Where it runs; what the configuration says if None.
+    can_be_taken_over : bool
+        Whether the job is noted for other programs, if that is configured.
 
     Raises
     ------
@@ -123,7 +132,7 @@ def _take(availability: HighAvailability, job_name: str) -> TakenJob:
     return taken
 
 
-def _restored(env: StreamExecutionEnvironment, taken: TakenJob | None) -> RestoredCheckpoint | None:
+def _restored(env: Any, taken: TakenJob | None) -> RestoredCheckpoint | None:
     """A job that went on elsewhere has come further than what its program began with."""
     if taken is not None and (taken.restored is not None or taken.result is not None):
         return taken.restored
@@ -133,9 +142,7 @@ def _restored(env: StreamExecutionEnvironment, taken: TakenJob | None) -> Restor
     return restored_from(recovery.path, recovery.claim_mode, recovery.allow_non_restored_state)
 
 
-def _stored(
-    env: StreamExecutionEnvironment, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None
-) -> StoredJob:
+def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None) -> StoredJob:
     configuration, settings = env._configuration, env._execution_settings()
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
     stored = StoredJob(

@@ -22,7 +22,9 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 DEFAULT_LEASE_TIMEOUT_MS: Final = 15_000
 
 
-def restored_from(path: str, claim_mode: str = "NO_CLAIM", allow_non_restored_state: bool = False) -> RestoredCheckpoint:
+def restored_from(
+    path: str, claim_mode: str = "NO_CLAIM", allow_non_restored_state: bool = False
+) -> RestoredCheckpoint:
     """Return what a job begins with that is started from a checkpoint or savepoint.
 
     Parameters
