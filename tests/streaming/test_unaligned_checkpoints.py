@@ -115,8 +115,7 @@ def wait_for_back_pressure(group):
 
 def take(group, checkpoint_id, options):
     start = time.monotonic()
-    for task in group.sources:
-        assert task.trigger_checkpoint(checkpoint_id, int(time.time() * 1000), options)
+    group.trigger(checkpoint_id, options, timestamp_ms=int(time.time() * 1000))
     group.wait_for_all(checkpoint_id)
     return time.monotonic() - start
 
