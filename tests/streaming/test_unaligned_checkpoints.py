@@ -209,6 +209,17 @@ def test_edges_where_no_barrier_may_overtake_wait_and_the_cut_is_one_all_the_sam
     assert sum(counts) == sum(emitted) * copies
 
 
+@pytest.mark.parametrize("partitioner", ["broadcast", "rescale"])
+def test_a_timeout_does_not_make_them_overtake_there_either(partitioner):
+    group = job(nothing_yet(), Gate(), None, partitioner=partitioner)
+    with group:
+        wait_for_back_pressure(group)
+        group.trigger(1, CheckpointOptions(aligned_timeout_ms=1), timestamp_ms=int(time.time() * 1000))
+        group.wait_for_all(1, PARALLELISM)  # of the sources: nothing of theirs can be converted
+        outputs = [group.snapshots[f"source {index}"].snapshots[1].output_channels for index in range(PARALLELISM)]
+        assert outputs == [()] * PARALLELISM
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_checkpoints_that_are_aborted_on_the_way_leave_nothing(seed):
     chance, taken, limit = random.Random(seed), nothing_yet(), 700
