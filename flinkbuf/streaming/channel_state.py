@@ -82,7 +82,7 @@ class TaskChannelState:
                 outputs += [(index, subpartition, data) for subpartition, data in overtaken]
 
     def convert_output(self, checkpoint_id: int) -> bool:
-        """Let a barrier that was sent with a timeout overtake where it is still queued, but not where readers must align.
+        """Let a barrier that was sent with a timeout overtake where it is queued, but for readers that must align.
 
         Returns
         -------
