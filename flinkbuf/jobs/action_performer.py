@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
+from flinkbuf.jobs.checkpoint_io import CheckpointIo
 from flinkbuf.jobs.coordinators import CoordinatorHost
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
@@ -12,10 +14,16 @@ from flinkbuf.jobs.in_process_manager import InProcessManager
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerConnection
 from flinkbuf.jobs.master.master_actions import (
+    CoordinatorFailed,
+    CoordinatorsSnapshotted,
+    DiscardState,
+    NotifyCoordinators,
     ResetSources,
     SendTo,
+    SnapshotCoordinators,
     StartManagers,
     StopManager,
+    StoreCheckpoint,
     SubtaskGone,
     TellCoordinator,
 )
@@ -32,21 +40,29 @@ class ActionPerformer:
     Parameters
     ----------
     job : ManagerListener
-    coordinator_failed : callable
-        Told of what an enumerator raised; from any thread.
+    tell : callable
+        Given what the job master is to be told; from any thread.
+    checkpoints : CheckpointIo
+        Closed by `close`.
     """
 
-    def __init__(self, job: ManagerListener, coordinator_failed: Callable[[Failure], None]) -> None:
+    def __init__(self, job: ManagerListener, tell: Callable[[object], None], checkpoints: CheckpointIo) -> None:
         self._job = job
+        self._tell = tell
+        self._checkpoints = checkpoints
+
+        def coordinator_failed(failure: Failure) -> None:
+            tell(CoordinatorFailed(failure))
+
         self._coordinators = CoordinatorHost(job.graph, job.job_id, job.clock, self._send_event, coordinator_failed)
         self._connections: dict[str, ManagerConnection] = {}
         self._manager_of: dict[AttemptId, str] = {}  # of those that run
         self._provider: ManagerProvider | None = None
         self._program_manager: InProcessManager | None = None
 
-    def start(self, target: Target, make_program_bundle: Callable[[], JobBundle]) -> None:
+    def start(self, target: Target, make_program_bundle: Callable[[], JobBundle], *, is_restored: bool) -> None:
         """Make what there is before the first action. What was made when it raises is ended by `close`."""
-        self._coordinators.start()
+        self._coordinators.start(is_restored=is_restored)
         self._provider = target.make_provider(self._job)
         if any(vertex.is_in_program for vertex in self._job.plan.vertices):
             # Tasks whose functions hold objects of the program run here, beside those of the target.
@@ -84,6 +100,7 @@ class ActionPerformer:
             logger.warning("a task of job %s in this process has not come back and was left", self._job.job_id)
         self._connections.clear()
         self._manager_of.clear()
+        self._checkpoints.close()
 
     def _start_managers(self, action: StartManagers) -> None:
         try:
@@ -114,7 +131,27 @@ class ActionPerformer:
         self._coordinators.gone(action.attempt)
 
     def _reset_sources(self, action: ResetSources) -> None:
-        self._coordinators.reset(action.subtasks, action.is_global)
+        reading = {key: partial(self._checkpoints.read, handle) for key, handle in action.states.items()}
+        self._coordinators.reset(action.subtasks, action.is_global, action.checkpoint_id, reading)
+
+    def _snapshot_coordinators(self, action: SnapshotCoordinators) -> None:
+        def taken(states: dict[str, bytes], failure: Failure | None) -> None:
+            self._tell(CoordinatorsSnapshotted(action.checkpoint_id, states, failure))
+
+        self._coordinators.snapshot(action.checkpoint_id, taken)
+
+    def coordinators_were_heard(self, checkpoint_id: int) -> None:
+        """All that follows from the state of the coordinators was done: they can speak to their readers again."""
+        self._coordinators.let_go(checkpoint_id)
+
+    def _notify_coordinators(self, action: NotifyCoordinators) -> None:
+        self._coordinators.complete(action.checkpoint_id)
+
+    def _store_checkpoint(self, action: StoreCheckpoint) -> None:
+        self._checkpoints.store(action)
+
+    def _discard_state(self, action: DiscardState) -> None:
+        self._checkpoints.discard(action)
 
     def _tell_coordinator(self, action: TellCoordinator) -> None:
         self._coordinators.tell(action.attempt, action.operator_id, action.payload)
@@ -126,6 +163,10 @@ class ActionPerformer:
         SubtaskGone: _subtask_gone,
         ResetSources: _reset_sources,
         TellCoordinator: _tell_coordinator,
+        SnapshotCoordinators: _snapshot_coordinators,
+        NotifyCoordinators: _notify_coordinators,
+        StoreCheckpoint: _store_checkpoint,
+        DiscardState: _discard_state,
     }
 
     def _started_provider(self) -> ManagerProvider:

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+import cloudpickle
 
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
@@ -26,6 +28,8 @@ CLOSE_WAIT_S = 5.0  # for an enumerator that does not return
 
 _END: Final = None
 Send = Callable[[AttemptId, str, bytes], None]
+States = Mapping[str, Callable[[], bytes]]  # by operator id: what reads the state of a coordinator
+SnapshotDone = Callable[[dict[str, bytes], "Failure | None"], None]
 
 
 class CoordinatorHost:
@@ -58,8 +62,10 @@ class CoordinatorHost:
         self._thread: threading.Thread | None = None
         self._is_closed = False
 
-    def start(self) -> None:
-        """Make and start all coordinators, on the calling thread.
+    def start(self, *, is_restored: bool = False) -> None:
+        """Make and start all coordinators, on the calling thread; those of a job that begins from a checkpoint wait.
+
+        They are made by the `reset` that brings their state.
 
         Raises
         ------
@@ -69,7 +75,7 @@ class CoordinatorHost:
         if not self._sources:
             return
         try:
-            for source in self._sources.values():
+            for source in () if is_restored else self._sources.values():
                 source.start(self._clock, self._store)
             self._thread = threading.Thread(target=self._work, name="flinkbuf source coordinators", daemon=True)
             self._thread.start()
@@ -90,13 +96,47 @@ class CoordinatorHost:
         """An attempt has ended: it is sent nothing more."""
         self._for_vertex(attempt.vertex_id, lambda source: source.gone(attempt))
 
-    def reset(self, subtasks: Iterable[tuple[str, int]], is_global: bool) -> None:
-        """Subtasks, by vertex and index, begin anew; or all do, with coordinators that are made anew."""
+    def reset(
+        self,
+        subtasks: Iterable[tuple[str, int]],
+        is_global: bool,
+        checkpoint_id: int | None = None,
+        states: States | None = None,
+    ) -> None:
+        """Subtasks, by vertex and index, begin anew; or all do, with coordinators that are made anew.
+
+        They go back to a checkpoint, and coordinators that are made anew to what they had been then; None: to the
+        beginning.
+        """
         if is_global:
-            self._works.put(self._make_anew)
+            self._works.put(lambda: self._make_anew(states or {}))
             return
         for vertex_id, subtask in subtasks:
-            self._for_vertex(vertex_id, lambda source, subtask=subtask: source.reset(subtask))  # type: ignore[misc]
+            self._for_vertex(
+                vertex_id,
+                lambda source, subtask=subtask: source.reset(subtask, checkpoint_id),  # type: ignore[misc]
+            )
+
+    def snapshot(self, checkpoint_id: int, done: SnapshotDone) -> None:
+        """Have the state of all taken, by operator id; `done` is told of it, or of a failure, on their thread.
+
+        Until `let_go` what they send to readers waits: a split that is assigned after this is not to come to a reader
+        before that has taken its own state, or it would be in both.
+        """
+        if self._sources:
+            self._works.put(lambda: self._snapshot(checkpoint_id, done))
+        else:
+            done({}, None)
+
+    def let_go(self, checkpoint_id: int) -> None:
+        """All readers have been told of the checkpoint, or none will be: what waited goes to them now."""
+        for source in self._sources.values():
+            source.let_go(checkpoint_id)
+
+    def complete(self, checkpoint_id: int) -> None:
+        """A checkpoint counts."""
+        for source in self._sources.values():
+            self._works.put(lambda source=source: source.complete(checkpoint_id))  # type: ignore[misc]
 
     def close(self) -> None:
         """End all of them; closing again does nothing."""
@@ -128,11 +168,22 @@ class CoordinatorHost:
             work()
         self._close_all()
 
-    def _make_anew(self) -> None:
+    def _make_anew(self, states: States) -> None:
         self._close_all()
         self._store = CoordinatorStore()
-        for source in self._sources.values():
-            source.start_again(self._clock, self._store)
+        for operator_id, source in self._sources.items():
+            source.start_again(self._clock, self._store, states.get(operator_id))
+
+    def _snapshot(self, checkpoint_id: int, done: SnapshotDone) -> None:
+        states = {}
+        try:
+            for operator_id, source in self._sources.items():
+                states[operator_id] = source.snapshot(checkpoint_id)
+        except BaseException as error:  # sys.exit() in an enumerator, too
+            self.let_go(checkpoint_id)
+            done({}, Failure.of(error))
+        else:
+            done(states, None)
 
     def _close_all(self) -> None:
         for source in self._sources.values():
@@ -166,22 +217,23 @@ class _Source:
         self._newest: dict[int, int] = {}  # attempt number by subtask: older ones are not heard
         self._lock = threading.Lock()  # of the coordinator's reference: its own thread may fail, too
 
-    def start(self, clock: Clock, store: CoordinatorStore) -> None:
-        """Make a coordinator; what it raises says where."""
+    def start(self, clock: Clock, store: CoordinatorStore, state: Any = None) -> None:
+        """Make a coordinator, from the state of another one if there is some; what it raises says where."""
         create = self._operator.factory.create_coordinator  # type: ignore[attr-defined]
         made: list[SourceCoordinator] = []
         try:
             made.append(create(self._vertex.parallelism, clock, store, lambda error: self._has_failed(made, error)))
             self._coordinator = made[0]
-            made[0].start()
+            made[0].start(state)
         except BaseException as error:
-            self._locate(error, AttemptId(self.vertex_id, 0, 0), "create_enumerator")
+            method = "create_enumerator" if state is None else "restore_enumerator"
+            self._locate(error, AttemptId(self.vertex_id, 0, 0), method)
             raise
 
-    def start_again(self, clock: Clock, store: CoordinatorStore) -> None:
+    def start_again(self, clock: Clock, store: CoordinatorStore, read_state: Callable[[], bytes] | None) -> None:
         """Make another one, of which the old one's readers know nothing."""
         try:
-            self.start(clock, store)
+            self.start(clock, store, None if read_state is None else cloudpickle.loads(read_state()))
         except BaseException as error:
             self.close()
             self._fail(Failure.of(error))
@@ -212,14 +264,40 @@ class _Source:
             gateway.close()
             self._call(lambda coordinator: coordinator.reader_ended(attempt.subtask_index), attempt)
 
-    def reset(self, subtask: int) -> None:
-        """A subtask begins anew: its splits are there for everybody again."""
+    def reset(self, subtask: int, checkpoint_id: int | None) -> None:
+        """A subtask goes back to a checkpoint: splits it was given later are there for everybody again."""
         gateway = self._gateways.pop(subtask, None)
         if gateway is not None:
             gateway.close()
         attempt = AttemptId(self.vertex_id, subtask, self._newest.get(subtask, 0))
         self._newest[subtask] = attempt.attempt_number + 1
-        self._call(lambda coordinator: coordinator.reset_reader(subtask, None), attempt)
+        self._call(lambda coordinator: coordinator.reset_reader(subtask, checkpoint_id), attempt)
+
+    def snapshot(self, checkpoint_id: int) -> bytes:
+        """Return the coordinator's state; what it sends from now on waits for `let_go`."""
+        coordinator = self._coordinator
+        if coordinator is None:
+            raise RuntimeError(f"the enumerator of source {self.name!r} has failed and has no state")
+        try:
+            state = coordinator.snapshot(checkpoint_id, lambda: self._hold(checkpoint_id))
+            return cloudpickle.dumps(state)
+        except BaseException as error:
+            self._locate(error, AttemptId(self.vertex_id, 0, 0), "snapshot_state")
+            raise
+
+    def complete(self, checkpoint_id: int) -> None:
+        """A checkpoint counts."""
+        attempt = AttemptId(self.vertex_id, 0, 0)
+        self._call(lambda coordinator: coordinator.notify_checkpoint_complete(checkpoint_id), attempt)
+
+    def _hold(self, checkpoint_id: int) -> None:
+        for gateway in list(self._gateways.values()):
+            gateway.hold(checkpoint_id)
+
+    def let_go(self, checkpoint_id: int) -> None:
+        """What waited goes to the readers; from any thread."""
+        for gateway in list(self._gateways.values()):
+            gateway.let_go(checkpoint_id)
 
     def close(self) -> None:
         """End the coordinator, if there is one."""
@@ -277,19 +355,45 @@ class _Source:
 
 
 class _AttemptGateway:
-    """The way to the source operator of one attempt. Flink: SubtaskGatewayImpl."""
+    """The way to the source operator of one attempt; from any thread. Flink: SubtaskGatewayImpl."""
 
     def __init__(self, attempt: AttemptId, operator_id: str, send: Send) -> None:
         self.attempt = attempt
         self._operator_id = operator_id
         self._send = send
+        self._lock = threading.Lock()  # so that nothing overtakes what has waited
+        self._held_for = 0  # a checkpoint that its task has not been told of yet
+        self._waiting: list[bytes] = []
         self._is_closed = False
 
     def send(self, event: Any) -> None:
         """Hand over an event; a later attempt never gets it."""
-        if not self._is_closed:
-            self._send(self.attempt, self._operator_id, encode_event(event))
+        payload = encode_event(event)
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._held_for:
+                self._waiting.append(payload)
+            else:
+                self._send(self.attempt, self._operator_id, payload)
+
+    def hold(self, checkpoint_id: int) -> None:
+        """Let what is sent wait until the task was told of this checkpoint."""
+        with self._lock:
+            self._held_for = max(self._held_for, checkpoint_id)
+
+    def let_go(self, checkpoint_id: int) -> None:
+        """It was told of this checkpoint."""
+        with self._lock:
+            if self._held_for > checkpoint_id:
+                return
+            self._held_for = 0
+            waiting, self._waiting = self._waiting, []
+            for payload in waiting:
+                if not self._is_closed:
+                    self._send(self.attempt, self._operator_id, payload)
 
     def close(self) -> None:
         """Send nothing more."""
-        self._is_closed = True
+        with self._lock:
+            self._is_closed = True

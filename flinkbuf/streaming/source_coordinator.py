@@ -126,11 +126,17 @@ class SourceCoordinator:
             self._enumerator = create(self) if checkpoint is None else self._source.restore_enumerator(self, checkpoint)
             self._enumerator.start()
 
-    def snapshot(self, checkpoint_id: int) -> Any:
-        """The enumerator's state; what was assigned before belongs to the readers' own."""
+    def snapshot(self, checkpoint_id: int, when_taken: Callable[[], None] | None = None) -> Any:
+        """The enumerator's state; what was assigned before belongs to the readers' own.
+
+        `when_taken` is called before the enumerator can assign anything more.
+        """
         with self._lock:
+            state = self._started().snapshot_state(checkpoint_id)
             self._tracker.snapshot(checkpoint_id)
-            return self._started().snapshot_state(checkpoint_id)
+            if when_taken is not None:
+                when_taken()
+            return state
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Splits that were assigned before it are safe with their readers."""

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import cloudpickle
 import pytest
 from restarts import graph_of
 
@@ -15,7 +16,9 @@ from flinkbuf.streaming.clock import SystemClock
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.source import Source, SplitEnumerator
 from flinkbuf.streaming.source_events import NoMoreSplits, SourceEvent, SplitRequested, SplitsAssigned
-from flinkbuf.streaming.source_factories import SourceOperatorFactory
+from flinkbuf.streaming.source_factories import IterableSourceFactory, SourceOperatorFactory
+
+BROKEN = 13  # no state is given for this checkpoint
 
 
 class Letters(Source):
@@ -33,7 +36,8 @@ class Letters(Source):
         return self.enumerators[-1]
 
     def restore_enumerator(self, context, checkpoint):
-        raise NotImplementedError
+        self.letters = checkpoint
+        return self.create_enumerator(context)
 
 
 class Giver(SplitEnumerator):
@@ -44,6 +48,7 @@ class Giver(SplitEnumerator):
         self.may_answer = threading.Event()
         self.may_answer.set()
         self.threads = set()
+        self.completed = []
 
     def start(self):
         pass
@@ -68,7 +73,12 @@ class Giver(SplitEnumerator):
         self.context.send_event_to_source_reader(subtask, event)
 
     def snapshot_state(self, checkpoint_id):
-        return None
+        if checkpoint_id == BROKEN:
+            raise OSError("no such directory")
+        return list(self.left)
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.completed.append(checkpoint_id)
 
     def close(self):
         self.is_closed = True
@@ -254,3 +264,106 @@ def test_a_source_that_cannot_be_started_leaves_no_thread():
     assert caught.value.operator_name == "Source: letters"
     around.host.close()
     assert threading.active_count() == before
+
+
+# ---- checkpoints
+
+
+def snapshot(around, checkpoint_id):
+    taken = []
+    around.host.snapshot(checkpoint_id, lambda states, failure: taken.append((states, failure)))
+    around.settle()
+    ((states, failure),) = taken
+    return states, failure
+
+
+def test_what_is_sent_after_the_state_was_taken_waits_until_readers_know_of_the_checkpoint(around):
+    around.register()
+    around.tell(SplitRequested())
+    states, failure = snapshot(around, 1)
+    assert failure is None
+    assert cloudpickle.loads(states[around.operator_id]) == list("bcdef")
+    around.tell(SplitRequested())
+    around.tell(SplitRequested())
+    assert around.settle() == [((0, 0), SplitsAssigned(("a",)))]
+    around.host.let_go(1)
+    assert around.sent[1:] == [((0, 0), SplitsAssigned(("b",))), ((0, 0), SplitsAssigned(("c",)))]
+
+
+def test_what_waits_for_a_newer_checkpoint_is_not_let_go_by_an_older_one(around):
+    around.register()
+    snapshot(around, 1)
+    snapshot(around, 2)
+    around.tell(SplitRequested())
+    around.host.let_go(1)
+    assert around.settle() == []
+    around.host.let_go(2)
+    assert around.sent == [((0, 0), SplitsAssigned(("a",)))]
+
+
+def test_a_state_that_cannot_be_taken_fails_the_checkpoint_and_nothing_else(around):
+    around.register()
+    states, failure = snapshot(around, BROKEN)
+    assert states == {}
+    assert (failure.message, failure.location["operator_name"]) == ("no such directory", "Source: letters")
+    around.tell(SplitRequested())
+    assert around.settle() == [((0, 0), SplitsAssigned(("a",)))]
+    assert around.failures == []
+
+
+def test_without_sources_there_is_no_state_to_wait_for():
+    numbers = OperatorTransformation("numbers", None, [], factory=IterableSourceFactory([1]), is_source=True)
+    end = OperatorTransformation("sink", None, [numbers], factory=CallableSinkFactory(print), is_sink=True)
+    host = CoordinatorHost(graph_of(end), "ab" * 16, SystemClock(), print, print)
+    host.start()
+    taken = []
+    host.snapshot(1, lambda states, failure: taken.append((states, failure)))
+    assert taken == [({}, None)]
+    host.close()
+
+
+def test_enumerators_are_told_which_checkpoints_count(around):
+    around.host.complete(7)
+    around.settle()
+    assert around.source.enumerators[0].completed == [7]
+
+
+def test_a_subtask_that_goes_back_to_a_checkpoint_keeps_what_it_had_then(around):
+    around.register()
+    around.tell(SplitRequested())
+    snapshot(around, 1)
+    around.host.let_go(1)
+    around.tell(SplitRequested())
+    around.host.complete(1)
+    around.host.reset([(around.vertex_id, 0)], False, 1)
+    around.settle()
+    assert around.source.enumerators[0].left == list("bcdef")
+
+
+def test_enumerators_that_are_made_anew_go_on_from_their_state(around):
+    states, _ = snapshot(around, 1)
+    around.host.reset([], True, 1, {key: lambda data=data: data for key, data in states.items()})
+    around.register(number=1)
+    around.tell(SplitRequested(), number=1)
+    around.settle()
+    assert len(around.source.enumerators) == 2
+    assert around.sent == [((0, 1), SplitsAssigned(("a",)))]
+
+
+def test_a_state_that_cannot_be_read_is_a_failure(around):
+    def read():
+        raise OSError("storage is gone")
+
+    around.host.reset([], True, 1, {around.operator_id: read})
+    around.settle()
+    assert [failure.message for failure in around.failures] == ["storage is gone"]
+
+
+def test_a_job_that_begins_from_a_checkpoint_makes_no_enumerator_before_it_has_its_state():
+    around = Around(Letters())
+    around.host.start(is_restored=True)
+    assert around.source.enumerators == []
+    around.host.reset([], True, 1, {around.operator_id: lambda: cloudpickle.dumps(["z"])})
+    around.settle()
+    assert around.source.enumerators[0].left == ["z"]
+    around.host.close()

@@ -273,6 +273,7 @@ PACKAGE = [
     (
         "checkpoints",
         [
+            "failure_reason",
             "handles",
             "options",
             "",

@@ -38,6 +38,7 @@ class OperatorPlan:
     id: str
     name: str
     has_coordinator: bool = False
+    uid: str | None = None
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,7 @@ def _vertex_plan(vertex: JobVertex) -> VertexPlan:
         co_location_group=vertex.co_location_group,
         is_in_program=vertex.is_in_program,
         operators=tuple(
-            OperatorPlan(each.operator_id, each.name, hasattr(each.factory, "create_coordinator")) for each in operators
+            OperatorPlan(each.operator_id, each.name, hasattr(each.factory, "create_coordinator"), each.uid)
+            for each in operators
         ),
     )

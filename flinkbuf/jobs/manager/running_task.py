@@ -8,8 +8,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
+from flinkbuf.checkpoints.options import CheckpointOptions
+from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.errors import CancelTaskError, PartitionNotFoundError
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
@@ -17,8 +19,15 @@ from flinkbuf.jobs.manager.coordinator_proxy import CoordinatorProxy
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.memory_manager import MemoryManager, OperatorMemory
 from flinkbuf.jobs.manager.shuffle import Shuffle
-from flinkbuf.jobs.manager.task_actions import TaskChanged, TaskSaid
+from flinkbuf.jobs.manager.task_actions import (
+    CheckpointDone,
+    CheckpointNotDone,
+    EndOfData,
+    TaskChanged,
+    TaskSaid,
+)
 from flinkbuf.jobs.manager.task_log import task_in_log
+from flinkbuf.jobs.manager.task_executor import NOT_READY
 from flinkbuf.jobs.messages import Json
 from flinkbuf.log import logger
 from flinkbuf.network.partition import ResultPartition
@@ -28,8 +37,16 @@ from flinkbuf.streaming.operator_config import OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.streaming.operator_setup import make_context
 from flinkbuf.streaming.task import Task
-from flinkbuf.streaming.task_events import TaskEvent, TaskStateChanged
+from flinkbuf.streaming.task_events import (
+    CheckpointAcknowledged,
+    CheckpointDeclined,
+    EndOfDataReached,
+    TaskEvent,
+    TaskStateChanged,
+)
 from flinkbuf.streaming.task_state import TaskState
+
+ANYWHERE: Final = "/"  # a storage reads and writes whatever it is given the whole path of
 
 
 @dataclass(frozen=True)
@@ -43,7 +60,7 @@ class TaskSurroundings:
     clock : Clock
         Processing time.
     tell : callable
-        Given each `TaskChanged` and `TaskSaid`; from any thread.
+        Given what tasks tell (task_actions.py); from any thread.
     extras : mapping
         What operators find in their context besides what every task gives them.
     """
@@ -123,6 +140,22 @@ class RunningTask:
         if proxy is not None:
             proxy.deliver(payload)
 
+    def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions) -> None:
+        """Have a checkpoint taken that begins here."""
+        task = self._task
+        if task is None or not task.trigger_checkpoint(checkpoint_id, timestamp_ms, options):
+            self._surroundings.tell(CheckpointNotDone(self.attempt, checkpoint_id, NOT_READY))
+
+    def notify_checkpoint(self, checkpoint_id: int, is_complete: bool, latest_completed_id: int) -> None:
+        """A checkpoint counts, or never will."""
+        task = self._task
+        if task is None:
+            return
+        if is_complete:
+            task.notify_checkpoint_complete(checkpoint_id)
+        else:
+            task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
+
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait until its thread is gone; returns whether it is."""
         if self._thread.ident is not None:
@@ -174,6 +207,8 @@ class RunningTask:
         around, descriptor = self._surroundings, self.descriptor
         chain = around.bundle.chain_of(self.attempt.vertex_id).copy()
         gates = [around.shuffle.create_gate(self.attempt, each) for each in descriptor.gates]
+        # A job that keeps its state at the job master may begin from files all the same, and write a savepoint.
+        storage = storage_of(around.bundle.settings.checkpoint_directory or ANYWHERE)
         return Task(
             self._info,
             chain,
@@ -181,6 +216,8 @@ class RunningTask:
             self._partitions,
             around.bundle.settings,
             around.clock,
+            restore=descriptor.restore,
+            storage=storage,
             report=self._reported,
             make_context=self._make_context,
         )
@@ -203,9 +240,19 @@ class RunningTask:
     # ---- its end ----------------------------------------------------------------------------------------
 
     def _reported(self, event: TaskEvent) -> None:
-        """On the task's thread, or wherever it was cancelled before it began."""
-        if not isinstance(event, TaskStateChanged):
-            return
+        """On the task's thread, on that of its snapshots, or wherever it was cancelled before it began."""
+        tell = self._surroundings.tell
+        if isinstance(event, CheckpointAcknowledged):
+            tell(CheckpointDone(self.attempt, event.checkpoint_id, event.state, event.metrics))
+        elif isinstance(event, CheckpointDeclined):
+            failure = None if event.error is None else self._failure_of(event.error)
+            tell(CheckpointNotDone(self.attempt, event.checkpoint_id, event.reason, failure))
+        elif isinstance(event, EndOfDataReached):
+            tell(EndOfData(self.attempt))
+        elif isinstance(event, TaskStateChanged):
+            self._changed(event)
+
+    def _changed(self, event: TaskStateChanged) -> None:
         if not event.state.is_terminal:
             self._surroundings.tell(TaskChanged(self.attempt, event.state))
             return

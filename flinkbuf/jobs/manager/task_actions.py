@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from flinkbuf.checkpoints.handles import SubtaskState
+from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.messages import HeartbeatReport, Json
@@ -16,18 +18,23 @@ from flinkbuf.streaming.task_state import TaskState
 
 __all__ = [
     "AskMetrics",
+    "CheckpointDone",
+    "CheckpointNotDone",
     "DeliverOperatorEvent",
+    "EndOfData",
     "ForgetTask",
     "InterruptTask",
     "KillProcess",
     "LeaveProcess",
     "LinkLost",
+    "NotifyTask",
     "SendMessage",
     "StartTask",
     "StopTask",
     "TaskChanged",
     "TaskSaid",
     "TimePassed",  # when no message of the job master waits
+    "TriggerTask",
     "Warn",
 ]
 
@@ -52,6 +59,33 @@ class TaskSaid:
     attempt: AttemptId
     operator_id: str
     payload: bytes
+
+
+@dataclass(frozen=True)
+class CheckpointDone:
+    """A task's part of a checkpoint is written."""
+
+    attempt: AttemptId
+    checkpoint_id: int
+    state: SubtaskState
+    metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
+
+
+@dataclass(frozen=True)
+class CheckpointNotDone:
+    """A task cannot give its part of a checkpoint."""
+
+    attempt: AttemptId
+    checkpoint_id: int
+    reason: str
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
+class EndOfData:
+    """All operators of a task are finished, but it waits for a last checkpoint."""
+
+    attempt: AttemptId
 
 
 @dataclass(frozen=True)
@@ -113,6 +147,26 @@ class DeliverOperatorEvent:
     attempt: AttemptId
     operator_id: str
     payload: bytes
+
+
+@dataclass(frozen=True)
+class TriggerTask:
+    """Have a checkpoint taken that begins with this task."""
+
+    attempt: AttemptId
+    checkpoint_id: int
+    timestamp_ms: int
+    options: CheckpointOptions
+
+
+@dataclass(frozen=True)
+class NotifyTask:
+    """Tell a task that a checkpoint counts, or never will."""
+
+    attempt: AttemptId
+    checkpoint_id: int
+    is_complete: bool
+    latest_completed_id: int = 0  # where it never will: the last one that does
 
 
 @dataclass(frozen=True)

@@ -10,40 +10,53 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.manager.task_actions import (
     AskMetrics,
+    CheckpointDone,
+    CheckpointNotDone,
     DeliverOperatorEvent,
+    EndOfData,
     ForgetTask,
     InterruptTask,
     KillProcess,
     LeaveProcess,
     LinkLost,
+    NotifyTask,
     SendMessage,
     StartTask,
     StopTask,
     TaskChanged,
     TaskSaid,
+    TriggerTask,
     Warn,
 )
 from flinkbuf.jobs.messages import (
     AcknowledgeReport,
     CancelTask,
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
     DeployTask,
+    EndOfDataReport,
     HeartbeatReport,
     HeartbeatRequest,
     ManagerLeaving,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     OperatorEventMessage,
     OperatorEventReport,
     RegistrationAccepted,
     RegistrationRefused,
     ReleaseManager,
     TaskStateReport,
+    TriggerCheckpoint,
 )
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
 
+NOT_READY: Final = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY.name
 CANCELED_UNASKED = "flinkbuf.errors.CancelTaskError"
 
 
@@ -407,6 +420,47 @@ class TaskExecutor:
         state = self.state_of(attempt)
         return state is not None and not state.is_terminal
 
+    # ---- checkpoints ------------------------------------------------------------------------------------
+
+    def _triggered(self, message: TriggerCheckpoint, now_ms: int) -> None:
+        if self.state_of(message.attempt) is TaskState.RUNNING:
+            self._do(TriggerTask(message.attempt, message.checkpoint_id, message.timestamp_ms, message.options))
+        else:  # it never comes to it: nobody is to wait until the checkpoint times out
+            self._send(CheckpointRefusal(self._session, message.attempt, message.checkpoint_id, NOT_READY))
+
+    def _completed(self, message: NotifyCheckpointComplete, now_ms: int) -> None:
+        if self._goes_on(message.attempt):
+            self._do(NotifyTask(message.attempt, message.checkpoint_id, is_complete=True))
+
+    def _aborted(self, message: NotifyCheckpointAborted, now_ms: int) -> None:
+        if self._goes_on(message.attempt):
+            self._do(NotifyTask(message.attempt, message.checkpoint_id, False, message.latest_completed_id))
+
+    def _checkpoint_done(self, message: CheckpointDone, now_ms: int) -> None:
+        if self._goes_on(message.attempt):
+            self._send(
+                CheckpointAcknowledgement(
+                    self._session, message.attempt, message.checkpoint_id, message.state, message.metrics
+                )
+            )
+
+    def _checkpoint_not_done(self, message: CheckpointNotDone, now_ms: int) -> None:
+        if self._goes_on(message.attempt):
+            self._send(
+                CheckpointRefusal(
+                    self._session, message.attempt, message.checkpoint_id, message.reason, message.failure
+                )
+            )
+
+    def _data_ended(self, message: EndOfData, now_ms: int) -> None:
+        if self._goes_on(message.attempt):
+            self._send(EndOfDataReport(self._session, message.attempt))
+
+    def _goes_on(self, attempt: AttemptId) -> bool:
+        """Whether it runs here, and nobody wants it to end."""
+        entry = self._tasks.get(attempt)
+        return entry is not None and not entry.is_stopped and not entry.state.is_terminal
+
     # ---- time -------------------------------------------------------------------------------------------
 
     def _time_passed(self, message: TimePassed, now_ms: int) -> None:
@@ -450,7 +504,7 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
     return replace(failure, is_echo=True)
 
 
-_LOCAL: Final = (TaskChanged, TaskSaid, LinkLost, TimePassed)
+_LOCAL: Final = (TaskChanged, TaskSaid, CheckpointDone, CheckpointNotDone, EndOfData, LinkLost, TimePassed)
 _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
@@ -460,6 +514,12 @@ _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     AcknowledgeReport: TaskExecutor._acknowledged,
     OperatorEventMessage: TaskExecutor._coordinator_said,
     ReleaseManager: TaskExecutor._released,
+    TriggerCheckpoint: TaskExecutor._triggered,
+    NotifyCheckpointComplete: TaskExecutor._completed,
+    NotifyCheckpointAborted: TaskExecutor._aborted,
+    CheckpointDone: TaskExecutor._checkpoint_done,
+    CheckpointNotDone: TaskExecutor._checkpoint_not_done,
+    EndOfData: TaskExecutor._data_ended,
     TaskChanged: TaskExecutor._task_changed,
     TaskSaid: TaskExecutor._task_said,
     LinkLost: TaskExecutor._link_lost,

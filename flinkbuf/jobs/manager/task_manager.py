@@ -30,10 +30,12 @@ from flinkbuf.jobs.manager.task_actions import (
     KillProcess,
     LeaveProcess,
     LinkLost,
+    NotifyTask,
     SendMessage,
     StartTask,
     StopTask,
     TaskChanged,
+    TriggerTask,
     Warn,
 )
 from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
@@ -255,6 +257,16 @@ class TaskManager:
         if task is not None:
             task.deliver(action.operator_id, action.payload)
 
+    def _trigger(self, action: TriggerTask) -> None:
+        task = self._tasks.get(action.attempt)
+        if task is not None:
+            task.trigger_checkpoint(action.checkpoint_id, action.timestamp_ms, action.options)
+
+    def _notify(self, action: NotifyTask) -> None:
+        task = self._tasks.get(action.attempt)
+        if task is not None:
+            task.notify_checkpoint(action.checkpoint_id, action.is_complete, action.latest_completed_id)
+
     def _warn(self, action: Warn) -> None:
         logger.warning("task manager %s: %s", self.manager_id, action.text)
 
@@ -322,6 +334,8 @@ _PERFORM: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     InterruptTask: TaskManager._interrupt_task,
     ForgetTask: TaskManager._forget_task,
     DeliverOperatorEvent: TaskManager._deliver,
+    TriggerTask: TaskManager._trigger,
+    NotifyTask: TaskManager._notify,
     KillProcess: TaskManager._kill_process,
     LeaveProcess: TaskManager._leave_process,
     Warn: TaskManager._warn,

@@ -59,6 +59,11 @@ class CancelJob:
 
 
 @dataclass(frozen=True)
+class SuspendJob:
+    """Somebody else leads the job now: its tasks end here, nothing of it is deleted, and nobody is told of success."""
+
+
+@dataclass(frozen=True)
 class TriggerSavepoint:
     """The user wants a savepoint; what becomes of it is said by `RequestAnswered` with the same number."""
 
@@ -178,6 +183,33 @@ class DiscardState:
     checkpoint_id: int | None
     location: str
     handles: tuple[StateHandle, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """What became of one checkpoint, for a line in the log."""
+
+    checkpoint_id: int
+    kind: str  # a SnapshotKind by name
+    status: str  # "COMPLETED" or "FAILED"
+    trigger_ms: int
+    duration_ms: int
+    size: int = 0  # of all state, in bytes
+    metadata_size: int = 0
+    path: str = ""
+    reason: str = ""  # a CheckpointFailureReason by name
+    failure: str = ""
+    slowest: str = ""  # the subtask that acknowledged last, or one that did not
+    alignment_ms: int = 0  # the longest
+    sync_ms: int = 0  # the longest
+    is_unaligned: bool = False
+
+
+@dataclass(frozen=True)
+class CheckpointEnded:
+    """A checkpoint counts, or never will: nothing has to be done, but it can be said."""
+
+    record: CheckpointRecord
 
 
 @dataclass(frozen=True)

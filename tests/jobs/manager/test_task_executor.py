@@ -5,36 +5,49 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from flinkbuf.checkpoints.handles import SubtaskState
+from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.manager.task_actions import (
     AskMetrics,
+    CheckpointDone,
+    CheckpointNotDone,
     DeliverOperatorEvent,
+    EndOfData,
     ForgetTask,
     InterruptTask,
     KillProcess,
     LeaveProcess,
     LinkLost,
+    NotifyTask,
     SendMessage,
     StartTask,
     StopTask,
     TaskChanged,
     TaskSaid,
+    TriggerTask,
     Warn,
 )
 from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
 from flinkbuf.jobs.messages import (
     AcknowledgeReport,
     CancelTask,
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
     DeployTask,
+    EndOfDataReport,
     HeartbeatRequest,
     ManagerLeaving,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
     OperatorEventMessage,
     OperatorEventReport,
     RegistrationAccepted,
     RegistrationRefused,
     ReleaseManager,
     TaskStateReport,
+    TriggerCheckpoint,
 )
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
@@ -255,6 +268,62 @@ def test_events_pass_while_the_task_runs():
 
 
 # ---- doubled, late and unknown -------------------------------------------------------------------------
+
+
+# ---- checkpoints ---------------------------------------------------------------------------------------
+
+
+def running(executor):
+    executor.handle(deploy(), 0)
+    executor.handle(TaskChanged(A, TaskState.RUNNING), 0)
+
+
+def test_a_running_task_is_triggered_and_its_part_is_told():
+    executor, options, state = registered(), CheckpointOptions(location="/c/chk-3"), SubtaskState()
+    running(executor)
+    assert executor.handle(TriggerCheckpoint(S, A, 3, 1000, options), 0) == [TriggerTask(A, 3, 1000, options)]
+    metrics = CheckpointMetrics(sync_ms=2)
+    (done,) = sent(executor.handle(CheckpointDone(A, 3, state, metrics), 0))
+    assert done == CheckpointAcknowledgement(S, A, 3, state, metrics)
+    (refused,) = sent(executor.handle(CheckpointNotDone(A, 4, "CHECKPOINT_DECLINED", Failure("E", "no")), 0))
+    assert refused == CheckpointRefusal(S, A, 4, "CHECKPOINT_DECLINED", Failure("E", "no"))
+    assert sent(executor.handle(EndOfData(A), 0)) == [EndOfDataReport(S, A)]
+
+
+@pytest.mark.parametrize("steps", [[], ["deploy"], ["deploy", "run", "cancel"], ["deploy", "run", "finish"]])
+def test_a_task_that_does_not_run_refuses_at_once(steps):
+    executor = registered()
+    messages = {
+        "deploy": deploy(),
+        "run": TaskChanged(A, TaskState.RUNNING),
+        "cancel": CancelTask(S, A),
+        "finish": TaskChanged(A, TaskState.FINISHED),
+    }
+    for step in steps:
+        executor.handle(messages[step], 0)
+    assert sent(executor.handle(TriggerCheckpoint(S, A, 3, 1000, CheckpointOptions()), 0)) == [
+        CheckpointRefusal(S, A, 3, "CHECKPOINT_DECLINED_TASK_NOT_READY")
+    ]
+
+
+def test_a_task_is_told_what_became_of_checkpoints_as_long_as_it_goes_on():
+    executor = registered()
+    running(executor)
+    assert executor.handle(NotifyCheckpointComplete(S, A, 3), 0) == [NotifyTask(A, 3, True)]
+    assert executor.handle(NotifyCheckpointAborted(S, A, 4, 3), 0) == [NotifyTask(A, 4, False, 3)]
+    executor.handle(CancelTask(S, A), 0)
+    for message in (NotifyCheckpointComplete(S, A, 5), CheckpointDone(A, 5, SubtaskState()), EndOfData(A)):
+        assert executor.handle(message, 0) == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [TriggerCheckpoint(OLD, A, 3, 1, CheckpointOptions()), NotifyCheckpointComplete(OLD, A, 3)],
+)
+def test_an_old_job_master_takes_no_checkpoint_here(message):
+    executor = registered()
+    running(executor)
+    assert executor.handle(message, 0) == []
 
 
 def test_a_doubled_deployment_does_no_harm():

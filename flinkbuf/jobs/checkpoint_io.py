@@ -1,0 +1,178 @@
+"""Writes, reads and deletes what a job's checkpoints have in storage, without the job's thread ever waiting for it.
+
+A storage that hangs holds up nobody but the checkpoint that needs it: each one is written on a thread of its own, and
+files are deleted on another. Where a job can be taken over by another program, a checkpoint counts only once that could
+find it, and only while this program still holds the job. Flink: CheckpointsCleaner, the executors for I/O of JobMaster.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from flinkbuf.checkpoints.handles import StateHandle
+from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.master.master_actions import CheckpointStored, DiscardState, StoreCheckpoint
+from flinkbuf.log import logger
+
+if TYPE_CHECKING:
+    from flinkbuf.jobs.leadership import Leadership
+
+ANYWHERE: Final = "/"  # a storage reads and writes whatever it is given the whole path of
+MAX_HANGING: Final = 16  # checkpoints that are being written at a time; more: their storage does not answer
+CLOSE_WAIT_S = 10.0  # for files to be deleted at the end of a job
+
+_END: Final = None
+
+
+class CheckpointIo:
+    """The storage of one job's checkpoints, as seen from its job master.
+
+    Parameters
+    ----------
+    job_name : str
+        For names of threads.
+    directory : str
+        Of the job's checkpoints; empty: there is none.
+    tell : callable
+        Given each `CheckpointStored`; from any thread.
+    leadership : Leadership, optional
+        What says whether this program still holds the job; None: nobody else could.
+    """
+
+    def __init__(
+        self,
+        job_name: str,
+        directory: str,
+        tell: Callable[[CheckpointStored], None],
+        leadership: Leadership | None = None,
+    ) -> None:
+        self.storage: CheckpointStorage = storage_of(directory or ANYWHERE)
+        self._job_name = job_name
+        self._tell = tell
+        self._leadership = leadership
+        self._lock = threading.Lock()
+        self._storing: set[int] = set()  # checkpoints that are being written
+        self._unwanted: dict[int, DiscardState] = {}  # of those: what is to be deleted once they are
+        self._discards: queue.SimpleQueue[DiscardState | None] = queue.SimpleQueue()
+        self._discarder: threading.Thread | None = None
+
+    # ---- the job's thread
+
+    def store(self, action: StoreCheckpoint) -> None:
+        """Have the metadata of a checkpoint written; `CheckpointStored` says what came of it."""
+        checkpoint_id = action.metadata.checkpoint_id
+        if not action.options.location:  # the job master has all of it
+            self._tell(CheckpointStored(checkpoint_id))
+            return
+        with self._lock:
+            is_stuck = len(self._storing) >= MAX_HANGING
+            if not is_stuck:
+                self._storing.add(checkpoint_id)
+        if is_stuck:
+            error = TimeoutError(f"{MAX_HANGING} checkpoints before it are still being written: the storage hangs")
+            self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(error)))
+            return
+        self._begin(lambda: self._store(action), f"checkpoint {checkpoint_id} of {self._job_name}")
+
+    def discard(self, action: DiscardState) -> None:
+        """Have files deleted, some time; not before a checkpoint that still is being written is over."""
+        with self._lock:
+            if action.checkpoint_id in self._storing:
+                self._unwanted[action.checkpoint_id] = action
+                return
+        self._discards.put(action)
+        if self._discarder is None:
+            self._discarder = self._begin(self._discard_all, f"files of checkpoints of {self._job_name}")
+
+    def read(self, handle: StateHandle) -> bytes:
+        """Return bytes of state; it waits for the storage."""
+        return bytes(self.storage.read(handle))
+
+    def close(self, timeout_s: float | None = None) -> bool:
+        """Wait until what is to be deleted is; returns whether it was in time. What still writes is left alone."""
+        deadline = time.monotonic() + (CLOSE_WAIT_S if timeout_s is None else timeout_s)
+        while time.monotonic() < deadline and self._is_deleting_what_is_written():
+            time.sleep(0.01)
+        if self._discarder is None:
+            return not self._unwanted
+        self._discards.put(_END)
+        self._discarder.join(max(0.0, deadline - time.monotonic()))
+        if self._discarder.is_alive():
+            logger.warning("files of checkpoints of job %r are still being deleted, and were left", self._job_name)
+            return False
+        self._discarder = None
+        return not self._unwanted
+
+    def _is_deleting_what_is_written(self) -> bool:
+        with self._lock:
+            return bool(self._unwanted)
+
+    def _begin(self, work: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    # ---- threads of their own
+
+    def _store(self, action: StoreCheckpoint) -> None:
+        checkpoint_id = action.metadata.checkpoint_id
+        stored: CheckpointStored | None
+        try:
+            stored = self._stored(action)
+        except BaseException as error:
+            stored = CheckpointStored(checkpoint_id, failure=Failure.of(error))
+        with self._lock:
+            self._storing.discard(checkpoint_id)
+            unwanted = self._unwanted.get(checkpoint_id)
+        if unwanted is not None:
+            self._discard(unwanted)
+            with self._lock:
+                del self._unwanted[checkpoint_id]
+        elif stored is not None:
+            self._tell(stored)
+
+    def _stored(self, action: StoreCheckpoint) -> CheckpointStored | None:
+        """Write it, and note where it is; None if this program is not to go on."""
+        checkpoint_id, location = action.metadata.checkpoint_id, action.options.location
+        path, size = self.storage.write_metadata(location, action.metadata)
+        kind = action.options.snapshot_kind
+        # What a job stops with is committed: who takes it over before it has ended goes on from there.
+        if self._leadership is not None and (kind.is_synchronous or not kind.is_savepoint):
+            with self._lock:
+                is_wanted = checkpoint_id not in self._unwanted
+            if is_wanted and not self._leadership.add_checkpoint(checkpoint_id, path):
+                return None
+        return CheckpointStored(checkpoint_id, location, size)
+
+    def _discard_all(self) -> None:
+        while (action := self._discards.get()) is not _END:
+            self._discard(action)
+
+    def _discard(self, action: DiscardState) -> None:
+        """Delete it, unless another program may have begun from it; what fails is left behind, and said."""
+        try:
+            if self._leadership is not None and not self._leadership.may_discard(action.checkpoint_id):
+                return
+            if action.location:
+                self.storage.delete_directory(action.location)
+            self.storage.delete(action.handles)
+        except BaseException as error:
+            logger.warning("files of a checkpoint in %s were not deleted: %s", action.location or "storage", error)
+
+
+def stored_metadata(path: str) -> Any:
+    """Return the `CheckpointMetadata` in a directory of a checkpoint or savepoint.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is none.
+    CorruptDataError
+        It is damaged.
+    """
+    return storage_of(path).read_metadata(path)
