@@ -46,6 +46,8 @@ class SimManager:
             tm.InterruptTask: lambda action: self.tasks[action.attempt].interrupt(),
             tm.ForgetTask: self._forget_task,
             tm.DeliverOperatorEvent: self._deliver,
+            tm.TriggerTask: self._trigger,
+            tm.NotifyTask: self._notify,
             tm.KillProcess: lambda action: self.die(action.reason),
             tm.LeaveProcess: lambda action: self.leave(action.reason),
             tm.Warn: lambda action: None,
@@ -99,7 +101,7 @@ class SimManager:
     def _start_task(self, action: tm.StartTask) -> None:
         descriptor = action.descriptor
         self.world.invariants.task_started(self, descriptor)
-        self.tasks[descriptor.attempt] = SimTask(self, descriptor, self.world.fate(self))
+        self.tasks[descriptor.attempt] = self.world.make_task(self, descriptor)
 
     def _forget_task(self, action: tm.ForgetTask) -> None:
         task = self.tasks.pop(action.attempt, None)
@@ -112,6 +114,14 @@ class SimManager:
         self.world.invariants.event_delivered(self.tasks[action.attempt], action.payload)
         self.tasks[action.attempt].deliver(action.payload)
 
+    def _trigger(self, action: tm.TriggerTask) -> None:
+        if not self.tasks[action.attempt].trigger(action):
+            reason = "CHECKPOINT_DECLINED_TASK_NOT_READY"
+            self.inbox.put(tm.CheckpointNotDone(action.attempt, action.checkpoint_id, reason))
+
+    def _notify(self, action: tm.NotifyTask) -> None:
+        self.tasks[action.attempt].notify(action)
+
     # ---- what its tasks and its connection say
 
     def task_changed(self, attempt: AttemptId, state: TaskState, failure: Failure | None) -> None:
@@ -122,6 +132,11 @@ class SimManager:
     def task_said(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
         """From the task's thread, for its coordinator."""
         self.inbox.put(tm.TaskSaid(attempt, operator_id, payload))
+
+    def checkpoint_said(self, message: object) -> None:
+        """From the task's thread, or from the one that writes its state."""
+        if self.is_alive:
+            self.inbox.put(message)
 
     def link_lost(self, reason: str) -> None:
         """The connection has ended."""
