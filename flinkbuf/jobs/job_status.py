@@ -43,6 +43,7 @@ class JobStep(Enum):
     RESTARTED = "restarted"  # nobody waits for a restart any more
     FAIL = "fail"
     CANCEL = "cancel"
+    SUSPEND = "suspend"  # somebody else leads it
     END = "end"  # its last task has ended
 
 
@@ -51,12 +52,14 @@ NEXT: Final = {
         JobStep.START: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELED,
         JobStep.FAIL: JobStatus.FAILED,
+        JobStep.SUSPEND: JobStatus.SUSPENDED,
     },
     JobStatus.RUNNING: {
         JobStep.RESTART: JobStatus.RESTARTING,
         JobStep.RESTARTED: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
+        JobStep.SUSPEND: JobStatus.SUSPENDED,
         JobStep.END: JobStatus.FINISHED,
     },
     JobStatus.RESTARTING: {
@@ -64,15 +67,18 @@ NEXT: Final = {
         JobStep.RESTARTED: JobStatus.RUNNING,
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
+        JobStep.SUSPEND: JobStatus.SUSPENDED,
     },
     JobStatus.CANCELLING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.CANCELLING,
+        JobStep.SUSPEND: JobStatus.SUSPENDED,
         JobStep.END: JobStatus.CANCELED,
     },
     JobStatus.FAILING: {
         JobStep.CANCEL: JobStatus.CANCELLING,
         JobStep.FAIL: JobStatus.FAILING,
+        JobStep.SUSPEND: JobStatus.SUSPENDED,
         JobStep.END: JobStatus.FAILED,
     },
 }

@@ -14,7 +14,7 @@ def test_every_step_from_every_status(status, step):
     if step is JobStep.END and status in NEXT and status not in (JobStatus.CREATED, JobStatus.RESTARTING):
         assert after.is_globally_terminal_state()
     if status is JobStatus.CANCELLING:
-        assert after in (JobStatus.CANCELLING, JobStatus.CANCELED)
+        assert after in (JobStatus.CANCELLING, JobStatus.CANCELED, JobStatus.SUSPENDED)
 
 
 def test_a_failure_while_canceling_does_not_fail_the_job_and_a_cancel_while_failing_cancels_it():

@@ -54,7 +54,7 @@ def pipeline(parallelism=2, *, is_pointwise=False):
 class MasterWorld:
     """A job master, the time, and what it has said."""
 
-    def __init__(self, plan, restart=None, **config):
+    def __init__(self, plan, restart=None, *, checkpointing=None, initial=None, **config):
         self.plan = plan
         self.now_ms = 0
         self.job = JobMaster(
@@ -62,6 +62,8 @@ class MasterWorld:
             JobMasterConfig(**config),
             session_id=SESSION,
             restart_strategy=(restart or NoRestart()).create(Random(1)),
+            checkpointing=checkpointing,
+            initial=initial,
         )
         self.actions = []  # all of them
         self.last = []  # those of the last call

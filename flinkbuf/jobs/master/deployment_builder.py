@@ -58,6 +58,7 @@ class DeploymentBuilder:
         plan, index, number = vertex.plan, vertex.job_vertex.index, vertex.index
         manager = execution.manager
         assert manager is not None, f"{execution!r} has no task manager"
+        restore, execution.restore = execution.restore, None  # nobody asks again, and it may be large
         return manager.id, TaskDeploymentDescriptor(
             attempt=execution.attempt,
             task_name=plan.name,
@@ -73,6 +74,7 @@ class DeploymentBuilder:
                 for edge in self._outputs[index]
             ),
             gates=tuple(self._gate(edge, number, producers) for edge in self._inputs[index]),
+            restore=restore,
         )
 
     def _gate(self, edge: EdgePlan, consumer: int, producers: dict[int, _Producers]) -> GateDescriptor:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from flinkbuf.checkpoints.handles import TaskRestore
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import JobPlan, VertexPlan
@@ -38,6 +39,8 @@ class Execution:
         Those before them.
     is_cancel_heard : bool
         Its task manager knows that it is to end.
+    restore : TaskRestore or None
+        What it is to begin with, until it is deployed.
     deployed_after, canceled_after : int
         The last heartbeat that was asked of its manager before that was sent to it.
     """
@@ -53,6 +56,7 @@ class Execution:
         "manager",
         "metrics",
         "reported_ms",
+        "restore",
         "state",
         "timestamps",
         "vertex",
@@ -70,6 +74,7 @@ class Execution:
         self.reported_ms = 0
         self.former_metrics: dict[str, Any] = {}
         self.is_cancel_heard = False
+        self.restore: TaskRestore | None = None
         self.deployed_after = 0
         self.canceled_after = 0
 
@@ -172,8 +177,8 @@ class ExecutionGraph:
     ----------
     vertices : list of ExecutionJobVertex
         In the order of the plan.
-    open_count, finished_count : int
-        Subtasks whose newest attempt is not at its end yet; those that have finished.
+    open_count, running_count, finished_count : int
+        Subtasks whose newest attempt is not at its end yet; those that run; those that have finished.
     """
 
     def __init__(self, plan: JobPlan, now_ms: int = 0) -> None:
@@ -187,6 +192,7 @@ class ExecutionGraph:
         ]
         self._by_id = {vertex.plan.id: vertex for vertex in self.vertices}
         self.subtask_count = self.open_count = sum(len(vertex.subtasks) for vertex in self.vertices)
+        self.running_count = 0
         self.finished_count = 0
         self._by_manager: dict[str, dict[AttemptId, Execution]] = {}  # deployed and not at their end
 
@@ -223,6 +229,7 @@ class ExecutionGraph:
             execution.state = after
             execution.timestamps[after] = now_ms
             self.open_count -= after.is_terminal
+            self.running_count += (after is ExecutionState.RUNNING) - (before is ExecutionState.RUNNING)
             self.finished_count += after is ExecutionState.FINISHED
             if after.is_terminal and execution.manager is not None:
                 self._by_manager[execution.manager.id].pop(execution.attempt, None)

@@ -5,12 +5,15 @@ Flink: DefaultScheduler.handleTaskFailure, restartTasksWithDelay.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.jobs.job_status import JobStatus, JobStep
+from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
 from flinkbuf.jobs.master.execution_graph import ExecutionVertex
 from flinkbuf.jobs.master.execution_state import ExecutionState
 from flinkbuf.jobs.master.failure_history import FailureEntry, FailureHistory
 from flinkbuf.jobs.master.job_life import JobLife
-from flinkbuf.jobs.master.master_actions import ResetSources
 from flinkbuf.jobs.master.regions import BlockingInput, PipelinedRegions, Subtask
 from flinkbuf.jobs.master.restart_strategy import RestartStrategy
 from flinkbuf.jobs.master.restarts import Restart
@@ -25,16 +28,22 @@ class Failover:
     tasks : TaskControl
     life : JobLife
     strategy : RestartStrategy
+    checkpoints : CheckpointCoordinator
 
     Attributes
     ----------
     history : FailureHistory
     restart_count : int
         How often subtasks began again.
+    sources : set
+        Ids of the vertices that have a coordinator.
     """
 
-    def __init__(self, tasks: TaskControl, life: JobLife, strategy: RestartStrategy) -> None:
+    def __init__(
+        self, tasks: TaskControl, life: JobLife, strategy: RestartStrategy, checkpoints: CheckpointCoordinator
+    ) -> None:
         self.tasks = tasks
+        self._checkpoints = checkpoints
         self.life = life
         self.history = FailureHistory(strategy)
         self.restart_count = 0
@@ -42,7 +51,7 @@ class Failover:
         self._graph, self._managers = tasks.graph, tasks.managers
         self._config = tasks.managers.config
         self._regions = PipelinedRegions(plan)
-        self._sources = {
+        self.sources = {
             vertex.id for vertex in plan.vertices if any(operator.has_coordinator for operator in vertex.operators)
         }
 
@@ -90,8 +99,9 @@ class Failover:
     def _answer(
         self, entry: FailureEntry, victims: list[ExecutionVertex] | None, now_ms: int, *, needs_new_run: bool
     ) -> None:
-        if self.life.status is JobStatus.CANCELLING:
+        if self.life.status in (JobStatus.CANCELLING, JobStatus.SUSPENDED):
             return
+        entry = replace(entry, failure=self._checkpoints.final_failure(entry.failure))
         if self.life.status is JobStatus.FAILING:
             self.history.add(entry)
             return
@@ -107,6 +117,7 @@ class Failover:
 
     def _fail(self, now_ms: int) -> None:
         self.life.step(JobStep.FAIL, now_ms)
+        self._checkpoints.suspend(CheckpointFailureReason.JOB_FAILURE, now_ms)
         self.tasks.cancel_all(now_ms)
 
     # ---- beginning again
@@ -115,6 +126,7 @@ class Failover:
         """Cancel what is to begin again; the rest follows when all has ended. None: the whole job."""
         subtasks = [each.key for each in self._graph.subtasks()] if keys is None else keys
         self.life.step(JobStep.RESTART, now_ms)
+        self._checkpoints.suspend(CheckpointFailureReason.JOB_FAILOVER_REGION, now_ms)
         restart = self.tasks.restarts.begin(
             subtasks, due_ms, self._is_open, is_global=keys is None, needs_new_run=needs_new_run
         )
@@ -143,7 +155,10 @@ class Failover:
                     self.tasks.release(manager.id, "the job begins again in other processes", now_ms)
             self._managers.slots.asked.clear()  # who comes now belongs to the others
         for restart in restarts.ready(now_ms):
-            if not (restart.needs_new_run and self._managers.still_leaving(now_ms)):
+            if (
+                not (restart.needs_new_run and self._managers.still_leaving(now_ms))
+                and not self._checkpoints.is_storing
+            ):
                 self._begin_again(restart, now_ms)
 
     def _begin_again(self, restart: Restart, now_ms: int) -> None:
@@ -152,9 +167,7 @@ class Failover:
         subtasks = [self._graph.subtask(key) for key in sorted(restart.subtasks)]
         for subtask in subtasks:
             self._graph.reset(subtask, now_ms)
-        sources = tuple((each.plan.id, each.index) for each in subtasks if each.plan.id in self._sources)
-        if sources:
-            self.tasks.outbox.do(ResetSources(sources, restart.is_global))
+        self._checkpoints.restore(subtasks, self.sources, restart.is_global, now_ms)
         self.tasks.schedule(subtasks, now_ms)
         if not self.tasks.restarts.waiting:
             self.life.step(JobStep.RESTARTED, now_ms)
@@ -162,6 +175,8 @@ class Failover:
     @property
     def next_deadline_ms(self) -> int | None:
         """When something can go on that only waits."""
+        if self._checkpoints.is_storing:  # its answer, or its deadline, comes first
+            return None
         gone_ms = max(self._managers.leaving.values(), default=0)
         ended = (each for each in self.tasks.restarts.waiting if not each.open)
         return min((max(each.due_ms, gone_ms) if each.needs_new_run else each.due_ms for each in ended), default=None)

@@ -79,6 +79,7 @@ def job_details(job: JobMaster, now_ms: int) -> Json:
         "accumulators": _accumulators(job),
         "taskmanagers": _managers(job),
         "restarts": job.restart_count,
+        "checkpoints": job.checkpoints.details(now_ms),
     }
 
 

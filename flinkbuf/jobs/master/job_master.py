@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
+from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus, JobStep, next_status
 from flinkbuf.jobs.master.cancellations import is_unheard
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
+from flinkbuf.jobs.master.checkpoint_coordinator import Chance, CheckpointCoordinator
 from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import FINAL_REPORTS, STEP_OF_REPORT, ExecutionState, ExecutionStep
 from flinkbuf.jobs.master.failover import Failover
@@ -24,15 +27,20 @@ from flinkbuf.jobs.master.manager import Manager
 from flinkbuf.jobs.master.manager_table import ManagerTable
 from flinkbuf.jobs.master.master_actions import (
     CancelJob,
+    CheckpointStored,
     CoordinatorFailed,
+    CoordinatorsSnapshotted,
     EndJob,
     ManagerLost,
     ManagerSaid,
+    RequestAnswered,
     RunFailed,
     SendTo,
     StartJob,
     StopManager,
+    SuspendJob,
     TellCoordinator,
+    TriggerSavepoint,
 )
 from flinkbuf.jobs.master.restart_strategy import RestartStrategy
 from flinkbuf.jobs.master.slots import slot_count
@@ -41,6 +49,9 @@ from flinkbuf.jobs.messages import (
     PROGRAM_MANAGER,
     AcknowledgeReport,
     CancelTask,
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
+    EndOfDataReport,
     HeartbeatReport,
     HeartbeatRequest,
     ManagerLeaving,
@@ -63,6 +74,16 @@ class JobMaster:
     session_id : str
         32 hex digits, other ones for each job master: messages that carry others are not heard.
     restart_strategy : RestartStrategy
+    now_ms : int
+        When it is made.
+    checkpointing : CheckpointCoordinatorConfig, optional
+        How checkpoints are taken; by default only savepoints are, when somebody asks for them.
+    initial : RestoredCheckpoint, optional
+        What the job begins with.
+    next_checkpoint_id : int
+        The number of the first checkpoint; always a higher one than that of `initial`.
+    chance : random.Random, optional
+        Draws when the first checkpoint begins, of all jobs that start together each at its own time.
 
     Attributes
     ----------
@@ -70,7 +91,13 @@ class JobMaster:
         `EndJob` was given.
     graph : ExecutionGraph
     managers : ManagerTable
+    checkpoints : CheckpointCoordinator
         To be read only, as the other properties.
+
+    Raises
+    ------
+    ValueError
+        `initial` does not fit the plan.
 
     Examples
     --------
@@ -93,6 +120,10 @@ class JobMaster:
         session_id: str,
         restart_strategy: RestartStrategy,
         now_ms: int = 0,
+        checkpointing: CheckpointCoordinatorConfig | None = None,
+        initial: RestoredCheckpoint | None = None,
+        next_checkpoint_id: int = 1,
+        chance: Chance | None = None,
     ) -> None:
         self.plan = plan
         self.config = config or JobMasterConfig()
@@ -103,7 +134,15 @@ class JobMaster:
         self._outbox = MasterOutbox()
         self._life = JobLife(self._outbox, now_ms)
         self._tasks = TaskControl(self.graph, self.managers, session_id, self._outbox)
-        self._failover = Failover(self._tasks, self._life, restart_strategy)
+        self.checkpoints = CheckpointCoordinator(
+            self._tasks,
+            checkpointing or CheckpointCoordinatorConfig(),
+            self._checkpoint_failed,
+            initial=initial,
+            next_checkpoint_id=next_checkpoint_id,
+            chance=chance,
+        )
+        self._failover = Failover(self._tasks, self._life, restart_strategy, self.checkpoints)
 
     @property
     def status(self) -> JobStatus:
@@ -140,6 +179,7 @@ class JobMaster:
             self._tasks.scheduler.next_deadline_ms,
             self._tasks.cancellations.next_deadline_ms,
             self._failover.next_deadline_ms,
+            self.checkpoints.next_deadline_ms,
         )
         return min((each for each in deadlines if each is not None), default=None)
 
@@ -169,14 +209,36 @@ class JobMaster:
     def _start(self, _: StartJob, now_ms: int) -> None:
         if self.status is JobStatus.CREATED:
             self._life.step(JobStep.START, now_ms)
+            if self.checkpoints.latest is not None:
+                self.checkpoints.restore(list(self.graph.subtasks()), self._failover.sources, True, now_ms)
             self._tasks.schedule(self.graph.subtasks(), now_ms)
 
     def _cancel_job(self, _: CancelJob, now_ms: int) -> None:
         self._life.step(JobStep.CANCEL, now_ms)
+        self.checkpoints.suspend(CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN, now_ms)
+        self._tasks.cancel_all(now_ms)
+
+    def _suspend_job(self, _: SuspendJob, now_ms: int) -> None:
+        self._life.step(JobStep.SUSPEND, now_ms)
+        self.checkpoints.abandon(now_ms)
         self._tasks.cancel_all(now_ms)
 
     def _coordinator_failed(self, stimulus: CoordinatorFailed, now_ms: int) -> None:
         self._failover.of_job(FailureEntry(stimulus.failure, now_ms), now_ms)
+
+    # ---- checkpoints
+
+    def _trigger_savepoint(self, stimulus: TriggerSavepoint, now_ms: int) -> None:
+        self.checkpoints.trigger_savepoint(stimulus, self.status is JobStatus.RUNNING, now_ms)
+
+    def _coordinators_snapshotted(self, stimulus: CoordinatorsSnapshotted, now_ms: int) -> None:
+        self.checkpoints.coordinators_snapshotted(stimulus, now_ms)
+
+    def _checkpoint_stored(self, stimulus: CheckpointStored, now_ms: int) -> None:
+        self.checkpoints.stored(stimulus, now_ms)
+
+    def _checkpoint_failed(self, failure: Failure, task_name: str | None, now_ms: int) -> None:
+        self._failover.of_job(FailureEntry(failure, now_ms, task_name), now_ms)
 
     # ---- task managers come and go
 
@@ -195,6 +257,12 @@ class JobMaster:
                 self._heartbeat(manager, message, now_ms)
             elif isinstance(message, OperatorEventReport):
                 self._operator_event(stimulus.manager_id, message)
+            elif isinstance(message, CheckpointAcknowledgement):
+                self.checkpoints.acknowledged(message, now_ms)
+            elif isinstance(message, CheckpointRefusal):
+                self.checkpoints.refused(message, now_ms)
+            elif isinstance(message, EndOfDataReport):
+                self.checkpoints.end_of_data(message, now_ms)
 
     def _register(self, manager_id: str, message: RegisterManager, now_ms: int) -> None:
         # A first message that comes twice is no stranger's, however the job stands.
@@ -214,7 +282,10 @@ class JobMaster:
         self._outbox.do(SendTo(manager_id, RegistrationRefused(reason)), StopManager(manager_id, reason))
 
     def _refuse_late(self, stimulus: object) -> None:
-        if isinstance(stimulus, ManagerSaid) and isinstance(stimulus.message, RegisterManager):
+        if isinstance(stimulus, TriggerSavepoint):
+            failure = Failure("builtins.RuntimeError", "no savepoint was taken: the job has ended")
+            self._outbox.do(RequestAnswered(stimulus.request, failure=failure))
+        elif isinstance(stimulus, ManagerSaid) and isinstance(stimulus.message, RegisterManager):
             self._refuse(stimulus.manager_id, "the job is over")
 
     def _manager_lost(self, stimulus: ManagerLost, now_ms: int) -> None:
@@ -288,6 +359,8 @@ class JobMaster:
         """A task says that it has ended, and perhaps why."""
         was_told = execution.state is ExecutionState.CANCELING
         after = self._tasks.end(execution, step, now_ms, failure if was_told else failure or _gave_up(execution))
+        if after is ExecutionState.FINISHED:
+            self.checkpoints.task_finished(execution, now_ms)
         if after is ExecutionState.FINISHED or execution.failure is None:
             return
         entry = FailureEntry.of(execution, execution.failure, now_ms)
@@ -337,6 +410,7 @@ class JobMaster:
     # ---- what time brings, and what follows from all of it
 
     def _pass_time(self, now_ms: int) -> None:
+        self.checkpoints.pass_time(now_ms)
         heartbeats = self.managers.heartbeats
         for manager_id in heartbeats.ask(now_ms):
             self._outbox.send(manager_id, HeartbeatRequest(self.session_id, heartbeats.sequence))
@@ -359,8 +433,9 @@ class JobMaster:
         """Do whatever has become possible."""
         self._failover.go_on(now_ms)
         self._tasks.deploy(now_ms)
-        if self.status is JobStatus.RUNNING:
-            is_done = self.graph.finished_count == self.graph.subtask_count
+        self.checkpoints.go_on(self.status is JobStatus.RUNNING, now_ms)
+        if self.status is JobStatus.RUNNING:  # what all have answered is a checkpoint, though nobody needs to be told
+            is_done = self.graph.finished_count == self.graph.subtask_count and not self.checkpoints.is_storing
         else:
             is_done = self.graph.open_count == 0 and self.status not in (JobStatus.CREATED, JobStatus.RESTARTING)
         if is_done:
@@ -369,6 +444,7 @@ class JobMaster:
     def _end(self, now_ms: int) -> None:
         """All tasks have ended: give back what the job holds."""
         end = next_status(self.status, JobStep.END)
+        self.checkpoints.end(end, now_ms)
         reason = f"the job is {end.name}"
         if self.failure is not None:
             reason = f"{reason}: {self.failure.message}"
@@ -386,6 +462,10 @@ class JobMaster:
         RunFailed: _run_failed,
         CoordinatorFailed: _coordinator_failed,
         CancelJob: _cancel_job,
+        SuspendJob: _suspend_job,
+        TriggerSavepoint: _trigger_savepoint,
+        CoordinatorsSnapshotted: _coordinators_snapshotted,
+        CheckpointStored: _checkpoint_stored,
         TimePassed: lambda self, stimulus, now_ms: None,
     }
 

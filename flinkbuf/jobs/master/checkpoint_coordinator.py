@@ -1,0 +1,584 @@
+"""Takes the checkpoints of a job: when one begins, who has answered, when it counts, and what is kept.
+
+A part of the job master: what it wants done goes into the job master's outbox. Flink: CheckpointCoordinator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import blake2b
+from typing import Any, Final, Protocol
+
+from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
+from flinkbuf.checkpoints.locations import checkpoint_location, savepoint_location
+from flinkbuf.checkpoints.options import NO_TIMEOUT, CheckpointOptions, SnapshotKind
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
+from flinkbuf.jobs.master.checkpoint_failures import CheckpointFailures
+from flinkbuf.jobs.master.checkpoint_plan import CheckpointPlanner, PlanRefusedError
+from flinkbuf.jobs.master.checkpoint_requests import NEVER_MS, CheckpointRequest, CheckpointRequests
+from flinkbuf.jobs.master.checkpoint_statistics import CheckpointTracker
+from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoint, CompletedCheckpoints
+from flinkbuf.jobs.master.execution_graph import Execution, ExecutionVertex
+from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.jobs.master.master_actions import (
+    CheckpointEnded,
+    CheckpointStored,
+    CoordinatorsSnapshotted,
+    DiscardState,
+    NotifyCoordinators,
+    RequestAnswered,
+    ResetSources,
+    SnapshotCoordinators,
+    StoreCheckpoint,
+    TriggerSavepoint,
+)
+from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint, Stage, UnionStateError
+from flinkbuf.jobs.master.state_assignment import StateAssignment
+from flinkbuf.jobs.master.task_control import TaskControl
+from flinkbuf.jobs.messages import (
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
+    EndOfDataReport,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
+)
+
+RETRY_AT_END_MS: Final = 1_000  # after the last checkpoint of a job that is at its end has failed
+_Reason = CheckpointFailureReason
+Fail = Callable[[Failure, str | None, int], None]
+
+
+class Chance(Protocol):
+    """Draws lots, as `random.Random` does."""
+
+    def randint(self, a: int, b: int) -> int:
+        """Return a number from `a` to `b`."""
+        ...
+
+
+class CheckpointCoordinator:
+    """The checkpoints of one job.
+
+    Parameters
+    ----------
+    tasks : TaskControl
+    config : CheckpointCoordinatorConfig
+    fail : callable
+        ``fail(failure, task_name, now_ms)``: the job has to begin again over it.
+    initial : RestoredCheckpoint or None
+    next_checkpoint_id : int
+    chance : Chance or None
+        How long after the start of all tasks the first one begins; None: as soon as it may.
+
+    Attributes
+    ----------
+    pending : dict
+        Those under way, by id, oldest first.
+    store : CompletedCheckpoints
+    tracker : CheckpointTracker
+
+    Raises
+    ------
+    ValueError
+        `initial` does not fit the job.
+    """
+
+    def __init__(
+        self,
+        tasks: TaskControl,
+        config: CheckpointCoordinatorConfig,
+        fail: Fail,
+        *,
+        initial: RestoredCheckpoint | None = None,
+        next_checkpoint_id: int = 1,
+        chance: Chance | None = None,
+    ) -> None:
+        self.config = config
+        self.pending: dict[int, PendingCheckpoint] = {}
+        self.store = CompletedCheckpoints(config.retained, config.retention)
+        self.tracker = CheckpointTracker(config)
+        self._tasks = tasks
+        self._graph = tasks.graph
+        self._outbox = tasks.outbox
+        self._fail = fail
+        self._chance = chance
+        self._planner = CheckpointPlanner(tasks.graph, after_tasks_finish=config.after_tasks_finish)
+        self._requests = CheckpointRequests(config.concurrency, config.min_pause_ms)
+        self._failures = CheckpointFailures(config.tolerable_failures)
+        self._next_id = next_checkpoint_id
+        self._request_count = 0
+        self._last_completion_ms = NEVER_MS
+        self._periodic_ms: int | None = None  # when the clock asks next; None: it does not
+        self._savepoints: set[int] = set()  # complete ones: never deleted
+        self._at_end: set[AttemptId] = set()  # whose operators have finished
+        self._stop: CheckpointRequest | None = None  # the savepoint that the job is to stop with
+        self._stopped_with: CompletedCheckpoint | None = None
+        self._assignment: StateAssignment | None = None
+        self._has_coordinators = any(
+            each.has_coordinator for vertex in self._plan.vertices for each in vertex.operators
+        )
+        if initial is not None:
+            metadata, allows = initial.metadata, initial.allow_non_restored_state
+            self._assignment = StateAssignment(metadata, self._plan, allow_non_restored_state=allows)
+            self.store.begin_with(initial)
+            self._next_id = max(self._next_id, metadata.checkpoint_id + 1)
+
+    @property
+    def _plan(self) -> Any:
+        return self._graph.plan
+
+    @property
+    def latest(self) -> CompletedCheckpoint | None:
+        """What the job would begin again from."""
+        return self.store.latest
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether one is complete but for its metadata: what the job begins from is not known before it is written."""
+        return any(each.stage is Stage.STORING for each in self.pending.values())
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When the clock asks next, or one under way is given up."""
+        deadlines = [each.due_ms for each in self.pending.values()]
+        if self._periodic_ms is not None:
+            deadlines.append(self._periodic_ms)
+        return min(deadlines, default=None)
+
+    # ---- what is asked for
+
+    def trigger_savepoint(self, stimulus: TriggerSavepoint, is_running: bool, now_ms: int) -> None:
+        """A user wants a savepoint, perhaps to stop the job with it."""
+        directory = stimulus.directory or self.config.savepoint_directory
+        kind = stimulus.kind
+        if not kind.is_savepoint:
+            refusal = f"a user can ask for savepoints, not for a {kind.value}"
+        elif not directory:
+            refusal = "nobody said where savepoints go: give a directory, or set execution.checkpointing.savepoint-dir"
+        elif not is_running:
+            refusal = "the job does not run"
+        elif self._stop is not None:
+            refusal = "the job is being stopped with another savepoint"
+        else:
+            request = self._request(
+                now_ms,
+                kind=kind,
+                is_forced=not self.config.is_unaligned,
+                savepoint_request=stimulus.request,
+                directory=directory,
+            )
+            if kind.is_synchronous:
+                self._begin_stop(request, now_ms)
+            self._submit(request)
+            return
+        self._answer(stimulus.request, f"no savepoint was taken: {refusal}")
+
+    def _begin_stop(self, request: CheckpointRequest, now_ms: int) -> None:
+        """Nothing else begins, and nothing else is waited for."""
+        self._stop = request
+        self._periodic_ms = None
+        self._requests.drop_periodic()
+        for pending in list(self.pending.values()):
+            if not pending.kind.is_savepoint and pending.stage is not Stage.STORING:
+                self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SUSPEND, now_ms)
+
+    def _request(self, now_ms: int, **fields: Any) -> CheckpointRequest:
+        self._request_count += 1
+        return CheckpointRequest(self._request_count, now_ms, **fields)
+
+    def _submit(self, request: CheckpointRequest) -> None:
+        dropped = self._requests.add(request)
+        if dropped is not None and not dropped.is_periodic:
+            self._refused(dropped, _Reason.TOO_MANY_CHECKPOINT_REQUESTS)
+
+    def end_of_data(self, message: EndOfDataReport, now_ms: int) -> None:
+        """All operators of a task are finished. When that holds for all tasks, a last checkpoint is due."""
+        execution = self._graph.execution_of(message.attempt)
+        if execution is not None and not execution.state.is_terminal:
+            self._at_end.add(message.attempt)
+            self._last_checkpoint(now_ms)
+
+    def _last_checkpoint(self, now_ms: int) -> None:
+        if self._is_at_end() and self._periodic_ms is not None:
+            self._submit(self._request(now_ms))
+
+    def _is_at_end(self) -> bool:
+        graph = self._graph
+        if not self._at_end or len(self._at_end) + graph.finished_count < graph.subtask_count:
+            return False
+        return all(each.attempt in self._at_end or each.state is ExecutionState.FINISHED for each in graph.executions())
+
+    def task_finished(self, execution: Execution, now_ms: int) -> None:
+        """A task has come to its end: whoever waits for its answer waits in vain."""
+        for pending in list(self.pending.values()):
+            if execution.attempt in pending.missing:
+                self._abort(pending, _Reason.CHECKPOINT_DECLINED_TASK_CLOSING, now_ms, task=execution.vertex)
+        self._last_checkpoint(now_ms)
+
+    # ---- what time brings
+
+    def pass_time(self, now_ms: int) -> None:
+        """Ask, and give up, what is due."""
+        for pending in list(self.pending.values()):
+            if pending.due_ms <= now_ms and pending.id in self.pending:
+                task = next(iter(pending.missing.values()), None)
+                self._abort(pending, _Reason.CHECKPOINT_EXPIRED, now_ms, task=None if task is None else task.vertex)
+        due_ms = self._periodic_ms
+        if due_ms is not None and due_ms <= now_ms:
+            next_ms = due_ms + self.config.period_ms
+            self._periodic_ms = next_ms if next_ms > now_ms else now_ms + self.config.period_ms
+            self._submit(self._request(now_ms, is_periodic=True))
+
+    def go_on(self, is_running: bool, now_ms: int) -> None:
+        """Begin what can begin now, the first periodic one a random while after all tasks run."""
+        if not is_running or self._stopped_with is not None:
+            return
+        if self._periodic_ms is None and self.config.interval_ms and self._stop is None and self._all_run:
+            least = min(self.config.min_pause_ms, self.config.period_ms)
+            self._periodic_ms = now_ms + (self._chance.randint(least, self.config.period_ms) if self._chance else least)
+        while not any(each.stage is Stage.COORDINATORS for each in self.pending.values()):
+            choice = self._requests.choose(
+                now_ms, pending_count=len(self.pending), last_completion_ms=self._last_completion_ms
+            )
+            if choice.too_early is not None and self._periodic_ms is not None:
+                self._periodic_ms = now_ms + choice.ask_again_in_ms
+            if choice.begin is None:
+                return
+            self._begin(choice.begin, now_ms)
+
+    @property
+    def _all_run(self) -> bool:
+        graph = self._graph
+        return graph.running_count > 0 and graph.running_count + graph.finished_count == graph.subtask_count
+
+    # ---- the beginning of one
+
+    def _begin(self, request: CheckpointRequest, now_ms: int) -> None:
+        try:
+            plan = self._planner.plan()
+        except PlanRefusedError as refusal:
+            self._refused(request, _Reason.NOT_ALL_REQUIRED_TASKS_RUNNING, str(refusal))
+            return
+        kind = request.kind
+        if kind is SnapshotKind.CHECKPOINT and self.store.needs_full:
+            kind = SnapshotKind.FULL_CHECKPOINT
+        id, self._next_id = self._next_id, self._next_id + 1
+        options = self._options(id, kind, request.directory)
+        pending = PendingCheckpoint(id, request, options, plan, now_ms, now_ms + self.config.timeout_ms)
+        self.pending[id] = pending
+        self.tracker.began(pending)
+        if self._has_coordinators:
+            self._outbox.do(SnapshotCoordinators(id))
+        else:
+            self._trigger(pending, now_ms)
+
+    def _options(self, id: int, kind: SnapshotKind, directory: str) -> CheckpointOptions:
+        config, job_id = self.config, self._plan.job_id
+        if kind.is_savepoint:
+            drawn = blake2b(f"{self._tasks.session_id}:{id}".encode(), digest_size=6)  # a session's id is drawn
+            location = savepoint_location(directory, job_id, drawn.hexdigest())
+        else:
+            location = checkpoint_location(config.directory, job_id, id, config.epoch) if config.directory else ""
+        may_overtake = config.is_unaligned and not kind.is_savepoint
+        return CheckpointOptions(
+            kind.value,
+            location,
+            is_exactly_once=config.is_exactly_once or kind.is_synchronous,
+            is_unaligned=may_overtake and config.aligned_timeout_ms == 0,
+            aligned_timeout_ms=config.aligned_timeout_ms if may_overtake else NO_TIMEOUT,
+        )
+
+    def _trigger(self, pending: PendingCheckpoint, now_ms: int) -> None:
+        pending.stage = Stage.TASKS
+        for execution in pending.plan.to_trigger:
+            self._tell(
+                execution,
+                lambda attempt: TriggerCheckpoint(
+                    self._tasks.session_id, attempt, pending.id, pending.timestamp_ms, pending.options
+                ),
+            )
+        self._store_if_complete(pending, now_ms)
+
+    def coordinators_snapshotted(self, stimulus: CoordinatorsSnapshotted, now_ms: int) -> None:
+        """The coordinators of sources have given their state: now the tasks are asked."""
+        pending = self.pending.get(stimulus.checkpoint_id)
+        if pending is None or pending.stage is not Stage.COORDINATORS:
+            return
+        if stimulus.failure is not None:
+            self._abort(pending, _Reason.TRIGGER_CHECKPOINT_FAILURE, now_ms, failure=stimulus.failure)
+        else:
+            pending.coordinator_states = dict(stimulus.states)
+            self._trigger(pending, now_ms)
+
+    def _tell(self, execution: Execution, message: Callable[[AttemptId], object]) -> None:
+        """Send something to the task manager of a task that still runs."""
+        manager = execution.manager
+        is_there = manager is not None and self._tasks.managers.registered.get(manager.id) is manager
+        if manager is not None and is_there and execution.state is ExecutionState.RUNNING:
+            self._outbox.send(manager.id, message(execution.attempt))
+
+    # ---- answers
+
+    def acknowledged(self, message: CheckpointAcknowledgement, now_ms: int) -> None:
+        """A task has given its part."""
+        id, state = message.checkpoint_id, message.state
+        pending = self.pending.get(id)
+        execution = None if pending is None else pending.missing.get(message.attempt)
+        if pending is not None and execution is not None:
+            pending.acknowledge(message.attempt, state)
+            self.store.shared.use(id, state.shared_files())
+            self.tracker.answered(id, execution, state, message.metrics, now_ms)
+            self._store_if_complete(pending, now_ms)
+        elif not (pending is not None and message.attempt in pending.plan.to_wait_for) and not self._is_kept(id):
+            # Of one that was given up, or from nobody who was asked. What others use is left alone.
+            handles = (
+                *(each for each in state.handles() if each.path),
+                *self.store.shared.unused(state.shared_files()),
+            )
+            if handles:
+                self._outbox.do(DiscardState(None, "", handles))
+
+    def _is_kept(self, id: int) -> bool:
+        return id in self.store.ids or id in self._savepoints
+
+    def refused(self, message: CheckpointRefusal, now_ms: int) -> None:
+        """A task cannot give its part."""
+        pending = self.pending.get(message.checkpoint_id)
+        execution = None if pending is None else pending.plan.to_wait_for.get(message.attempt)
+        if pending is not None and execution is not None and pending.stage is not Stage.STORING:
+            reason = _Reason.named(message.reason)
+            self._abort(pending, reason, now_ms, failure=message.failure, task=execution.vertex)
+
+    def _store_if_complete(self, pending: PendingCheckpoint, now_ms: int) -> None:
+        if not pending.is_complete:
+            return
+        try:
+            metadata = pending.metadata(self._graph)
+        except UnionStateError as error:
+            failure = Failure("builtins.RuntimeError", str(error))
+            self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=failure)
+            return
+        pending.stage = Stage.STORING
+        pending.states.clear()  # what is small lies in the handles themselves: the metadata has it now
+        pending.completed = CompletedCheckpoint(metadata, pending.options.location)
+        self._outbox.do(StoreCheckpoint(metadata, pending.options))
+
+    def stored(self, stimulus: CheckpointStored, now_ms: int) -> None:
+        """The metadata is written, and the checkpoint counts; or it is not. What was given up meanwhile does not."""
+        pending = self.pending.get(stimulus.checkpoint_id)
+        if pending is None or pending.stage is not Stage.STORING:
+            return
+        if stimulus.failure is not None:
+            self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=stimulus.failure)
+        else:
+            self._complete(pending, stimulus, now_ms)
+
+    # ---- how one ends
+
+    def _complete(self, pending: PendingCheckpoint, stored: CheckpointStored, now_ms: int) -> None:
+        assert pending.completed is not None
+        del self.pending[pending.id]
+        completed = replace(pending.completed, path=stored.path)
+        self._last_completion_ms = now_ms
+        self._failures.succeeded(pending.id)
+        record = self.tracker.completed(pending.id, stored.path, stored.size, now_ms)
+        kind, discards = pending.kind, []
+        if kind.is_savepoint:
+            self._savepoints.add(pending.id)
+            self.store.shared.keep(each for subtask in completed.metadata.subtasks() for each in subtask.shared_files())
+        else:
+            discards = self.store.add(completed)
+        if kind.is_synchronous:
+            self._stopped_with = completed
+        elif kind.is_savepoint:
+            assert pending.request.savepoint_request is not None
+            self._outbox.do(RequestAnswered(pending.request.savepoint_request, path=stored.path))
+        if not kind.is_savepoint or kind.is_synchronous:
+            self._notify_complete(pending)
+            self._subsume_before(pending.id, now_ms)
+        self._discard(discards)
+        self._outbox.do(CheckpointEnded(record))
+
+    def _notify_complete(self, pending: PendingCheckpoint) -> None:
+        for execution in pending.plan.to_wait_for.values():
+            self._tell(
+                execution,
+                lambda attempt: NotifyCheckpointComplete(self._tasks.session_id, attempt, pending.id),
+            )
+        if self._has_coordinators:
+            self._outbox.do(NotifyCoordinators(pending.id))
+
+    def _subsume_before(self, id: int, now_ms: int) -> None:
+        for other in list(self.pending.values()):
+            if other.id < id and other.can_be_subsumed:
+                self._abort(other, _Reason.CHECKPOINT_SUBSUMED, now_ms)
+
+    def _discard(self, discards: list[DiscardState]) -> None:
+        for discard in discards:
+            if discard.checkpoint_id is not None:
+                self.tracker.discarded(discard.checkpoint_id)
+            self._outbox.do(discard)
+
+    def _abort(
+        self,
+        pending: PendingCheckpoint,
+        reason: CheckpointFailureReason,
+        now_ms: int,
+        *,
+        failure: Failure | None = None,
+        task: ExecutionVertex | None = None,
+    ) -> None:
+        """It will never count: everybody forgets it, and what was written of it goes."""
+        del self.pending[pending.id]
+        latest = self.store.latest
+        latest_id = 0 if latest is None or not latest.is_ours else latest.id
+        if pending.stage is not Stage.COORDINATORS:
+            for execution in pending.plan.to_wait_for.values():
+                self._tell(
+                    execution,
+                    lambda attempt: NotifyCheckpointAborted(self._tasks.session_id, attempt, pending.id, latest_id),
+                )
+        self._outbox.do(DiscardState(pending.id, pending.options.location, self.store.shared.release(pending.id)))
+        text = _why(reason, failure, task)
+        self._outbox.do(CheckpointEnded(self.tracker.failed(pending, reason.name, text, now_ms)))
+        self._answer_failed(pending.request, text)
+        if self._is_at_end() and self._periodic_ms is not None:  # tasks wait for it to end
+            self._periodic_ms = min(self._periodic_ms, now_ms + RETRY_AT_END_MS)
+        self._judge(pending, reason, text, task, now_ms)
+
+    def _judge(
+        self,
+        pending: PendingCheckpoint,
+        reason: CheckpointFailureReason,
+        text: str,
+        task: ExecutionVertex | None,
+        now_ms: int,
+    ) -> None:
+        """Whether the job can go on without it."""
+        name = None if task is None else str(task)
+        if reason in _OF_THE_JOB:
+            return
+        if pending.kind.is_synchronous:
+            if pending.stage is not Stage.COORDINATORS:  # its sources have stopped: only beginning again moves them
+                message = f"the job could not be stopped with savepoint {pending.id}: {text}"
+                self._fail(Failure("builtins.RuntimeError", message), name, now_ms)
+        elif (not pending.kind.is_savepoint or task is not None) and self._failures.failed(pending.id, reason):
+            tolerable = self.config.tolerable_failures
+            message = (
+                f"checkpoint {pending.id} failed: {text}; {tolerable} failed checkpoints in a row are put up with "
+                "(execution.checkpointing.tolerable-failed-checkpoints)"
+            )
+            self._fail(Failure("builtins.RuntimeError", message), name, now_ms)
+
+    def _refused(self, request: CheckpointRequest, reason: CheckpointFailureReason, detail: str = "") -> None:
+        """It could not even begin."""
+        self.tracker.refused()
+        self._answer_failed(request, f"{reason.message}: {detail}" if detail else reason.message)
+
+    def _answer_failed(self, request: CheckpointRequest, text: str) -> None:
+        if request is self._stop:
+            self._stop = None
+        if request.savepoint_request is not None:
+            self._answer(request.savepoint_request, f"no savepoint was taken: {text}")
+
+    def _answer(self, number: int, text: str) -> None:
+        self._outbox.do(RequestAnswered(number, failure=Failure("builtins.RuntimeError", text)))
+
+    # ---- the job stops, begins, begins again
+
+    def suspend(self, reason: CheckpointFailureReason, now_ms: int) -> None:
+        """Tasks end, or are about to: nothing is under way any more, but for what everybody has answered.
+
+        What is being stored may count already, for whoever reads it there: it is waited for.
+        """
+        self._periodic_ms = None
+        self._drop_requests(reason)
+        for pending in list(self.pending.values()):
+            if pending.stage is not Stage.STORING:
+                self._abort(pending, reason, now_ms)
+
+    def _drop_requests(self, reason: CheckpointFailureReason) -> None:
+        for request in self._requests.clear():
+            if request.savepoint_request is not None:
+                self._refused(request, reason)
+
+    def abandon(self, now_ms: int) -> None:
+        """Somebody else leads the job: he decides what counts, and nothing of it is deleted here."""
+        self._periodic_ms = None
+        self._drop_requests(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
+        for pending in list(self.pending.values()):
+            del self.pending[pending.id]
+            self._answer_failed(pending.request, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN.message)
+
+    def final_failure(self, failure: Failure) -> Failure:
+        """Return what a failure comes to: after the savepoint that it stopped with, a job does not begin again.
+
+        Its transactions may be committed already, and an earlier checkpoint knows nothing of them.
+        """
+        if self._stopped_with is None:
+            return failure
+        text = (
+            f"the job was stopped with savepoint {self._stopped_with.path}, which is whole, but then a task failed: "
+            f"{failure.message}; begin again from that savepoint, so that what waits to be committed is"
+        )
+        return replace(failure, message=text, can_restart=False)
+
+    def restore(self, subtasks: list[ExecutionVertex], sources: set[str], is_global: bool, now_ms: int) -> None:
+        """New attempts begin from the latest checkpoint: say what each begins with, and where sources go back to."""
+        self._at_end = {attempt for attempt in self._at_end if self._graph.execution_of(attempt)}
+        latest, states = self.store.latest, {}
+        if latest is not None:
+            assignment = self._assignment_of(latest)
+            for subtask in subtasks:
+                subtask.current.restore = assignment.restore_of(*subtask.key)
+            states = assignment.coordinator_states() if is_global else {}
+            self.tracker.restored(latest.id, latest.path, latest.metadata.is_savepoint, now_ms)
+        concerned = tuple((each.plan.id, each.index) for each in subtasks if each.plan.id in sources)
+        if concerned:
+            self._outbox.do(ResetSources(concerned, is_global, None if latest is None else latest.id, states))
+
+    def _assignment_of(self, completed: CompletedCheckpoint) -> StateAssignment:
+        known = self._assignment
+        if known is None or known.metadata is not completed.metadata:
+            known = self._assignment = StateAssignment(completed.metadata, self._plan)
+        return known
+
+    def end(self, status: JobStatus, now_ms: int) -> None:
+        """The job is over: answer all who wait, and delete what nobody needs."""
+        stop, stopped = self._stop, self._stopped_with
+        if stop is not None and stop.savepoint_request is not None and stopped is not None:
+            if status is JobStatus.FINISHED:
+                self._outbox.do(RequestAnswered(stop.savepoint_request, path=stopped.path))
+            else:
+                text = f"the job was stopped with savepoint {stopped.path}, which is whole, but it is {status.name}"
+                self._answer(stop.savepoint_request, text)
+            self._stop = None
+        self.suspend(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN, now_ms)
+        if status.is_globally_terminal_state():
+            for pending in list(self.pending.values()):
+                self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN, now_ms)
+        self._discard(self.store.end(status))
+
+    def details(self, now_ms: int) -> dict[str, Any]:
+        """Return what there is to see of checkpoints."""
+        return self.tracker.as_json(now_ms)
+
+
+# What happens to the whole job is no fault of a checkpoint.
+_OF_THE_JOB: Final = (
+    _Reason.CHECKPOINT_SUBSUMED,
+    _Reason.CHECKPOINT_COORDINATOR_SUSPEND,
+    _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN,
+    _Reason.JOB_FAILURE,
+    _Reason.JOB_FAILOVER_REGION,
+)
+
+
+def _why(reason: CheckpointFailureReason, failure: Failure | None, task: ExecutionVertex | None) -> str:
+    text = reason.message if task is None else f"{reason.message}: {task}"
+    return text if failure is None else f"{text}: {failure.message}"

@@ -1,0 +1,108 @@
+"""Which tasks begin a checkpoint, and of which an answer is waited for. Flink: DefaultCheckpointPlanCalculator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
+from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph
+from flinkbuf.jobs.master.execution_state import ExecutionState
+
+_RUNNING, _FINISHED = ExecutionState.RUNNING, ExecutionState.FINISHED
+
+
+class PlanRefusedError(Exception):
+    """There can be no checkpoint now; says why."""
+
+
+@dataclass(frozen=True)
+class CheckpointPlan:
+    """The part of each task in one checkpoint.
+
+    Attributes
+    ----------
+    to_trigger : tuple of Execution
+        They are told to begin: nobody who still runs sends them barriers.
+    to_wait_for : dict
+        All that run, by attempt: each says that its state is written, and is told how it ends.
+    has_finished_tasks : bool
+        Some have come to their end, and are noted as such.
+    """
+
+    to_trigger: tuple[Execution, ...]
+    to_wait_for: dict[AttemptId, Execution]
+    has_finished_tasks: bool = False
+
+
+class CheckpointPlanner:
+    """Makes the plans of one job.
+
+    Parameters
+    ----------
+    graph : ExecutionGraph
+    after_tasks_finish : bool
+        Whether there are checkpoints after a task has come to its end.
+    """
+
+    def __init__(self, graph: ExecutionGraph, *, after_tasks_finish: bool = True) -> None:
+        self.graph = graph
+        self.after_tasks_finish = after_tasks_finish
+        plan: JobPlan = graph.plan
+        self._plan = plan
+        self._inputs: list[list[EdgePlan]] = [[] for _ in plan.vertices]
+        for edge in plan.edges:
+            self._inputs[edge.target].append(edge)
+        self._is_blocking = any(not edge.is_pipelined for edge in plan.edges)
+
+    def plan(self) -> CheckpointPlan:
+        """Return the plan of a checkpoint that begins now.
+
+        Raises
+        ------
+        PlanRefusedError
+            A task does not run yet, or not any more, that it needs.
+        """
+        self._check()
+        waited = {each.attempt: each for each in self.graph.executions() if each.state is _RUNNING}
+        if len(waited) < self.graph.subtask_count:
+            return CheckpointPlan(self._heads(), waited, has_finished_tasks=True)
+        sources = (vertex for vertex in self.graph.vertices if not self._inputs[vertex.index])
+        return CheckpointPlan(tuple(each.current for vertex in sources for each in vertex.subtasks), waited)
+
+    def _check(self) -> None:
+        graph = self.graph
+        if self._is_blocking:
+            raise PlanRefusedError("a task writes all of its output before others read it")
+        if graph.running_count + graph.finished_count < graph.subtask_count:
+            other = next(each for each in graph.executions() if each.state not in (_RUNNING, _FINISHED))
+            raise PlanRefusedError(f"{other.vertex} is {other.state.value}, and not RUNNING")
+        if not graph.running_count:
+            raise PlanRefusedError("all tasks have come to their end")
+        if graph.finished_count and not self.after_tasks_finish:
+            ended = next(each for each in graph.executions() if each.state is _FINISHED)
+            raise PlanRefusedError(
+                f"{ended.vertex} has come to its end, and there are no checkpoints after that "
+                "(execution.checkpointing.checkpoints-after-tasks-finish)"
+            )
+
+    def _heads(self) -> tuple[Execution, ...]:
+        """What runs and has nobody before it that does."""
+        runs = [any(each.current.state is _RUNNING for each in vertex.subtasks) for vertex in self.graph.vertices]
+        return tuple(
+            subtask.current
+            for vertex in self.graph.vertices
+            if runs[vertex.index]
+            and not any(runs[edge.source] and not edge.is_pointwise for edge in self._inputs[vertex.index])
+            for subtask in vertex.subtasks
+            if subtask.current.state is _RUNNING and not self._is_fed(vertex.index, subtask.index, runs)
+        )
+
+    def _is_fed(self, vertex: int, subtask: int, runs: list[bool]) -> bool:
+        """Whether one of those runs from which it alone reads."""
+        return any(
+            self.graph.vertices[edge.source].subtasks[producer].current.state is _RUNNING
+            for edge in self._inputs[vertex]
+            if runs[edge.source]
+            for producer, _ in self._plan.channels_of(edge, subtask)
+        )

@@ -1,0 +1,142 @@
+"""Which checkpoint that was asked for is begun next, and when. Flink: CheckpointRequestDecider.
+
+Whoever waits stands in one line: savepoints first, then what is forced, then what somebody asked for, then what the
+clock asked for; among equals the older one.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass
+from typing import Final
+
+from flinkbuf.checkpoints.options import SnapshotKind
+
+QUEUE_LIMIT: Final = 1_000
+NEVER_MS: Final = -(1 << 62)
+
+
+@dataclass(frozen=True)
+class CheckpointRequest:
+    """A checkpoint that somebody wants.
+
+    Attributes
+    ----------
+    number : int
+        They are counted.
+    is_periodic : bool
+        The clock asked.
+    is_forced : bool
+        It waits for no other one.
+    savepoint_request : int or None
+        The number that its answer carries.
+    directory : str
+        Where a savepoint goes.
+    """
+
+    number: int
+    timestamp_ms: int
+    kind: SnapshotKind = SnapshotKind.CHECKPOINT
+    is_periodic: bool = False
+    is_forced: bool = False
+    savepoint_request: int | None = None
+    directory: str = ""
+
+    @property
+    def rank(self) -> tuple[bool, bool, bool, int, int]:
+        """Its place in the line: the smallest comes first."""
+        return not self.kind.is_savepoint, not self.is_forced, self.is_periodic, self.timestamp_ms, self.number
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to do with the line.
+
+    Attributes
+    ----------
+    begin : CheckpointRequest or None
+        Begin it.
+    too_early : CheckpointRequest or None
+        It was taken out of the line: the last checkpoint is too young.
+    ask_again_in_ms : int
+        When the clock may ask again, then.
+    """
+
+    begin: CheckpointRequest | None = None
+    too_early: CheckpointRequest | None = None
+    ask_again_in_ms: int = 0
+
+
+NOTHING: Final = Choice()
+
+
+class CheckpointRequests:
+    """The line of those that wait.
+
+    Parameters
+    ----------
+    max_concurrent : int
+    min_pause_ms : int
+    limit : int
+        How many may wait.
+
+    Examples
+    --------
+    >>> requests = CheckpointRequests(max_concurrent=1, min_pause_ms=500)
+    >>> requests.add(CheckpointRequest(1, 0, is_periodic=True))
+    >>> requests.choose(400, pending_count=0, last_completion_ms=100)
+    Choice(begin=None, too_early=CheckpointRequest(number=1, ...), ask_again_in_ms=200)
+    """
+
+    def __init__(self, max_concurrent: int, min_pause_ms: int, limit: int = QUEUE_LIMIT) -> None:
+        self.max_concurrent = max_concurrent
+        self.min_pause_ms = min_pause_ms
+        self.limit = limit
+        self._line: list[CheckpointRequest] = []
+
+    def __len__(self) -> int:
+        return len(self._line)
+
+    @property
+    def waiting(self) -> list[CheckpointRequest]:
+        """All of them, the next one first."""
+        return list(self._line)
+
+    def add(self, request: CheckpointRequest) -> CheckpointRequest | None:
+        """Let one wait; return the one that has to go for it, perhaps itself."""
+        if request.is_periodic and any(each.is_periodic for each in self._line):
+            return request  # the clock has asked already, and was not answered yet
+        if len(self._line) >= self.limit and not self._line[-1].is_periodic:
+            return request
+        insort(self._line, request, key=lambda each: each.rank)
+        return self._line.pop() if len(self._line) > self.limit else None
+
+    def choose(self, now_ms: int, *, pending_count: int, last_completion_ms: int = NEVER_MS) -> Choice:
+        """Take the next one out of the line, if its time has come.
+
+        Parameters
+        ----------
+        now_ms : int
+        pending_count : int
+            How many are under way.
+        last_completion_ms : int
+            When the last one was complete. Those that failed delay nothing.
+        """
+        if not self._line:
+            return NOTHING
+        head = self._line[0]
+        if pending_count >= self.max_concurrent and not head.is_forced:
+            return NOTHING
+        remaining_ms = last_completion_ms + self.min_pause_ms - now_ms
+        if head.is_periodic and not head.is_forced and remaining_ms > 0:
+            return Choice(too_early=self._line.pop(0), ask_again_in_ms=remaining_ms)
+        return Choice(begin=self._line.pop(0))
+
+    def drop_periodic(self) -> None:
+        """The clock has not asked."""
+        self._line = [each for each in self._line if not each.is_periodic]
+
+    def clear(self) -> list[CheckpointRequest]:
+        """Nobody waits any more; return who did."""
+        line, self._line = self._line, []
+        return line

@@ -1,0 +1,310 @@
+"""What a job's checkpoints have cost, in the shapes of Flink's REST API (``/jobs/:jobid/checkpoints``).
+
+Flink: CheckpointStatsTracker, CheckpointStatsHistory, CheckpointingStatistics.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from flinkbuf.checkpoints.handles import SubtaskState
+from flinkbuf.checkpoints.options import CheckpointMetrics
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.jobs.master.execution_graph import Execution
+from flinkbuf.jobs.master.master_actions import CheckpointRecord
+from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint
+
+Json = dict[str, Any]
+UNKNOWN: Final = -1
+SAMPLES: Final = 1_000  # of complete checkpoints that quantiles are made of
+QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+IN_PROGRESS, COMPLETED, FAILED = "IN_PROGRESS", "COMPLETED", "FAILED"
+
+
+@dataclass(frozen=True)
+class SubtaskAnswer:
+    """What one subtask said."""
+
+    execution: Execution
+    ack_ms: int
+    checkpointed_size: int  # bytes that were new
+    state_size: int
+    metrics: CheckpointMetrics
+
+    @classmethod
+    def of(cls, execution: Execution, state: SubtaskState, metrics: CheckpointMetrics, now_ms: int) -> SubtaskAnswer:
+        """Return it without the state."""
+        own = sum(each.size for each in state.handles())
+        shared = sum(each.handle.size for each in state.shared_files())
+        return cls(execution, now_ms, own, own + shared, metrics)
+
+
+@dataclass
+class CheckpointStatistics:
+    """One checkpoint: its sums are made when somebody asks."""
+
+    id: int
+    kind: str
+    is_savepoint: bool
+    is_unaligned: bool
+    trigger_ms: int
+    vertex_sizes: dict[str, int]  # subtasks that were waited for, by vertex id
+    answers: list[SubtaskAnswer] = field(default_factory=list)
+    status: str = IN_PROGRESS
+    end_ms: int = UNKNOWN
+    path: str = ""
+    metadata_size: int = 0
+    reason: str = ""
+    failure: str = ""
+    is_discarded: bool = False
+
+    @property
+    def subtask_count(self) -> int:
+        """Subtasks that were waited for."""
+        return sum(self.vertex_sizes.values())
+
+    @property
+    def latest_ack_ms(self) -> int:
+        """When the last one answered."""
+        return max((each.ack_ms for each in self.answers), default=UNKNOWN)
+
+    def duration_ms(self, now_ms: int) -> int:
+        """How long it took, or has taken so far."""
+        return (now_ms if self.end_ms == UNKNOWN else self.end_ms) - self.trigger_ms
+
+    def record(self, slowest: str) -> CheckpointRecord:
+        """Return it for a line in the log."""
+        return CheckpointRecord(
+            self.id,
+            self.kind,
+            self.status,
+            self.trigger_ms,
+            self.duration_ms(self.end_ms),
+            size=sum(each.state_size for each in self.answers),
+            metadata_size=self.metadata_size,
+            path=self.path,
+            reason=self.reason,
+            failure=self.failure,
+            slowest=slowest,
+            alignment_ms=max((each.metrics.alignment_ms for each in self.answers), default=0),
+            sync_ms=max((each.metrics.sync_ms for each in self.answers), default=0),
+            is_unaligned=any(each.metrics.is_unaligned for each in self.answers),
+        )
+
+    def as_json(self, now_ms: int) -> Json:
+        """Return it as ``/jobs/:jobid/checkpoints/details/:checkpointid`` does."""
+        shown = {
+            "className": self.status.lower(),
+            "id": self.id,
+            "status": self.status,
+            "is_savepoint": self.is_savepoint,
+            "savepointFormat": "CANONICAL" if self.is_savepoint else None,
+            "trigger_timestamp": self.trigger_ms,
+            **_sums(self.answers),
+            "latest_ack_timestamp": self.latest_ack_ms,
+            "end_to_end_duration": self.duration_ms(now_ms),
+            "num_subtasks": self.subtask_count,
+            "num_acknowledged_subtasks": len(self.answers),
+            "checkpoint_type": self._type,
+            "tasks": self._tasks(),
+        }
+        if self.status == COMPLETED:
+            shown |= {"external_path": self.path, "discarded": self.is_discarded, "metadata_size": self.metadata_size}
+        elif self.status == FAILED:
+            shown |= {"failure_timestamp": self.end_ms, "failure_message": self.failure}
+        return shown
+
+    @property
+    def _type(self) -> str:
+        if self.is_savepoint:
+            return "SYNC_SAVEPOINT" if self.kind in ("SAVEPOINT_SUSPEND", "SAVEPOINT_TERMINATE") else "SAVEPOINT"
+        return "UNALIGNED_CHECKPOINT" if self.is_unaligned else "CHECKPOINT"
+
+    def _tasks(self) -> Json:
+        answers: dict[str, list[SubtaskAnswer]] = {vertex: [] for vertex in self.vertex_sizes}
+        for answer in self.answers:
+            answers[answer.execution.attempt.vertex_id].append(answer)
+        return {vertex: self._task(vertex, answers[vertex]) for vertex in self.vertex_sizes}
+
+    def _task(self, vertex: str, answers: list[SubtaskAnswer]) -> Json:
+        last_ms = max((each.ack_ms for each in answers), default=UNKNOWN)
+        return {
+            "id": self.id,
+            "status": self.status,
+            "latest_ack_timestamp": last_ms,
+            **_sums(answers),
+            "end_to_end_duration": UNKNOWN if last_ms == UNKNOWN else last_ms - self.trigger_ms,
+            "num_subtasks": self.vertex_sizes[vertex],
+            "num_acknowledged_subtasks": len(answers),
+            "subtasks": [
+                self._subtask(each) for each in sorted(answers, key=lambda each: each.execution.attempt.subtask_index)
+            ],
+        }
+
+    def _subtask(self, answer: SubtaskAnswer) -> Json:
+        metrics = answer.metrics
+        return {
+            "index": answer.execution.attempt.subtask_index,
+            "status": "completed",
+            "ack_timestamp": answer.ack_ms,
+            "end_to_end_duration": answer.ack_ms - self.trigger_ms,
+            "checkpointed_size": answer.checkpointed_size,
+            "state_size": answer.state_size,
+            "checkpoint": {"sync": metrics.sync_ms, "async": metrics.async_ms},
+            "alignment": {
+                "buffered": 0,
+                "processed": metrics.bytes_processed_during_alignment,
+                "persisted": metrics.bytes_persisted_during_alignment,
+                "duration": metrics.alignment_ms,
+            },
+            "start_delay": metrics.start_delay_ms,
+            "unaligned_checkpoint": metrics.is_unaligned,
+            "aborted": False,
+        }
+
+
+def _sums(answers: Iterable[SubtaskAnswer]) -> Json:
+    known = list(answers)
+    return {
+        "checkpointed_size": sum(each.checkpointed_size for each in known),
+        "state_size": sum(each.state_size for each in known),
+        "alignment_buffered": 0,  # as in Flink: nothing is set aside any more
+        "processed_data": sum(each.metrics.bytes_processed_during_alignment for each in known),
+        "persisted_data": sum(each.metrics.bytes_persisted_during_alignment for each in known),
+    }
+
+
+class CheckpointTracker:
+    """The checkpoints of a job: numbers of all, the last ones with their details.
+
+    Parameters
+    ----------
+    config : CheckpointCoordinatorConfig
+    """
+
+    def __init__(self, config: CheckpointCoordinatorConfig) -> None:
+        self._config = config
+        self._counts = {"restored": 0, "total": 0, "in_progress": 0, "completed": 0, "failed": 0}
+        self._history: deque[CheckpointStatistics] = deque(maxlen=config.history_size)
+        self._open: dict[int, CheckpointStatistics] = {}
+        self._latest: dict[str, CheckpointStatistics] = {}  # "completed", "savepoint", "failed"
+        self._restored: Json | None = None
+        self._samples: deque[Json] = deque(maxlen=SAMPLES)
+
+    def began(self, pending: PendingCheckpoint) -> None:
+        """One is under way."""
+        sizes: dict[str, int] = {}
+        for attempt in pending.plan.to_wait_for:
+            sizes[attempt.vertex_id] = sizes.get(attempt.vertex_id, 0) + 1
+        kind, options = pending.kind, pending.options
+        made = CheckpointStatistics(
+            pending.id, kind.value, kind.is_savepoint, options.is_unaligned, pending.timestamp_ms, sizes
+        )
+        self._open[pending.id] = made
+        self._history.append(made)
+        self._counts["total"] += 1
+        self._counts["in_progress"] += 1
+
+    def answered(
+        self, checkpoint_id: int, execution: Execution, state: SubtaskState, metrics: CheckpointMetrics, now_ms: int
+    ) -> None:
+        """A subtask has given its part."""
+        self._open[checkpoint_id].answers.append(SubtaskAnswer.of(execution, state, metrics, now_ms))
+
+    def completed(self, checkpoint_id: int, path: str, metadata_size: int, now_ms: int) -> CheckpointRecord:
+        """One is complete."""
+        done = self._close(checkpoint_id, COMPLETED, now_ms)
+        done.path, done.metadata_size = path, metadata_size
+        self._latest["savepoint" if done.is_savepoint else "completed"] = done
+        self._samples.append(_sums(done.answers) | {"end_to_end_duration": done.duration_ms(now_ms)})
+        last = max(done.answers, key=lambda each: each.ack_ms, default=None)
+        return done.record("" if last is None else str(last.execution.vertex))
+
+    def failed(self, pending: PendingCheckpoint, reason: str, failure: str, now_ms: int) -> CheckpointRecord:
+        """One has come to nothing."""
+        done = self._close(pending.id, FAILED, now_ms)
+        done.reason, done.failure = reason, failure
+        self._latest["failed"] = done
+        missing = next(iter(pending.missing.values()), None)
+        return done.record("" if missing is None else str(missing.vertex))
+
+    def refused(self) -> None:
+        """One could not even begin."""
+        self._counts["total"] += 1
+        self._counts["failed"] += 1
+
+    def discarded(self, checkpoint_id: int) -> None:
+        """One that was complete is not kept any more."""
+        for each in (*self._history, *self._latest.values()):
+            if each.id == checkpoint_id:
+                each.is_discarded = True
+
+    def restored(self, checkpoint_id: int, path: str, is_savepoint: bool, now_ms: int) -> None:
+        """The job has begun from one."""
+        self._counts["restored"] += 1
+        self._restored = {
+            "id": checkpoint_id,
+            "restore_timestamp": now_ms,
+            "is_savepoint": is_savepoint,
+            "external_path": path,
+        }
+
+    def _close(self, checkpoint_id: int, status: str, now_ms: int) -> CheckpointStatistics:
+        done = self._open.pop(checkpoint_id)
+        done.status, done.end_ms = status, now_ms
+        self._counts["in_progress"] -= 1
+        self._counts[status.lower()] += 1
+        return done
+
+    def as_json(self, now_ms: int) -> Json:
+        """Return all of it as ``/jobs/:jobid/checkpoints`` does, with ``/checkpoints/config`` as ``config``."""
+        latest = {
+            name: self._latest[name].as_json(now_ms) if name in self._latest else None
+            for name in ("completed", "savepoint", "failed")
+        }
+        names = ("checkpointed_size", "state_size", "end_to_end_duration", "alignment_buffered")
+        return {
+            "counts": dict(self._counts),
+            "summary": {
+                name: _summary([each[name] for each in self._samples])
+                for name in (*names, "processed_data", "persisted_data")
+            },
+            "latest": latest | {"restored": self._restored},
+            "history": [each.as_json(now_ms) for each in reversed(self._history)],
+            "config": _config_json(self._config),
+        }
+
+
+def _summary(values: list[int]) -> Json:
+    ordered = sorted(values)
+    if not ordered:
+        return {"min": 0, "max": 0, "avg": 0} | dict.fromkeys(QUANTILES, "NaN")
+    at: Callable[[float], int] = lambda share: ordered[min(int(share * len(ordered)), len(ordered) - 1)]  # noqa: E731
+    return {
+        "min": ordered[0],
+        "max": ordered[-1],
+        "avg": sum(ordered) // len(ordered),
+        **{name: at(share) for name, share in QUANTILES.items()},
+    }
+
+
+def _config_json(config: CheckpointCoordinatorConfig) -> Json:
+    return {
+        "mode": "exactly_once" if config.is_exactly_once else "at_least_once",
+        "interval": config.period_ms,
+        "timeout": config.timeout_ms,
+        "min_pause": config.min_pause_ms,
+        "max_concurrent": config.concurrency,
+        "externalization": {
+            "enabled": config.retention != "NO_EXTERNALIZED_CHECKPOINTS",
+            "delete_on_cancellation": config.retention != "RETAIN_ON_CANCELLATION",
+        },
+        "checkpoint_storage": config.directory,
+        "unaligned_checkpoints": config.is_unaligned,
+        "aligned_checkpoint_timeout": config.aligned_timeout_ms,
+        "tolerable_failed_checkpoints": config.tolerable_failures,
+        "checkpoints_after_tasks_finish": config.after_tasks_finish,
+    }

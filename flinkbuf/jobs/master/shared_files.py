@@ -1,0 +1,58 @@
+"""Files that several checkpoints use: who uses which, and which nobody does. Flink: SharedStateRegistry."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from flinkbuf.checkpoints.handles import SharedFile, StateHandle
+
+
+class SharedFiles:
+    """Counts the checkpoints that use each file, those that are still under way included.
+
+    A file is known by its path; what lies in the handle itself needs nobody to delete it.
+
+    Examples
+    --------
+    >>> file = SharedFile("1.sst", StateHandle(size=3, path="/shared/a"))
+    >>> files = SharedFiles()
+    >>> files.use(1, [file])
+    >>> files.use(2, [file])
+    >>> files.release(1), files.release(2)
+    ((), (StateHandle(size=3, checksum=0, path='/shared/a', offset=0, data=b''),))
+    """
+
+    def __init__(self) -> None:
+        self._users: Counter[str] = Counter()  # by path
+        self._used: dict[int, dict[str, StateHandle]] = {}  # by checkpoint
+        self._foreign: set[str] = set()
+
+    def use(self, checkpoint_id: int, files: Iterable[SharedFile]) -> None:
+        """A checkpoint refers to these; saying it again changes nothing."""
+        used = self._used.setdefault(checkpoint_id, {})
+        for file in files:
+            path = file.handle.path
+            if path and path not in used:
+                used[path] = file.handle
+                self._users[path] += 1
+
+    def release(self, checkpoint_id: int) -> tuple[StateHandle, ...]:
+        """A checkpoint is given up, or not kept any more; return what nobody uses now."""
+        unused = []
+        for path, handle in self._used.pop(checkpoint_id, {}).items():
+            self._users[path] -= 1
+            if not self._users[path]:
+                del self._users[path]
+                if path not in self._foreign:
+                    unused.append(handle)
+        return tuple(unused)
+
+    def keep(self, files: Iterable[SharedFile]) -> None:
+        """They are somebody else's: they are never deleted, whoever uses them."""
+        self._foreign.update(file.handle.path for file in files)
+
+    def unused(self, files: Iterable[SharedFile]) -> tuple[StateHandle, ...]:
+        """Return those of the files that nobody uses, and that may be deleted."""
+        found = {file.handle.path: file.handle for file in files if file.handle.path}
+        return tuple(handle for path, handle in found.items() if path not in self._users and path not in self._foreign)
