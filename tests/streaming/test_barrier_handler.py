@@ -1,6 +1,7 @@
 """When a task takes its part of a checkpoint, as a pure decision.
 
-Flink: AlignedCheckpointsTest, AlternatingCheckpointsTest, UnalignedCheckpointsTest, AlignedCheckpointsMassiveRandomTest.
+Flink: AlignedCheckpointsTest, AlternatingCheckpointsTest, UnalignedCheckpointsTest,
+AlignedCheckpointsMassiveRandomTest.
 """
 
 import random
