@@ -252,12 +252,10 @@ class OperatorChain:
         for made in self.operators:
             self._call(made, "prepare_snapshot_pre_barrier", checkpoint_id)
 
-    def snapshot_state(self, checkpoint_id: int) -> dict[str, Any]:
-        """Tail first: the state of each operator by its id."""
-        return {
-            made.config.operator_id: self._call(made, "snapshot_state", checkpoint_id)
-            for made in reversed(self.operators)
-        }
+    def snapshot_state(self, checkpoint_id: int) -> Iterator[tuple[OperatorConfig, Any]]:
+        """Tail first: the state of each operator, taken when it is asked for."""
+        for made in reversed(self.operators):
+            yield made.config, self._call(made, "snapshot_state", checkpoint_id)
 
     def notify(self, method: str, checkpoint_id: int) -> None:
         """Tail first, each operator also if another fails; the first error is raised then."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from flinkbuf._core.stream_input import TaskSourceOutput
+from flinkbuf._core.stream_operator import Input
 from flinkbuf.network.events import (
     CancelCheckpointMarker,
     CheckpointBarrier,
@@ -157,6 +158,45 @@ class SourceInput:
             self._max_records = min(self._max_records * 2, MAX_RECORDS)
         elif took_ns > TURN_NS:
             self._max_records = max(self._max_records // 2, 1)
+
+
+class FinishedSource:
+    """A source that was at its end before the checkpoint its task starts from."""
+
+    def __init__(self) -> None:
+        self._has_ended_data = False
+
+    def emit_next(self) -> int:
+        """End at once."""
+        status = InputStatus.END_OF_INPUT if self._has_ended_data else InputStatus.END_OF_DATA
+        self._has_ended_data = True
+        return status
+
+
+class FinishedOperatorInput(Input):
+    """The input of an operator that was finished before: nothing but the end is expected of those before it.
+
+    Flink: FinishedOnRestoreInput.
+    """
+
+    def process_element(self, value: Any, timestamp: int) -> None:
+        """Refuse it: whoever sends it begins from another checkpoint than this task."""
+        raise RuntimeError(
+            f"the record {value!r} comes to a task that was finished before the checkpoint it starts from"
+        )
+
+    def process_watermark(self, timestamp: int) -> None:
+        """Event time has ended here."""
+
+    def process_watermark_status(self, is_idle: bool) -> None:
+        """Event time has ended here."""
+
+    def process_latency_marker(self, marker: Any) -> None:
+        """Nobody measures."""
+
+
+def pass_over(input_number: int) -> None:
+    """No operator has to know that an input has ended."""
 
 
 class OneInputProcessor:

@@ -60,8 +60,8 @@ class SourceFunctionOperator(SourceOperatorBase):
 
     def emit_next(self, output: Output, max_records: int) -> int:
         """Emit what was handed over."""
-        if self._ending is not None:
-            return self._ending
+        if self._ending is not None and self._thread is None:
+            return self._ending  # it never began
         if self._thread is None:
             self._start()
         if not self._taken:
@@ -71,7 +71,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         if self._taken:
             return InputStatus.MORE_AVAILABLE
         if self._has_ended:
-            return InputStatus.END_OF_INPUT
+            return InputStatus.END_OF_INPUT if self._ending is None else self._ending
         if self._handover.has_failed:  # type: ignore[union-attr]
             return InputStatus.MORE_AVAILABLE  # its error comes with the next turn, and nobody would wake us for it
         return InputStatus.NOTHING_AVAILABLE
@@ -120,7 +120,7 @@ class SourceFunctionOperator(SourceOperatorBase):
             self._emit_taken(None, len(self._taken))
 
     def stop(self, is_drain: bool) -> None:
-        """Stop with a savepoint: what is not yet emitted is not in it."""
+        """Stop with a savepoint: run() is to return, and what it has handed over by then comes before the end."""
         self._ending = InputStatus.END_OF_INPUT if is_drain else InputStatus.STOPPED
         self.cancel()
 

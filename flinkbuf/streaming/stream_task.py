@@ -1,7 +1,7 @@
 """One task's work, from its operators' opening to their closing, all on the thread that makes it.
 
 The mailbox loop calls `_process_input` for a turn at a time; what other threads want comes as mail. Only `cancel` and
-what says so are called from other threads. Flink: StreamTask, SubtaskCheckpointCoordinatorImpl.
+what says so are called from other threads. Flink: StreamTask.
 """
 
 from __future__ import annotations
@@ -13,27 +13,34 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from flinkbuf._core.operator_chain import OperatorCounters
 from flinkbuf._core.record_writer_output import TaskOutputs
 from flinkbuf._core.stream_input import NetworkInput, TaskSourceOutput, TaskTurn
 from flinkbuf._core.stream_operator import MAX_WATERMARK
 from flinkbuf._core.wakeup import TaskBell
+from flinkbuf.checkpoints.handles import TaskRestore
+from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.log import logger
-from flinkbuf.network.events import CancelCheckpointMarker, CheckpointBarrier, EndOfData, StopMode
+from flinkbuf.network.events import CheckpointBarrier, EndOfData, Event, StopMode
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
+from flinkbuf.streaming.barrier_actions import TakeCheckpoint
+from flinkbuf.streaming.barriers import barrier_of, kind_of
 from flinkbuf.streaming.chain import OperatorChain
+from flinkbuf.streaming.checkpointed_inputs import CheckpointedInputs
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.error_location import keep_as_context
 from flinkbuf.streaming.input_processor import (
-    BarrierHandler,
+    FinishedOperatorInput,
+    FinishedSource,
     MultipleInputProcessor,
     NetworkInputEvents,
     OneInputProcessor,
-    PassingBarrierHandler,
     SourceInput,
+    pass_over,
 )
 from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
 from flinkbuf.streaming.input_status import InputStatus
@@ -49,9 +56,11 @@ from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, Ta
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context as make_operator_context
 from flinkbuf.streaming.processing_time import TaskTimerService
-from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached, TaskEvent
+from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
+from flinkbuf.streaming.task_events import EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_figures import input_figures, operator_figures, output_figures, watermark_of
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.task_storage import ReadRestore, TaskStorage, WriteSnapshot
 from flinkbuf.streaming.valve import StatusWatermarkValve
 from flinkbuf.types.types import Types
 
@@ -75,10 +84,12 @@ class StreamTask:
         settings: ExecutionSettings,
         clock: Clock,
         *,
-        restore: TaskStateSnapshot | None = None,
+        restore: TaskRestore | TaskStateSnapshot | None = None,
+        storage: Any = None,
         report: Callable[[TaskEvent], None] = ignore_event,
         make_context: Callable[..., Any] = make_operator_context,
-        barriers: BarrierHandler | None = None,
+        write_snapshot: WriteSnapshot | None = None,
+        read_restore: ReadRestore | None = None,
         ticks: Callable[[], int] = time.monotonic_ns,
         seed: int | None = None,
     ) -> None:
@@ -89,21 +100,17 @@ class StreamTask:
         self._restore = restore
         self._seed = seed
         self._report = report
-        self._barriers = barriers or PassingBarrierHandler()
         self._partitions = list(partitions)
         self._gates = list(gates)
         self._inputs: list[InputGate | UnionInputGate] = []
         self._readers: list[RecordReader] = []
         self._valves: list[StatusWatermarkValve] = []
         self._input_processor: Any = None
-        self._is_restored = self._is_running = self._is_canceled = False
-        self._has_ended_data = False
+        self._is_restored = self._is_canceled = False
+        self._progress = TaskProgress()
         self._source_lock = threading.Lock()
         self._is_source_cancelled = False
-        self._last_checkpoint_id = 0
-        self._completed_checkpoint_id = 0
-        self._final_checkpoint_id: int | None = None  # the first one taken after the operators were finished
-        self._aborted_checkpoints: set[int] = set()
+        self._savepoint: CheckpointBarrier | None = None  # that the source has stopped for
 
         self.mailbox = TaskMailbox(self.bell)
         self.times = TaskTimes(ticks)
@@ -128,6 +135,24 @@ class StreamTask:
             self.bell.ring,
             random.Random(seed),
         )
+        self._storage = TaskStorage(info, settings, storage, write_snapshot, read_restore)
+        self.checkpoints = SubtaskCheckpoints(
+            info,
+            self.chain,
+            self._broadcast,
+            self._progress,
+            self._storage,
+            report,
+            self.system_timers,
+            ticks,
+        )
+        self._checkpointed_inputs = CheckpointedInputs(
+            settings, self.system_timers, self.checkpoints, info.task_name_with_subtask
+        )
+
+    def _broadcast(self, event: Event) -> None:
+        for writer in self._writers:
+            writer.write_event(event)
 
     def _make_writers(self) -> list[RecordWriter]:
         edges: dict[int, NetworkEdge] = {}
@@ -165,19 +190,20 @@ class StreamTask:
         if self._is_restored:
             return
         self._is_restored = True
-        if not self._is_restored_as_finished:
+        restored = self._storage.read(self._restore)
+        self._progress.is_drained = is_finished = restored is not None and restored.is_finished
+        if is_finished:
+            self._input_processor = self._make_finished_processor()
+        else:
             self.chain.make()
             self._input_processor = self._make_input_processor()
             self._check_canceled()
-            self.chain.initialize_state_and_open(None if self._restore is None else self._restore.operators)
+            self.chain.initialize_state_and_open(None if restored is None else restored.operators)
+        self._restore = None  # as large as the state
         for gate in self._inputs:
             gate.request_partitions()
         self._check_canceled()
-        self._is_running = True
-
-    @property
-    def _is_restored_as_finished(self) -> bool:
-        return self._restore is not None and self._restore.is_finished
+        self._progress.is_running = True
 
     def _make_input_processor(self) -> Any:
         chain, inputs = self.chain, self._config.inputs
@@ -187,31 +213,43 @@ class StreamTask:
         targets = chain.head.operator.inputs
         if len(targets) != len(inputs):
             raise ValueError(f"{chain.head.config.name} has {len(targets)} inputs, its task is to read {len(inputs)}")
+        next_selection = getattr(chain.head.operator, "next_selection", None)
+        return self._make_network_processor(targets, chain.head.counters, chain.end_input, next_selection)
+
+    def _make_finished_processor(self) -> Any:
+        """All operators were finished before the checkpoint that this task starts from: none is made again."""
+        if self.chain.is_source:
+            return OneInputProcessor(FinishedSource(), pass_over)
+        targets = [FinishedOperatorInput() for _ in self._config.inputs]
+        return self._make_network_processor(targets, OperatorCounters(), pass_over, None)
+
+    def _make_network_processor(self, targets: Any, counters: Any, end_input: Any, next_selection: Any) -> Any:
         processors = [
-            OneInputProcessor(self._make_network_input(index), chain.end_input, index) for index in range(len(inputs))
+            OneInputProcessor(self._make_network_input(index, target, counters), end_input, index)
+            for index, target in enumerate(targets)
         ]
         if len(processors) == 1:
             return processors[0]
-        next_selection = getattr(chain.head.operator, "next_selection", None)
         selection = MultipleInputSelectionHandler(len(processors), next_selection)
         return MultipleInputProcessor(processors, selection, self.bell.seen)
 
-    def _make_network_input(self, index: int) -> NetworkInput:
+    def _make_network_input(self, index: int, target: Any, counters: Any) -> NetworkInput:
         config = self._config.inputs[index]
         gates = [self._gates[gate_index] for gate_index in config.gate_indexes]
         gate = gates[0] if len(gates) == 1 else UnionInputGate(gates)
         gate.share_bell(self.bell)
         self._inputs.append(gate)
+        self._checkpointed_inputs.add_gate(gate)
         reader = RecordReader(gate, Types.STREAM_ELEMENT(config.type), events=True)
         self._readers.append(reader)
         return NetworkInput(
             reader,
-            self.chain.head.operator.inputs[index],
+            target,
             self._turn,
-            self.chain.head.counters,
+            counters,
             self.chain.task_counters,
             self._make_valve,
-            NetworkInputEvents(gate, self._barriers),
+            NetworkInputEvents(gate, self._checkpointed_inputs),
         )
 
     def _make_valve(self, channel_count: int, output: Any) -> StatusWatermarkValve:
@@ -226,10 +264,7 @@ class StreamTask:
         try:
             self.restore()
             self._check_canceled()
-            if self._is_restored_as_finished:
-                self._end_again()
-            else:
-                self.mailbox_processor.run_mailbox_loop()
+            self.mailbox_processor.run_mailbox_loop()
             self._check_canceled()
             self._after_invoke()
         except BaseException as error:
@@ -240,7 +275,7 @@ class StreamTask:
     @property
     def _source_config(self) -> Any:
         """Of the source: what no function of the chain has raised is from it."""
-        return self._config.operators[0] if self.chain.is_source and not self._has_ended_data else None
+        return self._config.operators[0] if self.chain.is_source and not self._progress.has_ended_data else None
 
     def _process_input(self, processor: MailboxProcessor) -> None:
         seen = self.bell.seen()
@@ -250,7 +285,7 @@ class StreamTask:
         try:
             status = self._input_processor.process_input()
         except BaseException as error:
-            self.chain.locate(error, self.chain.head.config)  # no function of it: its source, or what it reads
+            self.chain.locate(error, self._config.operators[0])  # no function of it: its source, or what it reads
             raise
         if status == InputStatus.MORE_AVAILABLE:
             return
@@ -267,46 +302,56 @@ class StreamTask:
 
     def _end_data(self, mode: StopMode) -> None:
         is_drain = mode is StopMode.DRAIN
-        if is_drain and self.chain.is_source:
-            output = self.chain.head.output
-            output.emit_watermark_status(False)  # an idle source would keep its last watermark to itself
-            output.emit_watermark(MAX_WATERMARK)
+        self._progress.is_drained |= is_drain
+        if is_drain and (self.chain.is_source or not self.chain.operators):
+            self._end_event_time()
         self.chain.finish(is_drain)
-        for writer in self._writers:
-            writer.write_event(EndOfData(mode))
-        self._has_ended_data = True
+        self._broadcast(EndOfData(mode))
+        self._progress.has_ended_data = True
+        savepoint, self._savepoint = self._savepoint, None
+        if savepoint is not None:
+            self._take(savepoint)
 
-    def _end_again(self) -> None:
-        """All was finished before the checkpoint that this task starts from: say so once more."""
-        for writer in self._writers:
-            writer.write_watermark(MAX_WATERMARK)
-            writer.write_event(EndOfData())
-        self._has_ended_data = True
+    def _end_event_time(self) -> None:
+        if not self.chain.operators:  # all was finished before
+            for writer in self._writers:
+                writer.write_watermark(MAX_WATERMARK)
+            return
+        output = self.chain.head.output
+        output.emit_watermark_status(False)  # an idle source would keep its last watermark to itself
+        output.emit_watermark(MAX_WATERMARK)
 
     # ---- the end ----------------------------------------------------------------------------------------
 
     def _after_invoke(self) -> None:
-        settings = self._settings
-        if self._has_ended_data and settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish:
+        if self._waits_for_checkpoint or self.checkpoints.synchronous_id is not None:
             self.mailbox_processor.run_mails_until(self._may_end)
             self._check_canceled()
         self.timers.quiesce()
         self.system_timers.quiesce()
         self.mailbox_processor.prepare_close()
         self.mailbox_processor.drain()
-        self._is_running = False
+        self._progress.is_running = False
         for writer in self._writers:
             writer.flush()
+        self.checkpoints.runner.wait_until_idle()
+        self._check_canceled()
         if (error := self.chain.close()) is not None:
             raise error
+
+    @property
+    def _waits_for_checkpoint(self) -> bool:
+        settings = self._settings
+        is_enabled = settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish
+        return is_enabled and self._progress.has_ended_data
 
     def _may_end(self) -> bool:
         """Consumers have processed all of it, and a checkpoint after the end has come to count."""
         if self._is_canceled:
             return True
-        final = self._final_checkpoint_id
-        is_final = final is not None and self._completed_checkpoint_id >= final
-        return is_final and all(
+        if not self.checkpoints.is_last_one_complete or self.checkpoints.has_unsettled:
+            return False
+        return not self._waits_for_checkpoint or all(
             partition.is_all_data_processed or partition.is_released for partition in self._partitions
         )
 
@@ -320,7 +365,8 @@ class StreamTask:
     def cancel(self) -> None:
         """End as soon as the task's thread comes back to its loop; from any thread."""
         self._is_canceled = True
-        self._is_running = False
+        self._progress.is_running = False
+        self.checkpoints.runner.cancel_all()
         self.mailbox_processor.report_throwable(CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled"))
         try:
             self.cancel_source()
@@ -348,11 +394,12 @@ class StreamTask:
         BaseException or None
             The first error: the given one, or the first of the cleaning. Later ones are shown behind it.
         """
-        self._is_running = False
+        self._progress.is_running = False
         steps: list[Callable[[], BaseException | None]] = [
             *([self.cancel_source] if error is not None else []),
             self.timers.quiesce,
             self.system_timers.quiesce,
+            self.checkpoints.close,
             self.chain.close,
             *(reader.close for reader in self._readers),
             *(gate.close for gate in (*self._inputs, *self._gates)),
@@ -381,62 +428,55 @@ class StreamTask:
             return False
         return True
 
-    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> bool:
+    def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions) -> bool:
         """Take a checkpoint between two records; from any thread. False: the task has ended."""
+        barrier = barrier_of(checkpoint_id, timestamp_ms, options)
         # An operator that waits in the middle of a record serves mails meanwhile: this one is not to be among them.
-        return self._submit(
-            lambda: self.perform_checkpoint(barrier), f"checkpoint {barrier.checkpoint_id}", MIN_PRIORITY
-        )
+        return self._submit(lambda: self._trigger(barrier), f"checkpoint {checkpoint_id}", MIN_PRIORITY)
+
+    def _trigger(self, barrier: CheckpointBarrier) -> None:
+        if self._checkpointed_inputs.has_open_channels:
+            self._checkpointed_inputs.trigger(barrier)
+        elif kind_of(barrier).is_synchronous and self._may_stop(barrier.checkpoint_id):
+            self._stop_source(barrier)
+        else:
+            self._take(barrier)
+
+    def _may_stop(self, checkpoint_id: int) -> bool:
+        is_reading = self.chain.is_source and self._progress.is_running and not self._progress.has_ended_data
+        return is_reading and not self.checkpoints.is_over(checkpoint_id)
+
+    def _stop_source(self, barrier: CheckpointBarrier) -> None:
+        """The savepoint is taken when the source has come to its end, and nothing comes behind it."""
+        self._savepoint = barrier
+        self.checkpoints.synchronous_id = barrier.checkpoint_id
+        if (head := self.chain.made_head) is not None:
+            source: Any = head.operator
+            source.stop(kind_of(barrier) is SnapshotKind.SAVEPOINT_TERMINATE)
+        self.bell.ring()  # it may have had nothing to do
 
     def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
         """Send the barrier on and take the operators' state, on the task's thread; None if it is not to be."""
-        checkpoint_id = barrier.checkpoint_id
-        if checkpoint_id <= self._last_checkpoint_id:
-            return None
-        self._last_checkpoint_id = checkpoint_id
-        if checkpoint_id in self._aborted_checkpoints or not self._is_running:
-            self._decline(checkpoint_id)
-            return None
-        self._aborted_checkpoints = {other for other in self._aborted_checkpoints if other > checkpoint_id}
-        self.chain.prepare_snapshot_pre_barrier(checkpoint_id)
-        for writer in self._writers:  # before the state is taken: those behind can begin
-            writer.write_event(barrier)
-        snapshot = TaskStateSnapshot(
-            checkpoint_id, self.chain.snapshot_state(checkpoint_id), is_finished=self._has_ended_data
-        )
-        if self._has_ended_data and self._final_checkpoint_id is None:
-            self._final_checkpoint_id = checkpoint_id
-        self._report(CheckpointAcknowledged(self.info, checkpoint_id, snapshot))
-        return snapshot
+        return self._take(barrier)
 
-    def _decline(self, checkpoint_id: int) -> None:
-        """Those behind shall not wait for its barrier."""
-        for writer in self._writers:
-            writer.write_event(CancelCheckpointMarker(checkpoint_id))
-        is_aborted = checkpoint_id in self._aborted_checkpoints
-        reason = "it was aborted" if is_aborted else "the task is not running"
-        self._report(CheckpointDeclined(self.info, checkpoint_id, reason))
+    def _take(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
+        start_delay_ms = max(self.system_timers.now_ms() - barrier.timestamp, 0)
+        return self.checkpoints.take(TakeCheckpoint(barrier, start_delay_ms))
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> bool:
         """The checkpoint counts; from any thread. An id that is not above the last one is passed over."""
-        return self._submit(lambda: self._complete_checkpoint(checkpoint_id), f"checkpoint {checkpoint_id} complete")
-
-    def _complete_checkpoint(self, checkpoint_id: int) -> None:
-        if checkpoint_id > self._completed_checkpoint_id:
-            self._completed_checkpoint_id = checkpoint_id
-            self.chain.notify("notify_checkpoint_complete", checkpoint_id)
+        return self._submit(lambda: self.checkpoints.complete(checkpoint_id), f"checkpoint {checkpoint_id} complete")
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int = 0) -> bool:
         """The checkpoint will never count; from any thread. A completion that was missed is told first."""
+        self.checkpoints.runner.cancel(checkpoint_id)  # at once, whatever the task's thread is in
         return self._submit(
             lambda: self._abort_checkpoint(checkpoint_id, latest_completed_id), f"checkpoint {checkpoint_id} aborted"
         )
 
     def _abort_checkpoint(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        self._complete_checkpoint(latest_completed_id)
-        if checkpoint_id > self._last_checkpoint_id:
-            self._aborted_checkpoints.add(checkpoint_id)
-        self.chain.notify("notify_checkpoint_aborted", checkpoint_id)
+        self.checkpoints.abort(checkpoint_id, latest_completed_id)
+        self._checkpointed_inputs.abort(checkpoint_id)
 
     # ---- numbers ----------------------------------------------------------------------------------------
 

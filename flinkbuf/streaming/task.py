@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from flinkbuf.checkpoints.handles import TaskRestore
+from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.errors import CancelTaskError
-from flinkbuf.network.events import CheckpointBarrier
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.streaming.clock import Clock
@@ -41,12 +42,14 @@ class Task:
         What holds for all tasks of the job.
     clock : Clock
         Processing time. One that jumps has ``subscribe(callback)``, which calls back after each move.
-    restore : TaskStateSnapshot, optional
-        What its operators begin with.
+    restore : TaskRestore or TaskStateSnapshot, optional
+        What its operators begin with; read from storage on the task's thread.
+    storage : CheckpointStorage, optional
+        Where its state goes; None: the job master keeps it.
     report : callable, optional
         Called with each `TaskEvent`, on the thread where it happens; it must be short and must not raise.
     options
-        As `StreamTask` has them: ``make_context``, ``barriers``, ``ticks``, ``seed``.
+        As `StreamTask` has them: ``make_context``, ``write_snapshot``, ``read_restore``, ``ticks``, ``seed``.
 
     Attributes
     ----------
@@ -64,7 +67,8 @@ class Task:
         settings: ExecutionSettings,
         clock: Clock,
         *,
-        restore: TaskStateSnapshot | None = None,
+        restore: TaskRestore | TaskStateSnapshot | None = None,
+        storage: Any = None,
         report: Callable[[TaskEvent], None] = ignore_event,
         **options: Any,
     ) -> None:
@@ -87,9 +91,8 @@ class Task:
         self._last_accumulators: dict[str, Any] = {}
 
         def make() -> StreamTask:
-            return StreamTask(
-                info, config, gates, partitions, settings, clock, restore=restore, report=report, **options
-            )
+            given = {"restore": restore, "storage": storage, "report": report, **options}
+            return StreamTask(info, config, gates, partitions, settings, clock, **given)
 
         self._make_stream_task = make
 
@@ -268,10 +271,10 @@ class Task:
             interrupt_thread(self._thread)
             return True
 
-    def trigger_checkpoint(self, barrier: CheckpointBarrier) -> bool:
+    def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions) -> bool:
         """Have a checkpoint taken between two records; what comes of it is reported. False: it does not run."""
         stream_task = self._stream_task
-        return stream_task is not None and stream_task.trigger_checkpoint(barrier)
+        return stream_task is not None and stream_task.trigger_checkpoint(checkpoint_id, timestamp_ms, options)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> bool:
         """Tell its operators that a checkpoint counts. False: it does not run."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flinkbuf.checkpoints.handles import SubtaskState
+from flinkbuf.checkpoints.options import CheckpointMetrics
 from flinkbuf.streaming.operator_config import TaskInfo
-from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.task_state import TaskState
 
 
@@ -31,15 +32,17 @@ class EndOfDataReached(TaskEvent):
 
 @dataclass(frozen=True)
 class CheckpointAcknowledged(TaskEvent):
-    """The task's part of a checkpoint."""
+    """The task's part of a checkpoint is written; on the thread that has written it."""
 
     checkpoint_id: int
-    snapshot: TaskStateSnapshot
+    state: SubtaskState
+    metrics: CheckpointMetrics
 
 
 @dataclass(frozen=True)
 class CheckpointDeclined(TaskEvent):
-    """The task cannot take part in a checkpoint."""
+    """The task cannot take part in a checkpoint; `error` says what went wrong, if anything did."""
 
     checkpoint_id: int
-    reason: str
+    reason: str  # a CheckpointFailureReason by name
+    error: BaseException | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,8 @@ class TaskStateSnapshot:
     checkpoint_id : int
     operators : Mapping
         From operator id (32 hex digits) to its `OperatorSnapshot`.
+    input_channels, output_channels : sequence of (int, int, bytes)
+        Buffers that were under way at an unaligned checkpoint: index of the gate or partition, channel, and bytes.
     is_finished : bool
         All operators had been finished: a task that starts from this has nothing to do but to say so.
     """
@@ -23,3 +25,10 @@ class TaskStateSnapshot:
     checkpoint_id: int
     operators: Mapping[str, Any] = field(default_factory=dict)
     is_finished: bool = False
+    input_channels: Sequence[tuple[int, int, Any]] = ()
+    output_channels: Sequence[tuple[int, int, Any]] = ()
+
+    def release(self) -> None:
+        """Say that it has been written, or never will be: operators may write into their tables again. Any thread."""
+        for snapshot in self.operators.values():
+            snapshot.release()

@@ -196,14 +196,32 @@ def test_a_snapshot_has_emitted_before_all_that_the_source_has():
 
 
 @pytest.mark.parametrize(("is_drain", "status"), [(True, InputStatus.END_OF_INPUT), (False, InputStatus.STOPPED)])
-def test_a_stopped_source_emits_nothing_more(is_drain, status):
+def test_a_stopped_source_ends_when_all_that_it_has_handed_over_is_emitted(is_drain, status):
+    """What it counts as emitted is in its state: a savepoint after its end has both or neither."""
     around = Surroundings()
     source = around.open(SourceFunctionOperator(Endless()))
     source.emit_next(around.output, 1)
     source.stop(is_drain)
+    while (last := source.emit_next(around.output, 100)) in (
+        InputStatus.NOTHING_AVAILABLE,
+        InputStatus.MORE_AVAILABLE,
+    ):
+        time.sleep(0.001)
+    assert last == status
     before = len(around.output.elements)
+    source.prepare_snapshot_pre_barrier(1)
     assert source.emit_next(around.output, 100) == status
     assert len(around.output.elements) == before
+    source.close()
+
+
+@pytest.mark.parametrize(("is_drain", "status"), [(True, InputStatus.END_OF_INPUT), (False, InputStatus.STOPPED)])
+def test_a_source_that_is_stopped_before_it_began_does_not_begin(is_drain, status):
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Endless()))
+    source.stop(is_drain)
+    assert source.emit_next(around.output, 100) == status
+    assert not around.output.elements
     source.close()
 
 

@@ -7,6 +7,7 @@ from support.stream_tasks import (
     END,
     SETTINGS,
     InputConfig,
+    KeptSnapshots,
     ListSink,
     ListSource,
     MapOperator,
@@ -22,6 +23,7 @@ from support.stream_tasks import (
 
 import flinkbuf as fb
 from flinkbuf._core.stream_operator import NO_TIMESTAMP, MultipleInputOperator, StreamOperator
+from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.network.events import CheckpointBarrier, EndOfData, StopMode
 from flinkbuf.streaming.combined_watermark import CombinedWatermark
 from flinkbuf.streaming.input_selection import InputSelection
@@ -35,6 +37,7 @@ from flinkbuf.testing import ManualClock
 
 LONG = fb.Types.LONG()
 INPUT = (InputConfig(LONG, (0,)),)
+OPTIONS = CheckpointOptions()
 
 
 @pytest.fixture
@@ -62,9 +65,8 @@ def source_task(items, partition, name="source", partitioner="rebalance", end=In
 
 
 def stream_task(config, gates=(), partitions=(), clock=None, settings=SETTINGS, **options):
-    return StreamTask(
-        info(), config, gates, partitions, settings, clock or ManualClock(), make_context=plain_context, **options
-    )
+    options = {"make_context": plain_context, "write_snapshot": KeptSnapshots().write, **options}
+    return StreamTask(info(), config, gates, partitions, settings, clock or ManualClock(), **options)
 
 
 # ---- chains between gates and partitions -------------------------------------------------------------------
@@ -488,7 +490,7 @@ def test_a_checkpoint_is_triggered_from_another_thread_and_its_barrier_comes_in_
     thread = threading.Thread(target=task.run)
     thread.start()
     assert waiting.is_open.wait(10)
-    while not task.trigger_checkpoint(CheckpointBarrier(3, 0)):
+    while not task.trigger_checkpoint(3, 0, OPTIONS):
         pass
     waiting.is_over = True
     waiting.context.extras["wake"]()
@@ -497,7 +499,7 @@ def test_a_checkpoint_is_triggered_from_another_thread_and_its_barrier_comes_in_
     assert names_of_all(reader, gate) == ["CheckpointBarrier", "Watermark", "EndOfData", "EndOfPartition"]
     acknowledged = [event for event in events if isinstance(event, CheckpointAcknowledged)]
     assert [event.checkpoint_id for event in acknowledged] == [3]
-    assert not task.trigger_checkpoint(CheckpointBarrier(4, 0))
+    assert not task.trigger_checkpoint(4, 0, OPTIONS)
 
 
 def running_task(pool, events):
@@ -509,7 +511,7 @@ def running_task(pool, events):
 
 def test_a_checkpoint_does_not_come_between_the_results_of_a_record():
     """An operator that waits in the middle of a record serves its own mails, not a checkpoint of all operators."""
-    taken, snapshots = [], []
+    taken, kept = [], KeptSnapshots()
 
     class Twice(StreamOperator):
         def process_element(self, value, timestamp):
@@ -522,20 +524,20 @@ def test_a_checkpoint_does_not_come_between_the_results_of_a_record():
         def process_element(self, value, timestamp):
             mailbox = self.context.mailbox
             if not self.items:
-                task.trigger_checkpoint(CheckpointBarrier(1, 0))
+                task.trigger_checkpoint(1, 0, OPTIONS)
                 mailbox.submit(lambda: None, "what it waits for")
                 mailbox.yield_()
             super().process_element(value, timestamp)
 
-    def keep(event):
-        if isinstance(event, CheckpointAcknowledged):
-            snapshots.append((event.snapshot.operators[twice.operator_id], len(taken)))
+        def snapshot_state(self, checkpoint_id):
+            return len(taken)
 
-    twice = operator("twice", Twice)
-    task = stream_task(chain_of(source([1, 2, 3]), twice, operator("wait", lambda: Waiting(taken))), report=keep)
+    twice, wait = operator("twice", Twice), operator("wait", lambda: Waiting(taken))
+    task = stream_task(chain_of(source([1, 2, 3]), twice, wait), write_snapshot=kept.write)
     task.invoke()
     task.clean_up(None)
-    assert snapshots == [("done", 2)]
+    states = kept.snapshots[1].operators
+    assert (states[twice.operator_id], states[wait.operator_id]) == ("done", 2)
 
 
 def test_checkpoints_out_of_order_are_passed_over(pool):
@@ -545,6 +547,7 @@ def test_checkpoints_out_of_order_are_passed_over(pool):
     assert task.perform_checkpoint(CheckpointBarrier(5, 0)) is not None
     assert task.perform_checkpoint(CheckpointBarrier(5, 0)) is None
     assert task.perform_checkpoint(CheckpointBarrier(4, 0)) is None
+    task.checkpoints.runner.wait_until_idle()
     assert [event.checkpoint_id for event in events] == [5]
     task.clean_up(None)
 
@@ -558,8 +561,9 @@ def test_who_takes_no_part_tells_those_behind_and_the_coordinator(pool, is_abort
         task.notify_checkpoint_aborted(5)
         task.mailbox_processor.run_mailbox_step()
     assert task.perform_checkpoint(CheckpointBarrier(5, 0)) is None
-    assert isinstance(events[-1], CheckpointDeclined)
-    assert "aborted" in events[-1].reason if is_aborted else "not running" in events[-1].reason
+    # Who has aborted it need not be told.
+    reasons = [event.reason for event in events if isinstance(event, CheckpointDeclined)]
+    assert reasons == ([] if is_aborted else ["CHECKPOINT_DECLINED_TASK_NOT_READY"])
     kinds = [reader.poll() for _ in range(10)]
     assert "CancelCheckpointMarker" in [type(value).__name__ for _, value, *_ in kinds]
     task.clean_up(None)
@@ -601,7 +605,7 @@ def test_with_checkpoints_a_task_waits_for_its_consumers_and_for_a_last_checkpoi
     thread = threading.Thread(target=task.run)
     thread.start()
     assert has_ended_data.wait(10)
-    assert task.trigger_checkpoint(CheckpointBarrier(7, 0))
+    assert task.trigger_checkpoint(7, 0, OPTIONS)
     assert task.notify_checkpoint_complete(6)
     taken = []
     sink = sink_task(gate, taken)
@@ -613,8 +617,7 @@ def test_with_checkpoints_a_task_waits_for_its_consumers_and_for_a_last_checkpoi
     thread.join(10)
     sink_thread.join(10)
     assert (task.state, sink.state) == (TaskState.FINISHED, TaskState.FINISHED)
-    snapshot = next(event.snapshot for event in events if isinstance(event, CheckpointAcknowledged))
-    assert snapshot.is_finished
+    assert next(event.state for event in events if isinstance(event, CheckpointAcknowledged)).is_finished
 
 
 def test_a_task_that_was_finished_says_so_again(pool):

@@ -5,6 +5,7 @@ import threading
 import flinkbuf as fb
 from flinkbuf._core.function_operator import MapOperator
 from flinkbuf._core.stream_operator import NO_TIMESTAMP, StreamOperator
+from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.operator_config import (
     ChainConfig,
@@ -123,10 +124,22 @@ def info(name="task", **options):
     return TaskInfo("job", "a job", "vertex", name, **options)
 
 
-def make_task(config, gates=(), partitions=(), clock=None, name="task", settings=SETTINGS, **options):
-    return Task(
-        info(name), config, gates, partitions, settings, clock or ManualClock(), make_context=plain_context, **options
-    )
+class KeptSnapshots:
+    """A writer of snapshots that keeps the objects themselves; what it returns begins another task."""
+
+    def __init__(self):
+        self.snapshots = {}  # by checkpoint
+        self.options = {}
+
+    def write(self, snapshot, *, storage, options, settings, is_cancelled):
+        self.snapshots[snapshot.checkpoint_id] = snapshot
+        self.options[snapshot.checkpoint_id] = options
+        return SubtaskState(is_finished=snapshot.is_finished)
+
+
+def make_task(config, gates=(), partitions=(), clock=None, name="task", settings=SETTINGS, snapshots=None, **options):
+    options = {"make_context": plain_context, "write_snapshot": (snapshots or KeptSnapshots()).write, **options}
+    return Task(info(name), config, gates, partitions, settings, clock or ManualClock(), **options)
 
 
 def run_all(*tasks, timeout_s=20):

@@ -1,0 +1,88 @@
+"""How a task's state goes to storage, and comes back.
+
+Flink: CheckpointStreamFactory of a task, TaskStateManagerImpl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from flinkbuf.checkpoints.handles import SubtaskState, TaskRestore
+from flinkbuf.checkpoints.options import CheckpointOptions
+from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
+
+
+class WriteSnapshot(Protocol):
+    """Makes handles of a snapshot; on the snapshot thread. Releases the snapshot, whatever happens."""
+
+    def __call__(
+        self,
+        snapshot: TaskStateSnapshot,
+        *,
+        storage: Any,
+        options: CheckpointOptions,
+        settings: ExecutionSettings,
+        is_cancelled: Callable[[], bool],
+    ) -> SubtaskState:
+        """Return where the state lies now; raises, having deleted what it wrote, soon after it was cancelled."""
+
+
+class ReadRestore(Protocol):
+    """Makes a snapshot of handles; on the task's thread."""
+
+    def __call__(self, restore: TaskRestore, info: TaskInfo, storage: Any) -> TaskStateSnapshot:
+        """Return what the task's operators begin with."""
+
+
+class TaskStorage:
+    """The storage of one task.
+
+    Parameters
+    ----------
+    info : TaskInfo
+    settings : ExecutionSettings
+    storage : CheckpointStorage or None
+        None: the job master keeps the state.
+    write_snapshot, read_restore : callable
+    """
+
+    def __init__(
+        self,
+        info: TaskInfo,
+        settings: ExecutionSettings,
+        storage: Any,
+        write_snapshot: WriteSnapshot | None,
+        read_restore: ReadRestore | None,
+    ) -> None:
+        self._info = info
+        self._settings = settings
+        self._storage = storage
+        self._write_snapshot = write_snapshot
+        self._read_restore = read_restore
+
+    def read(self, restore: TaskRestore | TaskStateSnapshot | None) -> TaskStateSnapshot | None:
+        """Return what the task's operators begin with; None: with nothing."""
+        if restore is None or isinstance(restore, TaskStateSnapshot):
+            return restore
+        if restore.is_finished:
+            return TaskStateSnapshot(restore.checkpoint_id, is_finished=True)
+        if self._read_restore is None:
+            raise RuntimeError("nobody reads the state of this task")
+        return self._read_restore(restore, self._info, self._storage)
+
+    def write(
+        self, snapshot: TaskStateSnapshot, options: CheckpointOptions, is_cancelled: Callable[[], bool]
+    ) -> SubtaskState:
+        """Write a snapshot and release it; on the snapshot thread."""
+        if self._write_snapshot is None:
+            raise RuntimeError("nobody writes the state of this task")
+        return self._write_snapshot(
+            snapshot, storage=self._storage, options=options, settings=self._settings, is_cancelled=is_cancelled
+        )
+
+    def discard(self, state: SubtaskState) -> None:
+        """Delete what nobody will know of; on the snapshot thread."""
+        if self._storage is not None:
+            self._storage.delete(state.handles())
