@@ -5,10 +5,11 @@ from __future__ import annotations
 from concurrent.futures import Future
 from typing import Any
 
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.common.completable_future import CompletableFuture, completed, failed
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.job_id import JobID
-from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.jobs.failure import JobCanceledError, JobSuspendedError
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.log import logger
 
@@ -30,8 +31,11 @@ class JobEnd:
     def __call__(self, error: BaseException | None) -> None:
         """Take the job's exception, or None; called once, when all of it is gone."""
         self._archive()
+        name = self.job.graph.settings.job_name
         if error is None and self.job.status is JobStatus.CANCELED:
-            error = JobCanceledError(f"job {self.job.graph.settings.job_name!r} was canceled")
+            error = JobCanceledError(f"job {name!r} was canceled")
+        if error is None and self.job.status is JobStatus.SUSPENDED:
+            error = JobSuspendedError(f"job {name!r} goes on elsewhere")
         if error is not None:
             self.result.set_exception(error)
             return
@@ -92,12 +96,38 @@ class JobClient:
     def stop_with_savepoint(
         self, advance_to_end_of_event_time: bool, savepoint_directory: str | None = None
     ) -> CompletableFuture:
-        """Fail: there are no savepoints yet."""
-        return failed(NotImplementedError("this version keeps no checkpoints, so a job cannot be stopped with one"))
+        """Stop the job with a savepoint; the future gives its path when the job has ended.
+
+        Parameters
+        ----------
+        advance_to_end_of_event_time : bool
+            Whether all timers and windows fire first: for a job that is not to go on.
+        savepoint_directory : str, optional
+            Above the savepoint's own; what ``execution.checkpointing.savepoint-dir`` says if left out.
+        """
+        kind = SnapshotKind.SAVEPOINT_TERMINATE if advance_to_end_of_event_time else SnapshotKind.SAVEPOINT_SUSPEND
+        return CompletableFuture(self._job.trigger_savepoint(savepoint_directory, kind))
 
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
-        """Fail: there are no savepoints yet."""
-        return failed(NotImplementedError("this version keeps no checkpoints, so it makes no savepoint"))
+        """Make a savepoint while the job goes on; the future gives its path."""
+        return CompletableFuture(self._job.trigger_savepoint(savepoint_directory))
+
+    def cancel_with_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture:
+        """Make a savepoint, then cancel the job: what came in between is read again by who begins from it.
+
+        The future gives the path when the job has ended. If there is no savepoint, the job goes on.
+        """
+        path: Future[str] = Future()
+
+        def made(savepoint: Future[str]) -> None:
+            if savepoint.exception() is not None:
+                path.set_exception(savepoint.exception())
+                return
+            self._end.result.add_done_callback(lambda result: path.set_result(savepoint.result()))
+            self._job.cancel()
+
+        self._job.trigger_savepoint(savepoint_directory).add_done_callback(made)
+        return CompletableFuture(path)
 
     def get_accumulators(self) -> CompletableFuture:
         """Return what the job's functions have gathered so far, by name; a job that has ended can be asked, too."""

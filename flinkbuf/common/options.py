@@ -1,8 +1,8 @@
 """Flink's configuration keys: which of them mean something here, what they hold, and what holds without them.
 
-An option that acts is read by `read`. Those of what is still to come (checkpoints, state backends) are kept and read
-back. Every other key is named in one warning when a job starts. Flink: PipelineOptions, ExecutionOptions,
-RestartStrategyOptions, HeartbeatManagerOptions, JobManagerOptions, TaskManagerOptions, …
+An option is read by `read`. Every other key is named in one warning when a job starts. Flink: PipelineOptions,
+ExecutionOptions, CheckpointingOptions, StateRecoveryOptions, RestartStrategyOptions, HeartbeatManagerOptions,
+HighAvailabilityOptions, JobManagerOptions, TaskManagerOptions, …
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import Any
 
@@ -161,6 +160,14 @@ def one_of(*names: str) -> Callable[[str], str]:
     return read_name
 
 
+def failures_of(text: str) -> int:
+    """Read how many checkpoints in a row may fail; -1: as many as will."""
+    number = integer_of(text)
+    if number < -1:
+        raise ValueError(f"it must be at least 0, or -1 for no limit, got {number}")
+    return number
+
+
 def named_by(names: dict[str, str]) -> Callable[[str], str]:
     """Return what reads one of several names, some of which mean the same."""
 
@@ -173,13 +180,6 @@ def named_by(names: dict[str, str]) -> Callable[[str], str]:
     return read_name
 
 
-class Effect(Enum):
-    """What a key does."""
-
-    ACTS = "acts"
-    KEPT = "kept"  # for what is still to come
-
-
 @dataclass(frozen=True)
 class Option:
     """One of Flink's options."""
@@ -188,8 +188,13 @@ class Option:
     read: Callable[[str], Any]
     default: Any
     fallback_keys: tuple[str, ...] = ()
-    effect: Effect = Effect.ACTS
 
+
+STATE_BACKENDS = {
+    **dict.fromkeys(("hashmap", "filesystem", "jobmanager"), "hashmap"),
+    "rocksdb": "rocksdb",
+}
+HA_TYPES = {**dict.fromkeys(("none", "standalone"), "none"), "filesystem": "filesystem"}
 
 PARALLELISM = Option("parallelism.default", integer_of, None)  # None: as many as there are cores
 MAX_PARALLELISM = Option("pipeline.max-parallelism", integer_of, -1)
@@ -252,41 +257,81 @@ PYTHON_FILES = Option("python.files", list_of, ())
 PYTHON_ARCHIVES = Option("python.archives", list_of, ())
 CACHED_FILES = Option("pipeline.cached-files", maps_of, ())
 
-CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", duration_ms_of, -1, effect=Effect.KEPT)
-CHECKPOINTING_MODE = Option(
-    "execution.checkpointing.mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "EXACTLY_ONCE", effect=Effect.KEPT
-)
-CHECKPOINT_TIMEOUT = Option("execution.checkpointing.timeout", duration_ms_of, 600_000, effect=Effect.KEPT)
-CHECKPOINT_MIN_PAUSE = Option("execution.checkpointing.min-pause", duration_ms_of, 0, effect=Effect.KEPT)
-MAX_CONCURRENT_CHECKPOINTS = Option(
-    "execution.checkpointing.max-concurrent-checkpoints", integer_of, 1, effect=Effect.KEPT
-)
-TOLERABLE_CHECKPOINT_FAILURES = Option(
-    "execution.checkpointing.tolerable-failed-checkpoints", integer_of, 0, effect=Effect.KEPT
-)
+CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", duration_ms_of, -1)
+CHECKPOINTING_MODE = Option("execution.checkpointing.mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "EXACTLY_ONCE")
+CHECKPOINT_TIMEOUT = Option("execution.checkpointing.timeout", duration_ms_of, 600_000)
+CHECKPOINT_MIN_PAUSE = Option("execution.checkpointing.min-pause", duration_ms_of, 0)
+MAX_CONCURRENT_CHECKPOINTS = Option("execution.checkpointing.max-concurrent-checkpoints", positive_of, 1)
+TOLERABLE_CHECKPOINT_FAILURES = Option("execution.checkpointing.tolerable-failed-checkpoints", failures_of, 0)
 CHECKPOINT_RETENTION = Option(
-    "execution.checkpointing.externalized-checkpoint-retention", str, "NO_EXTERNALIZED_CHECKPOINTS", effect=Effect.KEPT
+    "execution.checkpointing.externalized-checkpoint-retention",
+    one_of("DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS"),
+    "NO_EXTERNALIZED_CHECKPOINTS",
+    ("execution.checkpointing.externalized-checkpoint-retention.mode",),
 )
-UNALIGNED_CHECKPOINTS = Option("execution.checkpointing.unaligned.enabled", boolean_of, False, effect=Effect.KEPT)
-FORCED_UNALIGNED_CHECKPOINTS = Option("execution.checkpointing.unaligned.forced", boolean_of, False, effect=Effect.KEPT)
+UNALIGNED_CHECKPOINTS = Option(
+    "execution.checkpointing.unaligned.enabled", boolean_of, False, ("execution.checkpointing.unaligned",)
+)
+FORCED_UNALIGNED_CHECKPOINTS = Option("execution.checkpointing.unaligned.forced", boolean_of, False)
 ALIGNED_CHECKPOINT_TIMEOUT = Option(
-    "execution.checkpointing.aligned-checkpoint-timeout", duration_ms_of, 0, effect=Effect.KEPT
+    "execution.checkpointing.aligned-checkpoint-timeout",
+    duration_ms_of,
+    0,
+    ("execution.checkpointing.alignment-timeout",),
 )
-SNAPSHOT_COMPRESSION = Option("execution.checkpointing.snapshot-compression", boolean_of, False, effect=Effect.KEPT)
-SAVEPOINT_DIRECTORY = Option(
-    "execution.checkpointing.savepoint-dir", str, None, ("state.savepoints.dir",), effect=Effect.KEPT
+CHECKPOINTS_AFTER_TASKS_FINISH = Option(
+    "execution.checkpointing.checkpoints-after-tasks-finish",
+    boolean_of,
+    True,
+    ("execution.checkpointing.checkpoints-after-tasks-finish.enabled",),
 )
-CHANGELOG = Option("state.changelog.enabled", boolean_of, None, effect=Effect.KEPT)
+SNAPSHOT_COMPRESSION = Option("execution.checkpointing.snapshot-compression", boolean_of, False)
+CHECKPOINT_STORAGE = Option(
+    "execution.checkpointing.storage",
+    named_by({"jobmanager": "jobmanager", "filesystem": "filesystem"}),
+    None,
+    ("state.checkpoint-storage",),
+)  # None: files where a directory was said
+CHECKPOINT_DIRECTORY = Option("execution.checkpointing.dir", str, None, ("state.checkpoints.dir",))
+SAVEPOINT_DIRECTORY = Option("execution.checkpointing.savepoint-dir", str, None, ("state.savepoints.dir",))
+RETAINED_CHECKPOINTS = Option(
+    "execution.checkpointing.num-retained", positive_of, 1, ("state.checkpoints.num-retained",)
+)
+INCREMENTAL_CHECKPOINTS = Option(
+    "execution.checkpointing.incremental", boolean_of, False, ("state.backend.incremental",)
+)
+INLINE_THRESHOLD = Option(
+    "execution.checkpointing.data-inline-threshold", parse_size, 20_480, ("state.storage.fs.memory-threshold",)
+)
+CHANGELOG = Option("state.changelog.enabled", boolean_of, None)  # without effect: MEANINGLESS says why
+STATE_BACKEND = Option("state.backend.type", named_by(STATE_BACKENDS), "hashmap", ("state.backend",))
+
+RECOVERY_PATH = Option("execution.state-recovery.path", str, None, ("execution.savepoint.path",))
+RECOVERY_IGNORES_UNCLAIMED = Option(
+    "execution.state-recovery.ignore-unclaimed-state",
+    boolean_of,
+    False,
+    ("execution.savepoint.ignore-unclaimed-state",),
+)
+RECOVERY_CLAIM_MODE = Option(
+    "execution.state-recovery.claim-mode", one_of("NO_CLAIM", "CLAIM"), "NO_CLAIM", ("execution.savepoint-restore-mode",)
+)
+
+HA_TYPE = Option("high-availability.type", named_by(HA_TYPES), None, ("high-availability",))
+HA_DIRECTORY = Option("high-availability.storageDir", str, None)
+HA_CLUSTER = Option("high-availability.cluster-id", str, "default")
+HA_LEASE_TIMEOUT = Option("high-availability.lease-timeout", duration_ms_of, 15_000)  # Flink has leases elsewhere
 
 OPTIONS = {value.key: value for value in tuple(globals().values()) if isinstance(value, Option)}
 KNOWN_KEYS = {key for option in OPTIONS.values() for key in (option.key, *option.fallback_keys)}
-# Groups that are kept as a whole for what is still to come.
-KEPT_PREFIXES = ("execution.checkpointing.", "state.backend.", "state.checkpoint")
+# Knobs of a state backend, which knows them itself.
+STATE_BACKEND_PREFIX = "state.backend."
 # Knobs of the network stack that are handed to task managers; those of buffer timeouts are read above.
 NETWORK_PREFIX = "taskmanager."
 # Without effect here, and with reason.
 MEANINGLESS = {
     **{key: why for key, why in network_keys().items() if why and key.startswith(NETWORK_PREFIX)},
+    "state.changelog.enabled": "state is written at checkpoints only",
     "python.requirements": "packages are those of this interpreter, or of Spark's workers",
     "python.executable": "tasks run in this interpreter, or in that of Spark's workers",
     "python.client.executable": "tasks run in this interpreter",
@@ -314,7 +359,6 @@ def read(configuration: Configuration, option: Option) -> Any:
     return option.default
 
 
-NOT_YET = "kept for checkpoints, which are still to come"
 NO_NETWORK = "the whole job runs in the program's process"
 
 
@@ -328,23 +372,21 @@ def _network_keys() -> set[str]:
 
 
 def keys_without_effect(keys: Iterable[str], target: str = "") -> list[str]:
-    """Return those keys that do nothing here, or nothing yet, each with the reason if there is one to give.
+    """Return those keys that do nothing here, each with the reason if there is one to give.
 
     `target` is where the job will run: an embedded one has no use for sockets.
     """
-    acting = {
-        key
-        for option in OPTIONS.values()
-        if option.effect is Effect.ACTS
-        for key in (option.key, *option.fallback_keys)
-    }
+    acting = KNOWN_KEYS - MEANINGLESS.keys()
     if target != "embedded":
         acting |= _network_keys()
-    return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if key not in acting]
+
+    def acts(key: str) -> bool:
+        return key in acting or key.startswith(STATE_BACKEND_PREFIX)
+
+    return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if not acts(key)]
 
 
 def _reason(key: str) -> str | None:
     if key in _network_keys():
         return NO_NETWORK
-    is_kept = key in KNOWN_KEYS or key.startswith(KEPT_PREFIXES)
-    return MEANINGLESS.get(key, NOT_YET if is_kept else None)
+    return MEANINGLESS.get(key)

@@ -57,6 +57,9 @@ class MessageCodec:
         str, bool, bytes, ``X | None``, ``tuple[X, ...]``, ``tuple[X, Y]``, ``list[X]``, ``dict[str, X]``, other frozen
         dataclasses, and Any for what JSON can say. A field with the metadata ``{"travels": False}`` stays at home and
         has its default at the other end.
+    omits_defaults : bool, default False
+        A field that is as its default is not written, and one that is missing is as its default: what was written
+        before a field was added can be read. For what is kept; messages have all their fields.
 
     Raises
     ------
@@ -77,7 +80,8 @@ class MessageCodec:
     Greeting(name='you', times=2)
     """
 
-    def __init__(self, kinds: Mapping[int, type]) -> None:
+    def __init__(self, kinds: Mapping[int, type], *, omits_defaults: bool = False) -> None:
+        self._omits_defaults = omits_defaults
         self._shape_of: dict[Any, _Shape] = {}  # of dataclasses that are known already
         self._kinds: dict[int, tuple[type, _Shape]] = {}
         self._number_of: dict[type, int] = {}
@@ -158,7 +162,7 @@ class MessageCodec:
             for field in dataclasses.fields(kind)
             if field.metadata.get("travels", True)
         }
-        shape.to_json, shape.from_json = _object(kind, fields)
+        shape.to_json, shape.from_json = _object(kind, fields, _defaults(kind) if self._omits_defaults else {})
         return shape
 
 
@@ -291,23 +295,41 @@ def _dict(inner: _Shape) -> _Shape:
     return _Shape(lambda value: convert(value, inner.to_json), lambda value: convert(value, inner.from_json))
 
 
-def _object(kind: type, fields: dict[str, _Shape]) -> tuple[_Convert, _Convert]:
+def _defaults(kind: Any) -> dict[str, Any]:
+    """The default of each field that has one."""
+    defaults = {}
+    for field in dataclasses.fields(kind):
+        if field.default is not dataclasses.MISSING:
+            defaults[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            defaults[field.name] = field.default_factory()
+    return defaults
+
+
+def _object(kind: type, fields: dict[str, _Shape], omitted: dict[str, Any]) -> tuple[_Convert, _Convert]:
+    """`omitted` has the defaults of fields that need not be written."""
+    needed = fields.keys() - omitted.keys()
+
     def convert_fields(values: Mapping[str, Any], direction: str) -> dict[str, Any]:
         converted = {}
-        for name, shape in fields.items():
+        for name, value in values.items():
             try:
-                converted[name] = getattr(shape, direction)(values[name])
+                converted[name] = getattr(fields[name], direction)(value)
             except _Mismatch as error:
                 raise error.within(f".{name}") from None
         return converted
 
+    def is_written(name: str, value: Any) -> bool:
+        return name in needed or type(value) is not type(omitted[name]) or value != omitted[name]
+
     def to_json(value: Any) -> dict[str, Any]:
         if type(value) is not kind:
             raise _Mismatch(f"a {kind.__name__}", value)
-        return convert_fields({name: getattr(value, name) for name in fields}, "to_json")
+        values = {name: getattr(value, name) for name in fields}
+        return convert_fields({name: each for name, each in values.items() if is_written(name, each)}, "to_json")
 
     def from_json(value: Any) -> Any:
-        if type(value) is not dict or value.keys() != fields.keys():
+        if type(value) is not dict or not needed <= value.keys() <= fields.keys():
             raise _Mismatch(f"a {kind.__name__} with the fields {', '.join(fields) or 'none'}", value)
         return kind(**convert_fields(value, "from_json"))
 

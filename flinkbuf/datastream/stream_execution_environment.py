@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from flinkbuf.common import job_options, options
+from flinkbuf.common import checkpoint_options, job_options, options
 from flinkbuf.common.configuration import Configuration, default_configuration
 from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
 from flinkbuf.common.job_client import JobClient, JobEnd
@@ -24,7 +24,6 @@ from flinkbuf.datastream.execution_mode import RuntimeExecutionMode
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
-from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.functions import ParallelSourceFunction
@@ -418,14 +417,14 @@ class StreamExecutionEnvironment:
         ValueError
             If there is nothing to run, or the program contradicts itself.
         """
-        job, end = self._make_job(job_name)
+        job, end = self._make_job(job_name, can_be_taken_over=True)
         with self._progress_of(job):
             job.run()
         return end.result.result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
         """Run all that was made since the last execution, and go on at once; several jobs may run side by side."""
-        job, end = self._make_job(job_name)
+        job, end = self._make_job(job_name, can_be_taken_over=True)
         job.start()
         return JobClient(job, end)
 
@@ -454,6 +453,8 @@ class StreamExecutionEnvironment:
         job_options.network_config_of(self._configuration)
         job_options.master_config_of(self._configuration)
         job_options.restart_of(self._configuration, has_checkpoints=False)
+        checkpoint_options.checkpointing_of(self._configuration)
+        checkpoint_options.high_availability_of(self._configuration)
         if options.read(self._configuration, options.RUNTIME_MODE).upper() == RuntimeExecutionMode.BATCH.name:
             raise NotImplementedError(_NO_BATCH)
 
@@ -515,16 +516,16 @@ class StreamExecutionEnvironment:
 
     def _execution_settings(self) -> ExecutionSettings:
         config = self.get_config()
-        return ExecutionSettings(
+        settings = ExecutionSettings(
             auto_watermark_interval_ms=config.get_auto_watermark_interval(),
             latency_tracking_interval_ms=config.get_latency_tracking_interval(),
             latency_granularity=options.read(self._configuration, options.LATENCY_GRANULARITY),
             latency_history_size=options.read(self._configuration, options.LATENCY_HISTORY_SIZE),
             task_cancellation_interval_ms=config.get_task_cancellation_interval(),
             task_cancellation_timeout_ms=config.get_task_cancellation_timeout(),
-            checkpointing_enabled=False,  # checkpoints are still to come
             job_parameters=config.get_global_job_parameters(),
         )
+        return checkpoint_options.with_checkpoints(settings, self._configuration)
 
     def _job_files(self) -> JobFiles:
         """What was added, and what the options name."""
@@ -544,29 +545,20 @@ class StreamExecutionEnvironment:
         )
 
     def _make_job(
-        self, job_name: str | None, *on_end: Any, clock: Clock | None = None, target_name: str | None = None
+        self,
+        job_name: str | None,
+        *on_end: Any,
+        clock: Clock | None = None,
+        target_name: str | None = None,
+        can_be_taken_over: bool = False,
     ) -> tuple[Any, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
-        from flinkbuf.jobs.graphs.job_graph import build_job_graph
-        from flinkbuf.jobs.running_job import RunningJob
-        from flinkbuf.jobs.target import target_named
+        from flinkbuf.datastream.job_start import start_of
 
-        target = target_named(target_name or job_options.target_name(self._configuration))
-        graph = build_job_graph(self._stream_graph(job_name, target.is_in_process))
-        self._warn_of_keys(target.name)
-        files, settings = self._job_files(), self._execution_settings()
-        restart = job_options.restart_of(self._configuration, has_checkpoints=settings.checkpointing_enabled)
         end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
-        job = end.job = RunningJob(
-            graph,
-            dataclasses.replace(settings, cached_files=files.local_cache() if target.name != "spark" else {}),
-            target,
-            clock=clock,
-            restart_strategy=None if isinstance(restart, NoRestart) else restart,
-            config=self._master_config(),
-            on_end=[lambda error: files.close(), *on_end, end],
-            bundle_fields=self._bundle_fields(files),
-        )
+        files = self._job_files()
+        start = start_of(self, job_name, files, target_name, can_be_taken_over=can_be_taken_over)
+        job = end.job = start.make(clock=clock, on_end=[lambda error: files.close(), *on_end, end])
         self._forget_program()
         return job, end
 
@@ -588,7 +580,16 @@ class StreamExecutionEnvironment:
         graph = build_job_graph(self._stream_graph(job_name, False))
         self._warn_of_keys("spark")
         made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
-        return graph, self._execution_settings(), made_with
+        settings = self._execution_settings()
+        if settings.checkpointing_enabled:
+            warnings.warn(
+                "a job whose results go to Spark by to_rdd() or to_data_frame() keeps no checkpoints: Spark computes it "
+                "again from its beginning; write to a sink of flinkbuf, and use execute(), for results that survive",
+                UserWarning,
+                stacklevel=4,
+            )
+            settings = dataclasses.replace(settings, checkpointing_enabled=False)
+        return graph, settings, made_with
 
     def _forget_program(self) -> None:
         """The next execution runs what is made from now on."""

@@ -43,7 +43,6 @@ class ActionPerformer:
     tell : callable
         Given what the job master is to be told; from any thread.
     checkpoints : CheckpointIo
-        Closed by `close`.
     """
 
     def __init__(self, job: ManagerListener, tell: Callable[[object], None], checkpoints: CheckpointIo) -> None:
@@ -100,7 +99,6 @@ class ActionPerformer:
             logger.warning("a task of job %s in this process has not come back and was left", self._job.job_id)
         self._connections.clear()
         self._manager_of.clear()
-        self._checkpoints.close()
 
     def _start_managers(self, action: StartManagers) -> None:
         try:

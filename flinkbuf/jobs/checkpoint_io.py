@@ -58,7 +58,7 @@ class CheckpointIo:
         self._lock = threading.Lock()
         self._storing: set[int] = set()  # checkpoints that are being written
         self._unwanted: dict[int, DiscardState] = {}  # of those: what is to be deleted once they are
-        self._discards: queue.SimpleQueue[DiscardState | None] = queue.SimpleQueue()
+        self._discards: queue.SimpleQueue[DiscardState | Callable[[], None] | None] = queue.SimpleQueue()
         self._discarder: threading.Thread | None = None
 
     # ---- the job's thread
@@ -93,20 +93,22 @@ class CheckpointIo:
         """Return bytes of state; it waits for the storage."""
         return bytes(self.storage.read(handle))
 
-    def close(self, timeout_s: float | None = None) -> bool:
-        """Wait until what is to be deleted is; returns whether it was in time. What still writes is left alone."""
+    def close(self, at_last: Callable[[], None], timeout_s: float | None = None) -> bool:
+        """Wait until what is to be deleted is; returns whether it was in time. What still writes is left alone.
+
+        `at_last` is called on the thread that deletes, after all.
+        """
         deadline = time.monotonic() + (CLOSE_WAIT_S if timeout_s is None else timeout_s)
         while time.monotonic() < deadline and self._is_deleting_what_is_written():
             time.sleep(0.01)
-        if self._discarder is None:
-            return not self._unwanted
+        self._discards.put(at_last)
         self._discards.put(_END)
+        if self._discarder is None:
+            self._discarder = self._begin(self._discard_all, f"files of checkpoints of {self._job_name}")
         self._discarder.join(max(0.0, deadline - time.monotonic()))
         if self._discarder.is_alive():
             logger.warning("files of checkpoints of job %r are still being deleted, and were left", self._job_name)
-            return False
-        self._discarder = None
-        return not self._unwanted
+        return not self._discarder.is_alive() and not self._unwanted
 
     def _is_deleting_what_is_written(self) -> bool:
         with self._lock:
@@ -151,7 +153,10 @@ class CheckpointIo:
 
     def _discard_all(self) -> None:
         while (action := self._discards.get()) is not _END:
-            self._discard(action)
+            if isinstance(action, DiscardState):
+                self._discard(action)
+            else:
+                action()
 
     def _discard(self, action: DiscardState) -> None:
         """Delete it, unless another program may have begun from it; what fails is left behind, and said."""

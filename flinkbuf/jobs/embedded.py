@@ -30,6 +30,10 @@ class EmbeddedTarget:
         """Say yes: the threads are the program's."""
         return True
 
+    def shares_files(self) -> bool:
+        """Say yes: all tasks are on this machine."""
+        return True
+
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Refuse nothing: there are as many slots as a job wants."""
 

@@ -29,6 +29,10 @@ class JobCanceledError(FlinkbufError):
     """The job was canceled before it had ended."""
 
 
+class JobSuspendedError(FlinkbufError):
+    """The job has not ended, but it does not go on in this program: another one has taken it over, or may."""
+
+
 class JobFailedError(FlinkbufError):
     """A job failed in another process: made of what that process told.
 

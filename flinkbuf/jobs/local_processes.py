@@ -50,6 +50,10 @@ class LocalTarget:
         """Whether a restart may use the processes that are there."""
         return True
 
+    def shares_files(self) -> bool:
+        """Say yes: all tasks are on this machine."""
+        return True
+
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Refuse where no processes can be forked. Has the launcher started, which takes longer than all that follows.
 

@@ -20,27 +20,39 @@ from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Final
 
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.action_performer import ActionPerformer
-from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, add_note
+from flinkbuf.jobs.checkpoint_directory import CheckpointDirectory
+from flinkbuf.jobs.checkpoint_io import CheckpointIo
+from flinkbuf.jobs.checkpoint_log import log_checkpoint
+from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, JobSuspendedError, add_note
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
+from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.leadership import Leadership
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerConnection
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 from flinkbuf.jobs.master.master_actions import (
     CancelJob,
-    CoordinatorFailed,
+    CheckpointEnded,
+    CoordinatorsSnapshotted,
+    DiscardState,
     EndJob,
     ManagerLost,
     ManagerSaid,
+    RequestAnswered,
     RunFailed,
     StartJob,
     StatusChanged,
+    SuspendJob,
 )
 from flinkbuf.jobs.master.restart_limits import RestartLimits
 from flinkbuf.jobs.master.restart_strategy import NoRestart
+from flinkbuf.jobs.savepoint_requests import SavepointRequests
 from flinkbuf.jobs.story import Entry, Story
 from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.jobs.time_passed import TimePassed
@@ -75,6 +87,14 @@ class RunningJob:
         Each is called once, with the job's exception or None, when all is over.
     bundle_fields : mapping, optional
         Attributes of `JobBundle` besides its functions, such as ``files``.
+    job_id : str, optional
+        Of the job that this one goes on with; another one by default.
+    checkpointing : CheckpointCoordinatorConfig, optional
+        When checkpoints are taken, and where they go; by default only when a savepoint is asked for.
+    restored : RestoredCheckpoint, optional
+        What it begins with; with nothing by default.
+    leadership : Leadership, optional
+        Of a job that other programs could take over; closed at its end.
 
     Attributes
     ----------
@@ -100,14 +120,19 @@ class RunningJob:
         config: JobMasterConfig | None = None,
         on_end: Iterable[Callable[[BaseException | None], None]] = (),
         bundle_fields: dict[str, Any] | None = None,
+        job_id: str | None = None,
+        checkpointing: CheckpointCoordinatorConfig | None = None,
+        restored: RestoredCheckpoint | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
         self._started_ns = time.monotonic_ns()
         self._epoch_ms = time.time_ns() // 1_000_000 - self._started_ns // 1_000_000
-        self.job_id = uuid.uuid4().hex
+        self.job_id = job_id or uuid.uuid4().hex
         self.session_id = uuid.uuid4().hex
         self.graph = graph
-        self.settings = settings or ExecutionSettings()
         self.target: Target = target_named("embedded") if target is None else target
+        self._directory = CheckpointDirectory.of(checkpointing, settings, self.target, self.job_id)
+        self.settings, checkpointing = self._directory.settings, self._directory.checkpointing
         self.clock: Clock = clock or SystemClock()
         self.status = JobStatus.CREATED
         self.exception: BaseException | None = None
@@ -116,8 +141,17 @@ class RunningJob:
         self.config = _config(config or JobMasterConfig(), graph, self.target)
         strategy = (NoRestart() if restart_strategy is None else restart_strategy).create(random.Random())
         self._master = JobMaster(
-            self.plan, self.config, session_id=self.session_id, restart_strategy=strategy, now_ms=self._now_ms()
+            self.plan,
+            self.config,
+            session_id=self.session_id,
+            restart_strategy=strategy,
+            now_ms=self._now_ms(),
+            checkpointing=checkpointing,
+            initial=restored,
+            chance=random.Random(),
         )
+        self._is_restored = restored is not None
+        self._leadership = leadership
         self._limits = RestartLimits(
             graph, self.plan, is_asked=not isinstance(restart_strategy, (NoRestart, type(None)))
         )
@@ -127,7 +161,13 @@ class RunningJob:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
         self._ended = threading.Event()
-        self._performer = ActionPerformer(self, lambda failure: self._inbox.put(CoordinatorFailed(failure)))
+        self._requests = SavepointRequests()
+        self._last_answers: list[RequestAnswered] = []
+        self._why_suspended = "its program has ended"
+        self._checkpoints = CheckpointIo(
+            graph.settings.job_name, self.settings.checkpoint_directory, self._inbox.put, leadership
+        )
+        self._performer = ActionPerformer(self, self._inbox.put, self._checkpoints)
 
     # ---- the user
 
@@ -145,8 +185,13 @@ class RunningJob:
         thread = threading.Thread(target=self._run, name=f"job {self.graph.settings.job_name}", daemon=True)
         try:
             self.target.check(self.graph, self.settings)
+            self._directory.make()
             self.bundle = self._make_bundle(is_in_program=False)
-            self._performer.start(self.target, lambda: self._make_bundle(is_in_program=True))
+            if self._leadership is not None:
+                self._leadership.start(self.suspend)
+            self._performer.start(
+                self.target, lambda: self._make_bundle(is_in_program=True), is_restored=self._is_restored
+            )
         except BaseException as error:
             self._give_up(error)
             raise
@@ -180,6 +225,8 @@ class RunningJob:
             on it; from elsewhere a `JobFailedError` that is of its class, too.
         JobCanceledError
             It was canceled.
+        JobSuspendedError
+            Another program has taken it over.
         TimeoutError
             It has not ended in time; it goes on.
         """
@@ -196,10 +243,32 @@ class RunningJob:
             raise self.exception
         if self.status is JobStatus.CANCELED:
             raise JobCanceledError(f"job {self.graph.settings.job_name!r} was canceled")
+        if self.status is JobStatus.SUSPENDED:
+            raise JobSuspendedError(f"job {self.graph.settings.job_name!r} goes on elsewhere: {self._why_suspended}")
 
     def cancel(self) -> None:
         """Stop all tasks; returns at once. Does nothing to a job that has ended."""
         self._inbox.put(CancelJob())
+
+    def suspend(self, reason: str) -> None:
+        """Stop all tasks, but keep what another program needs to go on with the job; returns at once."""
+        self._why_suspended = reason
+        self._inbox.put(SuspendJob())
+
+    def trigger_savepoint(
+        self, directory: str | None = None, kind: SnapshotKind = SnapshotKind.SAVEPOINT
+    ) -> Future[str]:
+        """Have a savepoint made, and the job stopped with it if `kind` says so; the future gives its path.
+
+        The future fails with a `SavepointError` that says why there is none.
+        """
+        stimulus, future = self._requests.ask(kind, directory or "")
+        with self._closing:
+            if self in _running:
+                self._inbox.put(stimulus)
+                return future
+        self._requests.end(f"job {self.graph.settings.job_name!r} does not run: it is {self.status.name}")
+        return future
 
     @property
     def has_ended(self) -> bool:
@@ -299,15 +368,50 @@ class RunningJob:
             self._story.note(now_ms, stimulus, actions)
         if isinstance(stimulus, ManagerLost):
             self._performer.lost(stimulus.manager_id)
-        end = None
-        for action in actions:
+        end, answers = None, []
+        for action in self._claimed(actions):
             if isinstance(action, EndJob):
                 end = action
+            elif isinstance(action, CheckpointEnded):
+                log_checkpoint(self.graph.settings.job_name, action.record)
+            elif isinstance(action, RequestAnswered):
+                answers.append(action)
             elif not isinstance(action, StatusChanged):
                 self._performer.perform(action)
             elif not action.status.is_terminal_state():  # that comes when all is gone
                 self.status = action.status
+        if isinstance(stimulus, CoordinatorsSnapshotted):
+            self._performer.coordinators_were_heard(stimulus.checkpoint_id)
+        if end is None:
+            self._answer(answers)
+        else:
+            self._last_answers = answers  # who stops a job with a savepoint waits until it has stopped
         return end
+
+    def _answer(self, answers: list[RequestAnswered]) -> None:
+        for answer in answers:
+            self._requests.answered(answer)
+
+    def _claimed(self, actions: list[Any]) -> list[Any]:
+        """A job that another program could take over is only over once that was noted, before anything is deleted."""
+        end = next((each for each in actions if isinstance(each, EndJob)), None)
+        if self._leadership is None or end is None or end.status is JobStatus.SUSPENDED:
+            return actions
+        try:
+            if self._leadership.finish(self._result(end)):
+                return actions
+            end = EndJob(JobStatus.SUSPENDED, None)
+        except OSError as error:
+            logger.error("that job %s has ended cannot be noted, so its checkpoints are kept: %s", self.job_id, error)
+        kept = [each for each in actions if not isinstance(each, (DiscardState, RequestAnswered, EndJob))]
+        return [*kept, end]
+
+    def _result(self, end: EndJob) -> str:
+        """What is told to who starts the job again."""
+        counted = merge_accumulators([each.accumulators for each in self._master.graph.executions()])
+        failure = None if end.failure is None else replace(end.failure, exception=None)
+        runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
+        return JobResult(self.job_id, end.status.name, runtime_ms, counted, failure).to_text()
 
     # ---- the end
 
@@ -324,7 +428,11 @@ class RunningJob:
 
     def _finish(self, end: EndJob) -> None:
         """Free everything, then tell those who wait."""
+        is_over = end.status is not JobStatus.SUSPENDED
         self._performer.close()
+        self._checkpoints.close(lambda: self._directory.remove(is_over=is_over))
+        if self._leadership is not None:
+            self._leadership.close(is_over_for_good=is_over)
         if end.status is JobStatus.FAILED:
             self.exception = self._exception_of(end.failure)
         self.net_runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
@@ -332,6 +440,8 @@ class RunningJob:
         with self._closing:
             _running.discard(self)
         self._answer_the_rest()
+        self._answer(self._last_answers)
+        self._requests.end(f"job {self.graph.settings.job_name!r} is {end.status.name}")
         for call in self._on_end:
             try:
                 call(self.exception)
@@ -403,7 +513,10 @@ def _cancel_what_runs() -> None:
     """The interpreter ends: tasks that still run must not meet it half taken down."""
     jobs = list(_running)
     for job in jobs:
-        job.cancel()
+        if job._leadership is not None:
+            job.suspend("its program has ended")
+        else:
+            job.cancel()
     deadline = time.monotonic() + EXIT_WAIT_S
     for job in jobs:
         job._ended.wait(max(0.0, deadline - time.monotonic()))

@@ -84,6 +84,10 @@ class Target(Protocol):
         """Whether a restart may use the task managers that are there; False: what the job reads came with them."""
         ...
 
+    def shares_files(self) -> bool:
+        """Whether all tasks see the directories of this machine."""
+        ...
+
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Refuse a job before anything of it is started: raise what says why, and the way out."""
         ...

@@ -49,6 +49,11 @@ class SparkTarget:
         """Input from Spark comes with the stage, once."""
         return not stage_inputs(graph, plan_of(graph, ""))
 
+    def shares_files(self) -> bool:
+        """Whether the executors are in the driver's own process: ``local[...]``."""
+        master = active_context().master
+        return master == "local" or master.startswith("local[")
+
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Refuse what Spark would not run, or only after minutes.
 

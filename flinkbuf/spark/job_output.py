@@ -320,6 +320,10 @@ class StageJob:
         """What Spark has taken cannot be taken back."""
         return False
 
+    def shares_files(self) -> bool:
+        """Say no: it keeps no checkpoints."""
+        return False
+
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Everything was checked when the RDD was made."""
 

@@ -158,10 +158,11 @@ def test_an_option_is_found_by_its_older_names_too():
 def test_keys_without_effect_are_named_with_their_reason():
     keys = ["parallelism.default", "execution.checkpointing.interval", "restart-strategy.type", "taskmanager.foo"]
     keys += ["pipeline.jars", "taskmanager.numberOfTaskSlots", "taskmanager.network.detailed-metrics"]
+    keys += ["state.backend.rocksdb.block.cache-size", "state.changelog.enabled"]
     without = flink_options.keys_without_effect(keys, "local")
     assert without == [
-        "execution.checkpointing.interval (kept for checkpoints, which are still to come)",
         "pipeline.jars (there is no JVM that could load them)",
+        "state.changelog.enabled (state is written at checkpoints only)",
         "taskmanager.foo",
         "taskmanager.network.detailed-metrics (NetworkEnvironment.metrics() tells of each channel in any case)",
         "taskmanager.numberOfTaskSlots (a task manager has one slot, so that subtasks do not share an interpreter)",

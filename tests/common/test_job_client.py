@@ -5,11 +5,13 @@ from datetime import timedelta
 
 import pytest
 
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.common import CompletableFuture, JobID, JobStatus, RestartStrategies, RowKind, Types
 from flinkbuf.common.job_client import JobClient, JobEnd
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.typeinfo import BasicType, BasicTypeInfo, ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo
-from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.jobs.failure import JobCanceledError, JobSuspendedError
+from flinkbuf.jobs.savepoint_requests import SavepointError
 
 
 class FakeJob:
@@ -25,6 +27,11 @@ class FakeJob:
         self.end = JobEnd()
         self.end.job = self
         self.is_canceled = False
+        self.savepoints = []
+
+    def trigger_savepoint(self, directory=None, kind=SnapshotKind.SAVEPOINT):
+        self.savepoints.append((directory, kind, Future()))
+        return self.savepoints[-1][2]
 
     def cancel(self):
         self.is_canceled = True
@@ -96,10 +103,42 @@ def test_cancelling_is_over_when_the_job_has_ended(job):
         client.get_job_execution_result().result()
 
 
-def test_savepoints_say_that_there_are_none(job):
+def test_a_savepoint_is_asked_of_the_job(job):
     client = JobClient(job, job.end)
-    for future in (client.trigger_savepoint(), client.stop_with_savepoint(True, "/tmp")):
-        assert isinstance(future.exception(), NotImplementedError)
+    future = client.trigger_savepoint("/savepoints")
+    (asked,) = job.savepoints
+    assert asked[:2] == ("/savepoints", SnapshotKind.SAVEPOINT) and not future.done()
+    asked[2].set_result("/savepoints/savepoint-1")
+    assert future.result() == "/savepoints/savepoint-1"
+
+
+@pytest.mark.parametrize(
+    ("is_drain", "kind"), [(False, SnapshotKind.SAVEPOINT_SUSPEND), (True, SnapshotKind.SAVEPOINT_TERMINATE)]
+)
+def test_a_job_stops_with_a_savepoint(job, is_drain, kind):
+    JobClient(job, job.end).stop_with_savepoint(is_drain)
+    assert job.savepoints[0][:2] == (None, kind)
+
+
+def test_a_job_is_cancelled_once_its_savepoint_is_made(job):
+    future = JobClient(job, job.end).cancel_with_savepoint("/s")
+    assert not job.is_canceled
+    job.savepoints[0][2].set_result("/s/savepoint-1")
+    assert job.is_canceled and not future.done()
+    job.finish(JobStatus.CANCELED)
+    assert future.result() == "/s/savepoint-1"
+
+
+def test_a_job_whose_savepoint_comes_to_nothing_goes_on(job):
+    future = JobClient(job, job.end).cancel_with_savepoint("/s")
+    job.savepoints[0][2].set_exception(SavepointError("disk full"))
+    assert isinstance(future.exception(), SavepointError) and not job.is_canceled
+
+
+def test_a_job_that_goes_on_elsewhere_has_no_result_here(job):
+    result = JobClient(job, job.end).get_job_execution_result()
+    job.finish(JobStatus.SUSPENDED)
+    assert isinstance(result.exception(), JobSuspendedError)
 
 
 def test_a_future_can_be_cancelled_and_says_how_it_is():

@@ -203,3 +203,29 @@ def test_only_frozen_dataclasses_of_known_fields_are_kinds():
         MessageCodec({1: Strange})
     with pytest.raises(ValueError, match="from 0 to 255"):
         MessageCodec({256: HeartbeatRequest})
+
+
+@dataclasses.dataclass(frozen=True)
+class Kept:
+    name: str
+    count: int = 3
+    parts: tuple[int, ...] = ()
+    settings: dict[str, int] = dataclasses.field(default_factory=dict)
+
+
+KEEPING = MessageCodec({1: Kept}, omits_defaults=True)
+
+
+@given(messages_of(Kept))
+def test_what_is_kept_comes_back_though_defaults_are_not_written(kept):
+    assert KEEPING.decode(KEEPING.encode(kept)) == kept
+
+
+def test_defaults_are_left_out_of_what_is_kept_and_may_be_missing():
+    assert KEEPING.encode(Kept("a")) == b'\x01{"name":"a"}'
+    assert KEEPING.encode(Kept("a", 4)) == b'\x01{"name":"a","count":4}'
+    for bad in (b"{}", b'{"name":"a","more":1}', b'{"name":"a","count":"4"}'):
+        with pytest.raises(CorruptDataError):
+            KEEPING.decode(b"\x01" + bad)
+    with pytest.raises(TypeError, match="count must be a whole number"):
+        KEEPING.encode(Kept("a", True))

@@ -595,13 +595,6 @@ def test_what_a_source_raises_says_which_source(env):
         assert (found.value.operator_name, found.value.subtask_index) == ("Source: mine", 0)
 
 
-def test_who_enables_checkpoints_is_told_that_there_are_none_yet(env):
-    env.enable_checkpointing(500)
-    env.from_collection([1]).map(int)
-    with pytest.warns(UserWarning, match="execution.checkpointing.interval .*still to come"):
-        env.execute()
-
-
 def test_known_settings_give_no_warning(env):
     env.set_buffer_timeout(5)
     env.set_max_parallelism(64)

@@ -22,6 +22,9 @@ class LoopbackTarget:
     def __init__(self):
         self.providers = []
 
+    def shares_files(self):
+        return True
+
     def can_restart_in_place(self, graph):
         return True
 

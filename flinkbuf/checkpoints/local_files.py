@@ -1,0 +1,137 @@
+"""Files of checkpoints on this machine, or mounted: what was finished is there after a power cut."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Sequence
+
+from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
+
+_BUFFER = 256 * 1024  # bytes gathered before a system call; larger pieces go to it as they are
+_READ_MAX = 1 << 30  # bytes of one system call
+
+
+class LocalFiles(Files):
+    """The file system of this machine."""
+
+    def create(self, path: str) -> StateOutput:
+        """Make a new file, and the directories it lies in."""
+        try:
+            return _LocalOutput(path)
+        except FileNotFoundError:
+            self.make_directory(os.path.dirname(path))
+            return _LocalOutput(path)
+
+    def open(self, path: str) -> StateInput:
+        """Open a file; FileNotFoundError if there is none."""
+        return _LocalInput(path)
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write a whole file at once, under another name first."""
+        directory, name = os.path.split(path)
+        self.make_directory(directory)
+        if os.path.lexists(path):
+            raise FileExistsError(f"{path} is there already: it is never written again")
+        temporary = os.path.join(directory, f".{name}-{uuid.uuid4().hex}")
+        output = _LocalOutput(temporary)
+        with output:
+            output.write(data)
+            output.finish()
+        try:
+            os.rename(temporary, path)
+        except BaseException:
+            self.delete(temporary)
+            raise
+        sync_directory(directory)
+
+    def delete(self, path: str) -> None:
+        """Delete a file; none: nothing."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(path)
+
+    def delete_tree(self, location: str) -> None:
+        """Delete a directory and all that is in it; none: nothing."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            shutil.rmtree(location)
+
+    def make_directory(self, location: str) -> None:
+        """Make a directory, and those it lies in; each is known to the one above it for good."""
+        if os.path.isdir(location):
+            return
+        above = os.path.dirname(location)
+        if above != location:
+            self.make_directory(above)
+        try:
+            os.mkdir(location)
+        except FileExistsError:
+            if not os.path.isdir(location):
+                raise NotADirectoryError(f"{location} is no directory: checkpoints cannot lie in it") from None
+            return
+        sync_directory(above)
+
+    def entries(self, location: str) -> Sequence[FileEntry]:
+        """Return what lies in a directory, by name; what vanishes meanwhile is left out."""
+        found = []
+        with os.scandir(location) as scan:
+            for each in scan:
+                with contextlib.suppress(FileNotFoundError):
+                    status = each.stat()
+                    found.append(FileEntry(each.path, each.is_dir(), status.st_size, status.st_mtime_ns // 1_000_000))
+        return sorted(found, key=lambda each: each.location)
+
+
+def sync_directory(directory: str) -> None:
+    """Make the names in a directory last."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _LocalOutput(StateOutput):
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._file = open(path, "xb", buffering=_BUFFER)  # noqa: SIM115 (closed by finish or abort)
+
+    def _write(self, data: memoryview) -> None:
+        self._file.write(data)
+
+    def _finish(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        sync_directory(os.path.dirname(self.path))
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):  # closing writes what is left, which a full disk refuses
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
+
+
+class _LocalInput(StateInput):
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        super().__init__(path, os.fstat(self._descriptor).st_size)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        if size <= _READ_MAX:
+            return os.pread(self._descriptor, size, offset)
+        pieces = []
+        for begin in range(0, size, _READ_MAX):
+            pieces.append(os.pread(self._descriptor, min(_READ_MAX, size - begin), offset + begin))
+        return b"".join(pieces)
+
+    def close(self) -> None:
+        """Close it; again: nothing."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        if getattr(self, "_descriptor", -1) >= 0:
+            self.close()

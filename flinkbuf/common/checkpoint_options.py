@@ -1,0 +1,145 @@
+"""What the options say to those who take checkpoints, begin from them, and take jobs over.
+
+Flink: CheckpointingOptions, StateRecoveryOptions, StateBackendOptions, HighAvailabilityOptions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flinkbuf.common import options
+from flinkbuf.common.configuration import Configuration
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.streaming.operator_config import ExecutionSettings
+
+
+@dataclass(frozen=True)
+class RecoverySettings:
+    """What a job begins from. Flink: SavepointRestoreSettings."""
+
+    path: str
+    claim_mode: str = "NO_CLAIM"
+    allow_non_restored_state: bool = False
+
+
+@dataclass(frozen=True)
+class HighAvailability:
+    """Where jobs are noted, so that another program can go on with them. Flink: HighAvailabilityServices."""
+
+    directory: str
+    cluster_id: str
+    lease_timeout_ms: int
+
+
+def checkpointing_of(configuration: Configuration) -> CheckpointCoordinatorConfig:
+    """Return when checkpoints are taken and where they go.
+
+    Raises
+    ------
+    ValueError
+        If a value is out of range, or contradicts another one.
+
+    Examples
+    --------
+    >>> configuration = Configuration().set_string("execution.checkpointing.interval", "3 s")
+    >>> checkpointing_of(configuration).interval_ms, checkpointing_of(Configuration()).interval_ms
+    (3000, 0)
+    """
+
+    def read(option: options.Option) -> Any:
+        return options.read(configuration, option)
+
+    is_exact = read(options.CHECKPOINTING_MODE) == "EXACTLY_ONCE"
+    return CheckpointCoordinatorConfig(
+        interval_ms=max(read(options.CHECKPOINT_INTERVAL), 0),
+        timeout_ms=read(options.CHECKPOINT_TIMEOUT),
+        min_pause_ms=read(options.CHECKPOINT_MIN_PAUSE),
+        max_concurrent=read(options.MAX_CONCURRENT_CHECKPOINTS),
+        tolerable_failures=read(options.TOLERABLE_CHECKPOINT_FAILURES),
+        retained=read(options.RETAINED_CHECKPOINTS),
+        is_exactly_once=is_exact,
+        is_unaligned=is_exact and read(options.UNALIGNED_CHECKPOINTS),
+        aligned_timeout_ms=read(options.ALIGNED_CHECKPOINT_TIMEOUT),
+        after_tasks_finish=read(options.CHECKPOINTS_AFTER_TASKS_FINISH),
+        retention=read(options.CHECKPOINT_RETENTION),
+        directory=_directory_of(configuration),
+        savepoint_directory=read(options.SAVEPOINT_DIRECTORY) or "",
+    )
+
+
+def _directory_of(configuration: Configuration) -> str:
+    """Empty: none was said, or the job master is to keep all state."""
+    storage = options.read(configuration, options.CHECKPOINT_STORAGE)
+    directory: str = options.read(configuration, options.CHECKPOINT_DIRECTORY) or ""
+    if storage == "filesystem" and not directory:
+        raise ValueError(
+            f"{options.CHECKPOINT_STORAGE.key} = filesystem needs {options.CHECKPOINT_DIRECTORY.key}: the directory or "
+            "URI that checkpoints go to"
+        )
+    return directory
+
+
+def with_checkpoints(settings: ExecutionSettings, configuration: Configuration) -> ExecutionSettings:
+    """Return the settings of a job's tasks together with what they have to know of checkpoints and state."""
+
+    def read(option: options.Option) -> Any:
+        return options.read(configuration, option)
+
+    config = checkpointing_of(configuration)
+    backend_options = {
+        key: text for key, text in configuration.to_dict().items() if key.startswith(options.STATE_BACKEND_PREFIX)
+    }
+    return replace(
+        settings,
+        checkpointing_enabled=config.interval_ms > 0,
+        checkpoints_after_tasks_finish=config.after_tasks_finish,
+        is_exactly_once=config.is_exactly_once,
+        unaligned_checkpoints_enabled=config.is_unaligned,
+        max_concurrent_checkpoints=config.max_concurrent,
+        checkpoint_directory=config.directory,
+        checkpoint_memory_threshold=read(options.INLINE_THRESHOLD),
+        checkpoint_compression=read(options.SNAPSHOT_COMPRESSION),
+        state_backend=read(options.STATE_BACKEND),
+        state_backend_options={
+            **backend_options,
+            options.INCREMENTAL_CHECKPOINTS.key: str(read(options.INCREMENTAL_CHECKPOINTS)).lower(),
+        },
+    )
+
+
+def recovery_of(configuration: Configuration) -> RecoverySettings | None:
+    """Return what a job is to begin from; None: with nothing."""
+    path = options.read(configuration, options.RECOVERY_PATH)
+    if not path:
+        return None
+    return RecoverySettings(
+        path,
+        options.read(configuration, options.RECOVERY_CLAIM_MODE),
+        options.read(configuration, options.RECOVERY_IGNORES_UNCLAIMED),
+    )
+
+
+def high_availability_of(configuration: Configuration) -> HighAvailability | None:
+    """Return where jobs are noted for others; None: nowhere.
+
+    Raises
+    ------
+    ValueError
+        If there is no directory though there should be one.
+    """
+
+    def read(option: options.Option) -> Any:
+        return options.read(configuration, option)
+
+    directory, kind = read(options.HA_DIRECTORY), read(options.HA_TYPE)
+    if kind == "filesystem" and not directory:
+        raise ValueError(
+            f"{options.HA_TYPE.key} = filesystem needs {options.HA_DIRECTORY.key}: a directory that every machine sees "
+            "on which the program may be started again"
+        )
+    if not directory or kind == "none":
+        return None
+    if read(options.HA_LEASE_TIMEOUT) < 1000:
+        raise ValueError(f"{options.HA_LEASE_TIMEOUT.key} must be at least 1 s, got {read(options.HA_LEASE_TIMEOUT)} ms")
+    return HighAvailability(directory, read(options.HA_CLUSTER), read(options.HA_LEASE_TIMEOUT))

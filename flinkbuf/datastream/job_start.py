@@ -1,0 +1,145 @@
+"""From a program to a job: where it runs, what it begins with, and whether another program has left it.
+
+Flink: StreamExecutionEnvironment.executeAsync, SavepointRestoreSettings, AbstractJobClusterExecutor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.checkpoints.ha_store import HaStore
+from flinkbuf.common import checkpoint_options, job_options
+from flinkbuf.common.checkpoint_options import HighAvailability
+from flinkbuf.jobs.ended_job import EndedJob
+from flinkbuf.jobs.graphs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
+from flinkbuf.jobs.job_files import JobFiles
+from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
+from flinkbuf.jobs.master.restart_strategy import NoRestart
+from flinkbuf.jobs.recovery import StoredJob, TakenJob, restored_from
+from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.jobs.target import Target, target_named
+from flinkbuf.streaming.clock import Clock
+
+if TYPE_CHECKING:
+    from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
+
+
+@dataclass(frozen=True)
+class JobStart:
+    """All that a job is made of.
+
+    Attributes
+    ----------
+    stored : StoredJob
+    target : Target
+    restored : RestoredCheckpoint or None
+        What it begins with.
+    taken : TakenJob or None
+        It is noted for other programs, and perhaps taken over from one.
+    """
+
+    stored: StoredJob
+    target: Target
+    restored: RestoredCheckpoint | None
+    taken: TakenJob | None
+
+    def make(self, *, clock: Clock | None, on_end: Iterable[Callable[[BaseException | None], None]]) -> Any:
+        """Make the job; it is not started yet. A job that had ended for good is not run again."""
+        stored, taken = self.stored, self.taken
+        if taken is not None and taken.result is not None:
+            taken.lease.release()
+            return EndedJob(stored.graph, taken.result, taken.store.path, on_end)
+        try:
+            job = RunningJob(
+                stored.graph,
+                stored.settings,
+                self.target,
+                clock=clock,
+                restart_strategy=stored.restart_strategy,
+                config=stored.config,
+                on_end=on_end,
+                bundle_fields=stored.bundle_fields,
+                job_id=None if taken is None else taken.job_id,
+                checkpointing=stored.checkpointing if taken is None else taken.checkpointing(stored.checkpointing),
+                restored=self.restored,
+                leadership=None if taken is None else taken.leadership(),
+            )
+            if taken is not None:  # whoever finds it noted can go on with it: before anything of it runs
+                taken.lease.store_job(job.job_id, stored.to_bytes())
+        except BaseException:
+            if taken is not None:
+                taken.lease.release()
+            raise
+        return job
+
+
+def start_of(
+    env: StreamExecutionEnvironment,
+    job_name: str | None,
+    files: JobFiles,
+    target_name: str | None,
+    *,
+    can_be_taken_over: bool,
+) -> JobStart:
+    """Look at what the program's configuration says of its start; waits where another program holds the job.
+
+    Raises
+    ------
+    FileNotFoundError, CorruptDataError
+        What it is to begin with is not there, or damaged.
+    ValueError
+        It does not fit the program.
+    """
+    configuration = env._configuration
+    target = target_named(target_name or job_options.target_name(configuration))
+    stream_graph = env._stream_graph(job_name, target.is_in_process)
+    availability = checkpoint_options.high_availability_of(configuration) if can_be_taken_over else None
+    taken = None if availability is None else _take(availability, stream_graph.settings.job_name)
+    try:
+        restored = _restored(env, taken)
+        if restored is not None:
+            adopt_max_parallelism(stream_graph, restored.metadata)
+        stored = _stored(env, build_job_graph(stream_graph), files, target, availability)
+    except BaseException:
+        if taken is not None:
+            taken.lease.release()
+        raise
+    env._warn_of_keys(target.name)
+    return JobStart(stored, target, restored, taken)
+
+
+def _take(availability: HighAvailability, job_name: str) -> TakenJob:
+    store = HaStore(availability.directory, availability.cluster_id, job_name)
+    taken = TakenJob.take(store, availability.lease_timeout_ms)
+    assert taken is not None, "nobody gives this waiting up"
+    return taken
+
+
+def _restored(env: StreamExecutionEnvironment, taken: TakenJob | None) -> RestoredCheckpoint | None:
+    """A job that went on elsewhere has come further than what its program began with."""
+    if taken is not None and (taken.restored is not None or taken.result is not None):
+        return taken.restored
+    recovery = checkpoint_options.recovery_of(env._configuration)
+    if recovery is None:
+        return None
+    return restored_from(recovery.path, recovery.claim_mode, recovery.allow_non_restored_state)
+
+
+def _stored(
+    env: StreamExecutionEnvironment, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None
+) -> StoredJob:
+    configuration, settings = env._configuration, env._execution_settings()
+    restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
+    stored = StoredJob(
+        graph,
+        replace(settings, cached_files=files.local_cache() if target.name != "spark" else {}),
+        target.name,
+        None if isinstance(restart, NoRestart) else restart,
+        env._master_config(),
+        checkpoint_options.checkpointing_of(configuration),
+        env._bundle_fields(files),
+    )
+    return stored if availability is None else replace(stored, lease_timeout_ms=availability.lease_timeout_ms)

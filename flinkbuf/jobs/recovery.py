@@ -1,0 +1,262 @@
+"""Jobs that go on: from a checkpoint or savepoint that was named, or where another program has left them.
+
+A job that is noted in a directory (``high-availability.storageDir``) is taken over by the same program started again,
+by a second one that waits, or without the program by `recover`. Flink: JobManagerRunner, JobGraphStore, Dispatcher.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import cloudpickle
+
+from flinkbuf.checkpoints.ha_store import HaLease, HaStore
+from flinkbuf.checkpoints.handles import CheckpointMetadata
+from flinkbuf.checkpoints.locations import METADATA, child, name_of, normalized, parent
+from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.jobs.graphs.job_graph import JobGraph
+from flinkbuf.jobs.job_result import JobResult
+from flinkbuf.jobs.leadership import Leadership
+from flinkbuf.jobs.main_module import install_main_classes, main_classes
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
+from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.jobs.target import Target, target_named
+from flinkbuf.log import logger
+from flinkbuf.streaming.operator_config import ExecutionSettings
+
+DEFAULT_LEASE_TIMEOUT_MS: Final = 15_000
+CHECKPOINTS: Final = "checkpoints"  # below the directory of a job, where no other one was configured
+
+
+def restored_from(path: str, claim_mode: str = "NO_CLAIM", allow_non_restored_state: bool = False) -> RestoredCheckpoint:
+    """Return what a job begins with that is started from a checkpoint or savepoint.
+
+    Parameters
+    ----------
+    path : str
+        Its directory, or the file ``_metadata`` in it.
+    claim_mode, allow_non_restored_state
+        As in `RestoredCheckpoint`.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no checkpoint at that path.
+    CorruptDataError
+        It is damaged.
+    """
+    location = normalized(path)
+    if name_of(location) == METADATA:
+        location = parent(location)
+    metadata: CheckpointMetadata = storage_of(location).read_metadata(location)
+    return RestoredCheckpoint(metadata, location, claim_mode, allow_non_restored_state)
+
+
+@dataclass(frozen=True)
+class StoredJob:
+    """All that a job is started with, so that it can be started again without its program."""
+
+    graph: JobGraph
+    settings: ExecutionSettings
+    target_name: str
+    restart_strategy: Any
+    config: JobMasterConfig | None
+    checkpointing: CheckpointCoordinatorConfig
+    bundle_fields: dict[str, Any] = field(default_factory=dict)
+    lease_timeout_ms: int = DEFAULT_LEASE_TIMEOUT_MS
+
+    def to_bytes(self) -> bytes:
+        """Write it, with the classes of this program's main module.
+
+        Raises
+        ------
+        TypeError
+            A function of the job cannot be pickled.
+        """
+        try:
+            # In two parts: what is pickled by name in the second is found once the first was read.
+            data: bytes = cloudpickle.dumps((main_classes(), cloudpickle.dumps(dict(self.__dict__))))
+        except Exception as error:
+            raise TypeError(
+                f"job {self.graph.settings.job_name!r} cannot be kept for another program to go on with: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+        return data
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> StoredJob:
+        """Read what `to_bytes` gave; only from whoever may run code here."""
+        classes, fields = cloudpickle.loads(data)
+        install_main_classes(classes)
+        return cls(**cloudpickle.loads(fields))
+
+
+@dataclass(frozen=True)
+class TakenJob:
+    """A job that this program holds now.
+
+    Attributes
+    ----------
+    store : HaStore
+    lease : HaLease
+    lease_timeout_ms : int
+    job_id : str or None
+        Of the job as it was before; None: there was none.
+    restored : RestoredCheckpoint or None
+        The latest checkpoint of that.
+    result : JobResult or None
+        It had ended for good.
+    """
+
+    store: HaStore
+    lease: HaLease
+    lease_timeout_ms: int
+    job_id: str | None
+    restored: RestoredCheckpoint | None
+    result: JobResult | None
+
+    @classmethod
+    def take(
+        cls, store: HaStore, lease_timeout_ms: int, is_cancelled: Callable[[], bool] = lambda: False
+    ) -> TakenJob | None:
+        """Wait until nobody else holds the job, and take it; None if the waiting was given up."""
+
+        def waiting(text: str) -> None:
+            logger.warning("job %r is held by %s: waiting to take it over", store.job_name, text)
+
+        lease = store.acquire(lease_timeout_ms, is_cancelled, waiting)
+        if lease is None:
+            return None
+        try:
+            return cls._of(store, lease, lease_timeout_ms)
+        except BaseException:
+            lease.release()
+            raise
+
+    @classmethod
+    def _of(cls, store: HaStore, lease: HaLease, lease_timeout_ms: int) -> TakenJob:
+        previous, restored = lease.previous, None
+        if previous.is_finished:
+            return cls(store, lease, lease_timeout_ms, previous.job_id, None, _result_of(previous.result))
+        if previous.checkpoint is not None:
+            restored = restored_from(previous.checkpoint)
+            # What the job made itself is its own; a savepoint that it was about to stop with is its user's.
+            if not restored.metadata.is_savepoint:
+                restored = replace(restored, claim_mode="CLAIM")
+        if previous.job_id is not None:
+            begins = "its beginning" if restored is None else f"checkpoint {restored.metadata.checkpoint_id}"
+            logger.warning("job %r (%s) is taken over and goes on from %s", store.job_name, previous.job_id, begins)
+        return cls(store, lease, lease_timeout_ms, previous.job_id, restored, None)
+
+    def leadership(self) -> Leadership:
+        """Return what the job asks whether it is still this program's."""
+        return Leadership(self.lease, self.lease_timeout_ms)
+
+    def checkpointing(self, config: CheckpointCoordinatorConfig) -> CheckpointCoordinatorConfig:
+        """Return it with what the job has by being held by this program."""
+        directory = config.directory or child(normalized(self.store.path), CHECKPOINTS)
+        return replace(config, directory=directory, epoch=self.lease.epoch)
+
+
+def _result_of(text: str) -> JobResult:
+    try:
+        return JobResult.of_text(text)
+    except CorruptDataError:
+        return JobResult("", text)
+
+
+def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, str]]:
+    """Go on with all jobs that were left unfinished, without their programs; return how each has ended.
+
+    Waits for those that other programs still hold, and for the end of all.
+
+    Parameters
+    ----------
+    storage_dir : str
+        ``high-availability.storageDir`` of the programs.
+    cluster_id : str, optional
+        Only jobs of this ``high-availability.cluster-id``.
+    """
+    stores = HaStore.unfinished(storage_dir, cluster_id)
+    ends: dict[int, str] = {}
+    is_over = threading.Event()
+
+    def go_on(index: int, store: HaStore) -> None:
+        try:
+            ends[index] = _go_on(store, is_over.is_set)
+        except BaseException as error:
+            logger.error("job %r could not be taken over", store.job_name, exc_info=error)
+            ends[index] = f"{type(error).__name__}: {error}"
+
+    threads = [
+        threading.Thread(target=go_on, args=each, name=f"recover {each[1].job_name}", daemon=True)
+        for each in enumerate(stores)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        while any(thread.is_alive() for thread in threads):
+            time.sleep(0.1)
+    finally:  # Ctrl-C: what was not begun is not
+        is_over.set()
+    return [(store.job_name, ends[index]) for index, store in enumerate(stores)]
+
+
+def _go_on(store: HaStore, is_cancelled: Callable[[], bool]) -> str:
+    taken = TakenJob.take(store, DEFAULT_LEASE_TIMEOUT_MS, is_cancelled)
+    if taken is None:
+        return "another program holds it"
+    if taken.result is not None:
+        taken.lease.release()
+        return taken.result.status
+    try:
+        job = stored_running_job(taken)
+    except BaseException:
+        taken.lease.release()
+        raise
+    try:
+        job.run()
+    except Exception as error:
+        logger.error("job %r ended with %s", store.job_name, type(error).__name__, exc_info=error)
+    return job.status.name
+
+
+def stored_running_job(taken: TakenJob) -> RunningJob:
+    """Make the job again that was stored.
+
+    Raises
+    ------
+    LookupError
+        It was never stored: its program had ended before.
+    """
+    previous = taken.lease.previous
+    if previous.job is None:
+        raise LookupError(f"job {taken.store.job_name!r} was never begun: start its program again")
+    stored = StoredJob.from_bytes(previous.job)
+    leadership = Leadership(taken.lease, stored.lease_timeout_ms)
+    return RunningJob(
+        stored.graph,
+        stored.settings,
+        _target_of(stored.target_name),
+        restart_strategy=stored.restart_strategy,
+        config=stored.config,
+        bundle_fields=stored.bundle_fields,
+        job_id=taken.job_id,
+        checkpointing=taken.checkpointing(stored.checkpointing),
+        restored=taken.restored,
+        leadership=leadership,
+    )
+
+
+def _target_of(name: str) -> Target:
+    if name == "spark":
+        from pyspark.sql import SparkSession  # started as Spark's own tools would: the session is the program's
+
+        SparkSession.builder.getOrCreate()
+    return target_named(name)
