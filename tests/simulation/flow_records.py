@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flinkbuf._core.key_group import key_group_range, operator_index
 from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
+from flinkbuf.network.events import NO_TIMEOUT, AlignmentType, CheckpointBarrier
 
 if TYPE_CHECKING:
     from simulation.flow_task import FlowTask
@@ -96,7 +97,10 @@ class FlowChannel:
     def __init__(self) -> None:
         self.items: deque[tuple[int, Any]] = deque()
         self.is_blocked = False
+        self.is_read_to_its_end = False
         self.reader: FlowTask | None = None
+        self.writer: FlowTask | None = None
+        self.announced: set[int] = set()  # checkpoints whose barriers the reader knows to be under way
         self._last_ms = 0
 
     def put(self, item: Any, arrives_ms: int) -> None:
@@ -118,6 +122,23 @@ class FlowChannel:
         if self.reader is not None:
             self.reader.look_at(arrives_ms)
         return [item for _, item in waiting if isinstance(item, Records)]
+
+    def urgent(self) -> tuple[int, CheckpointBarrier] | None:
+        """When a barrier arrives that overtakes, or of which the reader is to be told."""
+        for at_ms, item in self.items:
+            if isinstance(item, CheckpointBarrier) and (
+                item.alignment is AlignmentType.UNALIGNED
+                or (item.aligned_timeout_ms != NO_TIMEOUT and item.checkpoint_id not in self.announced)
+            ):
+                return at_ms, item
+        return None
+
+    def take_out(self, barrier: CheckpointBarrier) -> list[Records]:
+        """Read a barrier before its turn; return the records in front of it."""
+        position = next(index for index, (_, item) in enumerate(self.items) if item is barrier)
+        in_front = [item for _, item in list(self.items)[:position] if isinstance(item, Records)]
+        del self.items[position]
+        return in_front
 
     def next_ms(self) -> int | None:
         """When something can be read; None: nothing is on its way, or may not be read."""

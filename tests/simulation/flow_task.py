@@ -5,6 +5,7 @@ The barrier handler is the real one; all around it (channels, state, transaction
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
@@ -21,7 +22,7 @@ from flinkbuf.network.events import (
 from flinkbuf.streaming import barrier_actions as ba
 from flinkbuf.streaming.barrier_handler import SingleCheckpointBarrierHandler
 from flinkbuf.streaming.barrier_tracker import CheckpointBarrierTracker
-from flinkbuf.streaming.barriers import barrier_of, blocks_channel, kind_of, options_of
+from flinkbuf.streaming.barriers import barrier_of, blocks_channel, kind_of, options_of, overtaking
 from flinkbuf.streaming.source_events import NoMoreSplits, SplitRequested, SplitsAssigned
 from flinkbuf.streaming.task_state import TaskState, TaskStep
 from simulation.async_part import AsyncPart
@@ -71,7 +72,8 @@ class FlowTask(SimTask):
         self._aborted: set[int] = set()
         self._kept: dict[tuple[int, int], list[Records]] | None = None  # what came before barriers that are late
         self._kept_channels: set[int] = set()
-        self._waiting: Snapshot | None = None  # for the input's part of it
+        self._in_front: tuple[int, list[Records]] = (0, [])  # of the barrier that is being read, and its channel
+        self._waiting: tuple[CheckpointBarrier, Snapshot] | None = None  # for the input's part of it
         self._transaction_count = 0
 
     # ---- its beginning
@@ -108,6 +110,8 @@ class FlowTask(SimTask):
             self.inputs += [data.channel(each.partition_id, each.subpartition_index) for each in gate.channels]
         for channel in self.inputs:
             channel.reader = self
+        for channel in (channel for channels in self.outputs for channel in channels):
+            channel.writer = self
         config = self.world.checkpointing
         if not config.is_exactly_once:
             self._handler = CheckpointBarrierTracker(len(self.inputs), takes_after_end=config.after_tasks_finish)
@@ -120,8 +124,8 @@ class FlowTask(SimTask):
         self._is_restored_as_finished = restore.is_finished
         self._last_id = self._last_complete_id = restore.checkpoint_id
         self.memory = self.writer.read(restore, self.world.owns(restore.checkpoint_id))
-        for checkpoint_id, transaction in self.memory.pending:
-            self.world.invariants.commits(self, checkpoint_id, transaction)
+        for _, transaction in self.memory.pending:
+            self.world.invariants.commits(self, restore.checkpoint_id, transaction)
             self.world.ledger.commit(transaction, self)
         self.memory.pending.clear()
         for index, subpartition, records in self.writer.read_channels(restore.output_channels):
@@ -219,8 +223,10 @@ class FlowTask(SimTask):
         if not self._is_working():
             return
         now_ms = self.world.now_ms
+        if self.world.checkpointing.is_unaligned:
+            self._hear_urgent(now_ms)
         ready = [index for index, channel in enumerate(self.inputs) if channel.is_ready(now_ms)]
-        if ready:
+        if ready and self._is_working():
             index = self.world.rng.choice(ready)
             self._read(index, self.inputs[index].items.popleft()[1])
             self._look_again(now_ms + self.world.between(self.flow.process_ms))
@@ -231,6 +237,34 @@ class FlowTask(SimTask):
         times = [time_ms for channel in self.inputs if (time_ms := channel.next_ms()) is not None]
         if times:
             self.look_at(max(min(times), from_ms))
+        if self.world.checkpointing.is_unaligned:
+            urgent = [found[0] for channel in self.inputs if (found := channel.urgent()) is not None]
+            if urgent:
+                self.look_at(max(min(urgent), self.world.now_ms))
+
+    def _hear_urgent(self, now_ms: int) -> None:
+        """Barriers that overtake, and the news of those that may, whatever stands in front of them."""
+        for index, channel in enumerate(self.inputs):
+            while (found := channel.urgent()) is not None and found[0] <= now_ms and self._is_working():
+                barrier = found[1]
+                if barrier.alignment is AlignmentType.UNALIGNED:
+                    self._read_overtaking(index, barrier, barrier)
+                else:
+                    channel.announced.add(barrier.checkpoint_id)
+                    self._do(self._handler.on_announcement(barrier, barrier.checkpoint_id, index, now_ms))
+                    self._set_alarm()
+
+    def _read_overtaking(self, index: int, queued: CheckpointBarrier, barrier: CheckpointBarrier) -> None:
+        """Take a barrier out of the queue of its channel; what stands in front of it was overtaken."""
+        in_front = self.inputs[index].take_out(queued)
+        if self._kept is not None and index in self._kept_channels:
+            self._keep(index, in_front)
+            in_front = []
+        self._kept_channels.discard(index)
+        self._in_front = index, in_front
+        self._do(self._handler.on_barrier(barrier, index, self.world.now_ms))
+        self._in_front = 0, []
+        self._set_alarm()
 
     def _read(self, index: int, item: Any) -> None:
         if isinstance(item, Records):
@@ -251,8 +285,8 @@ class FlowTask(SimTask):
         self._set_alarm()
 
     def _count(self, index: int, records: Records) -> None:
-        if index in self._kept_channels and self._kept is not None:
-            self._kept.setdefault(self._gate_of(index), []).append(records)
+        if index in self._kept_channels:
+            self._keep(index, [records])
         counts: Count = self.memory.counts
         records = records._replace(path=(*records.path, self.vertex))
         key = records.path, records.split
@@ -262,6 +296,10 @@ class FlowTask(SimTask):
 
     def _data_ended(self, index: int, event: EndOfData) -> None:
         self._ended_inputs.add(index)
+        self.inputs[index].is_read_to_its_end = True
+        writer = self.inputs[index].writer
+        if writer is not None:
+            writer.consumer_has_read_all()
         self._is_drained = self._is_drained and event.mode is StopMode.DRAIN
         if len(self._ended_inputs) == len(self.inputs):
             self._end_data(StopMode.DRAIN if self._is_drained else StopMode.NO_DRAIN)
@@ -286,12 +324,17 @@ class FlowTask(SimTask):
             is_over = self._last_complete_id == self._sync_id
         else:
             is_committed = self._final_id is not None and self._last_complete_id >= self._final_id
-            may_go = is_committed or not self.world.waits_for_final_checkpoint
+            is_read = all(channel.is_read_to_its_end for channels in self.outputs for channel in channels)
+            may_go = (is_committed and is_read) or not self.world.waits_for_final_checkpoint
             is_over = self._is_drained and may_go and not self._handler.open_channels
         if is_over:
             self._is_over = True
             self._broadcast(EndOfPartition())
             self.async_part.finish_first(lambda: self._come_out(TaskStep.FINISH))
+
+    def consumer_has_read_all(self) -> None:
+        """One of those who read from it."""
+        self.world.agenda.after(self.world.between((0, 5)), self._if_here, self._finish_if_over)
 
     def look(self) -> None:
         """What a task without records waits for is of no account here."""
@@ -341,7 +384,7 @@ class FlowTask(SimTask):
             self._completed(action.latest_completed_id)
         self._aborted.add(action.checkpoint_id)
         self.async_part.cancel(action.checkpoint_id)
-        self._forget_input_state(action.checkpoint_id)
+        self._forget_input_state()
         self._do(self._handler.on_abort(action.checkpoint_id))
         if action.checkpoint_id == self._sync_id and self._is_working():
             self.fail(self.world.failure(f"{self.attempt}: stop with savepoint failed"))
@@ -365,7 +408,7 @@ class FlowTask(SimTask):
 
     def _do(self, actions: list[Any]) -> None:
         for action in actions:
-            if not self._is_working():
+            if not self._is_working() or not self.manager.goes_on():
                 return
             self._perform(action)
 
@@ -377,14 +420,16 @@ class FlowTask(SimTask):
                 self.inputs[index].is_blocked = False
             self._look_again(self.world.now_ms)
         elif isinstance(action, ba.AbortCheckpoint):
-            self._forget_input_state(action.checkpoint_id)
+            self._forget_input_state()
             self._last_id = max(self._last_id, action.checkpoint_id)
             self._broadcast(CancelCheckpointMarker(action.checkpoint_id))
             self.decline(action.checkpoint_id, action.reason)
         elif isinstance(action, ba.BeginInputState):
-            self._begin_input_state()
+            self._begin_input_state(action.channels)
         elif isinstance(action, ba.EndInputState):
             self._end_input_state()
+        elif isinstance(action, ba.ConvertToPriority):
+            self._convert(action.channel, action.sequence_number)
 
     def _set_alarm(self) -> None:
         """The alignment may take too long."""
@@ -426,11 +471,15 @@ class FlowTask(SimTask):
         if barrier.alignment is not AlignmentType.UNALIGNED:
             self._broadcast(barrier)
             return {}
-        return {
-            (index, subpartition): channel.overtake(barrier, self.world.now_ms)
-            for index, channels in enumerate(self.outputs)
-            for subpartition, channel in enumerate(channels)
-        }
+        overtaken: dict[tuple[int, int], list[Records]] = {}
+        forced = replace(barrier, alignment=AlignmentType.FORCED_ALIGNED)
+        for index, (edge, channels) in enumerate(zip(self.routes.outputs[self.vertex], self.outputs, strict=True)):
+            for subpartition, channel in enumerate(channels):
+                if edge.is_pointwise:  # as in Flink: after a rescale nobody could say whose records they are
+                    self._put(channel, forced)
+                else:
+                    overtaken[index, subpartition] = channel.overtake(barrier, self.world.now_ms)
+        return overtaken
 
     def _copy(self, checkpoint_id: int, output_state: dict[tuple[int, int], list[Records]]) -> Snapshot:
         memory = self.memory
@@ -445,17 +494,51 @@ class FlowTask(SimTask):
             output_state=output_state,
         )
 
+    def final_snapshot(self) -> Snapshot | None:
+        """What it had at its end; None: it began at its end."""
+        if self._is_restored_as_finished:
+            return None
+        return Snapshot(dict(self.memory.positions), dict(self.memory.counts), (), True)
+
+    def partition_of(self, index: int) -> str:
+        """What one of its channels reads."""
+        gate, channel = self._gate_of(index)
+        return self.descriptor.gates[gate].locations[channel].partition_id
+
     def decline(self, checkpoint_id: int, reason: str, failure: Any = None) -> None:
         """It cannot give its part."""
         self.manager.checkpoint_said(tm.CheckpointNotDone(self.attempt, checkpoint_id, reason, failure))
 
     # ---- unaligned: what is under way
 
-    def _begin_input_state(self) -> None:
-        """What has arrived, and what will until each channel's barrier, belongs to the checkpoint."""
+    def _begin_input_state(self, channels: tuple[int, ...]) -> None:
+        """What these channels bring before their barrier belongs to the checkpoint, and what a barrier has overtaken."""
+        self._kept, self._kept_channels = {}, set(channels)
+        self._keep(*self._in_front)
+
+    def _convert(self, index: int, checkpoint_id: int) -> None:
+        """A barrier whose news was heard overtakes what stands in front of it, if it was not read meanwhile."""
+        for _, item in self.inputs[index].items:
+            if isinstance(item, CheckpointBarrier) and item.checkpoint_id == checkpoint_id:
+                self.world.agenda.after(0, self._if_here, self._read_converted, index, item)
+
+    def _read_converted(self, index: int, barrier: CheckpointBarrier) -> None:
+        if self._is_working() and any(item is barrier for _, item in self.inputs[index].items):
+            self._read_overtaking(index, barrier, overtaking(barrier))
+
+    def _keep(self, index: int, records: list[Records]) -> None:
+        if self._kept is not None and records:
+            self._kept.setdefault(self._gate_of(index), []).extend(records)
 
     def _end_input_state(self) -> None:
         """All of it is there."""
+        waiting, kept = self._waiting, self._kept
+        self._forget_input_state()
+        if waiting is not None and kept is not None:
+            barrier, snapshot = waiting
+            self.async_part.begin(barrier.checkpoint_id, replace(snapshot, input_state=kept), options_of(barrier))
 
-    def _forget_input_state(self, checkpoint_id: int) -> None:
+    def _forget_input_state(self) -> None:
         """It will not be wanted."""
+        self._waiting = self._kept = None
+        self._kept_channels = set()

@@ -33,6 +33,7 @@ class SimManager:
         self.is_program = manager_id == PROGRAM
         self.is_alive = True
         self.was_ill = False
+        self.dies_after: int | None = None  # steps; None: nobody kills it
         self.tasks: dict[AttemptId, SimTask] = {}
         self.connection = Connection(world, self)
         self.inbox = Inbox(world.agenda, self.handle)
@@ -76,11 +77,19 @@ class SimManager:
         actions = self.executor.handle(message, self.world.now_ms)
         self.world.manager_handled(self, message, actions)
         for action in actions:
-            if not self.is_alive:
+            if not self.goes_on():
                 return
             self._perform[type(action)](action)
         if self.is_alive:
             self._plan_wake()
+
+    def goes_on(self) -> bool:
+        """Whether the process is there to do the next thing: it may be killed between any two."""
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after < 0:
+                self.kill("kill -9 between two steps")
+        return self.is_alive
 
     def _plan_wake(self) -> None:
         deadline_ms = self.executor.next_deadline_ms

@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs.messages import OperatorEventMessage, OperatorEventReport, RegisterManager, RegistrationAccepted
+from flinkbuf.jobs.messages import (
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    OperatorEventMessage,
+    OperatorEventReport,
+    RegisterManager,
+    RegistrationAccepted,
+)
 
 if TYPE_CHECKING:
     from simulation.managers import SimManager
     from simulation.world import World
 
 # Without these nothing goes on, and nobody says them again: a connection that loses one has broken.
-EXACTLY_ONCE = (RegisterManager, RegistrationAccepted, OperatorEventMessage, OperatorEventReport)
+EXACTLY_ONCE = (
+    RegisterManager,
+    RegistrationAccepted,
+    OperatorEventMessage,
+    OperatorEventReport,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+)
 
 
 class Connection:

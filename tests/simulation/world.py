@@ -218,8 +218,14 @@ class World:
         self.note("job", stimulus, actions)
         self.invariants.after(stimulus, actions)
         for action in actions:
+            if not self.goes_on():
+                return
             self._perform[type(action)](action)
         self._plan_wake()
+
+    def goes_on(self) -> bool:
+        """Whether the driver is there to do the next thing."""
+        return True
 
     def _plan_wake(self) -> None:
         deadline_ms = self.master.next_deadline_ms
