@@ -254,6 +254,8 @@ class CheckpointInvariants(Invariants):
         super().task_changed(task)
         if task.state is TaskState.FINISHED:
             self.last[task.attempt.vertex_id, task.attempt.subtask_index] = task.final_snapshot()
+            size = task.routes.split_size
+            self.world.cluster.read_splits.update(s for s, at in task.memory.positions.items() if at == size)
 
     def deletes(self, action: ma.DiscardState, paths: list[str]) -> None:
         """Nothing is deleted that somebody may begin from."""
@@ -324,6 +326,7 @@ class CheckpointInvariants(Invariants):
         if self.world.has_crashed or self.world.has_lost_lease:
             return
         used = set().union(*(_files_of(metadata, location) for location, metadata in found.items()))
+        used |= self.world.excused
         left = [path for path in self.known if path in self.world.storage.files and path not in used]
         demand(not left, "files are left that nobody needs:", left)
         wanted = {location for _, location in self.kept} | set(self.world.cluster.savepoints)

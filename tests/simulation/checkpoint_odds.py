@@ -84,7 +84,7 @@ def draw_checkpointing(rng: Random, odds: Odds, start_ms: int) -> CheckpointCoor
     is_unaligned = is_exactly_once and rng.random() < 0.3
     return CheckpointCoordinatorConfig(
         interval_ms=interval_ms,
-        timeout_ms=interval_ms * rng.choice((1, 3, 20)) + 100,
+        timeout_ms=interval_ms * rng.choice((1, 3, 20)) + 100 + 8 * odds.latency_ms[1],
         min_pause_ms=rng.choice((0, 0, interval_ms // 2, interval_ms * 2)),
         max_concurrent=1 if is_unaligned else rng.choice((1, 1, 2, 3)),
         tolerable_failures=rng.choice((-1, -1, 0, 2)),

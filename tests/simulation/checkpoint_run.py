@@ -27,7 +27,7 @@ from simulation.settings import draw_settings
 from simulation.sim_storage import SimLease, SimStorage
 from simulation.world import LAST_OF_STORY, START_MS, _text
 
-STEP_LIMIT = 200_000
+STEP_LIMIT = 40_000
 MOST_JOBS = 5
 MORE_FAULTS = ("kill a manager between two steps", "kill a manager between two steps", "fail a task")
 
@@ -60,6 +60,7 @@ class CheckpointRun:
         self.ledger = Ledger(self.routes_of(self.plan), self.checkpointing.is_exactly_once)
         self.worlds: list[CheckpointWorld] = []
         self.savepoints: dict[str, CheckpointMetadata] = {}  # whole ones, that are their user's
+        self.read_splits: set[int] = set()  # to their end, by tasks that have finished
         self.stop_path: str | None = None  # of the savepoint that the job has stopped with
         self.stop_kind: SnapshotKind | None = None
         self.is_over = False

@@ -67,6 +67,8 @@ class CheckpointWorld(World):
         What the job begins with.
     """
 
+    takes_checkpoints = True
+
     def __init__(self, run: CheckpointRun, epoch: int, plan: JobPlan, initial: RestoredCheckpoint | None) -> None:
         self.cluster = run
         self.epoch = epoch
@@ -199,6 +201,15 @@ class CheckpointWorld(World):
 
     # ---- storage
 
+    @property
+    def excused(self) -> set[str]:
+        """Files that nobody deletes while a storage that hangs may still write what belongs to them."""
+        return {path for action in self._unwanted.values() for path in self._paths(action)}
+
+    def _paths(self, action: ma.DiscardState) -> list[str]:
+        paths = self.storage.below(action.location) if action.location else []
+        return paths + [handle.path for handle in action.handles if handle.path]
+
     def _snapshot_coordinators(self, action: ma.SnapshotCoordinators) -> None:
         delay_ms = 0 if self.is_healed else self.between(self.flow.coordinator_ms)
         self.agenda.after(delay_ms, self.coordinators.snapshot, action.checkpoint_id)
@@ -267,7 +278,6 @@ class CheckpointWorld(World):
         except LeaseLost:
             self._lose_lease()
             return
-        paths = self.storage.below(action.location) if action.location else []
-        paths += [handle.path for handle in action.handles if handle.path]
+        paths = self._paths(action)
         self.invariants.deletes(action, paths)
         self.storage.delete(paths)

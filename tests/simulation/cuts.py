@@ -70,6 +70,10 @@ def _positions(world: CheckpointWorld, metadata: CheckpointMetadata, vertex: int
     for operator in metadata.vertices[vertex].operators:
         if operator.coordinator is not None:
             owners.update(pickle.loads(operator.coordinator.data))
+    # Those that a finished task has read to their end are in nobody's state any more.
+    gone = [each for each in world.routes.splits_of(vertex) if each not in owners and each in world.cluster.read_splits]
+    owners.update(gone)
+    positions |= {((vertex,), split): world.routes.split_size for split in gone}
     splits = Counter(world.routes.splits_of(vertex))
     demand(owners == splits, "splits are lost or double:", metadata.checkpoint_id, vertex, sorted(owners.elements()))
     return positions

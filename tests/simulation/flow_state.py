@@ -101,7 +101,7 @@ class StateWriter:
         handle = self.storage.write(dict(counts), options.location)
         files: tuple[SharedFile, ...] = ()
         if options.snapshot_kind is SnapshotKind.CHECKPOINT and self.task.world.flow.is_incremental and options.location:
-            old = self.task.state.shared_files if self.task.world.rng.random() < 0.7 else ()
+            old = self.task.memory.shared_files if self.task.world.rng.random() < 0.7 else ()
             files = (*old, self._new_file(options))
         elif options.snapshot_kind is SnapshotKind.FULL_CHECKPOINT and options.location:
             files = (self._new_file(options),)
@@ -124,7 +124,7 @@ class StateWriter:
     def completed(self, checkpoint_id: int) -> None:
         """Later checkpoints may refer to the files of this one."""
         if checkpoint_id in self._taken:
-            self.task.state.shared_files = self._taken[checkpoint_id]
+            self.task.memory.shared_files = self._taken[checkpoint_id]
         self._taken = {each: files for each, files in self._taken.items() if each > checkpoint_id}
 
     # ---- from handles

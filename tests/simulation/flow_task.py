@@ -203,7 +203,8 @@ class FlowTask(SimTask):
             self._put(channels[self.routes.subpartition(edge, records.split, len(channels))], records)
 
     def _put(self, channel: FlowChannel, item: Any) -> None:
-        channel.put(item, self.world.now_ms + self.world.between(self.flow.channel_ms))
+        span_ms = (0, 1) if self.world.is_healed else self.flow.channel_ms
+        channel.put(item, self.world.now_ms + self.world.between(span_ms))
 
     def _broadcast(self, event: Any) -> None:
         for channels in self.outputs:
@@ -229,7 +230,7 @@ class FlowTask(SimTask):
         if ready and self._is_working():
             index = self.world.rng.choice(ready)
             self._read(index, self.inputs[index].items.popleft()[1])
-            self._look_again(now_ms + self.world.between(self.flow.process_ms))
+            self._look_again(now_ms + (0 if self.world.is_healed else self.world.between(self.flow.process_ms)))
         else:
             self._look_again(now_ms)
 

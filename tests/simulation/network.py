@@ -11,6 +11,7 @@ from flinkbuf.jobs.messages import (
     OperatorEventReport,
     RegisterManager,
     RegistrationAccepted,
+    TaskStateReport,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Connection:
         rng, odds = self.world.rng, self.world.odds
         if self.world.is_healed or self.manager.is_program or isinstance(message, EXACTLY_ONCE):
             return 1
+        if self.world.takes_checkpoints and isinstance(message, TaskStateReport) and message.state == "RUNNING":
+            return 1  # else no checkpoint is ever taken
         if odds.loss and rng.random() < odds.loss:
             self.was_ill = True
             self.world.note("lost", way, self.manager.id, message)

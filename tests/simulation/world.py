@@ -53,6 +53,8 @@ class World:
         In front of the names of its processes.
     """
 
+    takes_checkpoints = False
+
     def __init__(
         self,
         seed: int,
