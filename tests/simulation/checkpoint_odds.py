@@ -76,7 +76,7 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
     )
 
 
-def draw_checkpointing(rng: Random, odds: Odds, start_ms: int) -> CheckpointCoordinatorConfig:
+def draw_checkpointing(rng: Random, odds: Odds, start_ms: int, can_be_taken_over: bool) -> CheckpointCoordinatorConfig:
     """As a user could set it."""
     span = odds.heal_ms - start_ms
     interval_ms = max(10, span // rng.choice((4, 12, 30)))
@@ -94,7 +94,7 @@ def draw_checkpointing(rng: Random, odds: Odds, start_ms: int) -> CheckpointCoor
         aligned_timeout_ms=rng.choice((0, 20, interval_ms // 4)) if is_unaligned else 0,
         after_tasks_finish=rng.random() < 0.85,
         retention=rng.choice(("DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS")),
-        directory=DIRECTORY if rng.random() < 0.9 else "",
+        directory=DIRECTORY if can_be_taken_over or rng.random() < 0.8 else "",
         savepoint_directory=SAVEPOINTS,
     )
 

@@ -52,7 +52,7 @@ class CheckpointRun:
         self.settings = draw_settings(rng, slot_count(self.plan))
         self.odds = self._draw_odds()
         self.flow = draw_flow(rng, self.odds, START_MS)
-        self.checkpointing = draw_checkpointing(rng, self.odds, START_MS)
+        self.checkpointing = draw_checkpointing(rng, self.odds, START_MS, self.flow.crash_ms is not None)
         self._split_counts = {
             index: vertex.parallelism + rng.randint(0, 2) for index, vertex in enumerate(self.plan.vertices)
         }
