@@ -52,8 +52,8 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
         split_size=size,
         run_length=run_length,
         emit_ms=(1, pace),
-        channel_ms=rng.choice(((0, 1), (1, 30), (1, max(2, span // 20)))),
-        process_ms=rng.choice(((0, 0), (0, 5), (1, 60))),
+        channel_ms=rng.choice(((0, 1), (1, 30), (1, max(2, span // 20)), (1, max(2, span // 10)))),
+        process_ms=rng.choice(((0, 0), (0, 5), (1, 60), (1, max(2, pace // 2)))),
         is_incremental=rng.random() < 0.6,
         sync_fails=_maybe(rng, 0.1, (0.02, 0.1)),
         async_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
@@ -68,7 +68,7 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
         store_is_late=_maybe(rng, 0.2, (0.1, 0.3)),
         discard_ms=rng.choice(((0, 1), (0, 500))),
         savepoints_ms=_times(rng, start_ms, span, (0, 0, 1, 3)),
-        stops_ms=_times(rng, start_ms, span, (0, 0, 0, 1, 1, 2)),
+        stops_ms=_times(rng, start_ms, span * 2 // 3, (0, 0, 1, 2, 2)),
         rescales=rng.random() < 0.6,
         crash_ms=start_ms + rng.randint(0, span) if rng.random() < 0.25 else None,
         lives_on=rng.random() < 0.5,
@@ -81,7 +81,7 @@ def draw_checkpointing(rng: Random, odds: Odds, start_ms: int, can_be_taken_over
     span = odds.heal_ms - start_ms
     interval_ms = max(10, span // rng.choice((4, 12, 30)))
     is_exactly_once = rng.random() < 0.85
-    is_unaligned = is_exactly_once and rng.random() < 0.3
+    is_unaligned = is_exactly_once and rng.random() < 0.4
     return CheckpointCoordinatorConfig(
         interval_ms=interval_ms,
         timeout_ms=interval_ms * rng.choice((1, 3, 20)) + 100 + 8 * odds.latency_ms[1],

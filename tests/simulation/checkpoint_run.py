@@ -14,6 +14,7 @@ from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
+from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
 from flinkbuf.jobs.master.slots import slot_count
 from simulation.agenda import Agenda
 from simulation.checkpoint_odds import draw_checkpointing, draw_flow
@@ -50,6 +51,9 @@ class CheckpointRun:
         self.story: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=None if keeps_story else LAST_OF_STORY)
         self.plan = random_plan(rng)
         self.settings = draw_settings(rng, slot_count(self.plan))
+        if rng.random() < 0.6:
+            patient = FixedDelayRestart(attempts=1_000, delay_ms=rng.choice((0, 50, 1_000)))
+            self.settings = replace(self.settings, restart=patient)
         self.odds = self._draw_odds()
         self.flow = draw_flow(rng, self.odds, START_MS)
         self.checkpointing = draw_checkpointing(rng, self.odds, START_MS, self.flow.crash_ms is not None)
@@ -80,7 +84,7 @@ class CheckpointRun:
         for time_ms in self.flow.savepoints_ms:
             self.agenda.at(time_ms, self._ask, SnapshotKind.SAVEPOINT)
         for time_ms in self.flow.stops_ms:
-            kind = self.rng.choice((SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE))
+            kind = self.rng.choice((*[SnapshotKind.SAVEPOINT_SUSPEND] * 3, SnapshotKind.SAVEPOINT_TERMINATE))
             self.agenda.at(time_ms, self._ask, kind)
         if self.odds.cancel_ms is not None:
             self.agenda.at(self.odds.cancel_ms, lambda: self.world.tell(ma.CancelJob()))

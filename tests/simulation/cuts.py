@@ -47,7 +47,7 @@ def _counts(
     result: list[dict[tuple[Path, int], int] | None] = []
     for vertex, plan in enumerate(world.plan.vertices):
         snapshots = [parts[vertex, subtask] for subtask in range(plan.parallelism)]
-        if any(each is None for each in snapshots):
+        if any(each is None or each.is_unknown for each in snapshots):
             result.append(None)
         elif world.routes.inputs[vertex]:
             together: dict[tuple[Path, int], int] = {}

@@ -50,6 +50,7 @@ class Snapshot:
     counts: Count
     pending: tuple[tuple[int, Transaction], ...]
     is_finished: bool
+    is_unknown: bool = False  # the task began at its end
     input_state: dict[tuple[int, int], list[Records]] = field(default_factory=dict)
     output_state: dict[tuple[int, int], list[Records]] = field(default_factory=dict)
 
@@ -163,7 +164,7 @@ class StateWriter:
 
 def _own(contents: list[dict[str, Any]], name: str, subtask: int, parallelism: int, is_same: bool) -> list[Any]:
     """One subtask's share of a list: its own, or every nth of all after a rescale."""
-    if len(contents) == 1:
+    if is_same and len(contents) == 1:
         return list(contents[0].get(name, ()))
     if is_same:
         return list(contents[subtask].get(name, ())) if contents else []

@@ -492,6 +492,7 @@ class FlowTask(SimTask):
             dict(memory.counts),
             tuple(memory.pending),
             self._has_ended and self._is_drained,
+            self._is_restored_as_finished,
             output_state=output_state,
         )
 
