@@ -177,7 +177,7 @@ java:
 		$(APT) openjdk-17-jre-headless >/dev/null 2>&1 || $(APT) openjdk-21-jre-headless >/dev/null 2>&1 || true
 	@$(PYTHON) flinkbuf/spark/java.py >/dev/null
 
-# For one test, which is left out where it cannot be installed. RUNLEVEL: the test starts a server of its own.
+# For tests of the database, which are left out where it cannot be installed. RUNLEVEL: the test starts a server of its own.
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		RUNLEVEL=1 $(APT) postgresql >/dev/null 2>&1 || true

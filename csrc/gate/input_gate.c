@@ -5,6 +5,7 @@
 
 #define END_OF_DATA_EVENT_BYTES 5 /* int32 type, byte mode */
 #define STOP_MODE_DRAIN         0
+#define RESTORED_PART_BYTES     (32u << 10) /* of what is restored, at one poll */
 
 /* ---- the queue of channels with data ------------------------------------------------------------- */
 
@@ -97,6 +98,7 @@ int fb_input_gate_open(struct fb_input_gate* self, uint32_t channel_count) {
   for (uint32_t i = 0; i < channel_count; i++) {
     self->channels[i].gate = self;
     self->channels[i].index = i;
+    fb_channel_persister_open(&self->channels[i].persister);
   }
   return FB_OK;
 }
@@ -110,6 +112,11 @@ static void release_local(struct fb_input_channel* channel) {
   channel->partition = NULL;
 }
 
+/* A checkpoint may still run that wants what has arrived. */
+static void keep_arrived(struct fb_input_channel* channel, struct fb_remote_channel* remote) {
+  channel->persister.failure = fb_remote_channel_stop_persisting(remote, &channel->persister.arrived);
+}
+
 /* Its end was read: gives its buffers back without waiting for the I/O thread. */
 static void release_channel(struct fb_input_channel* channel) {
   struct fb_remote_channel* remote = channel->remote;
@@ -117,6 +124,7 @@ static void release_channel(struct fb_input_channel* channel) {
   release_local(channel);
   if (remote == NULL) return;
   channel->remote = NULL;
+  keep_arrived(channel, remote);
   fb_partition_client_leave(channel->gate->client, remote);
   fb_remote_channel_close(remote);
 }
@@ -146,7 +154,11 @@ void fb_input_gate_close(struct fb_input_gate* self) {
   for (uint32_t i = 0; i < self->channel_count; i++) set_priority(&self->channels[i], false);
   pthread_mutex_unlock(&self->lock);
   if (self->awaited_count > 0) fb_partition_manager_remove_wakeup(self->manager, self->wakeup);
-  for (uint32_t i = 0; i < self->channel_count; i++) release_local(&self->channels[i]);
+  for (uint32_t i = 0; i < self->channel_count; i++) {
+    release_local(&self->channels[i]);
+    fb_buffer_slice_release(&self->channels[i].restored);
+    fb_channel_persister_close(&self->channels[i].persister);
+  }
   if (self->client != NULL) release_remotes(self);
   fb_local_buffer_pool_close(self->pool);
   if (self->client != NULL) fb_partition_client_drop(self->client);
@@ -403,8 +415,8 @@ static void debloat_buffers(struct fb_input_gate* self, bool has_item, uint32_t 
 
 /* ---- reading ----------------------------------------------------------------------------------------- */
 
-/* The first queued channel; of those with a priority event only, if that is asked. */
-static struct fb_input_channel* take_channel(struct fb_input_gate* self, bool with_priority) {
+/* The first queued channel, and whether it was queued for a priority event; of such only, if that is asked. */
+static struct fb_input_channel* take_channel(struct fb_input_gate* self, bool with_priority, bool* has_priority) {
   struct fb_input_channel* channel = NULL;
 
   pthread_mutex_lock(&self->lock);
@@ -412,6 +424,7 @@ static struct fb_input_channel* take_channel(struct fb_input_gate* self, bool wi
     channel = &self->channels[queued_channel_at(&self->queue, 0)];
     fb_deque_pop(&self->queue);
     channel->is_enqueued = false;
+    *has_priority = channel->has_priority;
     set_priority(channel, false);
   }
   pthread_mutex_unlock(&self->lock);
@@ -448,43 +461,80 @@ static void note_end(struct fb_input_gate* self, struct fb_input_channel* channe
   release_channel(channel);
 }
 
-static int poll_channel(struct fb_input_channel* channel, struct fb_polled_buffer* polled) {
-  struct fb_subpartition* subpartition;
-  int code;
+static int poll_local(struct fb_input_channel* channel, bool with_priority, struct fb_polled_buffer* polled) {
+  struct fb_subpartition* subpartition = &channel->partition->subpartitions[channel->subpartition_index];
+  int code = with_priority ? fb_subpartition_poll_priority_of(subpartition, channel, polled)
+                           : fb_subpartition_poll_of(subpartition, channel, polled);
 
-  if (channel->remote != NULL) return fb_remote_channel_poll(channel->remote, polled);
-  if (channel->partition == NULL) return 0; /* a late notification of an ended channel */
-  subpartition = &channel->partition->subpartitions[channel->subpartition_index];
-  code = fb_subpartition_poll_of(subpartition, channel, polled);
+  if (code == 1) fb_channel_persister_see(&channel->persister, &polled->slice, polled->sequence_number);
   if (code == FB_ESTATE) channel->is_replaced = !fb_subpartition_is_viewed_by(subpartition, channel);
   return code == 0 && fb_result_partition_is_released(channel->partition) ? FB_ERELEASED : code;
+}
+
+/* What the channel brings; with priority only, if that is asked. */
+static int poll_source(struct fb_input_channel* channel, bool with_priority, struct fb_polled_buffer* polled) {
+  if (channel->remote != NULL)
+    return with_priority ? fb_remote_channel_poll_priority(channel->remote, polled)
+                         : fb_remote_channel_poll(channel->remote, polled);
+  if (channel->partition == NULL) return 0; /* a late notification of an ended channel */
+  return poll_local(channel, with_priority, polled);
+}
+
+/* The next part of what was restored. Whatever the channel has brought meanwhile told the gate long ago, so the channel is
+ * to be polled again after it. */
+static int poll_restored(struct fb_input_channel* channel, struct fb_polled_buffer* polled) {
+  struct fb_buffer_slice* left = &channel->restored;
+  uint32_t size = left->size < RESTORED_PART_BYTES ? left->size : RESTORED_PART_BYTES;
+
+  *polled = (struct fb_polled_buffer){.slice = *left, .next_data_type = FB_DATA_BUFFER};
+  polled->slice.size = size;
+  left->offset += size;
+  left->size -= size;
+  if (left->size > 0) {
+    fb_buffer_slice_retain(left);
+  } else {
+    left->buffer = NULL; /* its reference is the caller's now */
+    channel->gate->restored_count--;
+  }
+  return 1;
+}
+
+static int poll_channel(struct fb_input_channel* channel, bool has_priority, struct fb_polled_buffer* polled) {
+  int code;
+
+  if (channel->restored.buffer == NULL) return poll_source(channel, false, polled);
+  code = has_priority ? poll_source(channel, true, polled) : 0;
+  return code == 1 ? code : poll_restored(channel, polled); /* an error waits for its turn */
 }
 
 /* What was polled of the channel goes to the caller. */
 static void give(struct fb_input_channel* channel, const struct fb_polled_buffer* polled, struct fb_gate_item* item) {
   struct fb_input_gate* self = channel->gate;
+  enum fb_buffer_data_type next = polled->next_data_type;
 
+  if (next == FB_NONE && channel->restored.buffer != NULL) next = FB_DATA_BUFFER;
   channel->buffer_count++;
   channel->byte_count += polled->slice.size;
   item->slice = polled->slice;
   item->channel_index = channel->index;
   item->sequence_number = polled->sequence_number;
   note_end(self, channel, &polled->slice);
-  item->more_available = put_back(self, channel, (enum fb_buffer_data_type)polled->next_data_type);
+  item->more_available = put_back(self, channel, next);
   if (self->debloat_period_ms > 0) debloat_buffers(self, true, item->slice.size);
 }
 
 int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item) {
   struct fb_input_channel* channel;
+  bool has_priority = false;
   int code = FB_OK;
 
   if (!self->is_open) return FB_ESTATE;
   if (self->awaited_count > 0) code = attach_awaited(self, &item->channel_index);
   if (code < 0) return code;
-  while ((channel = take_channel(self, false)) != NULL) {
+  while ((channel = take_channel(self, false, &has_priority)) != NULL) {
     struct fb_polled_buffer polled;
 
-    code = poll_channel(channel, &polled);
+    code = poll_channel(channel, has_priority, &polled);
     if (code == 0) continue;
     if (code < 0) {
       item->channel_index = channel->index;
@@ -500,19 +550,86 @@ int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item) {
 
 int fb_input_gate_poll_priority(struct fb_input_gate* self, struct fb_gate_item* item) {
   struct fb_input_channel* channel;
+  bool has_priority;
 
   if (!self->is_open) return 0;
-  while ((channel = take_channel(self, true)) != NULL) {
+  while ((channel = take_channel(self, true, &has_priority)) != NULL) {
     struct fb_polled_buffer polled;
-    int code = poll_channel(channel, &polled);
 
-    if (code < 0) put_back(self, channel, FB_DATA_BUFFER);
-    if (code <= 0) continue;
+    if (poll_source(channel, true, &polled) != 1) {
+      put_back(self, channel, FB_DATA_BUFFER); /* it may have something else, or an error */
+      continue;
+    }
     give(channel, &polled, item);
     return 1;
   }
   return 0;
 }
+
+/* ---- unaligned checkpoints ----------------------------------------------------------------------------- */
+
+int fb_input_gate_restore(struct fb_input_gate* self, uint32_t channel_index, const uint8_t* data, size_t size) {
+  struct fb_input_channel* channel;
+  int code;
+
+  if (channel_index >= self->channel_count) return FB_EARGUMENT;
+  channel = &self->channels[channel_index];
+  if (!self->is_open || channel->buffer_count > 0 || channel->restored.buffer != NULL) return FB_ESTATE;
+  if (size == 0) return FB_OK;
+  code = fb_buffer_new_unpooled(data, size, FB_DATA_BUFFER, &channel->restored);
+  if (code < 0) return code;
+  self->restored_count++;
+  notify_gate(channel, false);
+  return FB_OK;
+}
+
+void fb_input_gate_set_persisting_budget(struct fb_input_gate* self, int64_t bytes) {
+  /* Relaxed: whoever takes from it was started after this, under a lock. */
+  atomic_store_explicit(&self->persisting_budget.left, bytes, memory_order_relaxed);
+}
+
+int fb_input_gate_start_persisting(struct fb_input_gate* self, uint32_t channel_index, int64_t checkpoint_id,
+                                   struct fb_slice_list* overtaken) {
+  struct fb_input_channel* channel;
+  int code = FB_OK;
+
+  if (channel_index >= self->channel_count) return FB_EARGUMENT;
+  channel = &self->channels[channel_index];
+  if (channel->restored.buffer != NULL) code = fb_slice_list_add(overtaken, &channel->restored);
+  if (code < 0) return code;
+  if (channel->remote != NULL)
+    return fb_remote_channel_start_persisting(channel->remote, checkpoint_id, &self->persisting_budget, overtaken);
+  if (!channel->has_ended)
+    return fb_channel_persister_start(&channel->persister, checkpoint_id, &self->persisting_budget);
+  fb_slice_list_close(&channel->persister.arrived); /* of an older checkpoint */
+  channel->persister.failure = FB_OK;
+  return FB_OK;
+}
+
+int fb_input_gate_stop_persisting(struct fb_input_gate* self, uint32_t channel_index, struct fb_slice_list* arrived) {
+  struct fb_input_channel* channel;
+
+  if (channel_index >= self->channel_count) return FB_EARGUMENT;
+  channel = &self->channels[channel_index];
+  if (channel->remote != NULL) return fb_remote_channel_stop_persisting(channel->remote, arrived);
+  return fb_channel_persister_stop(&channel->persister, arrived);
+}
+
+int fb_input_gate_convert_to_priority(struct fb_input_gate* self, uint32_t channel_index, int32_t sequence_number) {
+  struct fb_remote_channel* remote;
+  int code;
+
+  if (channel_index >= self->channel_count) return FB_EARGUMENT;
+  remote = self->channels[channel_index].remote;
+  if (remote == NULL) return 0;
+  code = fb_remote_channel_convert_to_priority(remote, sequence_number);
+  if (code < 0) return code == FB_ESTATE ? 0 : code;
+  /* The sender stopped behind it, as it was aligned when it left, and nobody resumes what no barrier blocks. */
+  code = fb_remote_channel_resume(remote);
+  return code == FB_ERELEASED || code == FB_OK ? 1 : code;
+}
+
+/* ---- figures, waiting ---------------------------------------------------------------------------------- */
 
 const char* fb_input_gate_failure(struct fb_input_gate* self, uint32_t index) {
   struct fb_input_channel* channel = &self->channels[index];

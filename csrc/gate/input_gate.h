@@ -3,7 +3,8 @@
  * A channel that gets data queues itself once; poll() takes the first queued channel, hands out one buffer
  * of it, and puts it back at the end if it has more, so that no channel starves. Channels whose next buffer is
  * a priority event stand in front. A local channel polls a partition of this process, a remote one what the
- * client has received for it. Flink: SingleInputGate, LocalInputChannel.
+ * client has received for it. What a checkpoint has restored of a channel comes before all that the channel brings, but for
+ * priority events. Flink: SingleInputGate, LocalInputChannel, RecoveredInputChannel.
  *
  * Owner:   whoever opened it. A channel holds a reference of the partition it reads, or its remote channel; a polled
  *          slice is the caller's. close() gives all channels up: no notification arrives after it. It holds a reference
@@ -56,6 +57,8 @@ struct fb_input_channel {
   bool has_ended_data;   /* EndOfData was read */
   uint64_t buffer_count; /* polled, events included */
   uint64_t byte_count;
+  struct fb_buffer_slice restored;       /* what is left of it; no buffer: nothing */
+  struct fb_channel_persister persister; /* local: is shown what is polled; remote: has what came before its end */
 };
 
 struct fb_input_gate {
@@ -81,6 +84,8 @@ struct fb_input_gate {
   int64_t deadline_ms;               /* of those that wait */
   uint32_t awaited_count;
   uint64_t registrations_seen;
+  uint32_t restored_count; /* channels that have something restored left */
+  struct fb_persisting_budget persisting_budget;
   /* Buffer debloating; off, and no clock is read, while the period is 0. */
   int64_t debloat_period_ms;
   int64_t debloat_due_ms;
@@ -139,8 +144,7 @@ int fb_input_gate_request_partitions(struct fb_input_gate* self, uint32_t* faile
  * before its end. FB_ENOT_FOUND: it never came. Other codes as partition and remote channel give them. An error
  * stays: the next poll() gives it again. */
 int fb_input_gate_poll(struct fb_input_gate* self, struct fb_gate_item* item);
-/* The same for channels with a priority event in front only, and without errors: poll() tells those. What comes may be
- * something else still: the next thing of a channel whose event somebody has dropped meanwhile. */
+/* The same for channels with a priority event in front only, and without errors: poll() tells those. */
 int fb_input_gate_poll_priority(struct fb_input_gate* self, struct fb_gate_item* item);
 /* Why channel `index` failed, as a sentence; NULL: nothing more than the code is known. */
 const char* fb_input_gate_failure(struct fb_input_gate* self, uint32_t index);
@@ -153,6 +157,24 @@ int fb_input_gate_resume(struct fb_input_gate* self, uint32_t channel_index);
 /* Tells the producer of a channel that all of its records have been processed: between EndOfData and
  * EndOfPartition, after which nobody is left to be told. FB_EARGUMENT. */
 int fb_input_gate_acknowledge(struct fb_input_gate* self, uint32_t channel_index);
+
+/* ---- unaligned checkpoints; channels that exist, by the consuming task -------------------------------- */
+
+/* What was in the channel when the checkpoint was taken that the task begins from: copied, and polled first. Before the
+ * first poll. FB_ESTATE: something of the channel was polled already, or restored. FB_ENOMEM. */
+int fb_input_gate_restore(struct fb_input_gate* self, uint32_t channel_index, const uint8_t* data, size_t size);
+/* How many bytes arriving data may take up while a checkpoint runs, from now on; before start_persisting(). */
+void fb_input_gate_set_persisting_budget(struct fb_input_gate* self, int64_t bytes);
+/* An unaligned checkpoint begins: adds to `overtaken` (references, to be given back soon) what is here of the channel, was
+ * not polled, and lies before the checkpoint's barrier. What comes from now on until the barrier is kept as copies.
+ * FB_ESTATE: the barrier of a newer checkpoint is here already. FB_ENOMEM. */
+int fb_input_gate_start_persisting(struct fb_input_gate* self, uint32_t channel_index, int64_t checkpoint_id,
+                                   struct fb_slice_list* overtaken);
+/* It ends: moves the copies behind `arrived`. FB_ETOO_LARGE (the budget was too small), FB_ENOMEM: some are missing. */
+int fb_input_gate_stop_persisting(struct fb_input_gate* self, uint32_t channel_index, struct fb_slice_list* arrived);
+/* The barrier with this number, which the channel has announced, overtakes what is before it, and its sender, which it
+ * blocked, goes on. 1: it does. 0: it is not there, or the channel is local, whose sender does it. FB_ECORRUPT, FB_ENOMEM. */
+int fb_input_gate_convert_to_priority(struct fb_input_gate* self, uint32_t channel_index, int32_t sequence_number);
 
 /* Every channel gave EndOfPartition. */
 static inline bool fb_input_gate_is_finished(const struct fb_input_gate* self) {

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RESTORED INT32_MIN /* in place of the length of a partial record: it is not known */
+
 /* ---- the bell ----------------------------------------------------------------------------------------- */
 
 static struct fb_wakeup* bell_of(struct fb_result_partition* self) {
@@ -287,7 +289,7 @@ bool fb_result_partition_wait_available(struct fb_result_partition* self, uint32
   return has_pool_room(self) || is_gone(self, subpartition);
 }
 
-/* ---- events, flush, end -------------------------------------------------------------------------- */
+/* ---- events -------------------------------------------------------------------------------------- */
 
 static int check_event(const struct fb_result_partition* self, enum fb_buffer_data_type type) {
   if ((unsigned)type >= FB_DATA_TYPE_COUNT || !fb_buffer_data_type_is_event(type)) return FB_EARGUMENT;
@@ -327,6 +329,97 @@ int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t su
   if (subpartition >= self->subpartition_count) return FB_EARGUMENT;
   return add_event(self, subpartition, data, size, type);
 }
+
+/* ---- checkpoint barriers ------------------------------------------------------------------------- */
+
+static int reserve_overtaken(struct fb_result_partition* self, struct fb_slice_list* overtaken) {
+  int code = FB_OK;
+
+  for (uint32_t i = 0; i < self->subpartition_count && code == FB_OK; i++)
+    code = fb_subpartition_reserve_overtaken(&self->subpartitions[i], &overtaken[i]);
+  return code;
+}
+
+int fb_result_partition_broadcast_barrier(struct fb_result_partition* self, const uint8_t* data, size_t size,
+                                          struct fb_slice_list* overtaken) {
+  struct fb_buffer_slice event;
+  struct fb_buffer_consumer barrier;
+  int code = check_event(self, FB_PRIORITIZED_EVENT_BUFFER);
+
+  if (code == FB_OK && self->continued != FB_NO_CHANNEL) code = FB_ESTATE;
+  if (code < 0) return code;
+  if (is_gone(self, self->subpartition_count)) return code_of_gone(self);
+  code = reserve_builder(self, self->subpartition_count);
+  if (code == FB_OK) code = reserve_overtaken(self, overtaken);
+  if (code == FB_OK) code = fb_buffer_new_unpooled(data, size, FB_PRIORITIZED_EVENT_BUFFER, &event);
+  if (code < 0) return code;
+
+  finish_builders(self);
+  fb_buffer_consumer_open(&barrier, &event);
+  for (uint32_t i = 0; i < self->subpartition_count; i++) {
+    struct fb_buffer_consumer copy;
+    fb_buffer_consumer_copy(&barrier, &copy);
+    fb_subpartition_add_overtaking(&self->subpartitions[i], &copy, &overtaken[i]); /* one that is gone needs none */
+  }
+  fb_buffer_consumer_close(&barrier);
+  return FB_OK;
+}
+
+int fb_result_partition_convert_barrier(struct fb_result_partition* self, int64_t checkpoint_id,
+                                        struct fb_slice_list* overtaken) {
+  int code = reserve_overtaken(self, overtaken);
+  int is_anywhere = 0;
+
+  for (uint32_t i = 0; i < self->subpartition_count && code >= 0; i++) {
+    code = fb_subpartition_convert_barrier(&self->subpartitions[i], checkpoint_id, &overtaken[i]);
+    is_anywhere |= code == 1;
+  }
+  return code < 0 ? code : is_anywhere;
+}
+
+bool fb_result_partition_has_barrier(struct fb_result_partition* self, int64_t checkpoint_id) {
+  for (uint32_t i = 0; i < self->subpartition_count; i++)
+    if (fb_subpartition_has_barrier(&self->subpartitions[i], checkpoint_id)) return true;
+  return false;
+}
+
+static void on_barrier_polled(struct fb_subpartition* subpartition) {
+  struct fb_result_partition* self = subpartition->owner;
+  fb_wakeup_ring(bell_of(self));
+}
+
+/* One buffer's worth of what is restored; the reader has room for no more at once. */
+static int restore_part(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data, uint32_t size) {
+  struct fb_buffer_slice slice;
+  struct fb_buffer_consumer consumer;
+  int code = fb_subpartition_reserve(&self->subpartitions[subpartition]);
+
+  if (code == FB_OK) code = fb_buffer_new_unpooled(data, size, FB_DATA_BUFFER, &slice);
+  if (code < 0) return code;
+  fb_buffer_consumer_open(&consumer, &slice);
+  add_consumer(self, subpartition, &consumer, RESTORED);
+  count_more(&self->total_buffers, 1);
+  count_more(&self->total_written_bytes, size);
+  return FB_OK;
+}
+
+int fb_result_partition_restore(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
+                                size_t size) {
+  uint32_t part = fb_local_buffer_pool_segment_size(self->pool);
+  int code = FB_OK;
+
+  if (subpartition >= self->subpartition_count) return FB_EARGUMENT;
+  if (self->is_finished || fb_subpartition_total_buffers(&self->subpartitions[subpartition]) > 0) return FB_ESTATE;
+  while (size > 0 && code == FB_OK && !is_gone(self, subpartition)) {
+    uint32_t taken = size < part ? (uint32_t)size : part;
+    code = restore_part(self, subpartition, data, taken);
+    data += taken;
+    size -= taken;
+  }
+  return code;
+}
+
+/* ---- flush, end ---------------------------------------------------------------------------------- */
 
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition) {
   fb_subpartition_flush(&self->subpartitions[subpartition]);
@@ -412,6 +505,7 @@ static int open_partition(struct fb_result_partition* self) {
     if (code < 0) return code;
     self->subpartitions[i].owner = self;
     self->subpartitions[i].on_consumed = on_subpartition_consumed;
+    self->subpartitions[i].on_barrier_polled = on_barrier_polled;
   }
   atomic_init(&self->wakeup, &self->own_wakeup);
   code = fb_wakeup_open(&self->own_wakeup);

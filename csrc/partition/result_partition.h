@@ -120,6 +120,22 @@ int fb_result_partition_broadcast_event(struct fb_result_partition* self, const 
 /* The same to one subpartition: finishes its builder (or the broadcast builder) only. */
 int fb_result_partition_emit_event(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
                                    size_t size, enum fb_buffer_data_type type);
+/* An unaligned checkpoint barrier for every subpartition, which overtakes what is queued: the unread data are added to
+ * the list of their subpartition, of which there is one each. FB_ESTATE in the middle of a record: its beginning would be
+ * in the lists, and its end nowhere. FB_ENOMEM adds it nowhere. */
+int fb_result_partition_broadcast_barrier(struct fb_result_partition* self, const uint8_t* data, size_t size,
+                                          struct fb_slice_list* overtaken);
+/* A barrier that was sent with a timeout becomes such a one where it is still queued. Returns whether it was anywhere (1
+ * or 0). FB_ECORRUPT, FB_ENOMEM. Flink: ResultPartition.alignedBarrierTimeout. */
+int fb_result_partition_convert_barrier(struct fb_result_partition* self, int64_t checkpoint_id,
+                                        struct fb_slice_list* overtaken);
+/* Whether it is queued anywhere. When it leaves a queue, the bell rings. */
+bool fb_result_partition_has_barrier(struct fb_result_partition* self, int64_t checkpoint_id);
+/* What was queued for a subpartition when the checkpoint was taken that the producer begins from, and comes before all
+ * that it will write; it is copied, outside the pool. FB_ESTATE: something was written to it already. FB_EARGUMENT,
+ * FB_ENOMEM. */
+int fb_result_partition_restore(struct fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
+                                size_t size);
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_flush_all(struct fb_result_partition* self);
 /* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. FB_ENOMEM adds it nowhere. */

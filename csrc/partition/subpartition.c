@@ -1,6 +1,7 @@
 #include "partition/subpartition.h"
 
 #include "ground/wakeup.h"
+#include "memory/checkpoint_barrier.h"
 
 #define SKIPPED 2 /* a step of poll(): the head was finished and empty, look at the next */
 
@@ -129,9 +130,21 @@ void fb_subpartition_close(struct fb_subpartition* self) {
   pthread_mutex_destroy(&self->lock);
 }
 
-/* Queues the consumer, or says why not. */
+/* The unread bytes of each data buffer before `end` that has no priority. Room was reserved. */
+static void add_overtaken(const struct fb_subpartition* self, uint32_t end, struct fb_slice_list* overtaken) {
+  for (uint32_t i = self->queue.priority_count; i < end; i++) {
+    struct fb_buffer_consumer reader = queued_consumer_at(&self->queue, i)->consumer; /* whose position stays */
+    struct fb_buffer_slice unread;
+    if (!is_buffer(&reader)) continue;
+    fb_buffer_consumer_build(&reader, &unread);
+    if (unread.size > 0) fb_slice_list_push(overtaken, &unread);
+    else fb_buffer_slice_release(&unread); /* not the last reference: the queue has one */
+  }
+}
+
+/* Queues the consumer, or says why not. `overtaken` is NULL for all but unaligned barriers. */
 static int add_locked(struct fb_subpartition* self, const struct fb_queued_consumer* item, bool is_end,
-                      struct notification* notification) {
+                      struct fb_slice_list* overtaken, struct notification* notification) {
   bool has_priority = fb_buffer_data_type_has_priority((enum fb_buffer_data_type)item->consumer.data_type);
   int code;
 
@@ -140,6 +153,7 @@ static int add_locked(struct fb_subpartition* self, const struct fb_queued_consu
   code = queue_reserve(&self->queue);
   if (code < 0) return code;
 
+  if (overtaken != NULL) add_overtaken(self, self->queue.count, overtaken);
   queue_add(&self->queue, item, has_priority);
   self->total_buffers++;
   if (is_buffer(&item->consumer)) self->backlog++;
@@ -152,14 +166,15 @@ static int add_locked(struct fb_subpartition* self, const struct fb_queued_consu
 }
 
 static int queue_consumer(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
-                          int32_t partial_record_length, bool is_end, int32_t* desired_size) {
+                          int32_t partial_record_length, bool is_end, struct fb_slice_list* overtaken,
+                          int32_t* desired_size) {
   struct fb_queued_consumer item = {*consumer, partial_record_length, fb_wakeup_now_ms()};
   struct notification notification = {0};
   int code;
 
   *consumer = (struct fb_buffer_consumer){0};
   pthread_mutex_lock(&self->lock);
-  code = add_locked(self, &item, is_end, &notification);
+  code = add_locked(self, &item, is_end, overtaken, &notification);
   *desired_size = self->buffer_size;
   pthread_mutex_unlock(&self->lock);
 
@@ -170,7 +185,82 @@ static int queue_consumer(struct fb_subpartition* self, struct fb_buffer_consume
 
 int fb_subpartition_add(struct fb_subpartition* self, struct fb_buffer_consumer* consumer,
                         int32_t partial_record_length, int32_t* desired_size) {
-  return queue_consumer(self, consumer, partial_record_length, false, desired_size);
+  return queue_consumer(self, consumer, partial_record_length, false, NULL, desired_size);
+}
+
+int fb_subpartition_reserve_overtaken(struct fb_subpartition* self, struct fb_slice_list* overtaken) {
+  return fb_slice_list_reserve(overtaken, fb_subpartition_queued_buffers(self));
+}
+
+int fb_subpartition_add_overtaking(struct fb_subpartition* self, struct fb_buffer_consumer* barrier,
+                                   struct fb_slice_list* overtaken) {
+  int32_t desired_size;
+  return queue_consumer(self, barrier, 0, false, overtaken, &desired_size);
+}
+
+/* Where the barrier stands that may be converted; the number of items if it does not. */
+static uint32_t find_barrier(const struct fb_subpartition* self, int64_t checkpoint_id) {
+  uint32_t i;
+
+  for (i = self->queue.priority_count; i < self->queue.count; i++) {
+    const struct fb_buffer_consumer* consumer = &queued_consumer_at(&self->queue, i)->consumer;
+    struct fb_buffer_slice event = {consumer->buffer, consumer->reader_position,
+                                    fb_buffer_consumer_committed(consumer) - consumer->reader_position,
+                                    consumer->data_type, false};
+    int64_t id;
+    if (consumer->data_type == FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER && fb_checkpoint_barrier_read(&event, &id) &&
+        id == checkpoint_id)
+      break;
+  }
+  return i;
+}
+
+bool fb_subpartition_has_barrier(struct fb_subpartition* self, int64_t checkpoint_id) {
+  bool is_there;
+
+  pthread_mutex_lock(&self->lock);
+  is_there = find_barrier(self, checkpoint_id) < self->queue.count;
+  pthread_mutex_unlock(&self->lock);
+  return is_there;
+}
+
+/* Puts the barrier at `position` in front, as an unaligned one; *old is what it was. */
+static int convert_at(struct fb_subpartition* self, uint32_t position, struct fb_slice_list* overtaken,
+                      struct fb_buffer_consumer* old) {
+  struct fb_queued_consumer item = *queued_consumer_at(&self->queue, position);
+  struct fb_buffer_slice aligned, unaligned;
+  int code;
+
+  fb_buffer_consumer_build(&item.consumer, &aligned);
+  code = fb_checkpoint_barrier_as_unaligned(&aligned, &unaligned);
+  fb_buffer_slice_release(&aligned); /* the queue has a reference still */
+  if (code < 0) return code;
+  add_overtaken(self, position, overtaken);
+  *old = item.consumer;
+  fb_deque_remove(&self->queue, position, sizeof item);
+  fb_buffer_consumer_open(&item.consumer, &unaligned);
+  queue_add(&self->queue, &item, true);
+  return 1;
+}
+
+int fb_subpartition_convert_barrier(struct fb_subpartition* self, int64_t checkpoint_id,
+                                    struct fb_slice_list* overtaken) {
+  struct notification notification = {0};
+  struct fb_buffer_consumer old = {0};
+  uint32_t position;
+  int code = 0;
+
+  pthread_mutex_lock(&self->lock);
+  position = find_barrier(self, checkpoint_id);
+  if (position < self->queue.count) code = convert_at(self, position, overtaken, &old);
+  if (code == 1) {
+    notification.of_priority = self->queue.priority_count == 1 && !self->is_blocked;
+    plan_notification(self, &notification);
+  }
+  pthread_mutex_unlock(&self->lock);
+  fb_buffer_consumer_close(&old);
+  deliver_notification(self, &notification);
+  return code;
 }
 
 int fb_subpartition_reserve(struct fb_subpartition* self) {
@@ -193,7 +283,7 @@ int fb_subpartition_new_end(struct fb_buffer_consumer* end) {
 
 int fb_subpartition_add_end(struct fb_subpartition* self, struct fb_buffer_consumer* end) {
   int32_t desired_size;
-  return queue_consumer(self, end, 0, true, &desired_size);
+  return queue_consumer(self, end, 0, true, NULL, &desired_size);
 }
 
 int fb_subpartition_finish(struct fb_subpartition* self) {
@@ -303,7 +393,18 @@ static bool is_viewer(const struct fb_subpartition* self, const void* context) {
   return self->has_view && self->listener.context == context;
 }
 
-static int poll(struct fb_subpartition* self, bool is_any, const void* context, struct fb_polled_buffer* polled) {
+/* Who may poll, and what. */
+enum poll_kind { BY_ANYBODY, BY_VIEWER, PRIORITY_BY_VIEWER };
+
+static int poll_locked(struct fb_subpartition* self, enum poll_kind kind, const void* context,
+                       struct fb_polled_buffer* polled, struct fb_buffer_consumer* taken) {
+  if (kind != BY_ANYBODY && !is_viewer(self, context)) return FB_ESTATE;
+  if (kind == PRIORITY_BY_VIEWER && self->queue.priority_count == 0) return 0;
+  return poll_head(self, polled, taken);
+}
+
+static int poll(struct fb_subpartition* self, enum poll_kind kind, const void* context,
+                struct fb_polled_buffer* polled) {
   int step;
 
   do {
@@ -311,22 +412,30 @@ static int poll(struct fb_subpartition* self, bool is_any, const void* context, 
 
     *polled = (struct fb_polled_buffer){0};
     pthread_mutex_lock(&self->lock);
-    step = is_any || is_viewer(self, context) ? poll_head(self, polled, &taken) : FB_ESTATE;
+    step = poll_locked(self, kind, context, polled, &taken);
     if (step == 1) describe_polled(self, polled, taken.buffer != NULL);
     pthread_mutex_unlock(&self->lock);
 
     if (taken.buffer != NULL) fb_buffer_consumer_close(&taken);
     if (step != 1) fb_buffer_slice_release(&polled->slice);
   } while (step == SKIPPED);
+  if (step == 1 && polled->slice.data_type == FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER &&
+      self->on_barrier_polled != NULL)
+    self->on_barrier_polled(self);
   return step;
 }
 
 int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled) {
-  return poll(self, true, NULL, polled);
+  return poll(self, BY_ANYBODY, NULL, polled);
 }
 
 int fb_subpartition_poll_of(struct fb_subpartition* self, const void* context, struct fb_polled_buffer* polled) {
-  return poll(self, false, context, polled);
+  return poll(self, BY_VIEWER, context, polled);
+}
+
+int fb_subpartition_poll_priority_of(struct fb_subpartition* self, const void* context,
+                                     struct fb_polled_buffer* polled) {
+  return poll(self, PRIORITY_BY_VIEWER, context, polled);
 }
 
 static void wait_until_quiet(struct fb_subpartition* self) {

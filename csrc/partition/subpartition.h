@@ -19,6 +19,7 @@
 
 #include "ground/deque.h"
 #include "memory/buffer_builder.h"
+#include "memory/slice_list.h"
 
 /* Who is told that a subpartition has something to poll, or was released. Called without any lock, from the
  * thread that made it so; must not block. */
@@ -55,7 +56,9 @@ struct fb_subpartition {
   struct fb_availability_listener listener;
   /* Told once when the reader of a subpartition that can be read only once is done; NULL: nobody. */
   void (*on_consumed)(struct fb_subpartition* self);
-  void* owner;            /* for on_consumed(): the result partition */
+  /* Told, without a lock, that a barrier which could have been converted has left the queue; NULL: nobody. */
+  void (*on_barrier_polled)(struct fb_subpartition* self);
+  void* owner;            /* for those two: the result partition */
   uint64_t total_buffers; /* added, events included */
   uint64_t total_bytes;   /* polled */
   _Atomic int32_t credit; /* that a reader elsewhere has left; -1: its reader, if any, needs none */
@@ -79,6 +82,19 @@ int fb_subpartition_add(struct fb_subpartition* self, struct fb_buffer_consumer*
                         int32_t partial_record_length, int32_t* desired_size);
 /* Makes room for one more, so that the next add() cannot fail for want of memory. FB_ENOMEM. */
 int fb_subpartition_reserve(struct fb_subpartition* self);
+/* The same for add_overtaking() and convert_barrier(). */
+int fb_subpartition_reserve_overtaken(struct fb_subpartition* self, struct fb_slice_list* overtaken);
+/* Adds an unaligned checkpoint barrier in front of everything without priority. The unread data it overtakes stay in the
+ * queue, and are added to `overtaken`, for which room was reserved by the producer, who alone adds to the queue. */
+int fb_subpartition_add_overtaking(struct fb_subpartition* self, struct fb_buffer_consumer* barrier,
+                                   struct fb_slice_list* overtaken);
+/* A barrier that was to wait for its turn so long and no longer overtakes after all, as an unaligned one; what it overtakes
+ * as above. By the producer. 1: it did; 0: no such barrier is queued (any more). FB_ECORRUPT, FB_ENOMEM.
+ * Flink: PipelinedSubpartition.alignedBarrierTimeout. */
+int fb_subpartition_convert_barrier(struct fb_subpartition* self, int64_t checkpoint_id,
+                                    struct fb_slice_list* overtaken);
+/* Whether such a barrier is queued. */
+bool fb_subpartition_has_barrier(struct fb_subpartition* self, int64_t checkpoint_id);
 /* Adds EndOfPartition. FB_EFINISHED, FB_ERELEASED, FB_ENOMEM. */
 int fb_subpartition_finish(struct fb_subpartition* self);
 /* The same in two steps, of which the second needs no memory after reserve(): makes the event, of which each
@@ -99,6 +115,9 @@ int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* 
 /* The same for a reader that may have been replaced meanwhile: FB_ESTATE unless `context` is that of the present view's
  * listener, and nothing is taken. */
 int fb_subpartition_poll_of(struct fb_subpartition* self, const void* context, struct fb_polled_buffer* polled);
+/* As poll_of(), but 0 unless what comes next has priority. */
+int fb_subpartition_poll_priority_of(struct fb_subpartition* self, const void* context,
+                                     struct fb_polled_buffer* polled);
 /* Attaches the reader; `listener` is copied. It is not told of what is there already: poll after this. The one whose
  * place it takes is told once more, and finds with poll_of() that it has lost it.
  * FB_ERELEASED, FB_ESTATE (a second view; approximate ones replace the first). */

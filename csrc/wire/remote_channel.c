@@ -14,14 +14,7 @@ enum {
   /* Events come without credit. Millions of them that nobody reads are no checkpoints, but an attack or a fault. */
   MAX_EVENT_BYTES = 64 << 20,
   EVENT_OVERHEAD = 256, /* of memory, for an event of no bytes */
-  /* Of serialized events. */
-  BARRIER_TYPE = 1,
-  BARRIER_HEAD = 20, /* type, id, timestamp; then the kind */
-  FIRST_SAVEPOINT = 1,
-  LAST_SAVEPOINT = 3,
-  LAST_KIND = 4,
-  OPTIONS_SIZE = 9, /* alignment, timeout */
-  UNALIGNED = 2,
+  /* Of a serialized event. */
   ANNOUNCEMENT_TYPE = 6,
   ANNOUNCEMENT_HEAD = 8, /* type, sequence number; then the announced event */
 };
@@ -169,6 +162,7 @@ void fb_remote_channel_drop(struct fb_remote_channel* self) {
   fb_buffer_manager_close(&self->buffers);
   pthread_mutex_destroy(&self->lock);
   fb_deque_close(&self->queue.deque);
+  fb_channel_persister_close(&self->persister);
   free(self->failure);
   free(self);
 }
@@ -204,6 +198,7 @@ int fb_remote_channel_open(const struct fb_remote_source* source, const uint8_t*
   opened->initial_credit = exclusive_count;
   atomic_store_explicit(&opened->sender_credit, (int32_t)exclusive_count, memory_order_relaxed);
   atomic_store_explicit(&opened->references, 1, memory_order_relaxed);
+  fb_channel_persister_open(&opened->persister);
   fb_buffer_manager_add_exclusive(&opened->buffers, exclusive, exclusive_count);
   *self = opened;
   return FB_OK;
@@ -248,7 +243,8 @@ void fb_remote_channel_close(struct fb_remote_channel* self) {
 
 /* ---- the consuming task ----------------------------------------------------------------------------- */
 
-int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buffer* polled) {
+/* The first item, or the first that has priority. */
+static int poll_received(struct fb_remote_channel* self, bool with_priority, struct fb_polled_buffer* polled) {
   struct fb_received_buffer item;
   int code = 1;
 
@@ -257,7 +253,7 @@ int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buff
     code = self->failure_code;
   } else if (self->is_released) {
     code = FB_ERELEASED;
-  } else if (self->queue.deque.count == 0) {
+  } else if ((with_priority ? self->queue.deque.priority_count : self->queue.deque.count) == 0) {
     code = 0;
   } else {
     item = take_received(&self->queue);
@@ -268,6 +264,14 @@ int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buff
   }
   pthread_mutex_unlock(&self->lock);
   return code;
+}
+
+int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buffer* polled) {
+  return poll_received(self, false, polled);
+}
+
+int fb_remote_channel_poll_priority(struct fb_remote_channel* self, struct fb_polled_buffer* polled) {
+  return poll_received(self, true, polled);
 }
 
 const char* fb_remote_channel_failure(struct fb_remote_channel* self) {
@@ -288,39 +292,37 @@ void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remot
   usage->required = fb_buffer_manager_required(&self->buffers);
 }
 
-/* Where alignment and timeout of a checkpoint barrier stand: behind its kind, a savepoint's format, and the location,
- * whose length is -1 for the default one. They need not be the last bytes, since Flink sends the whole array that it
- * wrote the barrier into. FB_ECORRUPT: these are no barrier's bytes. */
-static int find_options(const uint8_t* bytes, uint32_t size, uint32_t* place) {
-  uint32_t at = BARRIER_HEAD + 1;
-  int32_t length;
-  uint8_t kind;
+/* Under the lock: the data in the queue that the checkpoint's barrier has overtaken, or will. */
+static int add_received(struct fb_remote_channel* self, int64_t checkpoint_id, struct fb_slice_list* overtaken) {
+  int code = FB_OK;
 
-  if (size < at || fb_load_be32(bytes) != BARRIER_TYPE) return FB_ECORRUPT;
-  kind = bytes[BARRIER_HEAD];
-  if (kind > LAST_KIND) return FB_ECORRUPT;
-  if (kind >= FIRST_SAVEPOINT && kind <= LAST_SAVEPOINT) at++;
-  if (size < at + sizeof length + OPTIONS_SIZE) return FB_ECORRUPT;
-  length = (int32_t)fb_load_be32(bytes + at);
-  at += sizeof length;
-  if (length < -1 || length > (int64_t)(size - at - OPTIONS_SIZE)) return FB_ECORRUPT;
-  *place = length > 0 ? at + (uint32_t)length : at;
-  return FB_OK;
+  for (uint32_t i = self->queue.deque.priority_count; i < self->queue.deque.count && code == FB_OK; i++) {
+    const struct fb_received_buffer* item = received_at(&self->queue, i);
+    if (!fb_buffer_data_type_is_event(item->slice.data_type) &&
+        fb_channel_persister_is_overtaken(&self->persister, checkpoint_id, item->sequence_number))
+      code = fb_slice_list_add(overtaken, &item->slice);
+  }
+  return code;
 }
 
-/* The same barrier as a priority event. FB_ECORRUPT, FB_ENOMEM. */
-static int copy_as_unaligned(const struct fb_buffer_slice* barrier, struct fb_buffer_slice* copy) {
-  uint32_t place;
-  uint8_t* bytes;
-  int code = find_options(fb_buffer_slice_data(barrier), barrier->size, &place);
+int fb_remote_channel_start_persisting(struct fb_remote_channel* self, int64_t checkpoint_id,
+                                       struct fb_persisting_budget* budget, struct fb_slice_list* overtaken) {
+  int code;
 
-  if (code == FB_OK)
-    code = fb_buffer_new_unpooled(fb_buffer_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, copy);
-  if (code < 0) return code;
-  bytes = copy->buffer->segment.data + copy->offset + place;
-  bytes[0] = UNALIGNED;
-  fb_store_be64(bytes + 1, INT64_MAX);
-  return FB_OK;
+  pthread_mutex_lock(&self->lock);
+  code = fb_channel_persister_start(&self->persister, checkpoint_id, budget);
+  if (code == FB_OK) code = add_received(self, checkpoint_id, overtaken);
+  pthread_mutex_unlock(&self->lock);
+  return code;
+}
+
+int fb_remote_channel_stop_persisting(struct fb_remote_channel* self, struct fb_slice_list* arrived) {
+  int code;
+
+  pthread_mutex_lock(&self->lock);
+  code = fb_channel_persister_stop(&self->persister, arrived);
+  pthread_mutex_unlock(&self->lock);
+  return code;
 }
 
 int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_t sequence_number) {
@@ -334,7 +336,7 @@ int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_
     struct fb_received_buffer* found = received_at(queue, i);
     if (found->sequence_number != sequence_number || !fb_buffer_data_type_requires_announcement(found->slice.data_type))
       continue;
-    code = copy_as_unaligned(&found->slice, &copy);
+    code = fb_checkpoint_barrier_as_unaligned(&found->slice, &copy);
     if (code == FB_OK) {
       item = take_at(queue, i);
       struct fb_buffer_slice old = item.slice;
@@ -422,6 +424,7 @@ static int enqueue(struct fb_remote_channel* self, const struct fb_received_buff
   if (code == FB_OK && event_bytes(item) > 0 && self->queue.event_bytes > MAX_EVENT_BYTES) code = FB_ETOO_LARGE;
   if (code == FB_OK) {
     *was_empty = self->queue.deque.count == 0;
+    fb_channel_persister_see(&self->persister, &item->slice, item->sequence_number);
     put_received(&self->queue, item, fb_buffer_data_type_has_priority(item->slice.data_type));
     if (announcement != NULL) put_received(&self->queue, announcement, true);
   }

@@ -18,6 +18,7 @@
 #include "partition/subpartition.h"
 #include "wire/buffer_manager.h"
 #include "wire/channel_map.h"
+#include "wire/channel_persister.h"
 #include "wire/frame.h"
 
 struct fb_received_buffer {
@@ -67,6 +68,7 @@ struct fb_remote_channel {
   int failure_code; /* FB_OK: none */
   char* failure;    /* owned; stays once it is set */
   bool is_released;
+  struct fb_channel_persister persister; /* is shown what arrives */
 
   /* What is to be sent, and the task that does. */
   struct fb_reactor* reactor; /* NULL: nobody yet; under the lock */
@@ -104,6 +106,8 @@ void fb_remote_channel_drop(struct fb_remote_channel* self);
 
 /* 1 with a buffer, whose reference is the caller's; 0: none now; the code of what went wrong, which stays. */
 int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buffer* polled);
+/* The same, but 0 unless what comes next has priority. */
+int fb_remote_channel_poll_priority(struct fb_remote_channel* self, struct fb_polled_buffer* polled);
 /* Why, as a sentence; NULL: nothing went wrong. Valid as long as the channel. */
 const char* fb_remote_channel_failure(struct fb_remote_channel* self);
 /* Lets the sender go on after an event that blocked it. FB_ERELEASED. */
@@ -116,6 +120,14 @@ int fb_remote_channel_acknowledge(struct fb_remote_channel* self);
  * FB_ESTATE: it is not there, or was converted before. FB_ECORRUPT: what the sender called a barrier is none, and keeps
  * its place. FB_ENOMEM. */
 int fb_remote_channel_convert_to_priority(struct fb_remote_channel* self, int32_t sequence_number);
+
+/* An unaligned checkpoint begins: adds to `overtaken` what has arrived before its barrier and was not polled; what
+ * arrives from now on until the barrier is kept as copies, as long as the budget, which outlives the channel, lasts.
+ * FB_ESTATE: the barrier of a newer one is there. FB_ENOMEM. */
+int fb_remote_channel_start_persisting(struct fb_remote_channel* self, int64_t checkpoint_id,
+                                       struct fb_persisting_budget* budget, struct fb_slice_list* overtaken);
+/* It ends: moves the copies behind `arrived`. FB_ETOO_LARGE, FB_ENOMEM: something is missing. */
+int fb_remote_channel_stop_persisting(struct fb_remote_channel* self, struct fb_slice_list* arrived);
 
 /* Nothing is taken in any more, and the client's task is not posted any more. */
 void fb_remote_channel_end(struct fb_remote_channel* self);

@@ -1,8 +1,16 @@
-from libc.stdint cimport int64_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t
 
 from flinkbuf._core.data_view cimport fb_data_input, fb_data_output
 from flinkbuf._core.key_group cimport KeyHasher
+from flinkbuf._core.keyed_state cimport KeyedState
+from flinkbuf._core.state_table cimport FrozenTable
 from flinkbuf._core.type_codec cimport TypeCodec
+
+
+cdef struct group_buffer:
+    fb_data_output output
+    int64_t namespace_number    # of the entry written last; 0: the default one
+    uint32_t checksum           # of its bytes, when they are gathered
 
 
 cdef class KeyGrouper:
@@ -13,12 +21,36 @@ cdef class KeyGrouper:
     cdef int64_t group(self, object key) except -1
 
 
-cdef class StateWriter:
-    cdef fb_data_output output
-    cdef object where   # what is being written, for errors
+cdef class GroupWriter:
+    cdef KeyGrouper grouper
+    cdef TypeCodec key_codec
+    cdef object is_cancelled
+    cdef group_buffer* buffers      # one a key group
+    cdef readonly Py_ssize_t count, size    # of groups; bytes in all buffers
+    cdef uint8_t* gathered          # all of them in order
+    cdef Py_ssize_t capacity        # of `gathered`
+    cdef int64_t slice_end          # when others are to run
 
-    cdef int put(self, TypeCodec codec, object value) except -1
-    cdef int put_number(self, int64_t number) except -1
+    cdef group_buffer* buffer_of(self, object key) except NULL
+    cdef int put_entry(self, object namespace, int64_t namespace_number, object key, TypeCodec codec, object value,
+                       object stamps) except -1
+    cdef int rest(self) except -1
+
+
+cdef class TableEncoder:
+    cdef FrozenTable table
+    cdef KeyedState state
+    cdef TypeCodec codec
+    cdef bint has_stamps
+    cdef object expire_at
+    cdef object layers              # those to come
+    cdef object namespace           # of the dict that it is in
+    cdef dict space
+    cdef list over                  # what was written later: entries of these keys are there
+    cdef Py_ssize_t position
+    cdef int64_t namespace_number, last_number
+
+    cdef bint write_space(self, GroupWriter writer, Py_ssize_t limit) except -1
 
 
 cdef class StateReader:

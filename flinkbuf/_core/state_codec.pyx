@@ -1,31 +1,51 @@
-"""State as bytes: the entries of one state, or of one timer service, in one key group.
+"""State as bytes: the entries of one state, or of one timer service, by key group.
 
-Keys, values and namespaces are written by the codecs of their types; those of one namespace stand together. The loops
-let other threads run every few milliseconds, so that a task whose state is being written is not held up. Flink:
-the key groups of HeapSnapshotStrategy.
+A section is a sequence of entries, each behind a byte that says what it is: an entry of key and value, one with stamps,
+or a namespace for those that follow; a section begins in the default namespace. Values are written by the codecs of
+their types, straight out of the dict into one buffer a key group. The loops let other threads run every few
+milliseconds, so that a task whose state is being written is not held up. Flink: the key groups of HeapSnapshotStrategy.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from cpython.dict cimport PyDict_Next
+from cpython.memoryview cimport PyMemoryView_FromMemory
+from cpython.buffer cimport PyBUF_READ
+from cpython.object cimport PyObject
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, realloc
+from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport usleep
 
 from flinkbuf._core.byte_order cimport fb_load_be64, fb_store_be64
+from flinkbuf._core.crc32 cimport fb_crc32
 from flinkbuf._core.data_view cimport (
-    fb_data_input_left, fb_data_output_close, fb_data_output_reserve, fb_data_output_size,
+    fb_data_input_left, fb_data_output_close, fb_data_output_prune, fb_data_output_reserve, fb_data_output_size,
     fb_data_output_start_scratch,
 )
 from flinkbuf._core.errors cimport check
 from flinkbuf.errors import CorruptDataError
-from flinkbuf._core.key_context cimport KeyContext, key_of_token
+from flinkbuf._core.key_context cimport HeldKey, KeyContext, key_of_token
 from flinkbuf._core.key_group cimport fb_key_group_of
-from flinkbuf._core.keyed_state cimport KeyedState
+from flinkbuf._core.keyed_state cimport KeyedListState, KeyedMapState, KeyedState
 from flinkbuf._core.python_object cimport FB_IDENTITY
+from flinkbuf._core.state_table cimport StateTable
 from flinkbuf._core.type_codec cimport decode_value, encode_value
 
 cdef enum:
-    BREATH = 16384       # entries between two moments in which other threads may run: some milliseconds
-    BREATH_SIZE = 1 << 18  # bytes, too: what is pickled takes longer
+    SLICE_NS = 2_000_000   # how long other threads wait at most
+    CLOCK_STEPS = 64       # entries between two looks at the clock
+    KEEP_BYTES = 1 << 20   # a larger buffer is given back when it has been written
+    ENTRY = 0              # what begins: key and value
+    STAMPED_ENTRY = 1      # key, value and stamps
+    NAMESPACE = 2          # that of the entries to come
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
+
+
+cdef int64_t now_ns() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return now.tv_sec * 1_000_000_000 + now.tv_nsec
 
 
 cdef int breathe() except -1:
@@ -54,120 +74,237 @@ cdef class KeyGrouper:
         return self.group(key)
 
 
-cdef list groups_of(KeyGrouper grouper):
-    return [[] for _ in range(grouper.first, grouper.last + 1)]
+cdef class GroupWriter:
+    """Collects the bytes of one state after another, a buffer for each key group of a subtask.
 
-
-cdef list group_list(KeyGrouper grouper, list groups, object key):
-    cdef int64_t group = grouper.group(key)
-    if group < grouper.first or group > grouper.last:
-        raise RuntimeError(
-            f"key {key!r} is in key group {group}, but this subtask has {grouper.first} to {grouper.last}: does the "
-            f"key selector give the same key for the same record everywhere?"
-        )
-    return <list>groups[group - grouper.first]
-
-
-def split_table(dict spaces, KeyGrouper grouper, KeyedState state, expire_at):
-    """The entries of a frozen table by key group: for each group a flat list of namespace, token, value, ...
-
-    What has expired by `expire_at` is left out, if that is not None.
+    Parameters
+    ----------
+    grouper : KeyGrouper
+        Says which group a key is in.
+    key_codec : TypeCodec or None
+        Of the keys; None: any keys.
+    is_cancelled : callable
+        Asked every few milliseconds.
     """
-    cdef list groups = groups_of(grouper)
-    cdef list group
-    cdef Py_ssize_t count = 0
-    for namespace, space in spaces.items():
-        for token, value in (<dict>space).items():
-            if expire_at is not None:
-                value = state.without_expired(value, expire_at)
-                if value is None:
-                    continue
-            group = group_list(grouper, groups, key_of_token(token))
-            group.append(namespace)
-            group.append(token)
-            group.append(value)
-            count += 1
-            if count % BREATH == 0:
-                breathe()
-    return groups
 
-
-def split_timers(list timers, KeyGrouper grouper):
-    """Timers, given as (time, key, namespace), by key group."""
-    cdef list groups = groups_of(grouper)
-    for timer in timers:
-        group_list(grouper, groups, timer[1]).append(timer)
-    return groups
-
-
-cdef class StateWriter:
-    """Collects bytes."""
-
-    def __cinit__(self):
-        fb_data_output_start_scratch(&self.output)
-        self.output.record_number = -1
+    def __cinit__(self, KeyGrouper grouper not None, TypeCodec key_codec, is_cancelled):
+        cdef Py_ssize_t i
+        self.grouper = grouper
+        self.key_codec = OBJECT if key_codec is None else key_codec
+        self.is_cancelled = is_cancelled
+        self.count = grouper.last - grouper.first + 1
+        self.buffers = <group_buffer*>calloc(self.count, sizeof(group_buffer))
+        if self.buffers is NULL:
+            raise MemoryError(f"no memory for the buffers of {self.count} key groups")
+        for i in range(self.count):
+            self.buffers[i].output.record_number = -1
+        self.slice_end = now_ns() + SLICE_NS
 
     def __dealloc__(self):
-        fb_data_output_close(&self.output)
+        cdef Py_ssize_t i
+        if self.buffers is not NULL:
+            for i in range(self.count):
+                fb_data_output_close(&self.buffers[i].output)
+            free(self.buffers)
+        free(self.gathered)
 
-    cdef int put(self, TypeCodec codec, object value) except -1:
-        return encode_value(codec, value, &self.output)
+    cdef group_buffer* buffer_of(self, object key) except NULL:
+        cdef int64_t group = self.grouper.group(key)
+        if group < self.grouper.first or group > self.grouper.last:
+            raise RuntimeError(
+                f"key {key!r} is in key group {group}, but this subtask has {self.grouper.first} to "
+                f"{self.grouper.last}: does the key selector give the same key for the same record everywhere?"
+            )
+        return &self.buffers[group - self.grouper.first]
 
-    cdef int put_number(self, int64_t number) except -1:
-        check(fb_data_output_reserve(&self.output, 8))
-        fb_store_be64(self.output.pos, <uint64_t>number)
-        self.output.pos += 8
+    cdef int put_entry(self, object namespace, int64_t namespace_number, object key, TypeCodec codec, object value,
+                       object stamps) except -1:
+        """Append one entry; `namespace_number` tells namespaces apart, 0 is the default one."""
+        cdef group_buffer* buffer = self.buffer_of(key)
+        cdef fb_data_output* output = &buffer.output
+        cdef size_t before = fb_data_output_size(output)
+        if buffer.namespace_number != namespace_number:
+            check(fb_data_output_reserve(output, 1))
+            output.pos[0] = NAMESPACE
+            output.pos += 1
+            encode_value(OBJECT, namespace, output)
+            buffer.namespace_number = namespace_number
+        check(fb_data_output_reserve(output, 1))
+        output.pos[0] = ENTRY if stamps is None else STAMPED_ENTRY
+        output.pos += 1
+        encode_value(self.key_codec, key, output)
+        encode_value(codec, value, output)
+        if stamps is not None:
+            encode_value(OBJECT, stamps, output)
+        self.size += fb_data_output_size(output) - before
         return 0
 
-    def take(self):
-        """All bytes so far; begins anew."""
-        data = (<char*>self.output.start)[:fb_data_output_size(&self.output)]
-        fb_data_output_start_scratch(&self.output)
-        return data
+    cdef int rest(self) except -1:
+        """Let others run if it is time; InterruptedError if nobody wants the bytes any more."""
+        if now_ns() >= self.slice_end:
+            breathe()
+            self.slice_end = now_ns() + SLICE_NS
+            if self.is_cancelled():
+                raise InterruptedError("the snapshot was cancelled")
+        return 0
+
+    def put_timers(self, timers, Py_ssize_t limit):
+        """Take timers, as (time, token, namespace), out of an iterator; returns whether it is at its end.
+
+        Stops when there are `limit` bytes.
+        """
+        cdef group_buffer* buffer
+        cdef fb_data_output* output
+        cdef size_t before
+        cdef Py_ssize_t step = 0
+        for time, token, namespace in timers:
+            key = key_of_token(token)
+            buffer = self.buffer_of(key)
+            output = &buffer.output
+            before = fb_data_output_size(output)
+            check(fb_data_output_reserve(output, 8))
+            fb_store_be64(output.pos, <uint64_t><int64_t>time)
+            output.pos += 8
+            encode_value(self.key_codec, key, output)
+            encode_value(OBJECT, namespace, output)
+            self.size += fb_data_output_size(output) - before
+            step += 1
+            if step % CLOCK_STEPS == 0:
+                self.rest()
+            if self.size >= limit:
+                return False
+        return True
+
+    def gather(self):
+        """Put the bytes of all groups together.
+
+        Returns
+        -------
+        tuple
+            The bytes, which are valid until the next call, and for each group that has any (key group, size, CRC 32).
+        """
+        cdef uint8_t* gathered
+        cdef uint8_t* pos
+        cdef fb_data_output* output
+        cdef list parts = []
+        cdef Py_ssize_t i
+        if self.size > self.capacity:
+            gathered = <uint8_t*>realloc(self.gathered, self.size)
+            if gathered is NULL:
+                raise MemoryError(f"no memory for {self.size} bytes of state")
+            self.gathered = gathered
+            self.capacity = self.size
+        with nogil:  # once for all, since it takes long to get the interpreter back from a busy task
+            pos = self.gathered
+            for i in range(self.count):
+                output = &self.buffers[i].output
+                if output.pos != output.start:
+                    memcpy(pos, output.start, output.pos - output.start)
+                    self.buffers[i].checksum = fb_crc32(0, pos, output.pos - output.start)
+                    pos += output.pos - output.start
+        for i in range(self.count):
+            output = &self.buffers[i].output
+            if output.pos != output.start:
+                parts.append((self.grouper.first + i, output.pos - output.start, self.buffers[i].checksum))
+        return PyMemoryView_FromMemory(<char*>self.gathered, self.size, PyBUF_READ), parts
+
+    def clear(self):
+        """Begin with empty buffers."""
+        cdef fb_data_output* output
+        cdef Py_ssize_t i
+        self.size = 0
+        for i in range(self.count):
+            output = &self.buffers[i].output
+            if output.start is not NULL:
+                fb_data_output_prune(output, KEEP_BYTES)
+                fb_data_output_start_scratch(output)
+            self.buffers[i].namespace_number = 0
 
 
-def write_entries(StateWriter writer, KeyedState state, list entries, TypeCodec key_codec, TypeCodec codec):
-    """The bytes of what `split_table` gives for one group; `codec` None: of any values."""
-    cdef Py_ssize_t i, end, count = len(entries), entry_count = 0
-    cdef size_t size = 0
-    key_codec = OBJECT if key_codec is None else key_codec
-    codec = OBJECT if codec is None else codec
-    i = 0
-    while i < count:
-        namespace = entries[i]
-        end = i
-        while end < count and entries[end] is namespace:
-            end += 3
-        writer.put(OBJECT, namespace)
-        writer.put_number((end - i) // 3)
-        while i < end:
-            key = key_of_token(entries[i + 1])
-            value, stamps = state.split(entries[i + 2])
+cdef bint is_over(list layers, object token) except -1:
+    for layer in layers:
+        if token in <dict>layer:
+            return True
+    return False
+
+
+cdef class TableEncoder:
+    """Writes a frozen table into the buffers of key groups, some bytes at a time.
+
+    Parameters
+    ----------
+    table : FrozenTable
+        All values of the state at the moment of the snapshot.
+    state : KeyedState
+        Says how a stored value is split into value and stamps.
+    codec : TypeCodec or None
+        Of values; None: any values.
+    has_stamps : bool
+        Whether values expire.
+    expire_at : int or None
+        What has expired by then is left out; None: nothing is.
+    """
+
+    def __init__(self, FrozenTable table not None, KeyedState state not None, TypeCodec codec, bint has_stamps,
+                 expire_at):
+        self.table = table
+        self.state = state
+        self.codec = OBJECT if codec is None else codec
+        self.has_stamps = has_stamps
+        self.expire_at = expire_at
+        self.layers = iter(table.parts())
+
+    def write(self, GroupWriter writer not None, Py_ssize_t limit):
+        """Go on until there are `limit` bytes; returns whether all is written."""
+        while True:
+            if self.space is None:
+                found = next(self.layers, None)
+                if found is None:
+                    return True
+                self.namespace, self.space, self.over = found
+                self.namespace_number = 0
+                if self.namespace is not None:
+                    self.last_number += 1
+                    self.namespace_number = self.last_number
+                self.position = 0
+            if not self.write_space(writer, limit):
+                return False
+            self.space = None
+
+    cdef bint write_space(self, GroupWriter writer, Py_ssize_t limit) except -1:
+        cdef PyObject *raw_token
+        cdef PyObject *raw_value
+        cdef Py_ssize_t step = 0
+        cdef object stamps = None
+        while PyDict_Next(self.space, &self.position, &raw_token, &raw_value):
+            token, value = <object>raw_token, <object>raw_value
+            step += 1
+            if step % CLOCK_STEPS == 0:
+                if self.table.is_released:
+                    raise InterruptedError("the snapshot was cancelled")
+                writer.rest()
+            if value is None or (self.over is not None and is_over(self.over, token)):
+                continue
+            if self.has_stamps:
+                if self.expire_at is not None:
+                    value = self.state.without_expired(value, self.expire_at)
+                    if value is None:
+                        continue
+                value, stamps = self.state.split(value)
+            key = key_of_token(token)
             try:
-                writer.put(key_codec, key)
-                writer.put(codec, value)
+                writer.put_entry(self.namespace, self.namespace_number, key, self.codec, value, stamps)
             except (TypeError, ValueError, OverflowError) as error:
-                raise type(error)(f"the state {state.name!r} of the key {key!r} cannot be saved: {error}") from error
-            writer.put(OBJECT, stamps)
-            i += 3
-            entry_count += 1
-            if entry_count % BREATH == 0 or fb_data_output_size(&writer.output) - size > BREATH_SIZE:
-                size = fb_data_output_size(&writer.output)
-                breathe()
-    return writer.take()
-
-
-def write_timers(StateWriter writer, list timers, TypeCodec key_codec):
-    """The bytes of timers, given as (time, key, namespace)."""
-    for time, key, namespace in timers:
-        writer.put_number(time)
-        writer.put(OBJECT if key_codec is None else key_codec, key)
-        writer.put(OBJECT, namespace)
-    return writer.take()
+                raise type(error)(
+                    f"the state {self.state.name!r} of the key {key!r} cannot be saved: {error}"
+                ) from error
+            if writer.size >= limit:
+                return False
+        return True
 
 
 cdef class StateReader:
-    """Goes over bytes that a StateWriter has written."""
+    """Goes over bytes that a GroupWriter has written."""
 
     def __cinit__(self, const unsigned char[::1] view not None):
         self.view = view
@@ -189,30 +326,51 @@ cdef class StateReader:
         return number
 
 
-def read_entries(data, KeyedState state, KeyContext keys, TypeCodec key_codec, TypeCodec codec):
-    """Put the entries of one group into a state."""
+cdef object joined(KeyedState state, object value, object stamps):
+    """A value as the table keeps it; what does not fit the kind of state would be taken for it without another look."""
+    if isinstance(state, KeyedListState) and type(value) is not list:
+        raise CorruptDataError(f"the bytes of the list state {state.name!r} hold a {type(value).__name__}")
+    if isinstance(state, KeyedMapState) and type(value) is not dict:
+        raise CorruptDataError(f"the bytes of the map state {state.name!r} hold a {type(value).__name__}")
+    try:
+        return state.join(value, stamps)
+    except (TypeError, ValueError, AttributeError) as error:
+        raise CorruptDataError(f"the bytes of the state {state.name!r} hold no stamps: {error}") from error
+
+
+def read_entries(data, KeyedState state, KeyContext keys, TypeCodec key_codec, TypeCodec codec, bint has_stamps):
+    """Put the entries of one section into a state."""
     cdef StateReader reader = StateReader(data)
-    cdef int64_t left
+    cdef StateTable table = state.table
+    cdef uint8_t what
+    cdef object namespace = None, stamps = None
     key_codec = OBJECT if key_codec is None else key_codec
     codec = OBJECT if codec is None else codec
     while reader.input.pos < reader.input.end:
-        namespace = reader.get(OBJECT)
-        left = reader.get_number()
-        while left > 0:
-            key = reader.get(key_codec)
-            value = reader.get(codec)
+        what = reader.input.pos[0]
+        reader.input.pos += 1
+        if what == NAMESPACE:
+            namespace = reader.get(OBJECT)
+            continue
+        if what != (STAMPED_ENTRY if has_stamps else ENTRY):
+            raise CorruptDataError(f"the bytes of the state {state.name!r} have no entry of type {what}")
+        key = reader.get(key_codec)
+        value = reader.get(codec)
+        if has_stamps:
             stamps = reader.get(OBJECT)
-            state.table.set_in_space(namespace, keys.token_of(key), state.join(value, stamps))
-            left -= 1
-    state.table.refresh()
+        if value is None:
+            raise CorruptDataError(f"the bytes of the state {state.name!r} hold None")
+        table.set_in_space(namespace, keys.token_of(key), joined(state, value, stamps))
+    table.refresh()
 
 
 def read_timers(data, KeyContext keys, TypeCodec key_codec):
     """Timers as (time, token, namespace)."""
     cdef StateReader reader = StateReader(data)
     cdef list timers = []
+    key_codec = OBJECT if key_codec is None else key_codec
     while reader.input.pos < reader.input.end:
         time = reader.get_number()
-        key = reader.get(OBJECT if key_codec is None else key_codec)
+        key = reader.get(key_codec)
         timers.append((time, keys.token_of(key), reader.get(OBJECT)))
     return timers

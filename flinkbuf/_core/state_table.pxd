@@ -1,5 +1,6 @@
 cdef class FrozenTable:
-    cdef dict spaces
+    cdef dict spaces            # as in the table
+    cdef list layers            # what is laid over them, the oldest first
     cdef readonly bint is_released
 
 
@@ -11,12 +12,14 @@ cdef class StateTable:
     cdef object namespace       # None: the default one
     cdef dict current           # that of the namespace, or None: it has no values
     cdef bint is_plain          # `current` is all there is to ask
-    cdef dict changes           # laid over `spaces` while a snapshot reads them: None for a removed value; else None
+    cdef list layers            # laid over `spaces` while snapshots read them, oldest first: {namespace: {token: value}},
+                                # with None for a removed value; None if there are none
+    cdef dict changes           # the last of them, which alone is written into
     cdef list sweep_namespaces  # those that next_entries has before it
     cdef dict sweep_space       # the dict that it is in, and where in it
     cdef object sweep_namespace
     cdef Py_ssize_t sweep_position
-    cdef FrozenTable frozen     # the snapshot that reads `spaces`, or None: `changes` are on their way back
+    cdef list frozen            # the snapshots that read them, or None: all layers are on their way back
 
     cdef object get(self, object token)
     cdef int put(self, object token, object value) except -1
@@ -24,6 +27,7 @@ cdef class StateTable:
     cdef int set_namespace(self, object namespace) except -1
     cdef object get_slowly(self, object token)
     cdef int put_slowly(self, object token, object value) except -1
+    cdef bint is_read(self) except -1
     cdef int drain(self, Py_ssize_t count) except -1
     cdef list tokens(self)
     cdef int set_in_space(self, object namespace, object token, object value) except -1

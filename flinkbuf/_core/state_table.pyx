@@ -1,8 +1,9 @@
 """The values of one keyed state: by namespace, then by key. A snapshot reads them while the operator goes on writing.
 
 Taking a snapshot copies nothing. The dicts as they are become the snapshot's; what is written from then on is laid
-over them, and a value that can change and is read is copied first, so that neither side sees the other. When the
-snapshot has been written, the changes go back into the dicts, a few with each access. Flink: CopyOnWriteStateTable.
+over them, and a value that can change and is read is copied first, so that neither side sees the other. A further
+snapshot lays a layer over the changes before it. When all snapshots have been written, the changes go back into the
+dicts, a few with each access. Flink: CopyOnWriteStateTable.
 """
 
 import copy
@@ -12,6 +13,7 @@ from cpython.ref cimport PyObject
 
 cdef enum:
     DRAIN_COUNT = 8  # changes that go back with each access
+    MAX_LAYERS = 8   # more are put together, where no snapshot reads them
 
 cdef object MISSING = object()
 # Values of these never change, so a snapshot and the operator may both hold them.
@@ -42,15 +44,22 @@ cdef object own_copy(object value):
 cdef class FrozenTable:
     """All values of a state at the moment of a snapshot. `release` when they have been written."""
 
-    @property
-    def spaces(self):
-        """Namespace to {token: value}; not to be changed."""
-        return self.spaces
+    def parts(self):
+        """Go over all there is, as (namespace, {token: value}, dicts that were written later); not to be changed.
+
+        None is no value; an entry whose token is in a later dict does not count.
+        """
+        cdef list layers = [self.spaces, *self.layers]
+        for i in range(len(layers)):
+            for namespace, space in (<dict>layers[i]).items():
+                over = [(<dict>later)[namespace] for later in layers[i + 1 :] if namespace in <dict>later]
+                yield namespace, space, over or None
 
     def release(self):
         """Let the operator write into the dicts again; from any thread."""
-        self.spaces = None
         self.is_released = True
+        self.spaces = {}
+        self.layers = []
 
 
 cdef class StateTable:
@@ -99,18 +108,22 @@ cdef class StateTable:
 
     cdef object get_slowly(self, object token):
         cdef dict layer
+        cdef Py_ssize_t i
         hash(token)  # so that a missing key is noticed where there is no dict to look into
         if self.changes is not None:
             self.drain(DRAIN_COUNT)
+        value = MISSING
         if self.changes is not None:
-            layer = self.changes.get(self.namespace)
-            if layer is not None:
-                value = layer.get(token, MISSING)
-                if value is not MISSING:
-                    return value
-        if self.current is None:
-            return None
-        value = self.current.get(token)
+            i = len(self.layers)
+            while i > 0 and value is MISSING:
+                i -= 1
+                layer = (<dict>self.layers[i]).get(self.namespace)
+                if layer is not None:
+                    value = layer.get(token, MISSING)
+            if value is not MISSING and i == <Py_ssize_t>len(self.layers) - 1:
+                return value  # no snapshot has it
+        if value is MISSING:
+            value = None if self.current is None else self.current.get(token)
         if self.frozen is None or value is None:
             return value
         own = own_copy(value)
@@ -175,31 +188,39 @@ cdef class StateTable:
                     break
         return entries
 
+    cdef bint is_read(self) except -1:
+        """Whether a snapshot still reads the dicts."""
+        if self.frozen is not None:
+            self.frozen = [each for each in self.frozen if not (<FrozenTable>each).is_released] or None
+        return self.frozen is not None
+
     cdef int drain(self, Py_ssize_t count) except -1:
         """Put up to `count` changes back into the dicts, if no snapshot reads them any more."""
-        cdef dict layer
-        if self.frozen is not None:
-            if not self.frozen.is_released:
-                return 0
-            self.frozen = None
-        while self.changes and count > 0:
-            namespace = next(reversed(self.changes))
-            layer = self.changes[namespace]
+        cdef dict layer, space
+        if self.is_read():
+            return 0
+        while self.layers and count > 0:
+            layer = self.layers[0]  # the oldest first, as those above have the last word
             while layer and count > 0:
-                token, value = layer.popitem()
-                self.set_in_space(namespace, token, value)
-                count -= 1
+                namespace = next(reversed(layer))
+                space = layer[namespace]
+                while space and count > 0:
+                    token, value = space.popitem()
+                    self.set_in_space(namespace, token, value)
+                    count -= 1
+                if not space:
+                    del layer[namespace]
             if not layer:
-                del self.changes[namespace]
-        if not self.changes:
-            self.changes = None
+                del self.layers[0]
+        if not self.layers:
+            self.layers = self.changes = None
         return self.refresh()
 
     cdef list tokens(self):
         """The tokens of all keys with a value in the namespace, in no order that is promised."""
         cdef dict found = dict.fromkeys(self.current) if self.current is not None else {}
-        if self.changes is not None:
-            for token, value in self.changes.get(self.namespace, {}).items():
+        for layer in self.layers or ():
+            for token, value in (<dict>layer).get(self.namespace, {}).items():
                 if value is None:
                     found.pop(token, None)
                 else:
@@ -207,30 +228,14 @@ cdef class StateTable:
         return list(found)
 
     cdef FrozenTable freeze(self):
-        """Everything as it is now, for a snapshot. A second one while another is being written copies the dicts."""
+        """Everything as it is now, for a snapshot, in no time, whatever other snapshots do."""
         cdef FrozenTable frozen = FrozenTable()
         if self.changes is not None:
-            self.drain(2**62)
-        if self.changes is not None:
-            frozen.spaces = self.merged()
-            return frozen
+            self.drain(DRAIN_COUNT if len(self.layers) < MAX_LAYERS else 2**62)
         frozen.spaces = self.spaces
+        frozen.layers = list(self.layers) if self.layers is not None else []
         self.changes = {}
+        self.layers = [*(self.layers or ()), self.changes]
         self.is_plain = False
-        self.frozen = frozen
+        self.frozen = [*(self.frozen or ()), frozen]
         return frozen
-
-    def merged(self):
-        """Copies with the changes in them: the dicts belong to the snapshot before."""
-        spaces = {
-            namespace: {token: own_copy(value) for token, value in space.items()}
-            for namespace, space in self.spaces.items()
-        }
-        for namespace, layer in self.changes.items():
-            space = spaces.setdefault(namespace, {})
-            for token, value in layer.items():
-                if value is None:
-                    space.pop(token, None)
-                else:
-                    space[token] = own_copy(value)
-        return spaces

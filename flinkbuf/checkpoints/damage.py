@@ -6,7 +6,9 @@ from flinkbuf.errors import CorruptDataError
 
 
 def damaged(path: str, offset: int, what: str) -> CorruptDataError:
-    """Return an error that names a file and the byte where it is not as it was written, as attributes, too.
+    """Return an error that names a file and the byte where it is not as it was written.
+
+    Its attributes `path`, `offset` and `what` say the same.
 
     Examples
     --------
@@ -19,4 +21,5 @@ def damaged(path: str, offset: int, what: str) -> CorruptDataError:
     error = CorruptDataError(f"{path or 'state in memory'} is damaged at byte {offset}: {what}")
     error.path = path  # type: ignore[attr-defined]
     error.offset = offset  # type: ignore[attr-defined]
+    error.what = what  # type: ignore[attr-defined]
     return error

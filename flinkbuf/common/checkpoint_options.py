@@ -141,5 +141,7 @@ def high_availability_of(configuration: Configuration) -> HighAvailability | Non
     if not directory or kind == "none":
         return None
     if read(options.HA_LEASE_TIMEOUT) < 1000:
-        raise ValueError(f"{options.HA_LEASE_TIMEOUT.key} must be at least 1 s, got {read(options.HA_LEASE_TIMEOUT)} ms")
+        raise ValueError(
+            f"{options.HA_LEASE_TIMEOUT.key} must be at least 1 s, got {read(options.HA_LEASE_TIMEOUT)} ms"
+        )
     return HighAvailability(directory, read(options.HA_CLUSTER), read(options.HA_LEASE_TIMEOUT))

@@ -314,7 +314,10 @@ RECOVERY_IGNORES_UNCLAIMED = Option(
     ("execution.savepoint.ignore-unclaimed-state",),
 )
 RECOVERY_CLAIM_MODE = Option(
-    "execution.state-recovery.claim-mode", one_of("NO_CLAIM", "CLAIM"), "NO_CLAIM", ("execution.savepoint-restore-mode",)
+    "execution.state-recovery.claim-mode",
+    one_of("NO_CLAIM", "CLAIM"),
+    "NO_CLAIM",
+    ("execution.savepoint-restore-mode",),
 )
 
 HA_TYPE = Option("high-availability.type", named_by(HA_TYPES), None, ("high-availability",))

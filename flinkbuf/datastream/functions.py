@@ -1,6 +1,12 @@
 """What a user's function derives from. PyFlink: datastream/functions.py."""
 
 from flinkbuf.streaming.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from flinkbuf.streaming.checkpointed_function import (
+    CheckpointedFunction,
+    CheckpointListener,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from flinkbuf.streaming.functions import (
     AggregateFunction,
     CoFlatMapFunction,
@@ -29,6 +35,7 @@ from flinkbuf.streaming.process_functions import (
 from flinkbuf.streaming.runtime_context import RuntimeContext
 from flinkbuf.streaming.state import KeyedStateStore
 from flinkbuf.streaming.timers import TimerService
+from flinkbuf.streaming.two_phase_commit import TwoPhaseCommitSinkFunction
 from flinkbuf.streaming.windows.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,
@@ -44,12 +51,16 @@ __all__ = [
     "AsyncRetryStrategy",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointListener",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "CoProcessFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
@@ -67,5 +78,6 @@ __all__ = [
     "SinkFunction",
     "SourceFunction",
     "TimerService",
+    "TwoPhaseCommitSinkFunction",
     "WindowFunction",
 ]

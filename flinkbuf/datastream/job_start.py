@@ -9,22 +9,19 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.common import checkpoint_options, job_options
 from flinkbuf.common.checkpoint_options import HighAvailability
-from flinkbuf.jobs.ended_job import EndedJob
 from flinkbuf.jobs.graphs.job_graph import build_job_graph
-from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
 from flinkbuf.jobs.job_files import JobFiles
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.recovery import StoredJob, TakenJob, restored_from
 from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.jobs.stored_job import StoredJob, restored_from
 from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.streaming.clock import Clock
 
 if TYPE_CHECKING:
-    from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
+    from flinkbuf.jobs.recovery import TakenJob
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,8 @@ class JobStart:
         """Make the job; it is not started yet. A job that had ended for good is not run again."""
         stored, taken = self.stored, self.taken
         if taken is not None and taken.result is not None:
+            from flinkbuf.jobs.ended_job import EndedJob
+
             taken.lease.release()
             return EndedJob(stored.graph, taken.result, taken.store.path, on_end)
         try:
@@ -77,7 +76,7 @@ class JobStart:
 
 
 def start_of(
-    env: StreamExecutionEnvironment,
+    env: Any,
     job_name: str | None,
     files: JobFiles,
     target_name: str | None,
@@ -85,6 +84,16 @@ def start_of(
     can_be_taken_over: bool,
 ) -> JobStart:
     """Look at what the program's configuration says of its start; waits where another program holds the job.
+
+    Parameters
+    ----------
+    env : StreamExecutionEnvironment
+    job_name : str or None
+    files : JobFiles
+    target_name : str or None
+        Where it runs; what the configuration says if None.
+    can_be_taken_over : bool
+        Whether the job is noted for other programs, if that is configured.
 
     Raises
     ------
@@ -101,6 +110,8 @@ def start_of(
     try:
         restored = _restored(env, taken)
         if restored is not None:
+            from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
+
             adopt_max_parallelism(stream_graph, restored.metadata)
         stored = _stored(env, build_job_graph(stream_graph), files, target, availability)
     except BaseException:
@@ -112,13 +123,16 @@ def start_of(
 
 
 def _take(availability: HighAvailability, job_name: str) -> TakenJob:
+    from flinkbuf.checkpoints.ha_store import HaStore
+    from flinkbuf.jobs.recovery import TakenJob
+
     store = HaStore(availability.directory, availability.cluster_id, job_name)
     taken = TakenJob.take(store, availability.lease_timeout_ms)
     assert taken is not None, "nobody gives this waiting up"
     return taken
 
 
-def _restored(env: StreamExecutionEnvironment, taken: TakenJob | None) -> RestoredCheckpoint | None:
+def _restored(env: Any, taken: TakenJob | None) -> RestoredCheckpoint | None:
     """A job that went on elsewhere has come further than what its program began with."""
     if taken is not None and (taken.restored is not None or taken.result is not None):
         return taken.restored
@@ -128,9 +142,7 @@ def _restored(env: StreamExecutionEnvironment, taken: TakenJob | None) -> Restor
     return restored_from(recovery.path, recovery.claim_mode, recovery.allow_non_restored_state)
 
 
-def _stored(
-    env: StreamExecutionEnvironment, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None
-) -> StoredJob:
+def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None) -> StoredJob:
     configuration, settings = env._configuration, env._execution_settings()
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
     stored = StoredJob(

@@ -583,8 +583,8 @@ class StreamExecutionEnvironment:
         settings = self._execution_settings()
         if settings.checkpointing_enabled:
             warnings.warn(
-                "a job whose results go to Spark by to_rdd() or to_data_frame() keeps no checkpoints: Spark computes it "
-                "again from its beginning; write to a sink of flinkbuf, and use execute(), for results that survive",
+                "a job whose results go to Spark by to_rdd() or to_data_frame() keeps no checkpoints: Spark computes "
+                "it again from its beginning; write to a sink of flinkbuf, and use execute(), for results that survive",
                 UserWarning,
                 stacklevel=4,
             )

@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
@@ -77,7 +77,12 @@ class CheckpointIo:
             error = TimeoutError(f"{MAX_HANGING} checkpoints before it are still being written: the storage hangs")
             self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(error)))
             return
-        self._begin(lambda: self._store(action), f"checkpoint {checkpoint_id} of {self._job_name}")
+        try:
+            _begin(lambda: self._store(action), f"checkpoint {checkpoint_id} of {self._job_name}")
+        except RuntimeError as error:  # the system has no thread left
+            with self._lock:
+                self._storing.discard(checkpoint_id)
+            self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(error)))
 
     def discard(self, action: DiscardState) -> None:
         """Have files deleted, some time; not before a checkpoint that still is being written is over."""
@@ -86,14 +91,13 @@ class CheckpointIo:
                 self._unwanted[action.checkpoint_id] = action
                 return
         self._discards.put(action)
-        if self._discarder is None:
-            self._discarder = self._begin(self._discard_all, f"files of checkpoints of {self._job_name}")
+        self._begin_discarding()
 
     def read(self, handle: StateHandle) -> bytes:
         """Return bytes of state; it waits for the storage."""
         return bytes(self.storage.read(handle))
 
-    def close(self, at_last: Callable[[], None], timeout_s: float | None = None) -> bool:
+    def close(self, at_last: Callable[[], None] | None = None, timeout_s: float | None = None) -> bool:
         """Wait until what is to be deleted is; returns whether it was in time. What still writes is left alone.
 
         `at_last` is called on the thread that deletes, after all.
@@ -101,10 +105,12 @@ class CheckpointIo:
         deadline = time.monotonic() + (CLOSE_WAIT_S if timeout_s is None else timeout_s)
         while time.monotonic() < deadline and self._is_deleting_what_is_written():
             time.sleep(0.01)
-        self._discards.put(at_last)
-        self._discards.put(_END)
+        if at_last is not None:
+            self._discards.put(at_last)
+            self._begin_discarding()
         if self._discarder is None:
-            self._discarder = self._begin(self._discard_all, f"files of checkpoints of {self._job_name}")
+            return not self._unwanted
+        self._discards.put(_END)
         self._discarder.join(max(0.0, deadline - time.monotonic()))
         if self._discarder.is_alive():
             logger.warning("files of checkpoints of job %r are still being deleted, and were left", self._job_name)
@@ -114,10 +120,12 @@ class CheckpointIo:
         with self._lock:
             return bool(self._unwanted)
 
-    def _begin(self, work: Callable[[], None], name: str) -> threading.Thread:
-        thread = threading.Thread(target=work, name=name, daemon=True)
-        thread.start()
-        return thread
+    def _begin_discarding(self) -> None:
+        if self._discarder is None:
+            try:
+                self._discarder = _begin(self._discard_all, f"files of checkpoints of {self._job_name}")
+            except RuntimeError as error:  # the system has no thread left: perhaps next time
+                logger.warning("files of checkpoints of job %r wait to be deleted: %s", self._job_name, error)
 
     # ---- threads of their own
 
@@ -170,14 +178,7 @@ class CheckpointIo:
             logger.warning("files of a checkpoint in %s were not deleted: %s", action.location or "storage", error)
 
 
-def stored_metadata(path: str) -> Any:
-    """Return the `CheckpointMetadata` in a directory of a checkpoint or savepoint.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is none.
-    CorruptDataError
-        It is damaged.
-    """
-    return storage_of(path).read_metadata(path)
+def _begin(work: Callable[[], None], name: str) -> threading.Thread:
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+
+from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.master.master_actions import CheckpointRecord
 from flinkbuf.log import logger
 
+_SERIOUS = (
+    CheckpointFailureReason.FINALIZE_CHECKPOINT_FAILURE,
+    CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE,
+    CheckpointFailureReason.TASK_CHECKPOINT_FAILURE,
+)
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
-    """Say it: as information if the checkpoint counts, as a warning if it never will."""
-    if record.status == "COMPLETED":
-        logger.info("job %s: %s", job_name, text_of(record))
-    else:
-        logger.warning("job %s: %s", job_name, text_of(record))
+    """Say it: as a warning if somebody should look, not where a restart or the end of a task came in between."""
+    reason = CheckpointFailureReason.named(record.reason)
+    is_usual = not (reason.counts or reason in _SERIOUS or SnapshotKind(record.kind).is_savepoint)
+    level = logging.INFO if record.status == "COMPLETED" or is_usual else logging.WARNING
+    logger.log(level, "job %s: %s", job_name, text_of(record))
 
 
 def text_of(record: CheckpointRecord) -> str:

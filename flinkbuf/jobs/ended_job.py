@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.failure import JobCanceledError, JobFailedError
+from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.job_status import JobStatus
@@ -31,7 +31,11 @@ class EndedJob:
     """
 
     def __init__(
-        self, graph: JobGraph, result: JobResult, noted_in: str, on_end: Iterable[Callable[[BaseException | None], None]]
+        self,
+        graph: JobGraph,
+        result: JobResult,
+        noted_in: str,
+        on_end: Iterable[Callable[[BaseException | None], None]],
     ) -> None:
         self.graph = graph
         self.job_id = result.job_id
@@ -46,7 +50,7 @@ class EndedJob:
             f"high-availability.cluster-id to run it as another job, or remove {noted_in}"
         )
         if self.status is JobStatus.FAILED:
-            self.exception = RuntimeError(self._text) if result.failure is None else JobFailedError(result.failure)
+            self.exception = RuntimeError(self._text) if result.failure is None else result.failure.to_exception()
 
     def start(self) -> None:
         """Say so, and tell those who wait for its end."""

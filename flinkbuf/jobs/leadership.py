@@ -1,7 +1,7 @@
 """Whether this program still holds a job that another one could take over.
 
-The lease of the job is renewed on a thread of its own. Once another program holds a newer one nothing that this one does
-counts any more: it is told so at the next checkpoint at the latest, before anybody hears that the checkpoint counts.
+The lease of the job is renewed on a thread of its own. Once another program holds a newer one nothing that this one
+does counts any more: it is told so at the next checkpoint at the latest, before anybody hears that this one counts.
 Flink: DefaultLeaderElectionService, ZooKeeperCompletedCheckpointStore.
 """
 

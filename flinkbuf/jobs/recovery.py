@@ -9,92 +9,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
-
-import cloudpickle
+from dataclasses import dataclass, replace
+from typing import Final
 
 from flinkbuf.checkpoints.ha_store import HaLease, HaStore
-from flinkbuf.checkpoints.handles import CheckpointMetadata
-from flinkbuf.checkpoints.locations import METADATA, child, name_of, normalized, parent
-from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.checkpoints.locations import child, normalized
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.leadership import Leadership
-from flinkbuf.jobs.main_module import install_main_classes, main_classes
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
-from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.jobs.stored_job import DEFAULT_LEASE_TIMEOUT_MS, StoredJob, restored_from
 from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.log import logger
-from flinkbuf.streaming.operator_config import ExecutionSettings
 
-DEFAULT_LEASE_TIMEOUT_MS: Final = 15_000
 CHECKPOINTS: Final = "checkpoints"  # below the directory of a job, where no other one was configured
-
-
-def restored_from(path: str, claim_mode: str = "NO_CLAIM", allow_non_restored_state: bool = False) -> RestoredCheckpoint:
-    """Return what a job begins with that is started from a checkpoint or savepoint.
-
-    Parameters
-    ----------
-    path : str
-        Its directory, or the file ``_metadata`` in it.
-    claim_mode, allow_non_restored_state
-        As in `RestoredCheckpoint`.
-
-    Raises
-    ------
-    FileNotFoundError
-        There is no checkpoint at that path.
-    CorruptDataError
-        It is damaged.
-    """
-    location = normalized(path)
-    if name_of(location) == METADATA:
-        location = parent(location)
-    metadata: CheckpointMetadata = storage_of(location).read_metadata(location)
-    return RestoredCheckpoint(metadata, location, claim_mode, allow_non_restored_state)
-
-
-@dataclass(frozen=True)
-class StoredJob:
-    """All that a job is started with, so that it can be started again without its program."""
-
-    graph: JobGraph
-    settings: ExecutionSettings
-    target_name: str
-    restart_strategy: Any
-    config: JobMasterConfig | None
-    checkpointing: CheckpointCoordinatorConfig
-    bundle_fields: dict[str, Any] = field(default_factory=dict)
-    lease_timeout_ms: int = DEFAULT_LEASE_TIMEOUT_MS
-
-    def to_bytes(self) -> bytes:
-        """Write it, with the classes of this program's main module.
-
-        Raises
-        ------
-        TypeError
-            A function of the job cannot be pickled.
-        """
-        try:
-            # In two parts: what is pickled by name in the second is found once the first was read.
-            data: bytes = cloudpickle.dumps((main_classes(), cloudpickle.dumps(dict(self.__dict__))))
-        except Exception as error:
-            raise TypeError(
-                f"job {self.graph.settings.job_name!r} cannot be kept for another program to go on with: "
-                f"{type(error).__name__}: {error}"
-            ) from error
-        return data
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> StoredJob:
-        """Read what `to_bytes` gave; only from whoever may run code here."""
-        classes, fields = cloudpickle.loads(data)
-        install_main_classes(classes)
-        return cls(**cloudpickle.loads(fields))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.action_performer import ActionPerformer
@@ -30,7 +31,6 @@ from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
 from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.leadership import Leadership
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerConnection
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
@@ -60,6 +60,9 @@ from flinkbuf.log import logger
 from flinkbuf.streaming.accumulators import merge_accumulators, results_of
 from flinkbuf.streaming.clock import Clock, SystemClock
 from flinkbuf.streaming.operator_config import ExecutionSettings
+
+if TYPE_CHECKING:
+    from flinkbuf.jobs.leadership import Leadership
 
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
@@ -430,7 +433,7 @@ class RunningJob:
         """Free everything, then tell those who wait."""
         is_over = end.status is not JobStatus.SUSPENDED
         self._performer.close()
-        self._checkpoints.close(lambda: self._directory.remove(is_over=is_over))
+        self._checkpoints.close(partial(self._directory.remove, is_over=is_over) if self._directory.path else None)
         if self._leadership is not None:
             self._leadership.close(is_over_for_good=is_over)
         if end.status is JobStatus.FAILED:

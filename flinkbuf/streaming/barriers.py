@@ -39,11 +39,12 @@ def barrier_of(checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
     alignment, timeout_ms = AlignmentType.ALIGNED, NO_TIMEOUT
     if not options.is_exactly_once:
         alignment = AlignmentType.AT_LEAST_ONCE
-    elif options.is_unaligned and not options.snapshot_kind.is_savepoint:
-        if options.aligned_timeout_ms == 0:
-            alignment = AlignmentType.UNALIGNED
-        elif options.aligned_timeout_ms != checkpoint_options.NO_TIMEOUT:
-            timeout_ms = options.aligned_timeout_ms
+    elif options.snapshot_kind.is_savepoint:
+        pass  # whatever the job does else: it holds nothing that is under way
+    elif options.aligned_timeout_ms > 0:
+        timeout_ms = options.aligned_timeout_ms
+    elif options.is_unaligned:
+        alignment = AlignmentType.UNALIGNED
     location = options.location.encode() if options.location else None
     return CheckpointBarrier(
         checkpoint_id, timestamp_ms, _TYPES[options.snapshot_kind], location, alignment, timeout_ms
@@ -59,7 +60,7 @@ def options_of(barrier: CheckpointBarrier) -> CheckpointOptions:
         _KINDS[barrier.snapshot_type].value,
         (barrier.location or b"").decode(),
         barrier.alignment is not AlignmentType.AT_LEAST_ONCE,
-        is_unaligned or can_time_out,
+        is_unaligned,
         timeout_ms,
     )
 

@@ -1,25 +1,57 @@
 """Records on their way from the tasks of a running job to the program that reads them.
 
-Flink: CollectSinkFunction, CollectResultIterator.
+Flink: CollectSinkFunction, CollectResultIterator, CheckpointedCollectResultBuffer.
 """
 
 from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from flinkbuf.errors import CancelTaskError
+from flinkbuf.streaming.by_reference import CannotBeginAgainError
 
 DEFAULT_CAPACITY = 1_000  # records between tasks and program; a task waits when there are so many
 _SLICE_S = 0.1  # who waits looks so often whether it was cancelled, or interrupted from the keyboard
 _END = object()
 
 
+class CollectedPart:
+    """Records of one attempt of one subtask that wait for the checkpoint that they belong to."""
+
+    def __init__(self) -> None:
+        self.records: list[Any] = []  # since the last checkpoint was taken
+        self.sealed: deque[tuple[int, list[Any]]] = deque()  # by checkpoint, oldest first
+
+    def seal(self, checkpoint_id: int) -> None:
+        """What came before belongs to this checkpoint; on the task's thread."""
+        self.sealed.append((checkpoint_id, self.records))
+        self.records = []
+
+    def take(self, checkpoint_id: int) -> list[Any]:
+        """Take out all records that the checkpoint, or an earlier one, holds."""
+        taken: list[Any] = []
+        while self.sealed and self.sealed[0][0] <= checkpoint_id:
+            taken += self.sealed.popleft()[1]
+        return taken
+
+    def take_all(self) -> list[Any]:
+        """Take out every record."""
+        taken = [record for _, records in self.sealed for record in records] + self.records
+        self.sealed.clear()
+        self.records = []
+        return taken
+
+
 class Collector:
     """A bounded queue: tasks put records in on their threads, the program takes them out on its own.
+
+    With checkpoints a task keeps its records in a `CollectedPart` until the program can be given them for good; these
+    are not counted, so the interval of checkpoints decides how many there may be.
 
     Parameters
     ----------
@@ -48,6 +80,10 @@ class Collector:
         self._is_finished = False
         self._is_closed = False
         self._error: BaseException | None = None
+        self.may_repeat = False  # checkpoints are to be at least once: no record waits for one
+        self._parts: dict[int, CollectedPart] = {}  # by subtask
+        self._parts_lock = threading.Lock()
+        self._counts_since = 0  # the last checkpoint whose records the program was given
 
     def put(self, record: Any, give_way: Callable[[], object] = bool) -> None:
         """Hand one record to the program, waiting while the queue is full; on a task's thread.
@@ -63,16 +99,51 @@ class Collector:
         CancelTaskError
             If nobody reads any more.
         """
+        self.wait(give_way)
+        self._has_records = True
+        self._queue.put(record)
+
+    def wait(self, give_way: Callable[[], object] = bool) -> None:
+        """Wait while the queue is full, as `put` does."""
         if self._queue.qsize() >= self._capacity:
             self._wait_for_room(give_way)
         if self._is_closed:
             raise CancelTaskError("the program reads no more records of this stream")
-        self._has_records = True
-        self._queue.put(record)
+
+    def begin_part(self, subtask_index: int, restored_checkpoint_id: int | None) -> CollectedPart:
+        """An attempt of a subtask begins, from a checkpoint or from nothing; it takes the place of the one before.
+
+        What the checkpoint holds of that one is given to the program now, if it was not: the news may have been lost.
+        """
+        restored = restored_checkpoint_id or 0
+        with self._parts_lock:
+            if restored < self._counts_since:
+                raise CannotBeginAgainError(
+                    f"the job was restarted from {f'checkpoint {restored}' if restored else 'its beginning'}, but the "
+                    f"program has been given the records of execute_and_collect up to checkpoint {self._counts_since}, "
+                    "and would get some of them a second time"
+                )
+            before = self._parts.get(subtask_index)
+            part = self._parts[subtask_index] = CollectedPart()
+            if before is not None:
+                self._give(before.take(restored))
+        return part
+
+    def complete_part(self, subtask_index: int, part: CollectedPart, checkpoint_id: int) -> None:
+        """A checkpoint counts: its records go to the program, unless a later attempt has begun."""
+        with self._parts_lock:
+            if self._parts.get(subtask_index) is part:
+                self._counts_since = max(self._counts_since, checkpoint_id)
+                self._give(part.take(checkpoint_id))
+
+    def _give(self, records: Iterable[Any]) -> None:
+        if not self._is_closed:
+            for record in records:
+                self._queue.put(record)
 
     def why_not_again(self) -> str | None:
         """Return why a job whose records it takes cannot begin anew; None: it can."""
-        if not self._has_records:
+        if not self._has_records or self.may_repeat:
             return None
         return (
             "the program has been given records of execute_and_collect, and would get them a second time; without "
@@ -91,10 +162,16 @@ class Collector:
         """The job has ended, with the exception of its failure or None: nothing comes after what is in the queue.
 
         The first call counts. A failure that the program has not come to yet would be lost in a later one, and what is
-        there of the records would look like all of them.
+        there of the records would look like all of them. Of a job that has not failed all records count, those after
+        its last checkpoint, too.
         """
         if self._is_finished:
             return
+        with self._parts_lock:
+            parts, self._parts = self._parts, {}
+            if error is None:
+                for subtask_index in sorted(parts):
+                    self._give(parts[subtask_index].take_all())
         self._error = error
         self._is_finished = True
         self._queue.put(_END)

@@ -5,16 +5,20 @@ Flink: FileSink, FileWriter, FileWriterBucket, FileCommitter.
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from flinkbuf.streaming.part_file import PartFile, PartFileInfo, PartWriter, PendingFile
+from flinkbuf.log import logger
+from flinkbuf.streaming.part_file import PartFile, PartFileInfo, PartInProgress, PartWriter, PendingFile
+from flinkbuf.streaming.part_owner import PartOwner, remove_leftovers
 from flinkbuf.streaming.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
 
 DEFAULT_BUCKET_CHECK_INTERVAL_MS = 60_000
+_BUCKETS_KEPT = 1_000  # if there are more, those with nothing in them are forgotten at checkpoints
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class FileSinkOptions:
     part_prefix: str = "part"
     part_suffix: str = ""
     bucket_check_interval_ms: int = DEFAULT_BUCKET_CHECK_INTERVAL_MS
+    is_resumable: bool = False  # a part can go on behind any of its records: the format has no end of its own
 
 
 class PartFileSink(Sink):
@@ -39,6 +44,10 @@ class PartFileSink(Sink):
     def create_writer(self, context: WriterContext) -> SinkWriter:
         """Write the files of one subtask."""
         return PartFileWriter(self.options, context)
+
+    def restore_writer(self, context: WriterContext, states: Sequence[PartInProgress]) -> SinkWriter:
+        """Go on with the parts that were in progress."""
+        return PartFileWriter(self.options, context, states)
 
     def create_committer(self) -> Committer:
         """Rename what is complete."""
@@ -56,13 +65,18 @@ class Bucket:
         self._part: PartFile | None = None
         self.pending: list[PendingFile] = []
 
-    def write(self, element: Any, now_ms: int) -> None:
+    def write(self, element: Any, now_ms: int, owner: PartOwner) -> None:
         """Add a record to the part in progress, or to the first of a new one."""
         if self._part is not None and self._options.rolling_policy.should_roll_on_event(self._part.info, element):
             self.finish_part()
         if self._part is None:
-            self._part = self._open_part(now_ms)
+            self._part = self._open_part(PartFileInfo(self.bucket_id, now_ms, now_ms), owner)
         self._part.write(element, now_ms)
+
+    def resume(self, part: PartInProgress, owner: PartOwner) -> None:
+        """Go on with a part that a checkpoint has in progress; if there is one already, that one is complete."""
+        self.finish_part()
+        self._part = self._open_part(replace(part.info), owner, part)
 
     def roll_by_time(self, now_ms: int) -> None:
         """End the part in progress if it is too old."""
@@ -71,14 +85,16 @@ class Bucket:
             self.finish_part()
 
     def prepare_commit(self, is_at_end: bool) -> None:
-        """End the part in progress if the policy wants it at a checkpoint, and at the end in any case."""
-        part = self._part
+        """End the part in progress if the policy or its format wants it at a checkpoint, and at the end in any case."""
+        part, options = self._part, self._options
         if part is None:
             return
-        if is_at_end or self._options.rolling_policy.should_roll_on_checkpoint(part.info):
+        if is_at_end or not options.is_resumable or options.rolling_policy.should_roll_on_checkpoint(part.info):
             self.finish_part()
-        else:
-            part.flush()
+
+    def persist(self) -> PartInProgress | None:
+        """What a checkpoint keeps of the part in progress, if there is one."""
+        return None if self._part is None else self._part.persist()
 
     def finish_part(self) -> None:
         """End the part in progress."""
@@ -101,31 +117,54 @@ class Bucket:
         """Whether anything is in progress or waits."""
         return self._part is not None or bool(self.pending)
 
-    def _open_part(self, now_ms: int) -> PartFile:
+    def _open_part(self, info: PartFileInfo, owner: PartOwner, begins_with: PartInProgress | None = None) -> PartFile:
         options = self._options
         name = f"{options.part_prefix}-{self._writer_id}-{self._next_part}{options.part_suffix}"
         self._next_part += 1
         path = os.path.join(options.base_path, self.bucket_id, name)
-        return PartFile(path, PartFileInfo(self.bucket_id, now_ms, now_ms), options.create_writer)
+        return PartFile(path, info, options.create_writer, owner.hidden_name(name), begins_with)
 
 
 class PartFileWriter(SinkWriter):
-    """Writes the buckets of one subtask."""
+    """Writes the buckets of one subtask.
 
-    def __init__(self, options: FileSinkOptions, context: WriterContext) -> None:
+    Parameters
+    ----------
+    options : FileSinkOptions
+    context : WriterContext
+    restored : sequence of PartInProgress
+        Parts to go on with.
+    """
+
+    def __init__(
+        self, options: FileSinkOptions, context: WriterContext, restored: Sequence[PartInProgress] = ()
+    ) -> None:
         self._options = options
         self._time = context.processing_time
         self._writer_id = str(uuid.uuid4())
         self._buckets: dict[str, Bucket] = {}
+        task, restored_id = context.task, context.restored_checkpoint_id
+        self._owner = PartOwner.of(task.job_id, context.operator_id, task.subtask_index, task.parallelism, restored_id)
+        if restored_id is not None or task.attempt_number:
+            remove_leftovers(options.base_path, self._owner)
+        try:
+            for part in restored:
+                self._bucket(part.info.bucket_id).resume(part, self._owner)
+        except BaseException:
+            self._close_buckets()
+            raise
         self._timer = self._plan_check()
 
     def write(self, element: Any, context: SinkContext) -> None:
         """Add a record to its bucket."""
         bucket_id = self._options.bucket_assigner.get_bucket_id(element, context)
-        bucket = self._buckets.get(bucket_id)
-        if bucket is None:
-            bucket = self._buckets[bucket_id] = Bucket(bucket_id, self._options, self._writer_id)
-        bucket.write(element, self._time.now_ms())
+        bucket = self._buckets.get(bucket_id) or self._bucket(bucket_id)
+        bucket.write(element, self._time.now_ms(), self._owner)
+
+    def _bucket(self, bucket_id: str) -> Bucket:
+        if bucket_id not in self._buckets:
+            self._buckets[bucket_id] = Bucket(bucket_id, self._options, self._writer_id)
+        return self._buckets[bucket_id]
 
     def flush(self, end_of_input: bool) -> None:
         """End the parts that a checkpoint, or the end, completes."""
@@ -140,9 +179,24 @@ class PartFileWriter(SinkWriter):
             bucket.pending = []
         return pending
 
+    def snapshot_state(self, checkpoint_id: int) -> list[PartInProgress]:
+        """The parts that are in progress."""
+        self._owner = self._owner.at(checkpoint_id)
+        if len(self._buckets) > _BUCKETS_KEPT:
+            self._forget_empty_buckets()
+        parts = [bucket.persist() for bucket in self._buckets.values()]
+        return [part for part in parts if part is not None]
+
+    def _forget_empty_buckets(self) -> None:
+        self._buckets = {key: bucket for key, bucket in self._buckets.items() if bucket.is_active}
+        self._writer_id = str(uuid.uuid4())  # one that comes again counts its parts from 0
+
     def close(self) -> None:
         """Leave what is in progress under its hidden name."""
         self._timer.cancel()
+        self._close_buckets()
+
+    def _close_buckets(self) -> None:
         for bucket in self._buckets.values():
             bucket.close()
 
@@ -162,4 +216,13 @@ class PartFileCommitter(Committer):
     def commit(self, requests: Sequence[CommitRequest]) -> None:
         """Rename each; a file that has its name already is done."""
         for request in requests:
-            request.committable.commit()
+            file: PendingFile = request.committable
+            if file.commit():
+                continue
+            if not request.is_restored:
+                raise FileNotFoundError(
+                    errno.ENOENT, "a part file is gone that was to get its name; somebody has removed it", str(file)
+                )
+            # It had its name before the job failed, and whoever waited for it has taken it away.
+            logger.warning("%s is not there any more; it is taken for one that was committed before", file)
+            request.signal_already_committed()

@@ -2,22 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from flinkbuf._core.key_context import key_of
 from flinkbuf._core.keyed_state import KeyedState
-from flinkbuf._core.state_codec import StateWriter, split_table, split_timers, write_entries, write_timers
+from flinkbuf._core.state_codec import GroupWriter, TableEncoder
 from flinkbuf._core.state_table import FrozenTable
 from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf.checkpoints.handles import KeyedStateHandle
+from flinkbuf.checkpoints.state_file import KEYED, Region, SectionWriter, SnapshotOutput
+from flinkbuf.checkpoints.state_index import StateMeta, keyed_head
 from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.snapshot import KeyedSnapshot, StateMeta, make_section
+from flinkbuf.streaming.snapshot import KeyedSnapshot, SnapshotTarget, StoredState
+
+# Bytes that are held before they are written, however large the state is. More would not stay in the processor's cache
+# on their way from the values into the file, which halves the speed.
+BUFFER_SIZE = 1 << 21
+
+
+@dataclass(frozen=True)
+class StateSections:
+    """Takes the sections of one state."""
+
+    writer: SectionWriter
+    state: int  # its place in the head of the region
+
+    def put(self, key_group: int, data: Any) -> None:
+        """Write one section."""
+        self.writer.put(self.state, key_group, data)
+
+    def put_buffers(self, buffers: GroupWriter) -> None:
+        """Write a section of each key group that has bytes, and empty the buffers."""
+        self.writer.put_groups(self.state, *buffers.gather())
+        buffers.clear()
+
+
+class StatePart(Protocol):
+    """One state, or the timers of one service and domain, at the moment of the snapshot."""
+
+    @property
+    def meta(self) -> StateMeta:
+        """What the snapshot says of it."""
+        ...
+
+    def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
+        """Write all of it; `buffers` are empty before and afterwards."""
+        ...
+
+    def release(self) -> None:
+        """Say that nobody needs it any more."""
+        ...
 
 
 @dataclass(frozen=True)
 class FrozenState:
-    """One state with all its values at the moment of the snapshot."""
+    """One state with all its values."""
 
     meta: StateMeta
     state: KeyedState
@@ -25,16 +65,15 @@ class FrozenState:
     table: FrozenTable
     expire_at: int | None  # values that have expired by then are left out; None: none are
 
-    def groups(self, key_groups: KeyGroups) -> list[Any]:
-        """Return the entries of each key group, still as objects."""
-        return split_table(self.table.spaces, key_groups.grouper(), self.state, self.expire_at)
-
-    def write(self, writer: StateWriter, entries: Any, key_groups: KeyGroups) -> bytes:
-        """Return the bytes of one group."""
-        return write_entries(writer, self.state, entries, key_groups.key_codec, self.codec)
+    def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
+        """Write all entries."""
+        encoder = TableEncoder(self.table, self.state, self.codec, self.meta.has_ttl, self.expire_at)
+        while not encoder.write(buffers, BUFFER_SIZE):
+            writer.put_buffers(buffers)
+        writer.put_buffers(buffers)
 
     def release(self) -> None:
-        """The operator may write into the table again."""
+        """Let the operator write into the table again."""
         self.table.release()
 
 
@@ -45,13 +84,12 @@ class FrozenTimers:
     meta: StateMeta
     timers: Iterable[Any]
 
-    def groups(self, key_groups: KeyGroups) -> list[Any]:
-        """Return the timers of each key group."""
-        return split_timers([(time, key_of(token), ns) for time, token, ns in self.timers], key_groups.grouper())
-
-    def write(self, writer: StateWriter, entries: Any, key_groups: KeyGroups) -> bytes:
-        """Return the bytes of one group."""
-        return write_timers(writer, entries, key_groups.key_codec)
+    def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
+        """Write all timers."""
+        timers = iter(self.timers)
+        while not buffers.put_timers(timers, BUFFER_SIZE):
+            writer.put_buffers(buffers)
+        writer.put_buffers(buffers)
 
     def release(self) -> None:
         """Nobody waits for it."""
@@ -62,59 +100,57 @@ class UnreadState:
     """A state of an earlier snapshot that nobody has asked for since: it goes on from snapshot to snapshot."""
 
     meta: StateMeta
-    sources: Sequence[KeyedSnapshot]
+    sources: Sequence[StoredState]
 
-    def groups(self, key_groups: KeyGroups) -> list[Any]:
-        """Return the bytes of each key group."""
-        return [self._find(key_group) for key_group in range(key_groups.first, key_groups.last + 1)]
-
-    def _find(self, key_group: int) -> Any:
+    def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
+        """Write its bytes, which are kept from now on: the snapshot they come from may be deleted after this one."""
         for source in self.sources:
-            index = source.find(self.meta.key)
-            if index is not None and key_group in source.key_groups():
-                return source.entries(index, key_group)
-        return None
-
-    def write(self, writer: StateWriter, entries: Any, key_groups: KeyGroups) -> Any:
-        """Return the bytes of one group."""
-        return entries
+            for key_group, data in source.keep(key_groups):
+                writer.put(key_group, data)
 
     def release(self) -> None:
         """Nobody waits for it."""
 
 
 class LiveKeyedSnapshot:
-    """References to all keyed state; `encoded` makes bytes of them, once, on any thread."""
+    """References to all keyed state, in the form that every backend reads once they are written."""
 
-    def __init__(self, key_groups: KeyGroups, parts: Sequence[Any]) -> None:
+    def __init__(self, key_groups: KeyGroups, parts: Sequence[StatePart]) -> None:
         self._key_groups = key_groups
         self._parts = tuple(parts)
-        self._encoded: KeyedSnapshot | None = None
+        self._readable: KeyedSnapshot | None = None
 
-    def encoded(self) -> KeyedSnapshot:
-        """Return it as bytes."""
-        if self._encoded is None:
-            groups = [part.groups(self._key_groups) for part in self._parts]
-            writer = StateWriter()
-            sections = []
-            for index in range(self._key_groups.last - self._key_groups.first + 1):
-                written = []
-                for part, group in zip(self._parts, groups, strict=True):
-                    # Taken out, so that millions of references go a group at a time, not all at once.
-                    entries, group[index] = group[index], None
-                    written.append(part.write(writer, entries, self._key_groups) if entries else None)
-                sections.append(make_section(written))
-            self._encoded = KeyedSnapshot(
-                self._key_groups.max_parallelism,
-                self._key_groups.first,
-                repr(self._key_groups.key_type),
-                tuple(part.meta for part in self._parts),
-                tuple(sections),
-            )
+    def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
+        """Write all parts, state after state; `release` is still to be called."""
+        groups = self._key_groups
+        writer = SectionWriter(target.output, KEYED, target.is_compressed)
+        write_parts(writer, self._parts, groups, target.is_cancelled)
+        metas = tuple(part.meta for part in self._parts)
+        place = writer.finish(
+            keyed_head(groups.max_parallelism, groups.first, groups.last, repr(groups.key_type), metas)
+        )
+        return lambda: KeyedStateHandle(groups.first, groups.last, groups.max_parallelism, target.output.handle(*place))
+
+    def readable(self) -> KeyedSnapshot:
+        """Return it as what a backend restores; written once, and released."""
+        if self._readable is None:
+            output = SnapshotOutput(None, 0)
+            state = self.write(SnapshotTarget(output))
+            output.finish()
+            self._readable = KeyedSnapshot(Region(state().handle, None, KEYED))
             self.release()
-        return self._encoded
+        return self._readable
 
     def release(self) -> None:
-        """Say that nobody needs it any more."""
+        """Say that nobody needs it any more; from any thread."""
         for part in self._parts:
             part.release()
+
+
+def write_parts(
+    writer: SectionWriter, parts: Sequence[StatePart], key_groups: KeyGroups, is_cancelled: Callable[[], bool]
+) -> None:
+    """Write sections of all parts; the index of a part is its state."""
+    buffers = GroupWriter(key_groups.grouper(), key_groups.key_codec, is_cancelled)
+    for index, part in enumerate(parts):
+        part.write(StateSections(writer, index), buffers, key_groups)

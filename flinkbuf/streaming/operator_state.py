@@ -5,11 +5,11 @@ Flink: DefaultOperatorStateBackend, PartitionableListState, HeapBroadcastState.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf.streaming.snapshot import OperatorSnapshot, saving
 from flinkbuf.streaming.state import (
     BroadcastState,
     ListState,
@@ -19,6 +19,10 @@ from flinkbuf.streaming.state import (
     ReadOnlyBroadcastState,
     StateDescriptor,
 )
+
+_OBJECTS = TypeCodec("OBJECT")
+# Values of these never change, so the operator and a snapshot may both hold them.
+_ATOMS = frozenset([type(None), bool, int, float, complex, str, bytes])
 
 
 class OperatorListState(ListState[Any]):
@@ -170,9 +174,18 @@ class OperatorStateBackend(OperatorStateStore):
         """Return copies of all states, as fields of an `OperatorSnapshot`; those nobody asked for stay as they were."""
         live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
         for name, (mode, _, state) in self._known.items():
-            live[mode][name] = copy.deepcopy(dict(state.items()) if mode == "broadcast" else state.get())
+            live[mode][name] = _own_copy(name, mode, dict(state.items()) if mode == "broadcast" else state.get())
         return {
             "lists": {**self._restored.lists, **live["list"]},
             "union_lists": {**self._restored.union_lists, **live["union list"]},
             "broadcasts": {**self._restored.broadcasts, **live["broadcast"]},
         }
+
+
+def _own_copy(name: str, mode: str, values: Any) -> Any:
+    """Return `values`, a list or dict of the snapshot's own, with no value in it that the operator may change."""
+    parts = (values.keys(), values.values()) if isinstance(values, dict) else (values,)
+    if all(type(each) in _ATOMS for part in parts for each in part):
+        return values
+    with saving(f"{mode} state", name):  # faster than copy.deepcopy, and the same as after a restore
+        return _OBJECTS.deserialize(_OBJECTS.serialize(values))

@@ -8,8 +8,12 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any, Protocol
+
+from flinkbuf.errors import CorruptDataError
+
+_COPY_BYTES = 1024 * 1024  # at a time
 
 
 @dataclass
@@ -24,22 +28,51 @@ class PartFileInfo:
 
 @dataclass(frozen=True)
 class PendingFile:
-    """A file that is complete and waits for its name. It is what a file sink commits."""
+    """A file that is complete and waits for its name. It is what a file sink commits.
+
+    Attributes
+    ----------
+    in_progress_path, final_path : str
+    replaces : tuple of str
+        Files in progress that it has begun with, of attempts that failed; they go when it has its name.
+    """
 
     in_progress_path: str
     final_path: str
+    replaces: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"file {self.final_path!r}"
 
-    def commit(self) -> None:
-        """Give it its name; nothing happens if it has it already."""
+    def commit(self) -> bool:
+        """Give it its name; returns False if there is neither the file nor one of that name."""
         try:
             os.replace(self.in_progress_path, self.final_path)
         except FileNotFoundError:
             if not os.path.exists(self.final_path):
-                raise
+                return False
         _sync_directory(os.path.dirname(self.final_path))
+        for path in self.replaces:
+            with contextlib.suppress(OSError):  # it is hidden, and does no harm
+                os.remove(path)
+        return True
+
+
+@dataclass(frozen=True)
+class PartInProgress:
+    """A file in progress as a checkpoint knows it: what is behind `size` was written later.
+
+    Flink: InProgressFileRecoverable.
+    """
+
+    path: str
+    info: PartFileInfo
+    replaces: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many of its bytes count."""
+        return self.info.size
 
 
 class PartWriter(Protocol):
@@ -69,16 +102,30 @@ class PartFile:
         Kept up to date for the rolling policy.
     create_writer : callable
         Takes the open file and returns a writer of records.
+    hidden_name : str, optional
+        What it is called until then.
+    begins_with : PartInProgress, optional
+        What it goes on from: its bytes are copied, since whoever wrote them may not know yet that it is given up.
     """
 
-    def __init__(self, final_path: str, info: PartFileInfo, create_writer: Any) -> None:
+    def __init__(
+        self,
+        final_path: str,
+        info: PartFileInfo,
+        create_writer: Any,
+        hidden_name: str | None = None,
+        begins_with: PartInProgress | None = None,
+    ) -> None:
         self.info = info
         self._final_path = final_path
+        self._replaces = () if begins_with is None else (*begins_with.replaces, begins_with.path)
         folder, name = os.path.split(final_path)
         os.makedirs(folder, exist_ok=True)
-        self._path = os.path.join(folder, f".{name}.inprogress.{uuid.uuid4()}")
+        self._path = os.path.join(folder, hidden_name or f".{name}.inprogress.{uuid.uuid4()}")
         self._file: IO[bytes] = open(self._path, "xb")  # noqa: SIM115
         try:
+            if begins_with is not None:
+                _copy(begins_with, self._file)
             self._writer: PartWriter = create_writer(self._file)
         except BaseException:
             self._file.close()
@@ -101,6 +148,15 @@ class PartFile:
         except OSError as error:
             raise self._located(error) from error
 
+    def persist(self) -> PartInProgress:
+        """Have all its bytes on the disk, and return what a checkpoint keeps of it."""
+        self.flush()
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise self._located(error) from error
+        return PartInProgress(self._path, replace(self.info, size=self._file.tell()), self._replaces)
+
     def finish(self) -> PendingFile:
         """End it: all its bytes are on the disk, and it waits for its name."""
         try:
@@ -110,7 +166,7 @@ class PartFile:
             self._file.close()
         except OSError as error:
             raise self._located(error) from error
-        return PendingFile(self._path, self._final_path)
+        return PendingFile(self._path, self._final_path, self._replaces)
 
     def abandon(self) -> None:
         """Close it as it is, under its hidden name: what a failed job leaves.
@@ -127,6 +183,27 @@ class PartFile:
         if error.filename is not None or error.errno is None:
             return error
         return OSError(error.errno, os.strerror(error.errno), self._path)
+
+
+def _copy(part: PartInProgress, file: IO[bytes]) -> None:
+    try:
+        source = open(part.path, "rb")  # noqa: SIM115
+    except FileNotFoundError as error:
+        raise FileNotFoundError(
+            error.errno,
+            "a part file that the checkpoint has in progress is gone; either a later checkpoint has completed it (then "
+            "begin from the latest one), or somebody has removed hidden files",
+            part.path,
+        ) from error
+    with source:
+        there = os.fstat(source.fileno()).st_size
+        if there < part.size:
+            raise CorruptDataError(f"{part.path} has {there} bytes, and the checkpoint says that it has {part.size}")
+        left = part.size
+        while left:
+            block = source.read(min(left, _COPY_BYTES))
+            file.write(block)
+            left -= len(block)
 
 
 def _sync_directory(path: str) -> None:

@@ -25,7 +25,8 @@ class WriterContext:
     processing_time: ProcessingTimeService
     mailbox: MailboxExecutor
     metrics: Any = None
-    restored_checkpoint_id: int | None = None
+    restored_checkpoint_id: int | None = None  # None: the sink begins with nothing
+    operator_id: str = ""  # 32 hex digits
 
     @property
     def subtask_index(self) -> int:
@@ -109,10 +110,13 @@ class CommitRequest:
         What the writer's prepare_commit gave.
     attempts : int
         Calls of commit() that it was given to before.
+    is_restored : bool
+        It comes out of a checkpoint: an earlier attempt of the job may have committed it.
     """
 
-    def __init__(self, committable: Any) -> None:
+    def __init__(self, committable: Any, is_restored: bool = False) -> None:
         self.committable = committable
+        self.is_restored = is_restored
         self.attempts = 0
         self.state = CommitState.PENDING
         self.error: BaseException | None = None

@@ -13,7 +13,13 @@ from flinkbuf._core.sink_operator import SinkFunctionOperator
 from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.sink import Sink
-from flinkbuf.streaming.sink_operator import CollectSinkOperator, PrintSinkOperator, SinkWriterOperator
+from flinkbuf.streaming.sink_operator import (
+    CheckpointedSinkOperator,
+    CollectSinkOperator,
+    PrintSinkOperator,
+    SinkWriterOperator,
+)
+from flinkbuf.streaming.two_phase_commit import TwoPhaseCommitSinkFunction, TwoPhaseCommitSinkOperator
 from flinkbuf.streaming.value_text import text_of
 from flinkbuf.types.type_information import TypeInformation
 
@@ -36,7 +42,8 @@ class CallableSinkFactory:
     """``stream.add_sink(function)``: calls the program's own function, not a copy, with each record.
 
     So ``results.append`` appends to the program's list. With a parallelism above 1 it is called from several threads.
-    On every target it runs in the program's process.
+    On every target it runs in the program's process. Each record comes at least once: a job that goes on from a
+    checkpoint gives those since then again, as nobody can take them back from the program.
     """
 
     is_in_program = True
@@ -55,8 +62,8 @@ class CallableSinkFactory:
 class SinkFunctionFactory:
     """``stream.add_sink(object)`` with a method ``invoke(value)`` or ``invoke(value, context)``.
 
-    Each subtask has its own copy. ``open(runtime_context)`` and ``close()`` are called if it has them. Flink:
-    SinkFunction.
+    Each subtask has its own copy. ``open(runtime_context)`` and ``close()`` are called if it has them, and the methods
+    of `CheckpointedFunction` and `CheckpointListener`. Flink: SinkFunction.
     """
 
     sink_function: Any
@@ -64,7 +71,9 @@ class SinkFunctionFactory:
     def __call__(self) -> SinkFunctionOperator:
         """Make the operator of one subtask."""
         function = self.sink_function
-        return SinkFunctionOperator(function.invoke, Lifecycle(function), takes_context(function.invoke))
+        if isinstance(function, TwoPhaseCommitSinkFunction):
+            return TwoPhaseCommitSinkOperator(function, takes_context(function.invoke, before=2))
+        return CheckpointedSinkOperator(function, Lifecycle(function), takes_context(function.invoke))
 
 
 @dataclass(frozen=True)
@@ -123,14 +132,14 @@ class Lifecycle:
             self._function.close()
 
 
-def takes_context(function: Callable[..., Any]) -> bool:
-    """Whether a method takes a second argument, or any number."""
+def takes_context(function: Callable[..., Any], before: int = 1) -> bool:
+    """Whether a method takes one argument more than those `before` it, or any number."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # builtin functions do not tell
         return False
     positional = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return len(positional) > 1 or any(each.kind is each.VAR_POSITIONAL for each in parameters)
+    return len(positional) > before or any(each.kind is each.VAR_POSITIONAL for each in parameters)
 
 
 def sink_factory_of(sink: Any) -> Callable[[], SinkFunctionOperator]:

@@ -12,7 +12,8 @@ from flinkbuf._core.sink_operator import SinkFunctionOperator, SinkWriterOperato
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
 from flinkbuf.streaming.by_reference import CannotBeginAgainError
-from flinkbuf.streaming.collect import Collector
+from flinkbuf.streaming.checkpointed_function import FunctionCheckpoints
+from flinkbuf.streaming.collect import CollectedPart, Collector
 from flinkbuf.streaming.print_sink import PrintLines, line_prefix
 from flinkbuf.streaming.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
 from flinkbuf.streaming.state import ListStateDescriptor
@@ -21,7 +22,7 @@ from flinkbuf.types.values import Watermark
 
 WRITER_STATE = "writer_state"
 COMMITTABLES_STATE = "committables"
-NO_CHECKPOINT = -1  # before every checkpoint: it is committed with the next that completes
+LAST_CHECKPOINT_STATE = "last_checkpoint"
 COMMIT_ATTEMPTS = 10  # sink.committer.retries, as many calls of commit() for one request
 
 
@@ -49,38 +50,101 @@ class PrintSinkOperator(SinkFunctionOperator):
             self._lines.flush()
 
 
+class CheckpointedSinkOperator(SinkFunctionOperator):
+    """Calls a function object of the user, which may have state and want to hear of checkpoints."""
+
+    def __init__(self, function: Any, lifecycle: Any, takes_context: bool = False) -> None:
+        super().__init__(function.invoke, lifecycle, takes_context)
+        self._checkpoints = FunctionCheckpoints(function)
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Let the function get its state."""
+        super().initialize_state(snapshot)
+        self._checkpoints.initialize_state(self.context.operator_state, snapshot)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Let the function update its state, and keep it."""
+        self._checkpoints.snapshot_state(checkpoint_id)
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the function."""
+        self._checkpoints.notify_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell the function."""
+        self._checkpoints.notify_aborted(checkpoint_id)
+
+
 class CollectSinkOperator(SinkFunctionOperator):
-    """Hands each record to the program; waits while the program is behind, and runs its mails meanwhile."""
+    """Hands each record to the program; waits while the program is behind, and runs its mails meanwhile.
+
+    With checkpoints the program is given a record once the checkpoint behind it counts, and so exactly once; if they
+    are at least once, at once.
+    """
 
     def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
         super().__init__(self._put)
         self._collector = collector
         self._convert = convert
+        self._part: CollectedPart | None = None  # None: records do not wait
+        self._restored_id: int | None = None
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get the number of the checkpoint that the job goes on from."""
+        super().initialize_state(snapshot)
+        self._last = self.context.operator_state.get_union_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+        self._restored_id = max(self._last.get(), default=None)
 
     def open(self) -> None:
         """Refuse to give records a second time."""
         super().open()
-        ask = getattr(self._collector, "why_not_again", None)
+        settings, collector = self.context.settings, self._collector
+        if settings.checkpointing_enabled and hasattr(collector, "begin_part"):
+            if settings.is_exactly_once:
+                self._part = collector.begin_part(self.context.task.subtask_index, self._restored_id)
+            else:
+                collector.may_repeat = True
+        ask = getattr(collector, "why_not_again", None)
         reason = ask() if ask is not None and self.context.task.attempt_number else None
         if reason is not None:
             raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
 
     def _put(self, value: Any) -> None:
         record = value if self._convert is None else self._convert(value)
-        self._collector.put(record, self.context.mailbox.try_yield)
+        if self._part is None:
+            self._collector.put(record, self.context.mailbox.try_yield)
+        else:
+            self._collector.wait(self.context.mailbox.try_yield)
+            self._part.records.append(record)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """The records before it wait for this checkpoint from now on."""
+        if self._part is not None:
+            self._part.seal(checkpoint_id)
+        self._last.update([checkpoint_id])
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Give the program what belongs to it."""
+        if self._part is not None:
+            self._collector.complete_part(self.context.task.subtask_index, self._part, checkpoint_id)
 
 
 class SinkWriterOperator(SinkWriterOperatorBase):
     """Writes with a `SinkWriter`; what the writer prepares is committed once it counts.
 
-    With checkpoints that is when the one before which it was written is complete, without when a bounded job ends.
+    With checkpoints that is when the first one that was taken behind it is complete, without when a bounded job ends.
+    Writer and committer are one operator, so nothing is between them that could be lost.
     """
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
         self._writer: SinkWriter | None = None
         self._committer: Committer | None = None
-        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to
+        self._prepared: list[CommitRequest] = []  # since the last checkpoint was taken
+        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to, oldest first
+        self._has_ended = False
 
     def initialize_state(self, snapshot: Any) -> None:
         """Get the writer's state, and what was prepared but perhaps not committed."""
@@ -88,18 +152,31 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         states = self.context.operator_state
         self._writer_states = states.get_list_state(ListStateDescriptor(WRITER_STATE, None))
         self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
+        self._last = states.get_union_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
 
     def open(self) -> None:
-        """Make writer and committer; what a restored checkpoint held is committed at once."""
+        """Commit at once what a restored checkpoint holds, since it counts; then make the writer.
+
+        In this order, so that a writer which clears away what earlier attempts have left finds nothing that is still to
+        be committed by this subtask.
+        """
+        self._committer = self._sink.create_committer()
+        restored = sorted(self._committables.get(), key=lambda each: each[0])
+        self._commit([CommitRequest(committable, is_restored=True) for _, committable in restored])
         context, states = self.context, self._writer_states.get()
-        writer_context = WriterContext(context.task, context.processing_time, context.mailbox, context.metrics)
+        writer_context = WriterContext(
+            context.task,
+            context.processing_time,
+            context.mailbox,
+            context.metrics,
+            max(self._last.get(), default=None),
+            context.operator_id,
+        )
         if states:
             self._writer = self._sink.restore_writer(writer_context, states)
         else:
             self._writer = self._sink.create_writer(writer_context)
-        self._committer = self._sink.create_committer()
         self.use_writer(self._writer)
-        self._commit([CommitRequest(each) for each in self._committables.get()])
 
     def emit_watermark(self, timestamp: int) -> None:
         """Tell the writer."""
@@ -112,12 +189,16 @@ class SinkWriterOperator(SinkWriterOperatorBase):
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
         """Everything that was written belongs to this checkpoint."""
-        self._flush(checkpoint_id, end_of_input=False)
+        if not self._has_ended:
+            self._flush(end_of_input=False)
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """Keep the writer's state, and all that is not committed."""
+        """Keep the writer's state, and all that is not committed; what was prepared waits for this checkpoint."""
+        self._requests += [(checkpoint_id, request) for request in self._prepared]
+        self._prepared = []
         self._writer_states.update(self._opened_writer().snapshot_state(checkpoint_id))
-        self._committables.update([request.committable for _, request in self._requests])
+        self._committables.update([(belongs_to, request.committable) for belongs_to, request in self._requests])
+        self._last.update([checkpoint_id])
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -127,19 +208,22 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         self._commit(due)
 
     def end_input(self, input_number: int) -> None:
-        """No record comes any more: the rest belongs to the last checkpoint, whichever that is."""
-        self._flush(NO_CHECKPOINT, end_of_input=True)
+        """No record comes any more: the rest belongs to the next checkpoint, and to none that was taken before."""
+        self._has_ended = True
+        self._flush(end_of_input=True)
 
     def finish(self) -> None:
-        """A bounded job has come to its end: without checkpoints, what was written becomes visible now."""
-        if not self.context.settings.checkpointing_enabled:
-            requests, self._requests = self._requests, []
-            self._commit([request for _, request in requests])
+        """A bounded job has come to its end: if no checkpoint follows, what was written becomes visible now."""
+        settings = self.context.settings
+        if not (settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish):
+            requests, self._requests = [*(request for _, request in self._requests), *self._prepared], []
+            self._prepared = []
+            self._commit(requests)
 
-    def _flush(self, checkpoint_id: int, end_of_input: bool) -> None:
+    def _flush(self, end_of_input: bool) -> None:
         writer = self._opened_writer()
         writer.flush(end_of_input)
-        self._requests += [(checkpoint_id, CommitRequest(each)) for each in writer.prepare_commit()]
+        self._prepared += [CommitRequest(each) for each in writer.prepare_commit()]
 
     def _opened_writer(self) -> SinkWriter:
         if self._writer is None:

@@ -1,48 +1,72 @@
 """The state of one operator of one subtask at one moment.
 
-Taken in two parts: the first, on the task's thread, takes references; the second, `encode`, makes bytes and may run on
-any thread later. Keyed state and timers lie by key group, each group one section, so that a subtask of another
-parallelism reads the sections of its own groups only.
+Taken in two parts: the first, on the task's thread, takes references; the second makes bytes and may run on any thread
+later. Keyed state and timers lie by key group, so that a subtask of another parallelism reads its own groups only.
 """
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf.checkpoints.handles import KeyedStateHandle, StateHandle
+from flinkbuf.checkpoints.options import SnapshotKind
+from flinkbuf.checkpoints.state_file import (
+    KEYED,
+    OPERATOR,
+    SNAPSHOT,
+    OpenInput,
+    Region,
+    SectionWriter,
+    SnapshotOutput,
+    StateOutput,
+)
+from flinkbuf.checkpoints.state_index import index_of, operator_states
 from flinkbuf.errors import CorruptDataError
 
-_MAGIC = b"fbst"
-_VERSION = 1
 _OBJECTS = TypeCodec("OBJECT")
+_MODES = {"list": "lists", "union list": "union_lists", "broadcast": "broadcasts"}
+
+
+def never() -> bool:
+    """Say that nobody cancels."""
+    return False
+
+
+@contextmanager
+def saving(what: str, name: str) -> Iterator[None]:
+    """Name the state in an error that says its values cannot be written."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        raise type(error)(f"the {what} {name!r} cannot be saved: {error}") from error
 
 
 @dataclass(frozen=True)
-class StateMeta:
-    """What a snapshot says of a keyed state, or of a service of timers, beside its entries."""
+class SnapshotTarget:
+    """Where a snapshot is written to, and how."""
 
-    name: str
-    kind: str  # StateDescriptor.kind, or "timers"
-    is_internal: bool = False  # made by an operator, with namespaces, not by a user's function
-    has_ttl: bool = False
-    type: str = ""  # of its values, as code that makes it
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What no other has: users' states, an operator's own and timers have names of their own each."""
-        return ("timers" if self.kind == "timers" else "internal" if self.is_internal else "user"), self.name
+    output: SnapshotOutput
+    is_compressed: bool = False
+    kind: SnapshotKind = SnapshotKind.SAVEPOINT
+    checkpoint_id: int = 0
+    open_shared: Callable[[], StateOutput] | None = None  # a new file that further checkpoints may use; None: no such
+    is_cancelled: Callable[[], bool] = never
 
 
 class KeyedPart(Protocol):
-    """Keyed state, encoded or still to be."""
+    """Keyed state of one operator, still to be written or out of a snapshot."""
 
-    def encoded(self) -> KeyedSnapshot:
-        """Return it as bytes."""
+    def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
+        """Write it; what is returned says where it is, once the output is finished."""
+        ...
+
+    def readable(self) -> KeyedSnapshot:
+        """Return it as what a backend restores."""
         ...
 
     def release(self) -> None:
@@ -50,50 +74,82 @@ class KeyedPart(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+class StoredState:
+    """One state out of a snapshot: bytes by key group, read from its file, or kept.
+
+    Used by the task's thread, and by that which writes snapshots: a state that nobody has asked for goes into those.
+    """
+
+    def __init__(self, snapshot: KeyedSnapshot, index: int) -> None:
+        self._snapshot, self._index = snapshot, index
+        self._kept: list[tuple[int, bytes]] | None = None
+
+    def sections(self, key_groups: Any) -> Iterator[tuple[int, Any]]:
+        """Go over its bytes in those of `key_groups`, as (key group, bytes)."""
+        if self._kept is not None:
+            return iter(self._kept)
+        return self._snapshot.read(self._index, key_groups)
+
+    def keep(self, key_groups: Any) -> list[tuple[int, bytes]]:
+        """Return what `sections` gives, and keep it from now on: the file may be deleted later."""
+        if self._kept is None:
+            self._kept = [(group, bytes(data)) for group, data in self.sections(key_groups)]
+        return self._kept
+
+
 class KeyedSnapshot:
-    """Keyed state and timers as bytes. Flink: KeyGroupsStateHandle."""
+    """Keyed state and timers out of a snapshot, read when they are asked for. Flink: KeyGroupsStateHandle."""
 
-    max_parallelism: int
-    first_key_group: int
-    key_type: str
-    metas: tuple[StateMeta, ...]
-    sections: tuple[Any, ...]  # bytes of each key group, from the first on
-
-    def encoded(self) -> KeyedSnapshot:
-        """Return itself."""
-        return self
-
-    def release(self) -> None:
-        """Nobody waits for it."""
+    def __init__(self, region: Region) -> None:
+        self._region = region
+        self.index = index_of(region)
+        region.close()
+        self.metas = self.index.metas
+        self._stored: dict[int, StoredState] = {}
+        self._lock = threading.Lock()
 
     def key_groups(self) -> range:
-        """Return the groups that there are sections of."""
-        return range(self.first_key_group, self.first_key_group + len(self.sections))
+        """Return the groups that it has."""
+        return range(self.index.first_key_group, self.index.last_key_group + 1)
 
     def find(self, key: tuple[str, str]) -> int | None:
         """Return the place of a state among `metas`."""
         return next((index for index, meta in enumerate(self.metas) if meta.key == key), None)
 
-    def entries(self, index: int, key_group: int) -> Any:
-        """Return the bytes of one state in one key group; None if it has nothing there."""
-        section, position = memoryview(self.sections[key_group - self.first_key_group]), 0
-        while position < len(section):
-            found, size = struct.unpack_from(">IQ", section, position)
-            position += 12
-            if found == index:
-                return section[position : position + size]
-            position += size
-        return None
+    def stored(self, index: int) -> StoredState:
+        """Return the bytes of a state; the same object until it is forgotten."""
+        return self._stored.setdefault(index, StoredState(self, index))
 
+    def forget(self, index: int) -> None:
+        """Nobody will ask for this state again but those who have it already."""
+        self._stored.pop(index, None)
 
-def make_section(entries: Sequence[bytes | memoryview | None]) -> bytes:
-    """Return the section of a key group, made of the bytes of each state in the order of the metas."""
-    parts: list[Any] = []
-    for index, data in enumerate(entries):
-        if data:
-            parts += (struct.pack(">IQ", index, len(data)), data)
-    return b"".join(parts)
+    def read(self, index: int, key_groups: Any) -> Iterator[tuple[int, Any]]:
+        """Go over the bytes of one state in some key groups."""
+        found = [each for each in self._region.sections if each.state == index and each.key_group in key_groups]
+        with self._lock:
+            try:
+                for section, data in self._region.read(found):
+                    yield section.key_group, data
+            finally:
+                self._region.close()
+
+    def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
+        """Write it as it is."""
+        writer = SectionWriter(target.output, KEYED, target.is_compressed)
+        for section, data in self._region.read(self._region.sections):
+            writer.put(section.state, section.key_group, data)
+        place, index = writer.finish(self._region.head), self.index
+        return lambda: KeyedStateHandle(
+            index.first_key_group, index.last_key_group, index.max_parallelism, target.output.handle(*place)
+        )
+
+    def readable(self) -> KeyedSnapshot:
+        """Return itself."""
+        return self
+
+    def release(self) -> None:
+        """Nobody waits for it."""
 
 
 @dataclass(frozen=True)
@@ -114,58 +170,71 @@ class OperatorSnapshot:
     union_lists: Mapping[str, list[Any]] = field(default_factory=dict)  # each gets all elements of all
     broadcasts: Mapping[str, dict[Any, Any]] = field(default_factory=dict)  # all have the same
 
+    def write_operator(self, target: SnapshotTarget) -> tuple[int, int] | None:
+        """Write what belongs to the subtask, not to keys; return offset and size, or None if there is nothing."""
+        writer = SectionWriter(target.output, OPERATOR, target.is_compressed)
+        states: list[dict[str, Any]] = []
+        for mode, attribute in _MODES.items():
+            for name, values in getattr(self, attribute).items():
+                with saving(f"{mode} state", name):
+                    data = _OBJECTS.serialize(values)
+                writer.put(len(states), 0, data)
+                states.append({"name": name, "mode": mode, "count": len(values)})
+        return writer.finish({"states": states}) if states else None
+
+    @staticmethod
+    def read_operator(handle: StateHandle, open_input: OpenInput | None) -> OperatorSnapshot:
+        """Return what `write_operator` was called on, without keyed state."""
+        found: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
+        region = Region(handle, open_input, OPERATOR)
+        try:
+            infos = operator_states(region)
+            for section, data in region.read(region.sections):
+                info = infos[section.state]
+                values = _OBJECTS.deserialize(data)
+                if info.mode not in found or type(values) is not (dict if info.mode == "broadcast" else list):
+                    raise CorruptDataError(f"the operator state {info.name!r} is no {info.mode}: {type(values)}")
+                found[info.mode][info.name] = values
+        finally:
+            region.close()
+        return OperatorSnapshot((), found["list"], found["union list"], found["broadcast"])
+
     def encode(self) -> bytes:
         """Return all of it as bytes, and release what they were made of; from any thread."""
         try:
-            parts: list[bytes] = [_block(_OBJECTS.serialize((self.lists, self.union_lists, self.broadcasts)))]
-            for part in self.keyed:
-                keyed = part.encoded()
-                head = {**asdict(keyed), "metas": [asdict(meta) for meta in keyed.metas]}
-                head["sections"] = [len(section) for section in keyed.sections]
-                parts += (_block(json.dumps(head).encode()), *keyed.sections)
+            parts = SnapshotOutput(None, 0)
+            target = SnapshotTarget(parts)
+            operator = self.write_operator(target)
+            keyed = [part.write(target) for part in self.keyed]
+            parts.finish()
         finally:
             self.release()
-        body = b"".join((_MAGIC, struct.pack(">H", _VERSION), *parts))
-        return body + struct.pack(">I", zlib.crc32(body))
+        regions = [each().handle.data for each in keyed]
+        if operator is not None:
+            regions.insert(0, parts.handle(*operator).data)
+        output = SnapshotOutput(None, 0)
+        writer = SectionWriter(output, SNAPSHOT)
+        for index, region in enumerate(regions):
+            writer.put(index, 0, region)
+        place = writer.finish({"has_operator": operator is not None})
+        output.finish()
+        return output.handle(*place).data
 
     @staticmethod
-    def decode(data: bytes) -> OperatorSnapshot:
+    def decode(data: Any) -> OperatorSnapshot:
         """Return what `encode` was called on, keyed parts still as bytes. CorruptDataError if they are not its."""
-        view = memoryview(data)
-        if len(view) < 10 or bytes(view[:4]) != _MAGIC:
-            raise CorruptDataError("these bytes are not the snapshot of an operator")
-        (version,) = struct.unpack_from(">H", view, 4)
-        if version != _VERSION:
-            raise CorruptDataError(f"the snapshot has version {version}, and this flinkbuf reads version {_VERSION}")
-        if zlib.crc32(view[:-4]) != struct.unpack_from(">I", view, len(view) - 4)[0]:
-            raise CorruptDataError("the snapshot is damaged: its checksum does not match")
-        head, position = _read_block(view, 6)
-        lists, union_lists, broadcasts = _OBJECTS.deserialize(head)
-        keyed: list[KeyedPart] = []
-        while position < len(view) - 4:
-            head, position = _read_block(view, position)
-            fields = json.loads(bytes(head))
-            sections = []
-            for size in fields.pop("sections"):
-                sections.append(view[position : position + size])
-                position += size
-            metas = tuple(StateMeta(**meta) for meta in fields.pop("metas"))
-            keyed.append(KeyedSnapshot(**fields, metas=metas, sections=tuple(sections)))
-        return OperatorSnapshot(tuple(keyed), lists, union_lists, broadcasts)
+        whole = Region(StateHandle(len(data), data=bytes(data)), None, SNAPSHOT)
+        handles = [StateHandle(len(part), data=bytes(part)) for _, part in whole.read(whole.sections)]
+        snapshot = OperatorSnapshot.read_operator(handles.pop(0), None) if whole.head["has_operator"] else None
+        keyed = tuple(KeyedSnapshot(Region(handle, None, KEYED)) for handle in handles)
+        if snapshot is None:
+            return OperatorSnapshot(keyed)
+        return OperatorSnapshot(keyed, snapshot.lists, snapshot.union_lists, snapshot.broadcasts)
 
     def release(self) -> None:
         """Say that it has been written, or never will be; from any thread."""
         for part in self.keyed:
             part.release()
-
-
-def _block(data: bytes) -> bytes:
-    return struct.pack(">Q", len(data)) + data
-
-
-def _read_block(view: memoryview, position: int) -> tuple[memoryview, int]:
-    (size,) = struct.unpack_from(">Q", view, position)
-    return view[position + 8 : position + 8 + size], position + 8 + size
 
 
 def redistribute(snapshots: Iterable[OperatorSnapshot], parallelism: int, subtask_index: int) -> OperatorSnapshot:

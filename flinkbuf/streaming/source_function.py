@@ -13,6 +13,7 @@ from flinkbuf._core.source_operator import SourceOperatorBase, SourceOutput
 from flinkbuf._core.stream_operator import Output
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.log import logger
+from flinkbuf.streaming.checkpointed_function import FunctionCheckpoints
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.source_context import TimeCharacteristic, source_context
@@ -28,7 +29,8 @@ class SourceFunctionOperator(SourceOperatorBase):
     Parameters
     ----------
     source_function : object
-        With ``run(context)`` and ``cancel()``; ``open(runtime_context)`` and ``close()`` if it likes.
+        With ``run(context)`` and ``cancel()``; ``open(runtime_context)`` and ``close()`` if it likes, and the methods
+        of `CheckpointedFunction` and `CheckpointListener`.
     characteristic : TimeCharacteristic
         What becomes of its timestamps and watermarks.
     """
@@ -46,6 +48,12 @@ class SourceFunctionOperator(SourceOperatorBase):
         self._is_canceled = False
         self._cancel_lock = threading.Lock()
         self._markers: LatencyMarkerEmitter | None = None
+        self._checkpoints = FunctionCheckpoints(source_function)
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Let the function get its state."""
+        super().initialize_state(snapshot)
+        self._checkpoints.initialize_state(self.context.operator_state, snapshot)
 
     def open(self) -> None:
         """Open the function; it runs from the first turn on, when all operators are open."""
@@ -65,8 +73,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         if self._thread is None:
             self._start()
         if not self._taken:
-            elements, self._has_ended = self._handover.take()  # type: ignore[union-attr]
-            self._taken.extend(elements)
+            self._take()
         self._emit_taken(output, max_records)
         if self._taken:
             return InputStatus.MORE_AVAILABLE
@@ -113,11 +120,26 @@ class SourceFunctionOperator(SourceOperatorBase):
         handover.end(error)
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
-        """What the source has emitted belongs before the barrier."""
-        if self._handover is not None:
-            elements, self._has_ended = self._handover.take()
-            self._taken.extend(elements)
-            self._emit_taken(None, len(self._taken))
+        """What the source has emitted belongs before the barrier, and its state is that of this moment."""
+        handover = self._handover
+        if handover is None:
+            return
+        with handover.hold():
+            self._take()
+            self._checkpoints.snapshot_state(checkpoint_id)
+        self._emit_taken(None, len(self._taken))
+
+    def _take(self) -> None:
+        elements, self._has_ended = self._handover.take()  # type: ignore[union-attr]
+        self._taken.extend(elements)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the function, on the task's thread."""
+        self._checkpoints.notify_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell the function, on the task's thread."""
+        self._checkpoints.notify_aborted(checkpoint_id)
 
     def stop(self, is_drain: bool) -> None:
         """Stop with a savepoint: run() is to return, and what it has handed over by then comes before the end."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from flinkbuf.errors import CancelTaskError
@@ -104,6 +105,10 @@ class SourceHandover:
                 error, self._error = self._error, None
                 raise error
             return elements, self._has_ended and self._error is None
+
+    def hold(self) -> AbstractContextManager[Any]:
+        """Return what keeps the source's thread, in a with block, from emitting and from entering its lock."""
+        return self._lock
 
     def close(self) -> None:
         """Let the source's thread go; from any thread."""

@@ -5,16 +5,16 @@ Flink: KeyedStateBackend, HeapKeyedStateBackend.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from flinkbuf._core import keyed_state, ttl_state
 from flinkbuf._core.key_context import KeyContext, key_of
 from flinkbuf._core.state_codec import read_entries, read_timers
+from flinkbuf.checkpoints.state_index import StateMeta
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups, codec_of
 from flinkbuf.streaming.keyed_snapshot import FrozenState, FrozenTimers, LiveKeyedSnapshot, UnreadState
-from flinkbuf.streaming.snapshot import KeyedSnapshot, OperatorSnapshot, StateMeta
+from flinkbuf.streaming.snapshot import KeyedSnapshot, OperatorSnapshot, StoredState
 from flinkbuf.streaming.state import StateDescriptor
 from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.streaming.timers import TimerServices
@@ -88,16 +88,10 @@ class KeyedStateBackend:
             if index is None:
                 continue
             _check_same(snapshot.metas[index], meta, "the snapshot has a state {!r}")
-            for data in self._entries(snapshot, index):
-                read_entries(data, state, self.key_context, self.key_groups.key_codec, codec_of(descriptor.type_info))
-
-    def _entries(self, snapshot: KeyedSnapshot, index: int) -> Iterator[Any]:
-        """Go over the bytes of one state in those key groups that are this subtask's."""
-        for key_group in snapshot.key_groups():
-            if key_group in self.key_groups:
-                data = snapshot.entries(index, key_group)
-                if data is not None:
-                    yield data
+            codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
+            for _, data in snapshot.stored(index).sections(self.key_groups):
+                read_entries(data, state, self.key_context, *codecs, meta.has_ttl)
+            snapshot.forget(index)
 
     def snapshot(self) -> LiveKeyedSnapshot:
         """Take references to all there is; the operator may go on at once."""
@@ -111,30 +105,40 @@ class KeyedStateBackend:
         for name, both in self._timers.freeze().items():
             for domain, timers in zip(_DOMAINS, both, strict=True):
                 parts.append(FrozenTimers(StateMeta(f"{name}: {domain}", "timers"), timers))
-        live = {part.meta.key for part in parts}
-        unread = {meta.key: meta for each in self._restored for meta in each.metas if meta.kind != "timers"}
-        parts += [UnreadState(meta, self._restored) for key, meta in unread.items() if key not in live]
-        return LiveKeyedSnapshot(self.key_groups, parts)
+        return LiveKeyedSnapshot(self.key_groups, [*parts, *self._unread({part.meta.key for part in parts})])
+
+    def _unread(self, live: set[tuple[str, str]]) -> list[UnreadState]:
+        """Return the states of earlier snapshots that are not among those in use."""
+        found: dict[tuple[str, str], tuple[StateMeta, list[StoredState]]] = {}
+        for snapshot in self._restored:
+            for index, meta in enumerate(snapshot.metas):
+                if meta.kind != "timers" and meta.key not in live:
+                    found.setdefault(meta.key, (meta, []))[1].append(snapshot.stored(index))
+        return [UnreadState(meta, sources) for meta, sources in found.values()]
 
     def restore(self, snapshot: OperatorSnapshot) -> None:
         """Begin with what snapshots hold of this subtask's key groups; a state is read when it is asked for."""
-        self._restored = tuple(part.encoded() for part in snapshot.keyed)
+        self._restored = tuple(part.readable() for part in snapshot.keyed)
         for keyed in self._restored:
-            if keyed.max_parallelism != self.key_groups.max_parallelism:
+            if keyed.index.max_parallelism != self.key_groups.max_parallelism:
                 raise ValueError(
-                    f"the snapshot was taken with a max parallelism of {keyed.max_parallelism}, but the operator has "
-                    f"{self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
+                    f"the snapshot was taken with a max parallelism of {keyed.index.max_parallelism}, but the operator "
+                    f"has {self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
                 )
-            if keyed.key_type != repr(self.key_groups.key_type):
+            if keyed.index.key_type != repr(self.key_groups.key_type):
                 raise TypeError(
-                    f"the snapshot has keys of type {keyed.key_type}, not {self.key_groups.key_type}: declare the same"
+                    f"the snapshot has keys of type {keyed.index.key_type}, not {self.key_groups.key_type}: declare "
+                    f"the same"
                 )
             for index, meta in enumerate(keyed.metas):
                 if meta.kind == "timers":
-                    name, _, domain = meta.name.rpartition(": ")
-                    for data in self._entries(keyed, index):
-                        timers = read_timers(data, self.key_context, self.key_groups.key_codec)
-                        self._timers.restore(name, _DOMAINS.index(domain), timers)
+                    self._restore_timers(keyed, index, meta)
+
+    def _restore_timers(self, keyed: KeyedSnapshot, index: int, meta: StateMeta) -> None:
+        name, _, domain = meta.name.rpartition(": ")
+        for _, data in keyed.read(index, self.key_groups):
+            timers = read_timers(data, self.key_context, self.key_groups.key_codec)
+            self._timers.restore(name, _DOMAINS.index(domain), timers)
 
 
 def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> Any:

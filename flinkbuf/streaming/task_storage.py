@@ -5,11 +5,12 @@ Flink: CheckpointStreamFactory of a task, TaskStateManagerImpl.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from flinkbuf.checkpoints.handles import SubtaskState, TaskRestore
+from flinkbuf.checkpoints.handles import StateHandle, SubtaskState, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
+from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 
@@ -53,8 +54,8 @@ class TaskStorage:
         info: TaskInfo,
         settings: ExecutionSettings,
         storage: Any,
-        write_snapshot: WriteSnapshot | None,
-        read_restore: ReadRestore | None,
+        write_snapshot: WriteSnapshot,
+        read_restore: ReadRestore,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -68,21 +69,33 @@ class TaskStorage:
             return restore
         if restore.is_finished:
             return TaskStateSnapshot(restore.checkpoint_id, is_finished=True)
-        if self._read_restore is None:
-            raise RuntimeError("nobody reads the state of this task")
-        return self._read_restore(restore, self._info, self._storage)
+        paths = [handle.path for handle in _handles(restore) if handle.path]
+        return self._read_restore(restore, self._info, self._storage_for(paths[0] if paths else ""))
+
+    def _storage_for(self, location: str) -> Any:
+        """The job's own; where it has none, that of a savepoint that lies somewhere all the same."""
+        return storage_of(location) if self._storage is None and location else self._storage
 
     def write(
         self, snapshot: TaskStateSnapshot, options: CheckpointOptions, is_cancelled: Callable[[], bool]
     ) -> SubtaskState:
         """Write a snapshot and release it; on the snapshot thread."""
-        if self._write_snapshot is None:
-            raise RuntimeError("nobody writes the state of this task")
+        storage = self._storage_for(options.location) if options.location else None
         return self._write_snapshot(
-            snapshot, storage=self._storage, options=options, settings=self._settings, is_cancelled=is_cancelled
+            snapshot, storage=storage, options=options, settings=self._settings, is_cancelled=is_cancelled
         )
 
     def discard(self, state: SubtaskState) -> None:
         """Delete what nobody will know of; on the snapshot thread."""
-        if self._storage is not None:
-            self._storage.delete(state.handles())
+        handles = [handle for handle in state.handles() if handle.path]
+        if handles:
+            self._storage_for(handles[0].path).delete(handles)
+
+
+def _handles(restore: TaskRestore) -> Iterator[StateHandle]:
+    for operator in restore.operators:
+        yield from operator.operator
+        for keyed in operator.keyed:
+            yield keyed.handle
+            yield from (shared.handle for shared in keyed.shared_files)
+    yield from (channel.handle for channel in (*restore.input_channels, *restore.output_channels))

@@ -109,7 +109,7 @@ def test_what_is_given_up_is_gone(server, storage):
 
 
 def test_metadata_is_never_written_again(storage):
-    metadata, path = write_checkpoint(storage)
+    metadata, _ = write_checkpoint(storage)
     with pytest.raises(FileExistsError, match="is there already"):
         storage.write_metadata(checkpoint_location(storage.directory, JOB_ID, 7), metadata)
 

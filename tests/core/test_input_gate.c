@@ -1,5 +1,6 @@
 #include "gate/input_gate.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -255,11 +256,12 @@ static void a_priority_event_is_given_without_what_stands_before_it(void) {
     CHECK(fb_input_gate_poll_priority(&gates[i], &item) == 0);
   }
   CHECK(!fb_input_gate_priority_is_set(&priority));
-  /* Told of an event that has been taken already: what comes instead is for the caller to keep. */
+  /* Told of an event that has been taken already: what stands behind it waits for poll(). */
   listener = partitions[0]->subpartitions[0].listener;
   listener.on_priority_event(listener.context, 0, 0);
   CHECK(fb_input_gate_priority_is_set(&priority));
-  CHECK(fb_input_gate_poll_priority(&gates[0], &item) == 1 && item_is(&item, 0, "data"));
+  CHECK(fb_input_gate_poll_priority(&gates[0], &item) == 0 && !fb_input_gate_priority_is_set(&priority));
+  CHECK(fb_input_gate_poll(&gates[0], &item) == 1 && item_is(&item, 0, "data"));
   /* An error waits for poll(). */
   fb_result_partition_fail(partitions[0], "lost");
   listener.on_priority_event(listener.context, 0, 0);
@@ -275,6 +277,165 @@ static void a_priority_event_is_given_without_what_stands_before_it(void) {
   }
   CHECK(!fb_input_gate_priority_is_set(&priority));
   teardown(8);
+}
+
+/* ---- unaligned checkpoints ------------------------------------------------------------------------------ */
+
+static const uint8_t BARRIER[34] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, [21] = 255, 255, 255, 255, 2};
+
+static void broadcast_barrier(struct fb_result_partition* partition) {
+  struct fb_slice_list* lists = calloc(partition->subpartition_count, sizeof *lists);
+
+  CHECK(lists != NULL);
+  CHECK(fb_result_partition_broadcast_barrier(partition, BARRIER, sizeof BARRIER, lists) == FB_OK);
+  for (uint32_t i = 0; i < partition->subpartition_count; i++) fb_slice_list_close(&lists[i]);
+  free(lists);
+}
+
+static bool list_is(struct fb_slice_list* list, const char* text) {
+  size_t at = 0;
+  bool is_equal = list->size == strlen(text);
+
+  for (uint32_t i = 0; i < list->count && is_equal; i++) {
+    is_equal = memcmp(fb_buffer_slice_data(&list->items[i]), text + at, list->items[i].size) == 0;
+    at += list->items[i].size;
+  }
+  fb_slice_list_close(list);
+  return is_equal;
+}
+
+static bool next_is(struct fb_input_gate* gate, uint32_t channel, const char* text) {
+  struct fb_gate_item item;
+  return fb_input_gate_poll(gate, &item) == 1 && item_is(&item, channel, text);
+}
+
+static bool next_is_barrier(struct fb_input_gate* gate, uint32_t channel) {
+  struct fb_gate_item item;
+
+  if (fb_input_gate_poll(gate, &item) != 1 || item.channel_index != channel) return false;
+  bool is_barrier = item.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER;
+  fb_buffer_slice_release(&item.slice);
+  return is_barrier;
+}
+
+static void open_local_gate(struct fb_input_gate* gate, struct fb_result_partition* partition, uint32_t channels) {
+  uint32_t failed;
+
+  CHECK(fb_input_gate_open(gate, channels) == FB_OK);
+  for (uint32_t i = 0; i < channels; i++) CHECK(fb_input_gate_set_local(gate, i, partition, i) == FB_OK);
+  CHECK(fb_input_gate_request_partitions(gate, &failed) == FB_OK);
+}
+
+static void what_is_restored_comes_before_all_but_priority_events(void) {
+  struct fb_result_partition* partition;
+  struct fb_slice_list list = {0};
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+  static uint8_t large[(32 << 10) + 5];
+
+  setup(16);
+  memset(large, 'x', sizeof large);
+  partition = open_partition(1);
+  emit(partition, 0, "new");
+  CHECK(fb_input_gate_open(&gate, 1) == FB_OK);
+  CHECK(fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
+  CHECK(fb_input_gate_restore(&gate, 1, large, 1) == FB_EARGUMENT);
+  CHECK(fb_input_gate_restore(&gate, 0, large, 0) == FB_OK && gate.restored_count == 0);
+  CHECK(fb_input_gate_restore(&gate, 0, large, sizeof large) == FB_OK && gate.restored_count == 1);
+  CHECK(fb_input_gate_restore(&gate, 0, large, 1) == FB_ESTATE);
+  CHECK(fb_input_gate_request_partitions(&gate, &(uint32_t){0}) == FB_OK);
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.size == 32 << 10 && item.more_available);
+  fb_buffer_slice_release(&item.slice);
+
+  /* A checkpoint takes the rest along once more. */
+  broadcast_barrier(partition);
+  emit(partition, 0, "later");
+  CHECK(next_is_barrier(&gate, 0));
+  fb_input_gate_set_persisting_budget(&gate, 1000);
+  CHECK(fb_input_gate_start_persisting(&gate, 0, 5, &list) == FB_OK && list_is(&list, "xxxxx"));
+  CHECK(next_is(&gate, 0, "xxxxx") && gate.restored_count == 0);
+  CHECK(next_is(&gate, 0, "new"));
+  fb_subpartition_flush(&partition->subpartitions[0]);
+  CHECK(next_is(&gate, 0, "later"));
+  CHECK(fb_input_gate_stop_persisting(&gate, 0, &list) == FB_OK && list_is(&list, ""));
+  CHECK(fb_input_gate_restore(&gate, 0, large, 1) == FB_ESTATE); /* it would come too late */
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
+}
+
+static void what_is_restored_needs_no_producer_yet_and_goes_with_the_gate(void) {
+  struct fb_result_partition* partition;
+  struct fb_input_gate gate;
+
+  setup(16);
+  partition = open_partition(2);
+  open_local_gate(&gate, partition, 2);
+  CHECK(fb_input_gate_restore(&gate, 1, (const uint8_t*)"old", 3) == FB_OK);
+  CHECK(fb_input_gate_restore(&gate, 0, (const uint8_t*)"old", 3) == FB_OK);
+  CHECK(fb_input_gate_wait(&gate, 0) && next_is(&gate, 0, "old"));
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
+}
+
+static void of_a_local_channel_what_is_polled_before_its_barrier_is_persisted(void) {
+  struct fb_result_partition* partition;
+  struct fb_slice_list list = {0};
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+
+  setup(16);
+  partition = open_partition(2);
+  open_local_gate(&gate, partition, 2);
+  fb_input_gate_set_persisting_budget(&gate, 1000);
+  emit(partition, 0, "before");
+  fb_result_partition_flush_all(partition);
+  CHECK(next_is(&gate, 0, "before") && fb_input_gate_poll(&gate, &item) == 0);
+  CHECK(fb_input_gate_start_persisting(&gate, 2, 5, &list) == FB_EARGUMENT);
+  CHECK(fb_input_gate_start_persisting(&gate, 0, 5, &list) == FB_OK);
+  CHECK(fb_input_gate_start_persisting(&gate, 1, 5, &list) == FB_OK);
+  CHECK(list_is(&list, "")); /* what is queued is the producer's to keep */
+  emit(partition, 0, "a");
+  emit(partition, 1, "b");
+  fb_result_partition_flush_all(partition);
+  CHECK(next_is(&gate, 0, "a"));
+  broadcast_barrier(partition);
+  emit(partition, 0, "behind");
+  fb_result_partition_flush_all(partition);
+  CHECK(next_is_barrier(&gate, 0) && next_is_barrier(&gate, 1));
+  CHECK(next_is(&gate, 0, "behind") && next_is(&gate, 1, "b"));
+  CHECK(fb_input_gate_stop_persisting(&gate, 0, &list) == FB_OK && list_is(&list, "a"));
+  CHECK(fb_input_gate_stop_persisting(&gate, 1, &list) == FB_OK && list_is(&list, "")); /* overtaken: the producer's */
+  CHECK(fb_input_gate_start_persisting(&gate, 0, 4, &list) == FB_ESTATE);
+  CHECK(fb_input_gate_convert_to_priority(&gate, 0, 3) == 0);
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
+}
+
+static void a_channel_that_ends_has_persisted_what_it_gave(void) {
+  struct fb_result_partition* partition;
+  struct fb_slice_list list = {0};
+  struct fb_input_gate gate;
+  struct fb_gate_item item;
+
+  setup(16);
+  partition = open_partition(1);
+  open_local_gate(&gate, partition, 1);
+  fb_input_gate_set_persisting_budget(&gate, 1000);
+  CHECK(fb_input_gate_start_persisting(&gate, 0, 5, &list) == FB_OK);
+  emit(partition, 0, "last");
+  CHECK(fb_result_partition_finish(partition) == FB_OK);
+  CHECK(next_is(&gate, 0, "last"));
+  CHECK(fb_input_gate_poll(&gate, &item) == 1 && item.slice.data_type == FB_END_OF_PARTITION);
+  fb_buffer_slice_release(&item.slice);
+  CHECK(fb_input_gate_stop_persisting(&gate, 0, &list) == FB_OK && list_is(&list, "last"));
+  CHECK(fb_input_gate_start_persisting(&gate, 0, 6, &list) == FB_OK);
+  CHECK(fb_input_gate_stop_persisting(&gate, 0, &list) == FB_OK && list_is(&list, ""));
+  fb_input_gate_close(&gate);
+  close_partition(partition);
+  teardown(16);
 }
 
 static void an_acknowledgement_reaches_the_producer_until_the_end_was_read(void) {
@@ -471,6 +632,10 @@ int main(void) {
   who_was_replaced_is_told_and_takes_nothing();
   a_priority_event_overtakes_other_channels();
   a_priority_event_is_given_without_what_stands_before_it();
+  what_is_restored_comes_before_all_but_priority_events();
+  what_is_restored_needs_no_producer_yet_and_goes_with_the_gate();
+  of_a_local_channel_what_is_polled_before_its_barrier_is_persisted();
+  a_channel_that_ends_has_persisted_what_it_gave();
   an_acknowledgement_reaches_the_producer_until_the_end_was_read();
   senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed();
   without_debloating_no_size_is_announced();

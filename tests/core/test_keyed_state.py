@@ -1,6 +1,7 @@
 """The five kinds of keyed state, each call for the current key."""
 
 import pytest
+from frozen_tables import contents_of
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf._core.keyed_state import (
@@ -135,7 +136,7 @@ def test_a_snapshot_keeps_what_was_while_the_operator_goes_on(keys):
     state.put("y", 3)
     keys.set_key("b")
     state.put("z", 4)
-    assert frozen.spaces == {None: {"a": {"x": [1]}}}
+    assert contents_of(frozen) == {None: {"a": {"x": [1]}}}
     frozen.release()
     keys.set_key("a")
     assert dict(state.items()) == {"x": [1, 2], "y": 3}

@@ -436,6 +436,96 @@ static void what_is_no_barrier_is_not_converted(void) {
   }
 }
 
+/* ---- unaligned checkpoints ------------------------------------------------------------------------------ */
+
+/* The list holds buffers filled with these letters. */
+static void expect_slices(struct fb_slice_list* list, const char* letters) {
+  CHECK(list->count == strlen(letters) && list->size == SEGMENT_SIZE * strlen(letters));
+  for (uint32_t i = 0; i < list->count; i++) {
+    CHECK(fb_buffer_slice_data(&list->items[i])[0] == (uint8_t)letters[i]);
+    CHECK(fb_buffer_slice_data(&list->items[i])[SEGMENT_SIZE - 1] == (uint8_t)letters[i]);
+  }
+  fb_slice_list_close(list);
+}
+
+static void what_is_queued_and_what_arrives_before_the_barrier_is_persisted(void) {
+  struct fb_persisting_budget budget = {1000};
+  struct fb_slice_list list = {0};
+  struct fixture f;
+
+  open_fixture(&f, 4, 4);
+  CHECK(send_data(&f, 0, 0, 'a'));
+  CHECK(send_data(&f, 1, 0, 'b'));
+  send_event(&f, FB_PRIORITIZED_EVENT_BUFFER, 2);
+  pass(&f, 2, FB_PRIORITIZED_EVENT_BUFFER, FB_DATA_BUFFER);
+  pass(&f, 0, FB_DATA_BUFFER, FB_DATA_BUFFER);
+  send_event(&f, FB_EVENT_BUFFER, 3);
+  CHECK(fb_remote_channel_start_persisting(f.channel, 9, &budget, &list) == FB_OK);
+  expect_slices(&list, "b");
+  CHECK(send_data(&f, 4, 0, 'c'));
+  pass(&f, 1, FB_DATA_BUFFER, FB_EVENT_BUFFER);
+  CHECK(send_data(&f, 5, 0, 'd'));
+  send_barrier(&f, FB_PRIORITIZED_EVENT_BUFFER, 9, 6);
+  CHECK(send_data(&f, 7, 0, 'e'));
+  CHECK(fb_remote_channel_stop_persisting(f.channel, &list) == FB_OK);
+  expect_slices(&list, "cd");
+  CHECK(atomic_load(&budget.left) == 1000 - 2 * SEGMENT_SIZE);
+  close_fixture(&f);
+}
+
+static void of_a_channel_whose_barrier_is_there_only_what_it_overtook_is_persisted(void) {
+  struct fb_persisting_budget budget = {1000};
+  struct fb_slice_list list = {0};
+  struct fixture f;
+
+  open_fixture(&f, 4, 4);
+  CHECK(send_data(&f, 0, 0, 'a'));
+  CHECK(send_data(&f, 1, 0, 'b'));
+  send_barrier(&f, FB_PRIORITIZED_EVENT_BUFFER, 9, 2);
+  CHECK(send_data(&f, 3, 0, 'c'));
+  CHECK(fb_remote_channel_start_persisting(f.channel, 8, &budget, &list) == FB_ESTATE);
+  CHECK(list.count == 0);
+  CHECK(fb_remote_channel_start_persisting(f.channel, 9, &budget, &list) == FB_OK);
+  expect_slices(&list, "ab");
+  CHECK(send_data(&f, 4, 0, 'd'));
+  CHECK(fb_remote_channel_stop_persisting(f.channel, &list) == FB_OK && list.count == 0);
+  close_fixture(&f);
+}
+
+/* A sender that has run out of credit before it could send its barrier would never come to send it. */
+static void persisted_buffers_come_home_before_the_barrier(void) {
+  struct fb_persisting_budget budget = {1000};
+  struct fb_slice_list list = {0};
+  struct fixture f;
+
+  open_fixture(&f, 1, 1);
+  CHECK(fb_remote_channel_start_persisting(f.channel, 1, &budget, &list) == FB_OK);
+  CHECK(send_data(&f, 0, 0, 'a') && send_data(&f, 1, 0, 'b') && !send_data(&f, 2, 0, 'c'));
+  pass(&f, 0, FB_DATA_BUFFER, FB_DATA_BUFFER);
+  pass(&f, 1, FB_DATA_BUFFER, FB_NONE);
+  CHECK(send_data(&f, 2, 0, 'c'));
+  CHECK(fb_remote_channel_stop_persisting(f.channel, &list) == FB_OK);
+  expect_slices(&list, "abc");
+  close_fixture(&f);
+}
+
+static void with_priority_only_that_is_polled(void) {
+  struct fb_polled_buffer polled;
+  struct fixture f;
+
+  open_fixture(&f, 4, 2);
+  CHECK(fb_remote_channel_poll_priority(f.channel, &polled) == 0);
+  CHECK(send_data(&f, 0, 0, 'a'));
+  CHECK(fb_remote_channel_poll_priority(f.channel, &polled) == 0);
+  send_event(&f, FB_PRIORITIZED_EVENT_BUFFER, 1);
+  CHECK(fb_remote_channel_poll_priority(f.channel, &polled) == 1);
+  CHECK(polled.sequence_number == 1 && polled.next_data_type == FB_DATA_BUFFER);
+  fb_buffer_slice_release(&polled.slice);
+  CHECK(fb_remote_channel_poll_priority(f.channel, &polled) == 0);
+  pass(&f, 0, FB_DATA_BUFFER, FB_NONE);
+  close_fixture(&f);
+}
+
 /* ---- errors -------------------------------------------------------------------------------------------- */
 
 static void the_first_error_comes_first_and_stays(void) {
@@ -1003,6 +1093,10 @@ int main(void) {
   an_announced_barrier_keeps_its_place_unless_it_is_converted();
   flinks_own_barriers_are_converted_whatever_follows_their_options();
   what_is_no_barrier_is_not_converted();
+  what_is_queued_and_what_arrives_before_the_barrier_is_persisted();
+  of_a_channel_whose_barrier_is_there_only_what_it_overtook_is_persisted();
+  persisted_buffers_come_home_before_the_barrier();
+  with_priority_only_that_is_polled();
   the_first_error_comes_first_and_stays();
   events_that_nobody_reads_cost_bounded_memory();
   a_released_channel_takes_nothing_in();

@@ -187,6 +187,113 @@ static void events_cut_all_buffers_and_need_no_memory_of_the_pool(void) {
   close_fixture(&f);
 }
 
+static const uint8_t BARRIER[34] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, [21] = 255, 255, 255, 255, 1};
+
+static void expect_barrier(struct fixture* self, uint32_t subpartition, enum fb_buffer_data_type type) {
+  struct fb_polled_buffer polled;
+
+  CHECK(fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1);
+  CHECK(polled.slice.data_type == type && polled.slice.size == sizeof BARRIER);
+  fb_buffer_slice_release(&polled.slice);
+}
+
+/* The bytes of a list, joined, are `text`. */
+static void expect_list(struct fb_slice_list* list, const char* text) {
+  size_t at = 0;
+
+  CHECK(list->size == strlen(text));
+  for (uint32_t i = 0; i < list->count; i++) {
+    CHECK(memcmp(fb_buffer_slice_data(&list->items[i]), text + at, list->items[i].size) == 0);
+    at += list->items[i].size;
+  }
+  fb_slice_list_close(list);
+}
+
+static void an_unaligned_barrier_goes_first_and_says_what_it_overtook(void) {
+  struct fb_slice_list lists[2] = {{0}};
+  struct fixture f;
+
+  open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+  CHECK(emit(&f, 0, "abcdefghijklmnopqrstuvwxyz") == FB_OK); /* over two buffers, of which one is open */
+  CHECK(broadcast(&f, "all") == FB_OK);
+  CHECK(emit(&f, 1, "one") == FB_OK);
+  CHECK(fb_result_partition_broadcast_barrier(f.partition, BARRIER, sizeof BARRIER, lists) == FB_OK);
+  expect_list(&lists[0], "abcdefghijklmnopqrstuvwxyzall");
+  expect_list(&lists[1], "allone");
+  CHECK(emit(&f, 1, "later") == FB_OK);
+  expect_barrier(&f, 0, FB_PRIORITIZED_EVENT_BUFFER);
+  expect_barrier(&f, 1, FB_PRIORITIZED_EVENT_BUFFER);
+  expect(&f, 1, "all");
+  expect(&f, 1, "one");
+  CHECK(fb_result_partition_broadcast_barrier(f.partition, BARRIER, sizeof BARRIER, lists) == FB_OK);
+  expect_list(&lists[0], "abcdefghijklmnopqrstuvwxyzall"); /* nobody has read it */
+  expect_list(&lists[1], "later");
+  close_fixture(&f);
+}
+
+static void in_the_middle_of_a_record_no_checkpoint_is_taken(void) {
+  struct fb_slice_list lists[1] = {{0}};
+  struct fixture f;
+  const uint8_t* data = (const uint8_t*)"0123456789012345678901234567890123456789";
+  size_t size = 40;
+
+  open_fixture(&f, FB_PIPELINED_BOUNDED, 1, 2);
+  CHECK(fb_result_partition_emit(f.partition, 0, &data, &size) == FB_NEEDS_BUFFER);
+  CHECK(fb_result_partition_broadcast_barrier(f.partition, BARRIER, sizeof BARRIER, lists) == FB_ESTATE);
+  CHECK(lists[0].count == 0);
+  fb_result_partition_release(f.partition);
+  close_fixture(&f);
+}
+
+static void a_barrier_with_a_timeout_is_converted_where_it_is_queued_still(void) {
+  struct fb_slice_list lists[2] = {{0}};
+  struct fixture f;
+  uint64_t seen;
+
+  open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+  CHECK(emit(&f, 0, "zero") == FB_OK && emit(&f, 1, "one") == FB_OK);
+  CHECK(fb_result_partition_broadcast_event(f.partition, BARRIER, sizeof BARRIER,
+                                            FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
+  CHECK(emit(&f, 0, "later") == FB_OK);
+  expect(&f, 1, "one");
+  seen = fb_wakeup_seen(&f.partition->own_wakeup);
+  expect_barrier(&f, 1, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER);
+  CHECK(fb_wakeup_seen(&f.partition->own_wakeup) != seen); /* the task hears that it was sent */
+  CHECK(fb_result_partition_has_barrier(f.partition, 5));
+  CHECK(fb_result_partition_convert_barrier(f.partition, 4, lists) == 0);
+  CHECK(fb_result_partition_convert_barrier(f.partition, 5, lists) == 1);
+  CHECK(!fb_result_partition_has_barrier(f.partition, 5));
+  expect_list(&lists[0], "zero");
+  expect_list(&lists[1], "");
+  CHECK(fb_result_partition_convert_barrier(f.partition, 5, lists) == 0);
+  for (int i = 0; i < 2; i++) fb_slice_list_close(&lists[i]);
+  expect_barrier(&f, 0, FB_PRIORITIZED_EVENT_BUFFER);
+  expect(&f, 0, "zero");
+  close_fixture(&f);
+}
+
+static void what_is_restored_comes_first_in_buffers_that_fit_the_reader(void) {
+  struct fb_slice_list lists[2] = {{0}};
+  struct fixture f;
+  const char* text = "0123456789abcdefghij";
+
+  open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
+  CHECK(fb_result_partition_restore(f.partition, 2, (const uint8_t*)text, 20) == FB_EARGUMENT);
+  CHECK(fb_result_partition_restore(f.partition, 0, (const uint8_t*)text, 20) == FB_OK);
+  CHECK(fb_network_buffer_pool_available(f.network) >= SEGMENTS - 1); /* the pool's are for what is new */
+  CHECK(broadcast(&f, "new") == FB_OK);
+  CHECK(fb_result_partition_restore(f.partition, 1, (const uint8_t*)text, 20) == FB_ESTATE);
+  /* A checkpoint before it was read takes it along again. */
+  CHECK(fb_result_partition_broadcast_barrier(f.partition, BARRIER, sizeof BARRIER, lists) == FB_OK);
+  expect_list(&lists[0], "0123456789abcdefghijnew");
+  expect_list(&lists[1], "new");
+  expect_barrier(&f, 0, FB_PRIORITIZED_EVENT_BUFFER);
+  expect(&f, 0, "0123456789abcdef");
+  expect(&f, 0, "ghij");
+  expect(&f, 0, "new");
+  close_fixture(&f);
+}
+
 static void nothing_can_be_written_after_finish(void) {
   struct fixture f;
 
@@ -904,6 +1011,10 @@ int main(void) {
   in_place_writers_find_an_open_builder();
   emit_goes_on_where_the_pool_left_it();
   events_cut_all_buffers_and_need_no_memory_of_the_pool();
+  an_unaligned_barrier_goes_first_and_says_what_it_overtook();
+  in_the_middle_of_a_record_no_checkpoint_is_taken();
+  a_barrier_with_a_timeout_is_converted_where_it_is_queued_still();
+  what_is_restored_comes_first_in_buffers_that_fit_the_reader();
   nothing_can_be_written_after_finish();
   partial_record_lengths_follow_the_record();
   buffers_get_the_size_that_readers_want();

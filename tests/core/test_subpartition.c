@@ -437,6 +437,173 @@ static void timeoutable_barrier_waits_its_turn_and_blocks(void) {
   close_fixture(&f);
 }
 
+static struct fb_buffer_consumer new_barrier(int64_t id, enum fb_buffer_data_type type) {
+  uint8_t bytes[34] = {0, 0, 0, 1};
+  struct fb_buffer_consumer consumer;
+  struct fb_buffer_slice event;
+
+  bytes[11] = (uint8_t)id;
+  memset(bytes + 21, 0xff, 4); /* the default location */
+  bytes[25] = 1;               /* ALIGNED */
+  bytes[32] = 100;             /* some timeout */
+  CHECK(fb_buffer_new_unpooled(bytes, sizeof bytes, type, &event) == FB_OK);
+  fb_buffer_consumer_open(&consumer, &event);
+  return consumer;
+}
+
+static int add_timeoutable(struct fb_subpartition* subpartition, int64_t id) {
+  struct fb_buffer_consumer barrier = new_barrier(id, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER);
+  int32_t size;
+  return fb_subpartition_add(subpartition, &barrier, 0, &size);
+}
+
+static void expect_sizes(struct fb_slice_list* list, uint32_t count, const uint32_t* sizes) {
+  CHECK(list->count == count);
+  for (uint32_t i = 0; i < count; i++) CHECK(list->items[i].size == sizes[i]);
+  fb_slice_list_close(list);
+}
+
+/* PipelinedSubpartitionWithReadViewTest.testBarrierOvertaking: sizes 1, 2, 4; of the first, part was read. */
+static void an_unaligned_barrier_overtakes_and_what_is_unread_is_listed(void) {
+  struct fb_buffer_consumer barrier = new_barrier(1, FB_PRIORITIZED_EVENT_BUFFER);
+  struct fb_slice_list list = {0};
+  struct fixture f;
+  struct fb_buffer_builder builder;
+
+  open_fixture(&f, false);
+  builder = new_builder(&f.out, 64);
+  write_bytes(&builder, 5);
+  CHECK(add_builder(&f.subpartition, &builder, 0) == FB_OK);
+  expect(&f.subpartition, FB_DATA_BUFFER, 5, 0, FB_NONE);
+  write_bytes(&builder, 1);
+  fb_buffer_builder_finish(&builder);
+  fb_buffer_builder_close(&builder);
+  add_filled(&f.subpartition, &f.out, 2);
+  CHECK(add_event(&f.subpartition, FB_EVENT_BUFFER) == FB_OK);
+  add_filled(&f.subpartition, &f.out, 0); /* nothing to read */
+  add_filled(&f.subpartition, &f.out, 4);
+
+  CHECK(fb_subpartition_reserve_overtaken(&f.subpartition, &list) == FB_OK);
+  CHECK(fb_subpartition_add_overtaking(&f.subpartition, &barrier, &list) == FB_OK);
+  CHECK(f.record.priority == 1 && f.record.sequence_number == 1);
+  expect_sizes(&list, 3, (const uint32_t[]){1, 2, 4});
+
+  expect(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER, 34, 3, FB_DATA_BUFFER);
+  expect(&f.subpartition, FB_DATA_BUFFER, 1, 2, FB_DATA_BUFFER); /* they stay in the queue */
+  expect(&f.subpartition, FB_DATA_BUFFER, 2, 1, FB_EVENT_BUFFER);
+  expect(&f.subpartition, FB_EVENT_BUFFER, 4, 1, FB_DATA_BUFFER);
+  expect(&f.subpartition, FB_DATA_BUFFER, 4, 0, FB_NONE);
+  close_fixture(&f);
+}
+
+static void nothing_is_listed_for_a_reader_that_is_gone(void) {
+  struct fb_buffer_consumer barrier = new_barrier(1, FB_PRIORITIZED_EVENT_BUFFER);
+  struct fb_slice_list list = {0};
+  struct fixture f;
+
+  open_fixture(&f, false);
+  add_filled(&f.subpartition, &f.out, 2);
+  CHECK(fb_subpartition_reserve_overtaken(&f.subpartition, &list) == FB_OK);
+  fb_subpartition_release(&f.subpartition);
+  CHECK(fb_subpartition_add_overtaking(&f.subpartition, &barrier, &list) == FB_ERELEASED);
+  expect_sizes(&list, 0, NULL);
+  CHECK(fb_subpartition_convert_barrier(&f.subpartition, 1, &list) == 0);
+  close_fixture(&f);
+}
+
+static void a_barrier_that_waits_too_long_overtakes_after_all(void) {
+  struct fb_slice_list list = {0};
+  struct fb_polled_buffer polled;
+  struct fixture f;
+
+  open_fixture(&f, false);
+  add_filled(&f.subpartition, &f.out, 1);
+  add_filled(&f.subpartition, &f.out, 2);
+  CHECK(add_timeoutable(&f.subpartition, 6) == FB_OK);
+  add_filled(&f.subpartition, &f.out, 4);
+  CHECK(add_timeoutable(&f.subpartition, 7) == FB_OK); /* the one before was given up meanwhile */
+  add_filled(&f.subpartition, &f.out, 8);
+  CHECK(fb_subpartition_has_barrier(&f.subpartition, 7) && !fb_subpartition_has_barrier(&f.subpartition, 8));
+
+  CHECK(fb_subpartition_reserve_overtaken(&f.subpartition, &list) == FB_OK);
+  CHECK(fb_subpartition_convert_barrier(&f.subpartition, 8, &list) == 0 && f.record.priority == 0);
+  CHECK(fb_subpartition_convert_barrier(&f.subpartition, 7, &list) == 1);
+  CHECK(f.record.priority == 1 && f.record.sequence_number == 0);
+  expect_sizes(&list, 3, (const uint32_t[]){1, 2, 4}); /* what is behind it was written after it */
+  CHECK(fb_subpartition_convert_barrier(&f.subpartition, 7, &list) == 0);
+  CHECK(!fb_subpartition_has_barrier(&f.subpartition, 7) && fb_subpartition_has_barrier(&f.subpartition, 6));
+
+  CHECK(fb_subpartition_poll(&f.subpartition, &polled) == 1);
+  CHECK(polled.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER && polled.slice.size == 34);
+  CHECK(fb_buffer_slice_data(&polled.slice)[11] == 7 && fb_buffer_slice_data(&polled.slice)[25] == 2); /* UNALIGNED */
+  fb_buffer_slice_release(&polled.slice);
+  expect(&f.subpartition, FB_DATA_BUFFER, 1, 2, FB_DATA_BUFFER); /* it does not block */
+  close_fixture(&f);
+}
+
+static uint32_t barriers_polled;
+static void on_barrier_polled(struct fb_subpartition* self) {
+  CHECK(self->index == 3);
+  barriers_polled++;
+}
+
+static void a_barrier_that_was_sent_is_converted_no_more(void) {
+  struct fb_slice_list list = {0};
+  struct fixture f;
+
+  open_fixture(&f, false);
+  f.subpartition.on_barrier_polled = on_barrier_polled;
+  barriers_polled = 0;
+  CHECK(add_timeoutable(&f.subpartition, 1) == FB_OK);
+  add_filled(&f.subpartition, &f.out, 1);
+  CHECK(barriers_polled == 0);
+  expect(&f.subpartition, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, 34, 0, FB_NONE);
+  CHECK(barriers_polled == 1);
+  CHECK(!fb_subpartition_has_barrier(&f.subpartition, 1));
+  CHECK(fb_subpartition_convert_barrier(&f.subpartition, 1, &list) == 0 && list.count == 0);
+  expect_nothing(&f.subpartition); /* blocked */
+  CHECK(fb_subpartition_resume(&f.subpartition) == FB_OK);
+  expect(&f.subpartition, FB_DATA_BUFFER, 1, 0, FB_NONE);
+  CHECK(barriers_polled == 1);
+  close_fixture(&f);
+}
+
+/* While an older barrier blocks it, a converted one waits, and nobody is told before the resume. */
+static void a_blocked_reader_hears_of_a_converted_barrier_after_the_resume(void) {
+  struct fb_slice_list list = {0};
+  struct fixture f;
+
+  open_fixture(&f, false);
+  CHECK(add_timeoutable(&f.subpartition, 1) == FB_OK);
+  expect(&f.subpartition, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, 34, 0, FB_NONE);
+  add_filled(&f.subpartition, &f.out, 1);
+  CHECK(add_timeoutable(&f.subpartition, 2) == FB_OK);
+  CHECK(fb_subpartition_reserve_overtaken(&f.subpartition, &list) == FB_OK);
+  CHECK(fb_subpartition_convert_barrier(&f.subpartition, 2, &list) == 1 && f.record.priority == 0);
+  expect_sizes(&list, 1, (const uint32_t[]){1});
+  expect_nothing(&f.subpartition);
+  CHECK(fb_subpartition_resume(&f.subpartition) == FB_OK);
+  expect(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER, 34, 0, FB_NONE);
+  close_fixture(&f);
+}
+
+static void with_priority_only_that_is_polled(void) {
+  struct fb_polled_buffer polled;
+  struct fixture f;
+
+  open_fixture(&f, false);
+  add_filled(&f.subpartition, &f.out, 1);
+  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f.record, &polled) == 0);
+  CHECK(add_event(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER) == FB_OK);
+  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f, &polled) == FB_ESTATE); /* not its reader */
+  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f.record, &polled) == 1);
+  CHECK(polled.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER);
+  fb_buffer_slice_release(&polled.slice);
+  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f.record, &polled) == 0);
+  expect(&f.subpartition, FB_DATA_BUFFER, 1, 0, FB_NONE);
+  close_fixture(&f);
+}
+
 static void finish_always_notifies_and_makes_all_backlog_consumable(void) {
   struct fixture f;
 
@@ -662,6 +829,12 @@ int main(void) {
   the_queue_keeps_its_order_while_it_grows();
   aligned_barrier_blocks_until_resume();
   timeoutable_barrier_waits_its_turn_and_blocks();
+  an_unaligned_barrier_overtakes_and_what_is_unread_is_listed();
+  nothing_is_listed_for_a_reader_that_is_gone();
+  a_barrier_that_waits_too_long_overtakes_after_all();
+  a_barrier_that_was_sent_is_converted_no_more();
+  a_blocked_reader_hears_of_a_converted_barrier_after_the_resume();
+  with_priority_only_that_is_polled();
   finish_always_notifies_and_makes_all_backlog_consumable();
   desired_buffer_size_is_what_the_reader_said_last();
   new_view_replaces_the_first_and_starts_to_count_anew();

@@ -3,6 +3,7 @@
 from itertools import pairwise
 
 import pytest
+from frozen_tables import contents_of
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf._core.ttl_state import (
@@ -202,7 +203,7 @@ def test_cleaning_up_reaches_all_windows_and_parts_of_values(clock, keys):
     state.set_namespace(3)
     state.get()
     frozen = state.freeze()
-    assert frozen.spaces == {None: {}, 2: {"a": [("young", 5)]}}
+    assert contents_of(frozen) == {None: {}, 2: {"a": [("young", 5)]}}
 
 
 def test_nothing_is_cleaned_up_under_a_snapshot(clock, keys):
@@ -211,6 +212,6 @@ def test_nothing_is_cleaned_up_under_a_snapshot(clock, keys):
     frozen = state.freeze()
     clock.advance_to(20)
     assert state.value() is None
-    assert frozen.spaces == {None: {"a": (1, 0)}}
+    assert contents_of(frozen) == {None: {"a": (1, 0)}}
     frozen.release()
     assert state.value() is None and state.tokens() == []

@@ -27,6 +27,8 @@ from flinkbuf.streaming.sink_factories import (
     SinkWriterFactory,
     sink_factory_of,
 )
+from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
+from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.types import Types
 
 
@@ -281,6 +283,154 @@ def test_a_waiting_task_is_let_go(end):
     assert len(errors) == 1
 
 
+# Collect with checkpoints
+
+WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)
+
+
+def collecting(collector, snapshot=None, *, subtask_index=0, settings=WITH_CHECKPOINTS):
+    around = Surroundings(settings=settings, subtask_index=subtask_index, parallelism=2)
+    return around.open(deployed(CollectSinkFactory(collector)), snapshot)
+
+
+def waiting(collector):
+    records = []
+    while collector._queue.qsize():
+        records.append(collector._queue.get())
+    return records
+
+
+def test_the_program_is_given_a_record_when_its_checkpoint_counts():
+    collector = Collector()
+    sink = collecting(collector)
+    sink.process_element(1, NO_TIMESTAMP)
+    checkpoint(sink, 1)
+    sink.process_element(2, NO_TIMESTAMP)
+    checkpoint(sink, 2)
+    sink.process_element(3, NO_TIMESTAMP)
+    assert waiting(collector) == []
+    sink.notify_checkpoint_complete(1)
+    assert waiting(collector) == [1]
+    sink.notify_checkpoint_aborted(2)
+    checkpoint(sink, 3)
+    sink.notify_checkpoint_complete(3)
+    assert waiting(collector) == [2, 3]
+
+
+COLLECT_SCRIPT = ["a", ("snap", 1), "b", ("done", 1), "c", ("snap", 2), "d", ("snap", 3), "e", ("done", 3), "f"]
+
+
+@pytest.mark.parametrize("cut", range(len(COLLECT_SCRIPT) + 1))
+def test_wherever_the_sink_fails_the_program_is_given_each_record_once(cut):
+    collector, snapshots = Collector(), {}
+
+    def play(sink, script):
+        for step in script:
+            if isinstance(step, str):
+                sink.process_element(step, NO_TIMESTAMP)
+            elif step[0] == "snap":
+                snapshots[step[1]] = checkpoint(sink, step[1])
+            else:
+                sink.notify_checkpoint_complete(step[1])
+
+    play(collecting(collector), COLLECT_SCRIPT[:cut])
+    done = max(snapshots, default=0)
+    sink = collecting(collector, snapshots.get(done))
+    left = COLLECT_SCRIPT[COLLECT_SCRIPT.index(("snap", done)) + 1 :] if done else COLLECT_SCRIPT
+    play(sink, [step for step in left if isinstance(step, str)])
+    checkpoint(sink, 9)
+    sink.notify_checkpoint_complete(9)
+    collector.finish()
+    assert list(collector) == list("abcdef")
+
+
+def test_an_attempt_that_was_replaced_gives_nothing_any_more():
+    collector = Collector()
+    old, new = collecting(collector), collecting(collector)
+    old.process_element("old", NO_TIMESTAMP)
+    checkpoint(old, 1)
+    old.notify_checkpoint_complete(1)
+    new.process_element("new", NO_TIMESTAMP)
+    collector.finish()
+    assert list(collector) == ["new"]
+
+
+def test_a_job_that_ends_well_gives_the_rest_and_one_that_fails_does_not():
+    for error, given in ((None, [1, 2, 3]), (OSError("gone"), [])):
+        collector = Collector()
+        first, second = collecting(collector), collecting(collector, subtask_index=1)
+        second.process_element(3, NO_TIMESTAMP)
+        first.process_element(1, NO_TIMESTAMP)
+        checkpoint(first, 1)
+        first.process_element(2, NO_TIMESTAMP)
+        collector.finish(error)
+        assert waiting(collector)[:-1] == given
+
+
+def test_who_has_been_given_records_cannot_begin_from_an_earlier_checkpoint():
+    collector = Collector()
+    sink = collecting(collector)
+    snapshot = checkpoint(sink, 1)
+    sink.process_element(1, NO_TIMESTAMP)
+    checkpoint(sink, 2)
+    sink.notify_checkpoint_complete(2)
+    assert CollectSinkFactory(collector).why_not_again() is None
+    with pytest.raises(
+        CannotBeginAgainError, match="from checkpoint 1, but the program has been given .* checkpoint 2"
+    ):
+        collecting(collector, snapshot)
+    with pytest.raises(CannotBeginAgainError, match="restarted from its beginning"):
+        collecting(collector)
+
+
+def test_checkpoints_that_are_at_least_once_hold_no_record_back():
+    collector = Collector()
+    settings = ExecutionSettings(checkpointing_enabled=True, is_exactly_once=False)
+    sink = collecting(collector, settings=settings)
+    sink.process_element(1, NO_TIMESTAMP)
+    assert waiting(collector) == [1]
+    assert CollectSinkFactory(collector).why_not_again() is None
+
+
+# Functions with state
+
+
+class Summing:
+    """Keeps what it was given as state, and hears of checkpoints."""
+
+    def initialize_state(self, context):
+        self.is_restored = context.is_restored
+        store = context.get_operator_state_store()
+        self.state = store.get_list_state(ListStateDescriptor("sum", None))
+        self.sum, self.heard = sum(self.state.get()), []
+
+    def invoke(self, value):
+        self.sum += value
+
+    def snapshot_state(self, context):
+        self.state.update([self.sum])
+        self.heard.append(("snapshot", context.get_checkpoint_id()))
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.heard.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id):
+        self.heard.append(("aborted", checkpoint_id))
+
+
+def test_a_sink_object_has_state_and_hears_of_checkpoints():
+    sink = Surroundings().open(deployed(sink_factory_of(Summing())))
+    sink.process_element(3, NO_TIMESTAMP)
+    snapshot = checkpoint(sink, 1)
+    sink.notify_checkpoint_complete(1)
+    sink.notify_checkpoint_aborted(2)
+    function = sink.function.__self__
+    assert not function.is_restored
+    assert function.heard == [("snapshot", 1), ("complete", 1), ("aborted", 2)]
+    again = Surroundings().open(deployed(sink_factory_of(Summing())), snapshot).function.__self__
+    assert (again.is_restored, again.sum) == (True, 3)
+
+
 # Writers and committers
 
 
@@ -397,9 +547,72 @@ def test_with_checkpoints_a_commit_waits_for_the_one_it_belongs_to():
     sink.end_input(1)
     sink.finish()
     assert len(commits(journal)) == 1
+    sink.notify_checkpoint_complete(3)  # it was taken before the last record came
+    assert commits(journal)[1:] == [[(3,)]]
     checkpoint(sink, 4)
     sink.notify_checkpoint_complete(4)
-    assert commits(journal)[1:] == [[(3,), (4,)]]
+    assert commits(journal)[2:] == [[(4,)]]
+    assert [call for call in journal.calls if call[0] == "flush"].count(("flush", False)) == 3
+
+
+def test_what_a_checkpoint_that_failed_held_is_committed_with_the_next():
+    journal, _ = journal_operator()
+    sink = checkpointed(journal)
+    sink.process_element(1, NO_TIMESTAMP)
+    checkpoint(sink, 1)
+    sink.notify_checkpoint_aborted(1)
+    sink.process_element(2, NO_TIMESTAMP)
+    sink.prepare_snapshot_pre_barrier(2)  # and the snapshot itself was never taken
+    checkpoint(sink, 3)
+    assert commits(journal) == []
+    sink.notify_checkpoint_complete(3)
+    assert commits(journal) == [[(1,), (2,)]]
+
+
+def test_where_no_checkpoint_follows_the_end_everything_is_committed_at_the_end():
+    journal, _ = journal_operator()
+    settings = ExecutionSettings(checkpointing_enabled=True, checkpoints_after_tasks_finish=False)
+    sink = Surroundings(settings=settings).open(SinkWriterFactory(journal)())
+    sink.process_element(1, NO_TIMESTAMP)
+    checkpoint(sink, 1)
+    sink.process_element(2, NO_TIMESTAMP)
+    sink.end_input(1)
+    sink.finish()
+    assert commits(journal) == [[(1,), (2,)]]
+
+
+@pytest.mark.parametrize("parallelism", [1, 2, 5])
+def test_at_another_parallelism_each_committable_is_committed_once_in_order(parallelism):
+    snapshots = []
+    for subtask in range(3):
+        sink = checkpointed(journal_operator()[0])
+        for checkpoint_id in (4, 5):
+            sink.process_element((subtask, checkpoint_id), NO_TIMESTAMP)
+            snapshot = checkpoint(sink, checkpoint_id)
+        snapshots.append(OperatorSnapshot.decode(snapshot.encode()))
+    committed = []
+    for subtask in range(parallelism):
+        journal, _ = journal_operator()
+        told = []
+        journal.create_writer = lambda context, told=told, journal=journal: (
+            told.append((context.restored_checkpoint_id, context.operator_id)) or JournalWriter(journal.calls)
+        )
+        checkpointed(journal, redistribute(snapshots, parallelism, subtask))
+        mine = [value for commit in commits(journal) for (value,) in commit]
+        assert [value[1] for value in mine] == sorted(value[1] for value in mine)
+        assert told == [(5, "0123456789abcdef0123456789abcdef")]
+        committed += mine
+    assert sorted(committed) == [(subtask, checkpoint_id) for subtask in range(3) for checkpoint_id in (4, 5)]
+
+
+def test_a_writer_is_made_after_what_was_restored_is_committed():
+    journal, _ = journal_operator()
+    sink = checkpointed(journal)
+    sink.process_element("a", NO_TIMESTAMP)
+    snapshot = checkpoint(sink, 1)
+    again, _ = journal_operator()
+    checkpointed(again, snapshot)
+    assert again.calls[1:] == [("commit", [("a",)]), ("writer", 0, 1)]
 
 
 def test_what_a_restored_checkpoint_holds_is_committed_at_once():

@@ -4,9 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flinkbuf.checkpoints.state_file import KEYED, Region, SectionWriter, SnapshotOutput
+from flinkbuf.checkpoints.state_index import StateMeta, keyed_head
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.snapshot import KeyedSnapshot, OperatorSnapshot, StateMeta, make_section, redistribute
+from flinkbuf.streaming.snapshot import KeyedSnapshot, OperatorSnapshot, redistribute
 
 NAMES = st.sampled_from(["one", "two", "three"])
 LISTS = st.dictionaries(NAMES, st.lists(st.integers(), max_size=9))
@@ -71,8 +73,14 @@ def test_key_groups_of_subtasks_are_all_groups_once(max_parallelism, data):
 
 def example():
     metas = (StateMeta("a", "value", type="LONG"), StateMeta("b", "map", is_internal=True))
-    sections = (make_section([b"xy", None]), make_section([None, b"z"]), b"")
-    keyed = KeyedSnapshot(128, 5, "None", metas, sections)
+    output = SnapshotOutput(None, 0)
+    writer = SectionWriter(output, KEYED)
+    writer.put(0, 5, b"xy")
+    writer.put(1, 6, b"z")
+    writer.put(0, 7, b"w")
+    place = writer.finish(keyed_head(128, 5, 7, "None", metas))
+    output.finish()
+    keyed = KeyedSnapshot(Region(output.handle(*place), None, KEYED))
     return OperatorSnapshot((keyed,), {"l": [1, ("x", None)]}, {"u": [2.5]}, {"b": {1: {"y"}}})
 
 
@@ -84,21 +92,35 @@ def test_bytes_bring_all_back():
         {"u": [2.5]},
         {"b": {1: {"y"}}},
     )
-    assert keyed.metas == example().keyed[0].metas and keyed.key_groups() == range(5, 8)
-    found = [[keyed.entries(index, group) for index in (0, 1)] for group in range(5, 8)]
-    assert [[each and bytes(each) for each in pair] for pair in found] == [[b"xy", None], [None, b"z"], [None, None]]
+    assert keyed.index == example().keyed[0].index and keyed.key_groups() == range(5, 8)
+    found = [[(group, bytes(data)) for group, data in keyed.read(index, range(5, 7))] for index in (0, 1)]
+    assert found == [[(5, b"xy")], [(6, b"z")]]
     assert (keyed.find(("user", "a")), keyed.find(("internal", "b")), keyed.find(("user", "b"))) == (0, 1, None)
+    assert keyed.index.sizes_by_key_group() == {5: 2, 6: 1, 7: 1}
+    assert list(keyed.index.sizes_by_state().values()) == [3, 1]
 
 
-@given(position=st.integers(0), bit=st.integers(0, 7))
-def test_any_damaged_bit_is_noticed(position, bit):
-    data = bytearray(example().encode())
-    data[position % len(data)] ^= 1 << bit
-    with pytest.raises(CorruptDataError, match="damaged|version|not the snapshot"):
-        OperatorSnapshot.decode(bytes(data))
+def test_what_was_kept_outlives_its_file_and_the_first_reader():
+    (keyed,) = example().keyed
+    stored = keyed.stored(0)
+    assert stored.keep(range(5, 8)) == [(5, b"xy"), (7, b"w")]
+    keyed.forget(0)
+    keyed._region = None
+    assert list(stored.sections(range(5, 8))) == [(5, b"xy"), (7, b"w")]
 
 
-@pytest.mark.parametrize("length", [0, 4, 9, 40])
-def test_bytes_that_were_cut_off_are_noticed(length):
-    with pytest.raises(CorruptDataError):
-        OperatorSnapshot.decode(example().encode()[:length])
+def test_any_damaged_bit_is_noticed():
+    whole = example().encode()
+    for position in range(len(whole)):
+        for bit in range(8):
+            data = bytearray(whole)
+            data[position] ^= 1 << bit
+            with pytest.raises(CorruptDataError):
+                OperatorSnapshot.decode(bytes(data))
+
+
+def test_bytes_that_were_cut_off_are_noticed():
+    whole = example().encode()
+    for length in range(len(whole)):
+        with pytest.raises(CorruptDataError):
+            OperatorSnapshot.decode(whole[:length])

@@ -9,6 +9,8 @@ import pytest
 from surroundings import Elements, ManualTime, Surroundings
 
 from flinkbuf.errors import CancelTaskError
+from flinkbuf.streaming.checkpointed_function import CheckpointedFunction, CheckpointListener
+from flinkbuf.streaming.functions import SourceFunction
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.source_context import (
@@ -20,6 +22,7 @@ from flinkbuf.streaming.source_context import (
 from flinkbuf.streaming.source_factories import SourceFunctionFactory, source_factory_of
 from flinkbuf.streaming.source_function import SourceFunctionOperator
 from flinkbuf.streaming.source_handover import SourceContext, SourceHandover
+from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.values import LatencyMarker, StreamRecord, Watermark, WatermarkStatus
 
 MAX = 2**63 - 1
@@ -382,3 +385,68 @@ def test_a_characteristic_decides_which_context_a_source_has(characteristic, rec
     around.wait_for_end(source)
     source.close()
     assert record in around.output.elements
+
+
+class Resumable(SourceFunction, CheckpointedFunction, CheckpointListener):
+    """Counts under its lock, and keeps what comes next as state."""
+
+    def __init__(self, count):
+        super().__init__()
+        self.count = count
+        self.heard = []
+
+    def initialize_state(self, context):
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("next", None))
+        self.next = sum(self.state.get())
+
+    def run(self, ctx):
+        while self.next < self.count:
+            with ctx.get_checkpoint_lock():
+                ctx.collect(("of", self.next))
+                ctx.collect(("a pair", self.next))
+                self.next += 1
+
+    def snapshot_state(self, context):
+        self.state.update([self.next])
+
+    def notify_checkpoint_complete(self, checkpoint_id):
+        self.heard.append(("complete", checkpoint_id))
+
+    def notify_checkpoint_aborted(self, checkpoint_id):
+        self.heard.append(("aborted", checkpoint_id))
+
+
+@pytest.mark.parametrize("records_before", [0, 1, 2, 7, 100, 399])
+def test_a_source_with_state_goes_on_where_the_checkpoint_was(records_before):
+    expected = [(what, number) for number in range(200) for what in ("of", "a pair")]
+    around = Surroundings()
+    source = around.open(pickle.loads(cloudpickle.dumps(source_factory_of(Resumable(200))))())
+    deadline = time.monotonic() + 10
+    while len(around.output.values) < records_before:
+        assert time.monotonic() < deadline
+        source.emit_next(around.output, records_before - len(around.output.values))
+    source.prepare_snapshot_pre_barrier(1)  # the thread runs on all the time
+    before = list(around.output.values)
+    snapshot = source.snapshot_state(1)
+    source.notify_checkpoint_complete(1)
+    source.notify_checkpoint_aborted(2)
+    assert source._function.heard == [("complete", 1), ("aborted", 2)]
+    source.close()
+    around = Surroundings()
+    source = around.open(pickle.loads(cloudpickle.dumps(source_factory_of(Resumable(200))))(), snapshot)
+    around.wait_for_end(source)
+    source.close()
+    assert before + around.output.values == expected
+
+
+@pytest.mark.parametrize("is_drain", [True, False])
+def test_what_a_source_that_is_stopped_has_emitted_is_in_the_savepoint(is_drain):
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Resumable(10**9)))
+    while not around.output.values:
+        source.emit_next(around.output, 1)
+    source.stop(is_drain)
+    source.prepare_snapshot_pre_barrier(1)
+    snapshot = source.snapshot_state(1)
+    assert 2 * snapshot.lists["next"][0] == len(around.output.values)
+    source.close()

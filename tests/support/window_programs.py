@@ -1,5 +1,7 @@
 """Window operators as tests use them: what programs make of windows, in each way that there is."""
 
+from frozen_tables import contents_of
+
 from flinkbuf.streaming.functions import AggregateFunction
 from flinkbuf.streaming.windows.window_functions import ProcessWindowFunction
 from flinkbuf.streaming.windows.window_operation import WindowOperatorFactory
@@ -85,7 +87,7 @@ def state_left(harness):
         if part.meta.kind == "timers":
             kept += [(part.meta.name, namespace, token, time) for time, token, namespace in part.timers]
         else:
-            for namespace, values in part.table.spaces.items():
+            for namespace, values in contents_of(part.table).items():
                 kept += [(part.meta.name, namespace, token, value) for token, value in values.items()]
     snapshot.release()
     return kept

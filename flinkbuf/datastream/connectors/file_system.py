@@ -208,8 +208,13 @@ class OutputFileConfig:
 class FileSink(PartFileSink, SupportsPreprocessing):
     """Writes records into part files, in buckets below a base path.
 
-    A part is hidden (``.part-….inprogress.…``) while it is written. At the end of a bounded job all parts get their
-    names; a job that fails before leaves hidden files only.
+    A part is hidden (``.part-….inprogress.…``) while it is written. With checkpoints it gets its name when it is
+    complete and the checkpoint behind it counts, so each record is in one visible file, once, whatever fails; parts of
+    rows may go on over checkpoints, those of a bulk format end at each. Without checkpoints all parts get their names
+    at the end of a bounded job, and a job that fails before leaves hidden files only.
+
+    A job that goes on from a checkpoint goes on with the parts that were in progress there, and removes what was begun
+    later. One that begins from an older savepoint is refused if a later checkpoint has completed such a part.
 
     References
     ----------
@@ -281,7 +286,8 @@ class FileSink(PartFileSink, SupportsPreprocessing):
         if not callable(encoder):
             raise TypeError(f"the encoder must be an Encoder, got {type(encoder).__name__} {encoder!r}")
         policy = RollingPolicy.default_rolling_policy()
-        return FileSink.RowFormatBuilder(_sink_options(base_path, _EncodedRecords.Factory(encoder), policy))
+        options = _sink_options(base_path, _EncodedRecords.Factory(encoder), policy)
+        return FileSink.RowFormatBuilder(replace(options, is_resumable=True))
 
     @staticmethod
     def for_bulk_format(base_path: str, writer_factory: BulkWriterFactory) -> FileSink.BulkFormatBuilder:

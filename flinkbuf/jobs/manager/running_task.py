@@ -26,8 +26,8 @@ from flinkbuf.jobs.manager.task_actions import (
     TaskChanged,
     TaskSaid,
 )
-from flinkbuf.jobs.manager.task_log import task_in_log
 from flinkbuf.jobs.manager.task_executor import NOT_READY
+from flinkbuf.jobs.manager.task_log import task_in_log
 from flinkbuf.jobs.messages import Json
 from flinkbuf.log import logger
 from flinkbuf.network.partition import ResultPartition

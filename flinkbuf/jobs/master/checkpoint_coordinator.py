@@ -53,7 +53,7 @@ _Reason = CheckpointFailureReason
 Fail = Callable[[Failure, str | None, int], None]
 
 
-class Chance(Protocol):
+class DelayChance(Protocol):
     """Draws lots, as `random.Random` does."""
 
     def randint(self, a: int, b: int) -> int:
@@ -72,7 +72,7 @@ class CheckpointCoordinator:
         ``fail(failure, task_name, now_ms)``: the job has to begin again over it.
     initial : RestoredCheckpoint or None
     next_checkpoint_id : int
-    chance : Chance or None
+    chance : DelayChance or None
         How long after the start of all tasks the first one begins; None: as soon as it may.
 
     Attributes
@@ -96,7 +96,7 @@ class CheckpointCoordinator:
         *,
         initial: RestoredCheckpoint | None = None,
         next_checkpoint_id: int = 1,
-        chance: Chance | None = None,
+        chance: DelayChance | None = None,
     ) -> None:
         self.config = config
         self.pending: dict[int, PendingCheckpoint] = {}
@@ -467,7 +467,9 @@ class CheckpointCoordinator:
             if pending.stage is not Stage.COORDINATORS:  # its sources have stopped: only beginning again moves them
                 message = f"the job could not be stopped with savepoint {pending.id}: {text}"
                 self._fail(Failure("builtins.RuntimeError", message), name, now_ms)
-        elif (not pending.kind.is_savepoint or task is not None) and self._failures.failed(pending.id, reason):
+            return
+        is_of_a_task = task is not None and reason is not _Reason.CHECKPOINT_EXPIRED
+        if (is_of_a_task or not pending.kind.is_savepoint) and self._failures.failed(pending.id, reason):
             tolerable = self.config.tolerable_failures
             message = (
                 f"checkpoint {pending.id} failed: {text}; {tolerable} failed checkpoints in a row are put up with "
@@ -478,7 +480,7 @@ class CheckpointCoordinator:
     def _refused(self, request: CheckpointRequest, reason: CheckpointFailureReason, detail: str = "") -> None:
         """It could not even begin."""
         self.tracker.refused()
-        self._answer_failed(request, f"{reason.message}: {detail}" if detail else reason.message)
+        self._answer_failed(request, f"{reason.value}: {detail}" if detail else reason.value)
 
     def _answer_failed(self, request: CheckpointRequest, text: str) -> None:
         if request is self._stop:
@@ -513,7 +515,7 @@ class CheckpointCoordinator:
         self._drop_requests(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
         for pending in list(self.pending.values()):
             del self.pending[pending.id]
-            self._answer_failed(pending.request, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN.message)
+            self._answer_failed(pending.request, _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN.value)
 
     def final_failure(self, failure: Failure) -> Failure:
         """Return what a failure comes to: after the savepoint that it stopped with, a job does not begin again.
@@ -545,7 +547,7 @@ class CheckpointCoordinator:
     def _assignment_of(self, completed: CompletedCheckpoint) -> StateAssignment:
         known = self._assignment
         if known is None or known.metadata is not completed.metadata:
-            known = self._assignment = StateAssignment(completed.metadata, self._plan)
+            known = self._assignment = StateAssignment(completed.metadata, self._plan, is_same_plan=True)
         return known
 
     def end(self, status: JobStatus, now_ms: int) -> None:
@@ -580,5 +582,5 @@ _OF_THE_JOB: Final = (
 
 
 def _why(reason: CheckpointFailureReason, failure: Failure | None, task: ExecutionVertex | None) -> str:
-    text = reason.message if task is None else f"{reason.message}: {task}"
+    text = reason.value if task is None else f"{reason.value}: {task}"
     return text if failure is None else f"{text}: {failure.message}"

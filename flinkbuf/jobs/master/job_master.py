@@ -16,7 +16,7 @@ from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus, JobStep, next_status
 from flinkbuf.jobs.master.cancellations import is_unheard
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
-from flinkbuf.jobs.master.checkpoint_coordinator import Chance, CheckpointCoordinator
+from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator, DelayChance
 from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import FINAL_REPORTS, STEP_OF_REPORT, ExecutionState, ExecutionStep
 from flinkbuf.jobs.master.failover import Failover
@@ -123,7 +123,7 @@ class JobMaster:
         checkpointing: CheckpointCoordinatorConfig | None = None,
         initial: RestoredCheckpoint | None = None,
         next_checkpoint_id: int = 1,
-        chance: Chance | None = None,
+        chance: DelayChance | None = None,
     ) -> None:
         self.plan = plan
         self.config = config or JobMasterConfig()
@@ -238,7 +238,8 @@ class JobMaster:
         self.checkpoints.stored(stimulus, now_ms)
 
     def _checkpoint_failed(self, failure: Failure, task_name: str | None, now_ms: int) -> None:
-        self._failover.of_job(FailureEntry(failure, now_ms, task_name), now_ms)
+        if self.status is JobStatus.RUNNING:  # else all of it begins again, or ends, anyway
+            self._failover.of_job(FailureEntry(failure, now_ms, task_name), now_ms)
 
     # ---- task managers come and go
 

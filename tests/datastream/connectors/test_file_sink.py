@@ -34,8 +34,10 @@ from flinkbuf.datastream.formats.json import (
     JsonRowSerializationSchema,
 )
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.file_sink import PartFileCommitter
 from flinkbuf.streaming.file_split import FileSplit
 from flinkbuf.streaming.part_file import PartFileInfo, PendingFile
+from flinkbuf.streaming.sink import CommitRequest, CommitState
 from flinkbuf.streaming.sink_factories import SinkWriterFactory
 from flinkbuf.types.types import Types
 from flinkbuf.types.values import Instant, Row
@@ -71,7 +73,8 @@ def contents(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            found[re.sub(UUID, "*", str(path.relative_to(folder)))] = path.read_text()
+            name = re.sub(r"[0-9a-f]{16}-\d+\.\d+\.", "", str(path.relative_to(folder)))
+            found[re.sub(UUID, "*", name)] = path.read_text()
     return found
 
 
@@ -200,14 +203,17 @@ def test_a_letter_that_is_not_known_is_refused():
         BucketAssigner.date_time_bucket_assigner("QQ")
 
 
-def test_committing_twice_is_harmless_and_a_lost_file_is_an_error(tmp_path):
+def test_committing_twice_is_harmless_and_a_lost_file_is_an_error(tmp_path, caplog):
     (tmp_path / ".a").write_text("x")
     pending = PendingFile(str(tmp_path / ".a"), str(tmp_path / "a"))
     pending.commit()
     pending.commit()
     assert contents(tmp_path) == {"a": "x"}
-    with pytest.raises(FileNotFoundError, match="gone"):
-        PendingFile(str(tmp_path / ".gone"), str(tmp_path / "gone")).commit()
+    gone = PendingFile(str(tmp_path / ".gone"), str(tmp_path / "gone"))
+    with pytest.raises(FileNotFoundError, match="somebody has removed it.*gone"):
+        PartFileCommitter().commit([CommitRequest(gone)])
+    PartFileCommitter().commit([request := CommitRequest(gone, is_restored=True)])
+    assert request.state is CommitState.COMMITTED and "committed before" in caplog.text
 
 
 def test_a_full_disk_says_the_path():

@@ -1,0 +1,31 @@
+"""How fast is the checksum of state, next to zlib's and to a copy of the same bytes? In bytes a second."""
+
+import os
+import zlib
+
+import pytest
+from measure import measure, scaled
+
+from flinkbuf._core.crc32 import crc32, crc32_by_tables
+
+DATA = os.urandom(scaled(1 << 20))
+SMALL = DATA[:128]
+
+CASES = {
+    "crc32": (lambda: crc32(DATA), len(DATA), "bytes"),
+    "crc32.by_tables": (lambda: crc32_by_tables(DATA), len(DATA), "bytes"),
+    "crc32.zlib": (lambda: zlib.crc32(DATA), len(DATA), "bytes"),
+    "crc32.copy": (lambda: bytearray(DATA), len(DATA), "bytes"),
+    "crc32.128_bytes": (lambda: crc32(SMALL), len(SMALL), "bytes"),
+    "crc32.128_bytes_zlib": (lambda: zlib.crc32(SMALL), len(SMALL), "bytes"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_rate(benchmark, name):
+    measure(name, *CASES[name], benchmark=benchmark)
+
+
+if __name__ == "__main__":
+    for name in CASES:
+        measure(name, *CASES[name])

@@ -1,0 +1,172 @@
+"""The steps of `ha_protocol`, done on a real directory: local, or mounted by all who may run the job."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import uuid
+from functools import lru_cache
+from typing import Any
+
+from flinkbuf.checkpoints import ha_protocol as protocol
+from flinkbuf.checkpoints.damage import damaged
+from flinkbuf.checkpoints.local_files import LocalFiles, sync_directory
+from flinkbuf.errors import CorruptDataError
+
+
+class HaDirectory:
+    """A directory of one job. All machines must see each other's files at once: a local disk, or a mount that does
+    not remember which names there are (NFS: ``lookupcache=none`` and ``actimeo=0``).
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def make(self) -> None:
+        """Make it, if it is not there."""
+        LocalFiles().make_directory(os.path.join(self.path, protocol.POINTERS))
+
+    def perform(self, steps: protocol.Steps[protocol.T]) -> protocol.T:
+        """Do all steps; return what they come to, or raise what they raise."""
+        found: Any = None
+        try:
+            while True:
+                found = self.do(steps.send(found))
+        except StopIteration as end:
+            return end.value
+        except CorruptDataError as error:
+            name, offset, what = error.path, error.offset, error.what  # type: ignore[attr-defined]
+            raise damaged(os.path.join(self.path, name), offset, what) from None
+
+    def do(self, step: Any) -> Any:
+        """Do one step; return what it finds."""
+        if isinstance(step, protocol.ListNames):
+            return self._names(step.folder)
+        path = os.path.join(self.path, step.name)
+        if isinstance(step, protocol.Read):
+            return _read(path)
+        if isinstance(step, protocol.Create):
+            return _create(path, step.data)
+        if isinstance(step, protocol.Write):
+            return _replace(path, step.data)
+        if isinstance(step, protocol.Touch):
+            return _touch(path)
+        assert isinstance(step, protocol.Delete), step
+        return LocalFiles().delete(path)
+
+    def _names(self, folder: str) -> list[str]:
+        """Names of what is half written begin with a dot."""
+        try:
+            names = os.listdir(os.path.join(self.path, folder))
+        except FileNotFoundError:
+            return []
+        return [os.path.join(folder, name) for name in names if not name.startswith(".")]
+
+    def age_ms(self, name: str) -> int | None:
+        """Return how long ago a file was touched, by the clock of the machine that has the disk; None: it is gone."""
+        clock = os.path.join(self.path, f".clock-{uuid.uuid4().hex}")
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                before = os.stat(os.path.join(self.path, name)).st_mtime_ns
+                os.close(os.open(clock, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
+                return max(0, os.stat(clock).st_mtime_ns - before) // 1_000_000
+            return None
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(clock)
+
+
+def _read(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def _create(path: str, data: bytes) -> bool:
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return False
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_directory(os.path.dirname(path))
+    return True
+
+
+def _replace(path: str, data: bytes) -> None:
+    directory, name = os.path.split(path)
+    temporary = os.path.join(directory, f".{name}-{uuid.uuid4().hex}")
+    try:
+        _create(temporary, data)
+        os.rename(temporary, path)
+    except BaseException:
+        LocalFiles().delete(temporary)
+        raise
+    sync_directory(directory)
+
+
+def _touch(path: str) -> bool:
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+# ---- who holds a lease
+
+
+def this_process() -> bytes:
+    """Return how a lease names the process that holds it."""
+    process_id = os.getpid()
+    facts = {"host": socket.gethostname(), "pid": process_id, "machine": _machine()}
+    return json.dumps({**facts, "started": _started(process_id)}).encode()
+
+
+def holder_text(holder: bytes | None) -> str:
+    """Return a lease's holder for people."""
+    facts = _facts(holder)
+    return f"process {facts['pid']} on {facts['host']}" if facts else "another process"
+
+
+def is_gone(holder: bytes | None) -> bool:
+    """Whether a holder is known to have ended: one that ran on this machine, and does not any more."""
+    facts = _facts(holder)
+    if not facts or facts["machine"] != _machine() or not facts["machine"]:
+        return False
+    return _started(facts["pid"]) != facts["started"]
+
+
+def _facts(holder: bytes | None) -> dict[str, Any]:
+    """A lease whose maker was stopped at once says nothing."""
+    try:
+        facts = json.loads(holder or b"{}")
+        return facts if {"host", "pid", "machine", "started"} <= facts.keys() else {}
+    except (ValueError, AttributeError):
+        return {}
+
+
+@lru_cache(maxsize=1)
+def _machine() -> str:
+    """This boot of this machine, and the name space of its processes; empty where the system does not say."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _started(process_id: int) -> str:
+    """When a process began, in ticks since the boot; empty: it has ended."""
+    try:
+        with open(f"/proc/{process_id}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]

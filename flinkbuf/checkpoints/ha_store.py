@@ -1,0 +1,241 @@
+"""What a job master leaves for the one that takes its job over: ``high-availability.storageDir``.
+
+``<directory>/<cluster id>/<job>/`` holds leases, the job as it was stored, and pointers to its checkpoints; the
+checkpoints themselves lie where they are written. `ha_protocol` says which of it counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+
+from flinkbuf.checkpoints import ha_protocol as protocol
+from flinkbuf.checkpoints.ha_directory import HaDirectory, holder_text, is_gone, this_process
+from flinkbuf.checkpoints.ha_protocol import HaPrevious, LeaseLostError, Pointer
+from flinkbuf.checkpoints.locations import normalized, scheme_of
+
+_POLL_S = 0.5  # between two looks at a lease that somebody else holds
+
+
+class HaStore:
+    """The directory of one job of one cluster. From any thread.
+
+    Parameters
+    ----------
+    storage_dir : str
+        A directory on this machine, or mounted by all that may run the job.
+    cluster_id : str
+    job_name : str
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     first = HaStore(directory, "default", "my job").try_acquire(timeout_ms=10_000)
+    ...     first.store_job("ab" * 16, b"what it is")
+    ...     first.add_checkpoint(7, "/checkpoints/chk-7/_metadata")
+    ...     first.release()
+    ...     second = HaStore(directory, "default", "my job").try_acquire(timeout_ms=10_000)
+    ...     second.epoch, second.previous.checkpoint
+    (2, '/checkpoints/chk-7/_metadata')
+    """
+
+    def __init__(self, storage_dir: str, cluster_id: str, job_name: str) -> None:
+        if scheme_of(storage_dir):
+            raise ValueError(
+                f"high-availability.storageDir must be a directory on this machine or mounted, got {storage_dir!r}: "
+                "object stores have no files that only one process can make"
+            )
+        self.cluster_id = cluster_id
+        self.job_name = job_name
+        self.path = os.path.join(normalized(storage_dir), _file_name(cluster_id), _file_name(job_name))
+        self._directory = HaDirectory(self.path)
+
+    @classmethod
+    def unfinished(cls, storage_dir: str, cluster_id: str | None = None) -> list[HaStore]:
+        """Return the stores of all jobs that were stored and have not come to their end.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is no such directory.
+        CorruptDataError
+            If what was stored of a job is not as it was written.
+        """
+        found = []
+        root = normalized(storage_dir)
+        for cluster in sorted(os.listdir(root)):
+            if not os.path.isdir(os.path.join(root, cluster)):
+                continue
+            for job in sorted(os.listdir(os.path.join(root, cluster))):
+                facts = _stored_facts(os.path.join(root, cluster, job))
+                if facts and cluster_id in (None, facts["cluster_id"]):
+                    found.append(cls(storage_dir, facts["cluster_id"], facts["job_name"]))
+        return found
+
+    def peek(self) -> HaPrevious:
+        """Return what was left, without taking it over."""
+        if not os.path.isdir(self.path):
+            return HaPrevious()
+        latest = protocol.highest_epoch(self._directory.do(protocol.ListNames()))
+        return self._directory.perform(protocol.read_previous(latest + 1))
+
+    def holder(self) -> str:
+        """Return who made the latest lease, for people; empty: nobody ever did."""
+        latest = protocol.highest_epoch(self._directory.do(protocol.ListNames()))
+        return holder_text(self._directory.do(protocol.Read(f"lease-{latest}"))) if latest else ""
+
+    def try_acquire(self, timeout_ms: int) -> HaLease | None:
+        """Take the job over; None: somebody holds it and has renewed the lease within `timeout_ms`.
+
+        Raises
+        ------
+        OSError
+            If the directory cannot be read or written.
+        CorruptDataError
+            If what was left is not as it was written.
+        """
+        self._directory.make()
+        names = self._directory.do(protocol.ListNames())
+        latest = protocol.highest_epoch(names)
+        if latest and self._is_held(latest, names, timeout_ms):
+            return None
+        taken = self._directory.perform(protocol.take_over(latest, this_process()))
+        return HaLease(self, self._directory, *taken) if taken else None
+
+    def acquire(
+        self,
+        timeout_ms: int,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        waiting: Callable[[str], object] | None = None,
+    ) -> HaLease | None:
+        """Take the job over as soon as nobody holds it; None: `is_cancelled` said so.
+
+        Parameters
+        ----------
+        timeout_ms : int
+            After so long without a sign of life a holder is given up.
+        is_cancelled : callable
+        waiting : callable, optional
+            Told once, in words, who is waited for.
+        """
+        is_told = waiting is None
+        while not is_cancelled():
+            lease = self.try_acquire(timeout_ms)
+            if lease is not None:
+                return lease
+            if not is_told and waiting is not None:
+                is_told = True
+                waiting(f"job {self.job_name!r} is run by {self.holder()}: waiting until it ends or is gone")
+            time.sleep(min(_POLL_S, timeout_ms / 4000))
+        return None
+
+    def _is_held(self, epoch: int, names: list[str], timeout_ms: int) -> bool:
+        if f"released-{epoch}" in names or f"result-{epoch}" in names:
+            return False
+        lease = f"lease-{epoch}"
+        if is_gone(self._directory.do(protocol.Read(lease))):
+            return False
+        age_ms = self._directory.age_ms(lease)
+        return age_ms is not None and age_ms < timeout_ms
+
+
+class HaLease:
+    """The right to run a job, as long as nobody else takes it. From any thread.
+
+    Attributes
+    ----------
+    epoch : int
+        The fencing token: one more with each holder, from 1.
+    previous : HaPrevious
+        What the holders before left.
+    """
+
+    def __init__(self, store: HaStore, directory: HaDirectory, epoch: int, previous: HaPrevious) -> None:
+        self.store = store
+        self.epoch = epoch
+        self.previous = previous
+        self._directory = directory
+        self._lock = threading.Lock()
+        self._pointers = list(previous.pointers)
+        self._lost: str | None = None
+
+    def checkpoints(self) -> tuple[tuple[int, str], ...]:
+        """Return number and path of each checkpoint that counts, oldest first."""
+        with self._lock:
+            return tuple((each.checkpoint_id, each.path) for each in self._pointers)
+
+    def store_job(self, job_id: str, job: bytes) -> None:
+        """Store what the job is, before it starts.
+
+        Raises
+        ------
+        LeaseLostError
+            Here as in what follows: somebody has taken over. Stop the job, and delete nothing.
+        """
+        facts = {"job_name": self.store.job_name, "cluster_id": self.store.cluster_id}
+        self._perform(protocol.store_job(self.epoch, job_id, job, facts))
+
+    def add_checkpoint(self, checkpoint_id: int, metadata_path: str) -> None:
+        """Let a checkpoint count whose ``_metadata`` is written; only after this may anybody hear of it."""
+        pointer = Pointer(checkpoint_id, self.epoch, metadata_path)
+        self._perform(protocol.add_checkpoint(pointer))
+        with self._lock:
+            self._pointers.append(pointer)
+
+    def remove_checkpoint(self, checkpoint_id: int) -> None:
+        """Let a checkpoint not count any more; its files may be deleted after this, and only then."""
+        with self._lock:
+            gone = [each for each in self._pointers if each.checkpoint_id == checkpoint_id]
+            self._pointers = [each for each in self._pointers if each.checkpoint_id != checkpoint_id]
+        self._check()
+        for pointer in gone:
+            self._perform(protocol.remove_checkpoint(self.epoch, pointer))
+
+    def renew(self) -> None:
+        """Say that we live: several times within the timeout."""
+        self._perform(protocol.renew(self.epoch))
+
+    def finish(self, result: str) -> None:
+        """Say that the job is over for good, before its checkpoints are deleted; it is not run again."""
+        self._perform(protocol.finish(self.epoch, result))
+
+    def release(self) -> None:
+        """Let go without an end, so that others need not wait; a lease that was lost is let go already."""
+        if self._lost is None:
+            self._directory.perform(protocol.release(self.epoch))
+
+    def _perform(self, steps: protocol.Steps[None]) -> None:
+        self._check()
+        try:
+            self._directory.perform(steps)
+        except LeaseLostError as error:
+            self._lost = str(error)
+            raise
+
+    def _check(self) -> None:
+        if self._lost is not None:
+            raise LeaseLostError(self._lost)
+
+
+def _file_name(name: str) -> str:
+    """Return a name for a directory: what can be read of it, and what tells it from all others."""
+    return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _stored_facts(path: str) -> dict[str, str] | None:
+    """Return what the job stored in a directory is called; None: there is none, or it is over."""
+    if not os.path.isdir(path):
+        return None
+    directory = HaDirectory(path)
+    latest = protocol.highest_epoch(directory.do(protocol.ListNames()))
+    previous = directory.perform(protocol.read_previous(latest + 1))
+    if previous.job is None:
+        return None
+    name = f"job-{previous.job_epoch}"
+    data = directory.do(protocol.Read(name))
+    return None if data is None else protocol.facts_of(data, os.path.join(path, name))

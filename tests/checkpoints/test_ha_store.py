@@ -1,0 +1,254 @@
+"""The directory of a highly available job: leases that are renewed, given up and taken over by real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from flinkbuf.checkpoints import ha_directory
+from flinkbuf.checkpoints.ha_protocol import LeaseLostError
+from flinkbuf.checkpoints.ha_store import HaStore
+from flinkbuf.errors import CorruptDataError
+
+LONG_MS = 3_600_000
+JOB_ID = "ab" * 16
+
+
+@pytest.fixture
+def store(tmp_path):
+    return HaStore(str(tmp_path), "default", "my job: ü/1")
+
+
+def taken(store, timeout_ms=0):
+    lease = store.try_acquire(timeout_ms)
+    assert lease is not None
+    return lease
+
+
+def test_the_first_holder_finds_nothing(store):
+    lease = taken(store)
+    assert lease.epoch == 1
+    assert lease.previous.job is lease.previous.checkpoint is lease.previous.job_id is None
+    assert (lease.previous.checkpoint_id, lease.previous.is_finished, lease.checkpoints()) == (0, False, ())
+
+
+def test_a_job_is_taken_over_with_all_that_counts(store):
+    first = taken(store)
+    first.store_job(JOB_ID, b"\x00job" * 1000)
+    for number in (1, 2, 3):
+        first.add_checkpoint(number, f"/c/chk-{number}/_metadata")
+    first.remove_checkpoint(1)
+    second = taken(store)
+    assert (second.epoch, second.previous.job_id, second.previous.job) == (2, JOB_ID, b"\x00job" * 1000)
+    assert (second.previous.checkpoint_id, second.previous.checkpoint) == (3, "/c/chk-3/_metadata")
+    assert second.checkpoints() == ((2, "/c/chk-2/_metadata"), (3, "/c/chk-3/_metadata"))
+    second.add_checkpoint(4, "/c/chk-4-2/_metadata")
+    second.remove_checkpoint(2)
+    third = taken(store)
+    assert (third.previous.job_id, third.checkpoints()) == (
+        JOB_ID,
+        ((3, "/c/chk-3/_metadata"), (4, "/c/chk-4-2/_metadata")),
+    )
+
+
+def test_whoever_lost_the_job_hears_of_it_whatever_it_does(store):
+    for deed in (
+        lambda lease: lease.add_checkpoint(9, "/c/chk-9/_metadata"),
+        lambda lease: lease.store_job(JOB_ID, b"mine"),
+        lambda lease: lease.finish("FINISHED"),
+        lambda lease: lease.renew(),
+    ):
+        first = taken(store)
+        second = taken(store)
+        with pytest.raises(LeaseLostError, match=f"another job master has taken the job over .epoch {second.epoch};"):
+            deed(first)
+        for again in (lambda lease: lease.remove_checkpoint(1), lambda lease: lease.renew(), deed):
+            with pytest.raises(LeaseLostError):
+                again(first)
+        first.release()
+        second.renew()
+        assert (second.previous.checkpoint, store.peek().checkpoint, store.peek().is_finished) == (None, None, False)
+        assert not any(name.startswith("released") for name in os.listdir(store.path))
+
+
+def test_a_lease_that_is_renewed_is_not_taken(store, monkeypatch):
+    lease = taken(store)
+    assert store.try_acquire(LONG_MS) is None
+    path = os.path.join(store.path, "lease-1")
+    old = time.time() - 100
+    monkeypatch.setattr(ha_directory, "is_gone", lambda holder: False)
+    os.utime(path, (old, old))
+    assert store.try_acquire(200_000) is None
+    lease.renew()
+    assert store.try_acquire(50_000) is None
+    os.utime(path, (old, old))
+    assert store.try_acquire(50_000).epoch == 2
+
+
+def test_a_lease_that_was_let_go_is_taken_at_once(store):
+    first = taken(store)
+    first.store_job(JOB_ID, b"job")
+    first.release()
+    second = store.try_acquire(LONG_MS)
+    assert (second.epoch, second.previous.job) == (2, b"job")
+    assert store.try_acquire(LONG_MS) is None
+
+
+def test_a_finished_job_is_not_run_again_but_may_be_begun_anew(store):
+    first = taken(store)
+    first.store_job(JOB_ID, b"job")
+    first.add_checkpoint(1, "/c/chk-1/_metadata")
+    first.finish("CANCELED")
+    assert sorted(os.listdir(store.path)) == ["base-1", "checkpoints", "lease-1", "result-1"]
+    assert HaStore.unfinished(os.path.dirname(os.path.dirname(store.path))) == []
+    second = store.try_acquire(LONG_MS)
+    assert (second.previous.is_finished, second.previous.result, second.previous.job) == (True, "CANCELED", None)
+    assert second.checkpoints() == ()
+    second.release()
+    third = taken(store)
+    assert (third.previous.is_finished, third.previous.result) == (True, "CANCELED")
+    third.store_job("cd" * 16, b"another")
+    fourth = taken(store)
+    assert (fourth.previous.is_finished, fourth.previous.job_id) == (False, "cd" * 16)
+
+
+def test_unfinished_jobs_are_found_by_their_names(tmp_path):
+    for cluster, job in (("one", "a"), ("one", "b/ä"), ("two", "a"), ("two", "over"), ("two", "never stored")):
+        lease = taken(HaStore(str(tmp_path), cluster, job))
+        if job != "never stored":
+            lease.store_job(JOB_ID, b"job")
+        if job == "over":
+            lease.finish("FINISHED")
+    (tmp_path / "file").write_text("")
+    found = [(each.cluster_id, each.job_name) for each in HaStore.unfinished(str(tmp_path))]
+    assert sorted(found) == [("one", "a"), ("one", "b/ä"), ("two", "a")]
+    assert [each.job_name for each in HaStore.unfinished(str(tmp_path), "two")] == ["a"]
+    with pytest.raises(FileNotFoundError):
+        HaStore.unfinished(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("name", ["job-1", "base-1", "checkpoints/1-1"])
+def test_what_was_damaged_is_refused_by_its_name(store, name):
+    lease = taken(store)
+    lease.store_job(JOB_ID, b"job")
+    lease.add_checkpoint(1, "/c/chk-1/_metadata")
+    path = os.path.join(store.path, name)
+    with open(path, "rb") as file:
+        good = file.read()
+    for bad in [good[:size] for size in range(len(good))] + [
+        good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :] for place in range(len(good))
+    ]:
+        with open(path, "wb") as file:
+            file.write(bad)
+        with pytest.raises(CorruptDataError, match="is damaged at byte") as caught:
+            store.peek()
+        assert caught.value.path == path
+
+
+def test_object_stores_are_refused():
+    with pytest.raises(ValueError, match="must be a directory on this machine or mounted"):
+        HaStore("s3://bucket/ha", "default", "job")
+
+
+def test_names_that_look_alike_have_directories_of_their_own(tmp_path):
+    paths = {
+        HaStore(str(tmp_path), "c", name).path for name in ("a/b", "a-b", "a b", "a:b", "x" * 300, "x" * 299, "..")
+    }
+    assert len(paths) == 7
+    assert all(os.path.dirname(os.path.dirname(path)) == str(tmp_path) for path in paths)
+
+
+# ---- other processes
+
+HOLD = """
+import sys
+from flinkbuf.checkpoints.ha_store import HaStore
+lease = HaStore(sys.argv[1], "default", "job").try_acquire(0)
+lease.store_job("ab" * 16, b"job")
+print(lease.epoch, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def holder(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"1\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_process_of_this_machine_that_was_killed_is_not_waited_for(tmp_path, holder):
+    store = HaStore(str(tmp_path), "default", "job")
+    assert store.try_acquire(LONG_MS) is None
+    assert store.holder() == f"process {holder.pid} on {ha_directory.socket.gethostname()}"
+    holder.kill()
+    holder.wait()
+    lease = store.try_acquire(LONG_MS)
+    assert (lease.epoch, lease.previous.job) == (2, b"job")
+
+
+def test_a_process_that_is_stopped_is_given_up_after_the_timeout_and_loses(tmp_path, holder):
+    store = HaStore(str(tmp_path), "default", "job")
+    holder.send_signal(signal.SIGSTOP)
+    assert store.try_acquire(LONG_MS) is None
+    assert store.acquire(300).epoch == 2
+
+
+def test_a_waiting_one_takes_over_when_the_holder_is_gone(tmp_path, holder):
+    store = HaStore(str(tmp_path), "default", "job")
+    told, leases = [], []
+    thread = threading.Thread(target=lambda: leases.append(store.acquire(LONG_MS, waiting=told.append)))
+    thread.start()
+    deadline = time.monotonic() + 20
+    while not told and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert told == [f"job 'job' is run by {store.holder()}: waiting until it ends or is gone"]
+    holder.kill()
+    holder.wait()
+    thread.join(20)
+    assert leases[0].epoch == 2
+
+
+def test_whoever_waits_can_be_called_off(tmp_path, holder):
+    assert HaStore(str(tmp_path), "default", "job").acquire(LONG_MS, is_cancelled=lambda: True) is None
+
+
+@pytest.mark.parametrize(
+    "holder_text, is_gone",
+    [
+        (b"", False),
+        (b"[]", False),
+        (b"{", False),
+        (json.dumps({"host": "h", "pid": 1, "machine": "another", "started": ""}).encode(), False),
+        (json.dumps({"host": "h", "pid": 1, "machine": ha_directory._machine(), "started": "never"}).encode(), True),
+        (ha_directory.this_process(), False),
+    ],
+)
+def test_only_what_is_known_to_be_gone_is_given_up_at_once(holder_text, is_gone):
+    assert ha_directory.is_gone(holder_text) is is_gone
+
+
+def test_one_of_many_takes_a_job_over(store):
+    """Threads in place of processes: they see the same files."""
+    taken(store).release()
+    start, leases = threading.Barrier(8), []
+
+    def take():
+        start.wait()
+        leases.append(store.try_acquire(LONG_MS))
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [lease.epoch for lease in leases if lease] == [2]

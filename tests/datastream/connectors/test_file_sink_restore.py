@@ -1,0 +1,264 @@
+"""A sink of files that fails and goes on from a checkpoint: each record is in one visible file, once."""
+
+import os
+import pickle
+import random
+
+import cloudpickle
+import pytest
+
+from flinkbuf.common.serialization import BulkWriterFactory, Encoder
+from flinkbuf.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.streaming.part_owner import PartOwner, remove_leftovers
+from flinkbuf.streaming.sink_factories import SinkWriterFactory
+from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf.testing import OperatorHarness
+
+WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)
+
+
+class Tail:
+    """A format that has an end: nobody can go on behind it."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def add_element(self, element):
+        self.file.write(f"{element}\n".encode())
+
+    def flush(self):
+        pass
+
+    def finish(self):
+        self.file.write(b"end\n")
+
+
+class ByLength(BucketAssigner):
+    def get_bucket_id(self, element, context):
+        return str(len(element))
+
+
+def sink_of(folder, kind, assigner=None):
+    if kind == "bulk":
+        builder = FileSink.for_bulk_format(str(folder), BulkWriterFactory(Tail))
+    else:
+        builder = FileSink.for_row_format(str(folder), Encoder.simple_string_encoder())
+        builder = builder.with_rolling_policy(
+            RollingPolicy.on_checkpoint_rolling_policy()
+            if kind == "rolled"
+            else RollingPolicy.default_rolling_policy(part_size=6)
+        )
+    return builder.with_bucket_assigner(assigner or BucketAssigner.base_path_bucket_assigner()).build()
+
+
+def harness(sink, restore=None, **options):
+    operator = pickle.loads(cloudpickle.dumps(SinkWriterFactory(sink)))()
+    return OperatorHarness(operator, restore=restore, is_keyed=False, settings=WITH_CHECKPOINTS, **options)
+
+
+def opened(*arguments, **options):
+    sink = harness(*arguments, **options)
+    sink.open()
+    return sink
+
+
+def stored(snapshot):
+    return OperatorSnapshot.decode(snapshot.encode())
+
+
+def visible(folder):
+    """The lines of all files that a reader sees."""
+    found = []
+    for path in folder.rglob("*"):
+        if path.is_file() and not path.name.startswith("."):
+            found += [line for line in path.read_text().splitlines() if line != "end"]
+    return sorted(found)
+
+
+def hidden(folder):
+    return sorted(path.name for path in folder.rglob(".*") if path.is_file())
+
+
+def kill(sink):
+    """Its files are closed by the system, with what was written by then; nothing else is done."""
+    for bucket in sink.operator._writer._buckets.values():
+        if bucket._part is not None:
+            bucket._part._file.close()
+            bucket._part = None
+
+
+SCRIPT = ["a", "bb", ("snap", 1), "c", ("done", 1), "dd", "e", ("snap", 2), "f", ("snap", 3), ("done", 3), "gg", "h"]
+
+
+def play(sink, script, snapshots):
+    for step in script:
+        if isinstance(step, str):
+            sink.process_element(step)
+        elif step[0] == "snap":
+            snapshots[step[1]] = stored(sink.snapshot(step[1]))
+        else:
+            sink.operator.notify_checkpoint_complete(step[1])
+
+
+def values(script):
+    return [step for step in script if isinstance(step, str)]
+
+
+@pytest.mark.parametrize("kind", ["row", "rolled", "bulk"])
+@pytest.mark.parametrize("parallelism", [1, 3])
+@pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
+def test_wherever_it_fails_each_record_is_in_one_file(tmp_path, kind, parallelism, cut):
+    snapshots = {}
+    first = opened(sink_of(tmp_path, kind, ByLength()))
+    play(first, SCRIPT[:cut], snapshots)
+    kill(first)
+    done = max(snapshots, default=0)
+    left = values(SCRIPT[SCRIPT.index(("snap", done)) + 1 :] if done else SCRIPT)
+    restore = [snapshots[done]] if done else None
+    for attempt in range(2):  # the second time it fails before it has done anything that counts
+        others = [
+            opened(sink_of(tmp_path, kind, ByLength()), restore, parallelism=parallelism, subtask_index=index)
+            for index in range(parallelism)
+        ]
+        if attempt == 0:
+            others[-1].process_element("lost")
+            for other in others:
+                kill(other)
+    for number, value in enumerate(left):
+        others[number % parallelism].process_element(value)
+    for other in others:
+        other.end_input()
+        other.finish()
+        other.snapshot(9)
+        other.operator.notify_checkpoint_complete(9)
+        other.close()
+    assert visible(tmp_path) == sorted(values(SCRIPT))
+    if done:
+        assert hidden(tmp_path) == []
+
+
+def test_a_part_of_rows_goes_on_over_a_checkpoint_and_a_failure(tmp_path):
+    sink = opened(sink_of(tmp_path, "row"))
+    sink.process_element("a")
+    snapshot = stored(sink.snapshot(1))
+    sink.process_element("b")  # behind the checkpoint: it comes again
+    kill(sink)
+    sink = opened(sink_of(tmp_path, "row"), snapshot)
+    sink.process_element("c")
+    sink.end_input()
+    sink.snapshot(2)
+    sink.operator.notify_checkpoint_complete(2)
+    (path,) = tmp_path.glob("part-*")
+    assert path.read_text() == "a\nc\n" and hidden(tmp_path) == []
+
+
+def test_an_attempt_that_is_given_up_and_lives_on_spoils_nothing(tmp_path):
+    old = opened(sink_of(tmp_path, "row"))
+    old.process_element("a")
+    snapshot = stored(old.snapshot(1))
+    new = opened(sink_of(tmp_path, "row"), snapshot)
+    old.process_element("not this")
+    old.snapshot(2)
+    new.process_element("b")
+    old.process_element("nor this")
+    old.close()
+    new.end_input()
+    new.snapshot(2)
+    new.operator.notify_checkpoint_complete(2)
+    assert visible(tmp_path) == ["a", "b"]
+
+
+def test_what_later_checkpoints_have_completed_is_not_begun_again(tmp_path):
+    sink = opened(sink_of(tmp_path, "row"))
+    sink.process_element("a")
+    savepoint = stored(sink.snapshot(1))
+    sink.end_input()
+    sink.snapshot(2)
+    sink.operator.notify_checkpoint_complete(2)
+    sink.close()
+    with pytest.raises(FileNotFoundError, match="a later checkpoint has completed it"):
+        opened(sink_of(tmp_path, "row"), savepoint)
+    assert visible(tmp_path) == ["a"]
+
+
+def test_a_part_that_has_lost_bytes_is_refused(tmp_path):
+    sink = opened(sink_of(tmp_path, "row"))
+    sink.process_element("abc")
+    snapshot = stored(sink.snapshot(1))
+    kill(sink)
+    (path,) = tmp_path.glob(".part-*")
+    os.truncate(path, 3)
+    with pytest.raises(CorruptDataError, match="has 3 bytes, and the checkpoint says that it has 4"):
+        opened(sink_of(tmp_path, "row"), snapshot)
+
+
+def test_only_what_is_behind_the_checkpoint_and_its_own_is_removed(tmp_path):
+    def owner(subtask, parallelism=2, checkpoint=None, job="job", operator="sink"):
+        return PartOwner.of(job, operator, subtask, parallelism, checkpoint)
+
+    folder = tmp_path / "2026" / "11"
+    folder.mkdir(parents=True)
+    keep = [
+        owner(0).hidden_name("part-0"),  # begun before the checkpoint: it may be in it
+        owner(1).at(4).hidden_name("part-1"),
+        owner(2).at(9).hidden_name("part-2"),  # of another subtask
+        owner(1, job="other").at(9).hidden_name("part-3"),
+        owner(1, operator="other").at(9).hidden_name("part-4"),
+        ".part-5.inprogress.somebody-else",
+        owner(1).at(9).hidden_name("part-6")[1:],  # not hidden
+    ]
+    remove = [owner(1).at(5).hidden_name("part-7"), owner(1).at(9).hidden_name("p"), owner(3, 4).at(7).hidden_name("q")]
+    for name in (*keep, *remove):
+        (folder / name).write_text("")
+    assert remove_leftovers(str(tmp_path), owner(1, checkpoint=5)) == 3
+    assert sorted(path.name for path in folder.iterdir()) == sorted(keep)
+
+
+def test_buckets_with_nothing_in_them_are_forgotten(tmp_path):
+    sink = opened(sink_of(tmp_path, "rolled", ByName()))
+    for round in range(2):
+        for number in range(1_001):
+            sink.process_element(f"{number}")
+        sink.snapshot(round + 1)
+        assert len(sink.operator._writer._buckets) == 0
+        sink.operator.notify_checkpoint_complete(round + 1)
+    assert len(visible(tmp_path)) == 2 * 1_001  # none was written over by one of the same name
+
+
+class ByName(BucketAssigner):
+    def get_bucket_id(self, element, context):
+        return element
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_failures(tmp_path, seed):
+    chance = random.Random(seed)
+    kind = chance.choice(["row", "rolled", "bulk"])
+    records = [str(number) for number in range(60)]
+    position = saved_position = checkpoint = restored = 0
+    snapshot = None
+    sink = opened(sink_of(tmp_path, kind))
+    while position < len(records):
+        draw = chance.random()
+        if draw < 0.7:
+            sink.process_element(records[position])
+            position += 1
+        elif draw < 0.9:
+            checkpoint += 1
+            taken = stored(sink.snapshot(checkpoint))
+            if chance.random() < 0.7:  # it counts
+                snapshot, saved_position, restored = taken, position, checkpoint
+                if chance.random() < 0.5:  # and the notice comes
+                    sink.operator.notify_checkpoint_complete(checkpoint)
+        else:
+            kill(sink)
+            position = saved_position
+            checkpoint = max(checkpoint, restored)
+            sink = opened(sink_of(tmp_path, kind), snapshot)
+    sink.end_input()
+    sink.finish()
+    sink.snapshot(checkpoint + 1)
+    sink.operator.notify_checkpoint_complete(checkpoint + 1)
+    assert visible(tmp_path) == sorted(records)

@@ -1,0 +1,258 @@
+"""Whole jobs with checkpoints, on threads and on processes: what fails is gone over, and each result comes once.
+
+Functions are copied, so what they share with the test lies in files.
+"""
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.common import Configuration, JobStatus, Types, WatermarkStrategy
+from flinkbuf.datastream import (
+    ExternalizedCheckpointRetention,
+    KeyedProcessFunction,
+    MapFunction,
+    StreamExecutionEnvironment,
+)
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+from flinkbuf.datastream.state import ValueStateDescriptor
+from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.jobs.savepoint_requests import SavepointError
+
+KEYS = 5
+COUNT = 400  # numbers of each key
+EXPECTED = {(key, sum(range(key, KEYS * COUNT, KEYS)), COUNT) for key in range(KEYS)}
+
+
+class Step(MapFunction):
+    """Passes numbers on, slowly; fails, or ends its process, once when it comes to a number."""
+
+    def __init__(self, directory, at=None, deed="raise", pause_s=0.002, limit=None):
+        self.directory, self.at, self.deed, self.pause_s, self.limit = str(directory), at, deed, pause_s, limit
+
+    def map(self, number):
+        time.sleep(self.pause_s)
+        if number == self.at and self.is_first("deed"):
+            if self.deed == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise ValueError("not now")
+        if self.limit is not None and number >= self.limit and not Path(self.directory, "go-on").exists():
+            time.sleep(0.03)
+        return number % KEYS, number
+
+    def is_first(self, name):
+        try:
+            os.close(os.open(f"{self.directory}/{name}", os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+class Sums(KeyedProcessFunction):
+    """Gives the sum of a key's numbers when all have come."""
+
+    def open(self, context):
+        self.sum = context.get_state(ValueStateDescriptor("sum", Types.LONG()))
+        self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def process_element(self, value, context):
+        key, number = value
+        self.sum.update((self.sum.value() or 0) + number)
+        self.count.update((self.count.value() or 0) + 1)
+        if self.count.value() == COUNT:
+            yield key, self.sum.value(), self.count.value()
+
+
+class Write(MapFunction):
+    """Writes each record into a file of its own."""
+
+    def __init__(self, directory):
+        self.directory = str(directory)
+
+    def map(self, record):
+        with open(f"{self.directory}/results", "a") as file:
+            file.write(json.dumps(record) + "\n")
+        return record
+
+
+def environment(target, parallelism=2, interval_ms=50, **options):
+    configuration = Configuration.from_dict(
+        {
+            "execution.target": target,
+            "pipeline.progress": "false",
+            "restart-strategy.exponential-delay.initial-backoff": "50 ms",
+            **{key.replace("__", "-").replace("_", "."): text for key, text in options.items()},
+        }
+    )
+    env = StreamExecutionEnvironment.get_execution_environment(configuration)
+    env.set_parallelism(parallelism)
+    if interval_ms:
+        env.enable_checkpointing(interval_ms)
+    return env
+
+
+def program(env, directory, **step):
+    numbers = env.from_source(
+        NumberSequenceSource(0, KEYS * COUNT - 1), WatermarkStrategy.no_watermarks(), "numbers"
+    ).uid("numbers")
+    sums = numbers.map(Step(directory, **step)).uid("step").key_by(lambda pair: pair[0]).process(Sums()).uid("sums")
+    return sums.map(Write(directory)).uid("write")
+
+
+def results(directory):
+    path = Path(directory, "results")
+    return sorted(tuple(json.loads(line)) for line in path.read_text().splitlines()) if path.exists() else []
+
+
+def until(condition, timeout_s=30):
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        assert time.monotonic() < deadline, "it did not come in time"
+        time.sleep(0.02)
+    return found
+
+
+def completed(client):
+    return client.details()["checkpoints"]["counts"]["completed"]
+
+
+@pytest.mark.parametrize(("target", "deed"), [("embedded", "raise"), ("local", "raise"), ("local", "kill")])
+def test_a_job_goes_on_from_its_latest_checkpoint_and_counts_each_number_once(target, deed, tmp_path):
+    env = environment(target)
+    program(env, tmp_path, at=1500, deed=deed)
+    client = env.execute_async("sums")
+    client.get_job_execution_result().result()
+    details = client.details()
+    assert results(tmp_path) == sorted(EXPECTED)
+    assert (tmp_path / "deed").exists()
+    assert details["checkpoints"]["counts"]["restored"] == 1
+    assert details["checkpoints"]["latest"]["restored"]["id"] > 1
+
+
+def test_execute_and_collect_gives_each_result_once(tmp_path):
+    env = environment("embedded")
+    with program(env, tmp_path, at=1500).execute_and_collect() as records:
+        assert sorted(records) == sorted(EXPECTED)
+    assert (tmp_path / "deed").exists()
+
+
+def test_a_job_without_checkpoints_fails_at_its_first_failure(tmp_path):
+    env = environment("embedded", interval_ms=None)
+    program(env, tmp_path, at=100)
+    with pytest.raises(ValueError, match="not now"):
+        env.execute()
+
+
+def test_nothing_is_left_of_a_job_that_has_no_directory(tmp_path, monkeypatch):
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp").mkdir()
+    env = environment("embedded")
+    program(env, tmp_path, limit=1000)
+    client = env.execute_async("sums")
+    until(lambda: completed(client) >= 2)
+    (directory,) = (tmp_path / "tmp").iterdir()
+    assert directory.stat().st_mode & 0o777 == 0o700
+    (tmp_path / "go-on").touch()
+    client.get_job_execution_result().result()
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("retention", "is_kept"),
+    [
+        (ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION, True),
+        (ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION, False),
+    ],
+)
+def test_what_is_left_of_a_canceled_job_is_what_was_said(tmp_path, retention, is_kept):
+    env = environment("embedded")
+    env._configuration.set_string("execution.checkpointing.dir", str(tmp_path / "checkpoints"))
+    env.get_checkpoint_config().set_externalized_checkpoint_retention(retention)
+    program(env, tmp_path, limit=1000)
+    client = env.execute_async("sums")
+    until(lambda: completed(client) >= 3)
+    client.cancel().result()
+    found = storage_of(str(tmp_path / "checkpoints")).list_checkpoints()
+    assert [each.is_complete for each in found] == [True] * is_kept
+    if not is_kept:
+        assert not list((tmp_path / "checkpoints").iterdir())
+        return
+    again = environment("embedded", parallelism=3)
+    again._configuration.set_string("execution.state-recovery.path", found[0].location)
+    (tmp_path / "go-on").touch()
+    program(again, tmp_path)
+    again.execute()
+    assert results(tmp_path) == sorted(EXPECTED)
+    assert found[0].is_complete, "what another job has left is not deleted"
+
+
+@pytest.mark.parametrize(("first", "second"), [("embedded", "local"), ("local", "embedded")])
+@pytest.mark.parametrize("interval_ms", [50, None])
+def test_a_job_stops_with_a_savepoint_and_goes_on_from_it_at_another_parallelism(tmp_path, first, second, interval_ms):
+    env = environment(first, interval_ms=interval_ms)
+    env.set_default_savepoint_directory(str(tmp_path / "savepoints"))
+    program(env, tmp_path, limit=1500, pause_s=0.0)
+    client = env.execute_async("sums")
+    until(lambda: client.get_job_status().result() is JobStatus.RUNNING)
+    time.sleep(0.3)
+    stopping = client.stop_with_savepoint(False)
+    (tmp_path / "go-on").touch()
+    path = stopping.result()
+    assert client.get_job_status().result() is JobStatus.FINISHED
+    assert Path(path).parent == tmp_path / "savepoints"
+    again = environment(second, parallelism=3, interval_ms=interval_ms)
+    again._configuration.set_string("execution.state-recovery.path", path)
+    program(again, tmp_path, pause_s=0.0)
+    again.execute()
+    assert results(tmp_path) == sorted(EXPECTED)
+    assert (Path(path) / "_metadata").exists()
+
+
+def test_a_savepoint_can_be_made_while_a_job_goes_on(tmp_path):
+    env = environment("embedded")
+    program(env, tmp_path, limit=1000)
+    client = env.execute_async("sums")
+    until(lambda: completed(client) >= 1)
+    path = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
+    assert storage_of(path).read_metadata(path).is_savepoint
+    last = client.cancel_with_savepoint(str(tmp_path / "savepoints")).result()
+    assert last != path and (Path(last) / "_metadata").exists()
+    with pytest.raises(JobCanceledError):
+        client.get_job_execution_result().result()
+
+
+def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(tmp_path):
+    env = environment("embedded")
+    program(env, tmp_path, limit=1000)
+    client = env.execute_async("sums")
+    until(lambda: completed(client) >= 1)
+    (tmp_path / "file").touch()
+    with pytest.raises(SavepointError, match="file"):
+        client.trigger_savepoint(str(tmp_path / "file")).result()
+    (tmp_path / "go-on").touch()
+    client.get_job_execution_result().result()
+    assert results(tmp_path) == sorted(EXPECTED)
+
+
+def test_what_is_no_checkpoint_is_refused_before_anything_starts(tmp_path):
+    env = environment("embedded")
+    env._configuration.set_string("execution.state-recovery.path", str(tmp_path / "nothing"))
+    program(env, tmp_path)
+    with pytest.raises(FileNotFoundError, match="nothing"):
+        env.execute()
+
+
+def test_a_directory_that_cannot_be_written_is_refused_before_anything_starts(tmp_path):
+    (tmp_path / "file").touch()
+    env = environment("embedded")
+    env._configuration.set_string("execution.checkpointing.dir", str(tmp_path / "file" / "checkpoints"))
+    program(env, tmp_path)
+    with pytest.raises(OSError, match="file"):
+        env.execute()
