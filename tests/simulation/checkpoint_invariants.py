@@ -51,6 +51,7 @@ class CheckpointInvariants(Invariants):
         self.kept: list[tuple[CheckpointMetadata, str]] = []  # complete, newest last; those of which none may be deleted
         self.asked: dict[int, SnapshotKind] = {}
         self.known: set[str] = set()  # files that the job master has heard of
+        self.restored = 0  # attempts that began from a checkpoint after a failure
         self.stopped_with: tuple[str, SnapshotKind] | None = None
         self._completed_ms: int | None = None
         self._ended: set[int] = set()
@@ -277,6 +278,7 @@ class CheckpointInvariants(Invariants):
         restore, latest = descriptor.restore, self.latest
         restored_id = None if restore is None else restore.checkpoint_id
         wanted_id = None if latest is None else latest.checkpoint_id
+        self.restored += restore is not None and descriptor.attempt.attempt_number > 0
         demand(restored_id == wanted_id, "it begins from another checkpoint:", descriptor.attempt, restored_id, wanted_id)
         self._at_end = False
 

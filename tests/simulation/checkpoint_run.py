@@ -74,7 +74,19 @@ class CheckpointRun:
         self._plan_user()
 
     def _draw_odds(self) -> Any:
-        odds = draw_odds(self.rng, START_MS, self.settings.cancellation_timeout_ms > 0)
+        rng, can_be_deaf = self.rng, self.settings.cancellation_timeout_ms > 0
+        odds = draw_odds(rng, START_MS, can_be_deaf, spans_ms=(10_000, 20_000, 60_000))
+        odds = replace(  # quicker than without checkpoints, else there is hardly ever one to begin from
+            odds,
+            start_ms=rng.choice(((1, 50), (100, 2_000))),
+            setup_ms=rng.choice(((0, 1), (0, 30), (10, 400))),
+            loss=rng.choice((*[0.0] * 8, 0.02, 0.1)),
+            task_fails=rng.choice((*[0.0] * 7, 0.05, 0.1, 0.3)),
+            start_never=rng.choice((*[0.0] * 8, 0.1)),
+            run_fails=rng.choice((*[0.0] * 9, 0.2)),
+            work_ms=(0, odds.heal_ms - START_MS),
+            cancel_ms=odds.cancel_ms if rng.random() < 0.5 else None,
+        )
         kinds = self.rng.sample((*FAULTS, *MORE_FAULTS), 4)
         span = odds.heal_ms - START_MS
         more = [(START_MS + self.rng.randint(0, span), self.rng.choice(kinds)) for _ in range(self.rng.choice((0, 2, 6)))]
@@ -133,7 +145,9 @@ class CheckpointRun:
             return
         location, initial = self.lease.latest, before.initial
         if location is not None:
-            initial = RestoredCheckpoint(self.storage.metadata(location), location, "CLAIM")
+            metadata = self.storage.metadata(location)  # a savepoint that it was about to stop with is its user's
+            mode = "NO_CLAIM" if metadata.is_savepoint else "CLAIM"
+            initial = RestoredCheckpoint(metadata, location, mode)
         self._start(epoch, before.plan, initial)
 
     def ended(self, world: CheckpointWorld, action: ma.EndJob) -> None:
