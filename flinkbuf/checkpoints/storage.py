@@ -34,6 +34,7 @@ from flinkbuf.checkpoints.remote_files import RemoteFiles
 
 FILES_OF_SCHEME: dict[str, Callable[[str], Files]] = {}  # others than those of pyarrow, by scheme: given the URI
 _LOCAL = LocalFiles()
+_DELETE_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,14 @@ class CheckpointStorage:
         if not is_checkpoint_name(location):
             raise ValueError(f"{location} is not called as a checkpoint or savepoint is: it is not deleted")
         files = self._files(location)
-        files.delete(child(location, METADATA))
-        files.delete_tree(location)
+        for attempt in range(_DELETE_ATTEMPTS):  # nobody comes back to it later
+            try:
+                files.delete(child(location, METADATA))
+                files.delete_tree(location)
+                return
+            except OSError:
+                if attempt == _DELETE_ATTEMPTS - 1:
+                    raise
 
     delete_directory = delete_checkpoint
 

@@ -3,12 +3,15 @@
 import json
 import pickle
 import threading
+import time
 import zlib
 
 import pytest
 from checkpoint_files import JOB_ID, inline, write_checkpoint, written
+from golden_savepoint import environment, results, stream
 from s3_server import running_s3_server
 
+from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.locations import checkpoint_location, child, name_of, savepoint_location, shared_location
 from flinkbuf.checkpoints.storage import storage_of
@@ -171,6 +174,41 @@ def test_a_bucket_that_is_not_there_is_named(server):
             output.finish()
     with pytest.raises(OSError, match="no-such-bucket"):
         storage.read(StateHandle(1, path=child(storage.directory, "x")))
+
+
+def test_a_server_that_is_gone_is_an_error_in_good_time():
+    with running_s3_server() as server:
+        storage = storage_of(server.uri("gone"))
+        metadata, path = write_checkpoint(storage)
+        output = storage.open_output(storage.directory)
+        output.write(b"x" * 100)
+    began = time.monotonic()
+    for deed in (
+        output.finish,
+        lambda: storage.read_metadata(path),
+        lambda: storage.write_metadata(checkpoint_location(storage.directory, JOB_ID, 8), metadata),
+        lambda: storage.delete_checkpoint(checkpoint_location(storage.directory, JOB_ID, 7)),
+    ):
+        with pytest.raises(OSError, match="s3://checkpoints/gone"):
+            deed()
+    output.abort()
+    assert time.monotonic() - began < 60
+
+
+def test_a_job_keeps_its_checkpoints_there_and_goes_on_from_one(server):
+    uri = server.uri("jobs")
+    settings = {"execution.checkpointing.interval": "50 ms", "execution.checkpointing.data-inline-threshold": "0 b"}
+    env = environment({"execution.checkpointing.dir": uri, **settings})
+    stream(env, delay_s=0.005).print()
+    client = env.execute_async("on S3")
+    time.sleep(0.8)
+    savepoint = client.stop_with_savepoint(False, uri).result()
+    assert verify(storage_of(uri), savepoint).problems == ()
+    env = environment({"execution.checkpointing.dir": uri, "execution.state-recovery.path": savepoint, **settings})
+    got = list(stream(env.set_parallelism(3)).execute_and_collect())
+    assert [each for each in sorted(got) if not each.startswith("window")] == results()[:-6]
+    left = storage_of(uri).list_checkpoints()
+    assert [each.location for each in left] == [savepoint], "those of jobs that have ended are gone"
 
 
 def test_a_file_system_that_pyarrow_does_not_know_is_refused():
