@@ -204,7 +204,8 @@ class CheckpointCoordinator:
         for pending in list(self.pending.values()):
             if execution.attempt in pending.missing:
                 self._abort(pending, _Reason.CHECKPOINT_DECLINED_TASK_CLOSING, now_ms, task=execution.vertex)
-        self._last_checkpoint(now_ms)
+        if execution.attempt not in self._at_end:  # else it changes nothing: one is taken already, or was
+            self._last_checkpoint(now_ms)
 
     # ---- what time brings
 
