@@ -137,7 +137,7 @@ def test_windows_fire_before_the_savepoint_of_a_job_that_will_not_go_on(tmp_path
             return 0
 
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(AtNought())
-    stream = env.from_collection(three_and_no_end())
+    stream = env.add_source(three_and_no_end)
     timed = stream.assign_timestamps_and_watermarks(strategy).key_by(lambda value: 0)
     windows = timed.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(lambda a, b: a + b)
     with JobHarness(env, stream, windows) as job:
@@ -147,7 +147,7 @@ def test_windows_fire_before_the_savepoint_of_a_job_that_will_not_go_on(tmp_path
 
 
 def test_a_savepoint_leaves_the_job_running(tmp_path, env):
-    stream = env.from_collection(three_and_no_end())
+    stream = env.add_source(three_and_no_end)
     with JobHarness(env, stream) as job:
         job.wait_for(stream, 3)
         path = job.savepoint(str(tmp_path))
