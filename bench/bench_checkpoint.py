@@ -14,15 +14,17 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from pathlib import Path as _P
 
 from measure import SMOKE, scaled
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf.checkpoints.handles import OperatorRestore, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
-from pathlib import Path as _P
+
 sys.path.insert(0, str(_P(__file__).parents[1] / "tests/support"))
 from plain_storage import PlainStorage
+
 storage_of = lambda d: PlainStorage()
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
@@ -85,7 +87,7 @@ def by_pickle(directory, values):
     written = time.perf_counter() - begin
     begin = time.perf_counter()
     with path.open("rb") as file:
-        pickle.load(file)  # noqa: S301
+        pickle.load(file)
     return written, time.perf_counter() - begin
 
 

@@ -51,7 +51,7 @@ class SparkTarget:
 
     def shares_files(self) -> bool:
         """Whether the executors are in the driver's own process: ``local[...]``."""
-        master = active_context().master
+        master = active_context().master or ""
         return master == "local" or master.startswith("local[")
 
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:

@@ -77,10 +77,10 @@ class SparkSourceOperator(CollectionSourceOperator):
             )
         for partition, batch in given.batches_of(self._number):
             self._settle()
-            self._partition = context.subtask_index if partition is None else partition
+            self._partition = context.task.subtask_index if partition is None else partition
             records = self._not_emitted(self._partition, iter(batch))
-            yield from records if self._type_info is None else map(
-                functools.partial(convert, self._type_info.codec), records
+            yield from (
+                records if self._type_info is None else map(functools.partial(convert, self._type_info.codec), records)
             )
 
     def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:

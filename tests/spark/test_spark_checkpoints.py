@@ -1,4 +1,4 @@
-"""Checkpoints of jobs on Spark: processes that die, savepoints that go on elsewhere, and input that Spark gives again."""
+"""Checkpoints of jobs on Spark: processes that die, savepoints that go on elsewhere, input that Spark gives again."""
 
 import threading
 from pathlib import Path
@@ -77,6 +77,6 @@ def test_without_a_directory_executors_of_their_own_machines_send_their_state_to
     program(env, tmp_path, at=1500)
     client = env.execute_async("sums")
     until(lambda: completed(client) >= 1)
-    assert client.details()["checkpoints"]["latest"]["completed"]["external_path"] in ("", None, "<checkpoint-not-externally-addressable>")
+    assert not client.details()["checkpoints"]["latest"]["completed"]["external_path"].startswith("/")
     client.get_job_execution_result().result()
     assert results(tmp_path) == sorted(EXPECTED)
