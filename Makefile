@@ -27,7 +27,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
-	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one'
+	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints)'
 	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
@@ -62,12 +62,13 @@ test-c: $(VENV)/.test
 	done
 
 SIMULATION_RUNS ?= 2000
+OF ?= jobs
 
 test-simulation: $(VENV)/.test
 	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q
 
 replay: $(VENV)/.test
-	PYTHONPATH=tests $(BIN)/python -m simulation $(SEED)
+	PYTHONPATH=tests $(BIN)/python -m simulation $(SEED) --of $(OF)
 
 # Nothing else needs what this brings: Flink's jars and a peer of ours, compiled against them.
 test-interop: $(VENV)/.test $(INTEROP)/.peer
@@ -176,7 +177,7 @@ java:
 		$(APT) openjdk-17-jre-headless >/dev/null 2>&1 || $(APT) openjdk-21-jre-headless >/dev/null 2>&1 || true
 	@$(PYTHON) flinkbuf/spark/java.py >/dev/null
 
-# For one test, which is left out where it cannot be installed. RUNLEVEL: the test starts a server of its own.
+# For tests of the database, which are left out where it cannot be installed. RUNLEVEL: the test starts a server of its own.
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 		RUNLEVEL=1 $(APT) postgresql >/dev/null 2>&1 || true

@@ -623,7 +623,10 @@ int fb_input_gate_convert_to_priority(struct fb_input_gate* self, uint32_t chann
   remote = self->channels[channel_index].remote;
   if (remote == NULL) return 0;
   code = fb_remote_channel_convert_to_priority(remote, sequence_number);
-  return code == FB_ESTATE ? 0 : code == FB_OK ? 1 : code;
+  if (code < 0) return code == FB_ESTATE ? 0 : code;
+  /* The sender stopped behind it, as it was aligned when it left, and nobody resumes what no barrier blocks. */
+  code = fb_remote_channel_resume(remote);
+  return code == FB_ERELEASED || code == FB_OK ? 1 : code;
 }
 
 /* ---- figures, waiting ---------------------------------------------------------------------------------- */

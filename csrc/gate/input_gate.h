@@ -172,8 +172,8 @@ int fb_input_gate_start_persisting(struct fb_input_gate* self, uint32_t channel_
                                    struct fb_slice_list* overtaken);
 /* It ends: moves the copies behind `arrived`. FB_ETOO_LARGE (the budget was too small), FB_ENOMEM: some are missing. */
 int fb_input_gate_stop_persisting(struct fb_input_gate* self, uint32_t channel_index, struct fb_slice_list* arrived);
-/* The barrier with this number, which the channel has announced, overtakes what is before it. 1: it does. 0: it is not
- * there, or the channel is local, whose sender does it. FB_ECORRUPT, FB_ENOMEM. */
+/* The barrier with this number, which the channel has announced, overtakes what is before it, and its sender, which it
+ * blocked, goes on. 1: it does. 0: it is not there, or the channel is local, whose sender does it. FB_ECORRUPT, FB_ENOMEM. */
 int fb_input_gate_convert_to_priority(struct fb_input_gate* self, uint32_t channel_index, int32_t sequence_number);
 
 /* Every channel gave EndOfPartition. */

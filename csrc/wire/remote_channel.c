@@ -244,7 +244,7 @@ void fb_remote_channel_close(struct fb_remote_channel* self) {
 /* ---- the consuming task ----------------------------------------------------------------------------- */
 
 /* The first item, or the first that has priority. */
-static int poll(struct fb_remote_channel* self, bool with_priority, struct fb_polled_buffer* polled) {
+static int poll_received(struct fb_remote_channel* self, bool with_priority, struct fb_polled_buffer* polled) {
   struct fb_received_buffer item;
   int code = 1;
 
@@ -267,11 +267,11 @@ static int poll(struct fb_remote_channel* self, bool with_priority, struct fb_po
 }
 
 int fb_remote_channel_poll(struct fb_remote_channel* self, struct fb_polled_buffer* polled) {
-  return poll(self, false, polled);
+  return poll_received(self, false, polled);
 }
 
 int fb_remote_channel_poll_priority(struct fb_remote_channel* self, struct fb_polled_buffer* polled) {
-  return poll(self, true, polled);
+  return poll_received(self, true, polled);
 }
 
 const char* fb_remote_channel_failure(struct fb_remote_channel* self) {
@@ -293,7 +293,7 @@ void fb_remote_channel_get_usage(struct fb_remote_channel* self, struct fb_remot
 }
 
 /* Under the lock: the data in the queue that the checkpoint's barrier has overtaken, or will. */
-static int add_overtaken(struct fb_remote_channel* self, int64_t checkpoint_id, struct fb_slice_list* overtaken) {
+static int add_received(struct fb_remote_channel* self, int64_t checkpoint_id, struct fb_slice_list* overtaken) {
   int code = FB_OK;
 
   for (uint32_t i = self->queue.deque.priority_count; i < self->queue.deque.count && code == FB_OK; i++) {
@@ -311,7 +311,7 @@ int fb_remote_channel_start_persisting(struct fb_remote_channel* self, int64_t c
 
   pthread_mutex_lock(&self->lock);
   code = fb_channel_persister_start(&self->persister, checkpoint_id, budget);
-  if (code == FB_OK) code = add_overtaken(self, checkpoint_id, overtaken);
+  if (code == FB_OK) code = add_received(self, checkpoint_id, overtaken);
   pthread_mutex_unlock(&self->lock);
   return code;
 }

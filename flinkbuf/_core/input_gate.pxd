@@ -7,6 +7,7 @@ from flinkbuf._core.partition_client cimport PartitionClient, fb_partition_clien
 from flinkbuf._core.partition_manager cimport PartitionManager, fb_partition_manager
 from flinkbuf._core.remote_channel cimport fb_remote_channel, fb_remote_source
 from flinkbuf._core.result_partition cimport fb_result_partition
+from flinkbuf._core.slice_list cimport fb_slice_list
 from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup
 
 cdef extern from "gate/input_gate.h" nogil:
@@ -32,6 +33,7 @@ cdef extern from "gate/input_gate.h" nogil:
         fb_wakeup* wakeup
         bint is_requested
         bint is_open
+        uint32_t restored_count
         fb_local_buffer_pool* pool
         int64_t debloat_period_ms
         fb_buffer_debloater debloater
@@ -67,6 +69,12 @@ cdef extern from "gate/input_gate.h" nogil:
     void fb_input_gate_set_wakeup(fb_input_gate* self, fb_wakeup* wakeup)
     int fb_input_gate_resume(fb_input_gate* self, uint32_t channel_index)
     int fb_input_gate_acknowledge(fb_input_gate* self, uint32_t channel_index)
+    int fb_input_gate_restore(fb_input_gate* self, uint32_t channel_index, const uint8_t* data, size_t size)
+    void fb_input_gate_set_persisting_budget(fb_input_gate* self, int64_t bytes)
+    int fb_input_gate_start_persisting(fb_input_gate* self, uint32_t channel_index, int64_t checkpoint_id,
+                                       fb_slice_list* overtaken)
+    int fb_input_gate_stop_persisting(fb_input_gate* self, uint32_t channel_index, fb_slice_list* arrived)
+    int fb_input_gate_convert_to_priority(fb_input_gate* self, uint32_t channel_index, int32_t sequence_number)
     struct fb_channel_usage:
         uint64_t buffers
         uint64_t bytes
@@ -91,16 +99,14 @@ cdef class RecordCounts:
 
 cdef class AbstractInputGate:
     cdef fb_gate_item held          # a compressed buffer that could not be restored; no slice: there is none
-    cdef fb_gate_item ahead         # what came when a priority event was looked for; likewise
     cdef fb_input_gate_priority priority  # channels with a priority event in front: read between two records
     cdef readonly TaskBell bell     # rung instead of its own; None: nobody has given one
     cdef bint has_closed
     cdef object closer              # the thread that is closing it
 
     cdef int poll_item(self, fb_gate_item* item) except -1
-    cdef int poll_priority(self, fb_gate_item* item) except -1
     cdef int restore(self, fb_gate_item* item) except -1
-    cdef int release_items(self) except -1
+    cdef int release_held(self) except -1
     cdef int close_once(self) except -1
     # What each kind of gate has of its own.
     cdef int close_channels(self) except -1

@@ -13,11 +13,11 @@ from libc.stdint cimport INT64_MAX, uint16_t
 from libc.string cimport memcpy, memset
 
 from flinkbuf._core.buffer cimport (
-    Buffer, fb_buffer_data_type, fb_buffer_data_type_has_priority, fb_buffer_slice_release, fb_buffer_slice_retain,
+    Buffer, fb_buffer_slice_release, fb_buffer_slice_retain,
 )
 from flinkbuf._core.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport (
-    FB_EARGUMENT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
+    FB_EARGUMENT, FB_ECORRUPT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
 )
 from flinkbuf._core.frame cimport FB_CHANNEL_ID_SIZE, FB_PARTITION_ID_SIZE, fb_frame_channel_id_seal
 from flinkbuf._core.result_partition cimport ResultPartition
@@ -63,7 +63,7 @@ cdef class AbstractInputGate:
     """What a record reader reads: an input gate, or several as one."""
 
     def __dealloc__(self):
-        self.release_items()
+        self.release_held()
 
     def share_bell(self, TaskBell bell not None):
         """Ring the bell of the task that reads here, which waits for more than this gate; before the first read.
@@ -104,29 +104,15 @@ cdef class AbstractInputGate:
         """1 and an item whose slice the caller owns, with the bytes as they were before any compression, or 0."""
         cdef int code = 1
         if self.held.slice.buffer is NULL:
-            if self.ahead.slice.buffer is NULL:
-                code = self.take_item(item)
-            else:
-                item[0] = self.ahead
-                self.ahead.slice.buffer = NULL
+            code = self.take_item(item)
             if code == 0 or not item.slice.is_compressed:
                 return code
             self.held = item[0]  # kept until it is restored: who asks again is told again
         return self.restore(item)
 
-    cdef int poll_priority(self, fb_gate_item* item) except -1:
-        """1 and a priority event, which overtakes what is being read; its slice is the caller's. 0: there is none."""
-        if self.ahead.slice.buffer is not NULL or self.take_priority(item) == 0:
-            return 0
-        if fb_buffer_data_type_has_priority(<fb_buffer_data_type>item.slice.data_type):
-            return 1
-        self.ahead = item[0]  # the event was dropped meanwhile, and this stood behind it
-        return 0
-
-    cdef int release_items(self) except -1:
+    cdef int release_held(self) except -1:
         """Give back what was taken from the channels, but not handed out."""
         fb_buffer_slice_release(&self.held.slice)
-        fb_buffer_slice_release(&self.ahead.slice)
         return 0
 
     cdef int restore(self, fb_gate_item* item) except -1:
@@ -188,7 +174,7 @@ cdef class AbstractInputGate:
         raise NotImplementedError
 
     cdef int take_priority(self, fb_gate_item* item) except -1:
-        """The same of channels that have a priority event in front."""
+        """1 and a priority event, which overtakes what is being read; its slice is the caller's. 0: there is none."""
         raise NotImplementedError
 
     cdef int set_bell(self, TaskBell bell) except -1:
@@ -327,9 +313,9 @@ cdef class InputGate(AbstractInputGate):
     def __dealloc__(self):
         # In a forked child the I/O thread is not there, and what it holds is the parent's.
         if self.c is NULL or not self.is_of_this_process():
-            self.held.slice.buffer = self.ahead.slice.buffer = NULL
+            self.held.slice.buffer = NULL
             return
-        self.release_items()
+        self.release_held()
         with nogil:
             fb_input_gate_close(self.c)
         PyMem_Free(self.c)
@@ -355,6 +341,35 @@ cdef class InputGate(AbstractInputGate):
         """Let a channel go on that a checkpoint barrier blocked."""
         self.check_usable()
         check(fb_input_gate_resume(self.c, channel_index))
+
+    def convert_to_priority(self, uint32_t channel_index, int32_t sequence_number):
+        """Let a checkpoint barrier that a channel has announced overtake the records before it, as an unaligned one.
+
+        Its producer, which the aligned barrier blocked, goes on: it is not to be resumed once more.
+
+        Parameters
+        ----------
+        channel_index : int
+        sequence_number : int
+            Of the announcement.
+
+        Returns
+        -------
+        bool
+            False: it is not there any more, or the channel is local: its producer decides.
+
+        References
+        ----------
+        Flink ``InputChannel.convertToPriorityEvent``.
+        """
+        cdef int code
+        self.check_usable()
+        code = fb_input_gate_convert_to_priority(self.c, channel_index, sequence_number)
+        if code == FB_EARGUMENT:
+            raise IndexError(f"channel {channel_index} of a gate with {self.c.channel_count}")
+        if code == FB_ECORRUPT:
+            raise CorruptDataError(f"channel {channel_index}: what was announced as a checkpoint barrier is none")
+        return check(code) == 1
 
     def acknowledge_all_records_processed(self, uint32_t channel_index):
         """Tell the producer of a channel that all of its records, up to EndOfData, have been processed.
@@ -395,7 +410,7 @@ cdef class InputGate(AbstractInputGate):
         if self.is_of_this_process():
             if self.last_figures is None:
                 self.last_figures = self.look()
-            self.release_items()
+            self.release_held()
             with nogil:
                 fb_input_gate_close(self.c)
         self.sources = []

@@ -52,6 +52,8 @@ cdef class RecordReader:
     @cython.final
     cdef int poll_other(self, stream_element* element) except -1
     @cython.final
+    cdef int poll_priority_element(self, stream_element* element) except -1
+    @cython.final
     cdef int take_priority(self) except -1
     @cython.final
     cdef object next_item(self)

@@ -238,6 +238,38 @@ cdef class RecordReader:
         finally:
             self.is_busy = False
 
+    @property
+    def has_priority(self):
+        """Whether a priority event may be there: it overtakes what else has arrived."""
+        return fb_input_gate_priority_is_set(&self.gate.priority)
+
+    def poll_priority(self):
+        """Take a priority event without touching records, as while output is full.
+
+        Returns
+        -------
+        tuple of (int, object) or None
+            The channel and the event; None if there is none.
+        """
+        cdef stream_element element
+        if self.poll_priority_element(&element) == NOTHING:
+            return None
+        return element.channel, FB_IDENTITY(element.value)
+
+    cdef int poll_priority_element(self, stream_element* element) except -1:
+        """EVENT or NOTHING."""
+        self.begin_use()
+        try:
+            while self.pending_event is None:
+                if not self.take_priority():
+                    return NOTHING
+            element.value, element.timestamp, element.channel = \
+                new_reference(self.pending_event), INT64_MIN, self.current_channel
+            self.pending_event = None
+            return EVENT
+        finally:
+            self.is_busy = False
+
     cdef int explain(self) except -1:
         """Add to the error that stands where the bytes came from."""
         cdef PyObject *kind = NULL
@@ -414,7 +446,7 @@ cdef class RecordReader:
     cdef int take_priority(self) except -1:
         """Take an event that overtakes the buffer in hand; whether there was one."""
         cdef fb_gate_item item
-        if not self.gate.poll_priority(&item):
+        if not self.gate.take_priority(&item):
             return 0
         self.take(&item)
         return 1

@@ -4,6 +4,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from flinkbuf._core.buffer cimport FB_NO_CHANNEL, fb_buffer_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool
+from flinkbuf._core.slice_list cimport fb_slice_list
 from flinkbuf._core.subpartition cimport fb_subpartition
 from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup_shared
 
@@ -45,6 +46,11 @@ cdef extern from "partition/result_partition.h" nogil:
                                             fb_buffer_data_type type)
     int fb_result_partition_emit_event(fb_result_partition* self, uint32_t subpartition, const uint8_t* data,
                                        size_t size, fb_buffer_data_type type)
+    int fb_result_partition_broadcast_barrier(fb_result_partition* self, const uint8_t* data, size_t size,
+                                              fb_slice_list* overtaken)
+    int fb_result_partition_convert_barrier(fb_result_partition* self, int64_t checkpoint_id, fb_slice_list* overtaken)
+    bint fb_result_partition_has_barrier(fb_result_partition* self, int64_t checkpoint_id)
+    int fb_result_partition_restore(fb_result_partition* self, uint32_t subpartition, const uint8_t* data, size_t size)
     void fb_result_partition_flush(fb_result_partition* self, uint32_t subpartition)
     void fb_result_partition_flush_all(fb_result_partition* self)
     int fb_result_partition_finish(fb_result_partition* self)

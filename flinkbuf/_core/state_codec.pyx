@@ -35,9 +35,6 @@ cdef enum:
     SLICE_NS = 2_000_000   # how long other threads wait at most
     CLOCK_STEPS = 64       # entries between two looks at the clock
     KEEP_BYTES = 1 << 20   # a larger buffer is given back when it has been written
-    ENTRY = 0              # what begins: key and value
-    STAMPED_ENTRY = 1      # key, value and stamps
-    NAMESPACE = 2          # that of the entries to come
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
 

@@ -39,4 +39,5 @@ cdef class NetworkInput:
     cdef object events
 
     cpdef int emit_next(self) except -1
+    cpdef bint process_priority(self) except -1
     cdef int process_other(self, int kind, stream_element* element) except -1

@@ -141,6 +141,15 @@ cdef class NetworkInput:
                     return MORE_AVAILABLE
                 look += min(count, MAX_LOOK)
 
+    cpdef bint process_priority(self) except -1:
+        """Take events that overtake records, and nothing else; whether there were any."""
+        cdef stream_element element
+        cdef bint is_any = False
+        while self.reader.poll_priority_element(&element) == EVENT:
+            self.events.process_event(element.channel, FB_IDENTITY(element.value))
+            is_any = True
+        return is_any
+
     cdef int process_other(self, int kind, stream_element* element) except -1:
         """What is no record; an `InputStatus`."""
         if kind == NOTHING:

@@ -3,6 +3,7 @@
 cimport cython
 from cpython.exc cimport PyErr_CheckSignals
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport int32_t
 
 from flinkbuf._core.errors cimport FB_ESTATE, fail
 from flinkbuf._core.input_gate cimport InputGate, RecordCounts, fb_input_gate_set_priority
@@ -67,6 +68,11 @@ cdef class UnionInputGate(AbstractInputGate):
         cdef uint32_t local = 0
         self.gate_of(channel_index, &local).resume_consumption(local)
 
+    def convert_to_priority(self, uint32_t channel_index, int32_t sequence_number):
+        """Let a checkpoint barrier that a channel has announced overtake the records before it; whether it is there."""
+        cdef uint32_t local = 0
+        return self.gate_of(channel_index, &local).convert_to_priority(local, sequence_number)
+
     def acknowledge_all_records_processed(self, uint32_t channel_index):
         """Tell the producer of a channel that all of its records, up to EndOfData, have been processed."""
         cdef uint32_t local = 0
@@ -81,9 +87,9 @@ cdef class UnionInputGate(AbstractInputGate):
             gate.close_once()
         # In a forked child the threads that ring the bell, and hold its lock perhaps, are the parent's.
         if is_of_this_process:
-            self.release_items()
+            self.release_held()
             fb_union_input_gate_close(&self.c)
-        self.held.slice.buffer = self.ahead.slice.buffer = NULL
+        self.held.slice.buffer = NULL
         return 0
 
     @property

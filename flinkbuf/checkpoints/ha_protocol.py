@@ -278,6 +278,12 @@ def add_checkpoint(pointer: Pointer) -> Steps[None]:
     yield from look(pointer.epoch)
 
 
+def remove_checkpoint(epoch: int, pointer: Pointer) -> Steps[None]:
+    """Let a checkpoint not count any more; its files may go unless somebody has taken over, who may need them."""
+    yield Delete(pointer.name)
+    yield from look(epoch)
+
+
 def finish(epoch: int, result: str) -> Steps[None]:
     """Say that the job is over for good; then what was needed to run it again goes."""
     yield Write(f"result-{epoch}", seal(result.encode()))

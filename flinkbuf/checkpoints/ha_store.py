@@ -188,13 +188,13 @@ class HaLease:
             self._pointers.append(pointer)
 
     def remove_checkpoint(self, checkpoint_id: int) -> None:
-        """Let a checkpoint not count any more; before its files are deleted, and never the latest."""
-        self._check()
+        """Let a checkpoint not count any more; its files may be deleted after this, and only then."""
         with self._lock:
             gone = [each for each in self._pointers if each.checkpoint_id == checkpoint_id]
             self._pointers = [each for each in self._pointers if each.checkpoint_id != checkpoint_id]
+        self._check()
         for pointer in gone:
-            self._directory.do(protocol.Delete(pointer.name))
+            self._perform(protocol.remove_checkpoint(self.epoch, pointer))
 
     def renew(self) -> None:
         """Say that we live: several times within the timeout."""

@@ -10,6 +10,7 @@ from typing import Any
 
 from flinkbuf._core.crc32 import crc32
 from flinkbuf.checkpoints.handles import ChannelState, OperatorSubtaskState, SubtaskState
+from flinkbuf.checkpoints.locations import SHARED, child, parent
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.state_file import SnapshotOutput
 from flinkbuf.streaming.operator_config import ExecutionSettings
@@ -67,7 +68,7 @@ def write_snapshot(
         limit=None if storage is not None else MAX_INLINE_SIZE,
         check=check,
     )
-    shared = options.location.rpartition("/")[0] + "/shared"
+    shared = "" if not has_files else child(parent(options.location), SHARED)
     has_shared = has_files and not options.snapshot_kind.is_savepoint
     target = SnapshotTarget(
         output,
@@ -80,14 +81,20 @@ def write_snapshot(
     try:
         return _write(snapshot, target)
     except InterruptedError as error:
-        output.abort()
+        _abort(target)
         check()
         raise SnapshotCancelledError(str(error)) from error
     except BaseException:
-        output.abort()
+        _abort(target)
         raise
     finally:
         snapshot.release()
+
+
+def _abort(target: SnapshotTarget) -> None:
+    target.output.abort()
+    for shared in target.shared:
+        shared.abort()
 
 
 def _write(snapshot: TaskStateSnapshot, target: SnapshotTarget) -> SubtaskState:

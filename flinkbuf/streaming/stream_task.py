@@ -13,9 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from flinkbuf._core.operator_chain import OperatorCounters
 from flinkbuf._core.record_writer_output import TaskOutputs
-from flinkbuf._core.stream_input import NetworkInput, TaskSourceOutput, TaskTurn
+from flinkbuf._core.stream_input import TaskSourceOutput, TaskTurn
 from flinkbuf._core.stream_operator import MAX_WATERMARK
 from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.checkpoints.handles import TaskRestore
@@ -23,26 +22,19 @@ from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.log import logger
 from flinkbuf.network.events import CheckpointBarrier, EndOfData, Event, StopMode
-from flinkbuf.network.input_gate import InputGate, UnionInputGate
+from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.partition import ResultPartition
-from flinkbuf.records.record_reader import RecordReader
-from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.streaming.barrier_actions import TakeCheckpoint
 from flinkbuf.streaming.barriers import barrier_of, kind_of
 from flinkbuf.streaming.chain import OperatorChain
+from flinkbuf.streaming.channel_state import TaskChannelState
 from flinkbuf.streaming.checkpointed_inputs import CheckpointedInputs
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.error_location import keep_as_context
 from flinkbuf.streaming.input_processor import (
-    FinishedOperatorInput,
-    FinishedSource,
-    MultipleInputProcessor,
-    NetworkInputEvents,
     OneInputProcessor,
     SourceInput,
-    pass_over,
 )
-from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.mailbox import (
     MAX_PRIORITY,
@@ -53,7 +45,7 @@ from flinkbuf.streaming.mailbox import (
     TaskMailbox,
 )
 from flinkbuf.streaming.metrics import BACK_PRESSURED, BUSY, IDLE, NS_PER_MS, TaskMetrics, TaskTimes
-from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, NetworkEdge, TaskInfo
+from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context as make_operator_context
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.snapshot_reader import read_restore
@@ -61,10 +53,10 @@ from flinkbuf.streaming.snapshot_writer import write_snapshot
 from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
 from flinkbuf.streaming.task_events import EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_figures import input_figures, operator_figures, output_figures, watermark_of
+from flinkbuf.streaming.task_inputs import TaskInputs
+from flinkbuf.streaming.task_outputs import aligned_partitions, make_writers
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.task_storage import ReadRestore, TaskStorage, WriteSnapshot
-from flinkbuf.streaming.valve import StatusWatermarkValve
-from flinkbuf.types.types import Types
 
 
 def ignore_event(event: TaskEvent) -> None:
@@ -104,9 +96,6 @@ class StreamTask:
         self._report = report
         self._partitions = list(partitions)
         self._gates = list(gates)
-        self._inputs: list[InputGate | UnionInputGate] = []
-        self._readers: list[RecordReader] = []
-        self._valves: list[StatusWatermarkValve] = []
         self._input_processor: Any = None
         self._is_restored = self._is_canceled = False
         self._progress = TaskProgress()
@@ -119,7 +108,7 @@ class StreamTask:
         self.mailbox_processor = MailboxProcessor(self._process_input, self.mailbox, self.times)
         for partition in self._partitions:
             partition.share_bell(self.bell)
-        self._writers = self._make_writers()
+        self._writers = make_writers(config, self._partitions, info.subtask_index, seed)
         self._outputs = TaskOutputs(self._writers)
         self._turn = TaskTurn(self.mailbox, self._outputs)
         self.timers = TaskTimerService(clock, self.mailbox)
@@ -151,33 +140,13 @@ class StreamTask:
         self._checkpointed_inputs = CheckpointedInputs(
             settings, self.system_timers, self.checkpoints, info.task_name_with_subtask
         )
+        self._inputs = TaskInputs(
+            config.inputs, self._gates, self._turn, self.bell, self.chain.task_counters, self._checkpointed_inputs
+        )
 
     def _broadcast(self, event: Event) -> None:
         for writer in self._writers:
             writer.write_event(event)
-
-    def _make_writers(self) -> list[RecordWriter]:
-        edges: dict[int, NetworkEdge] = {}
-        for operator in self._config.operators:
-            for edge in operator.network_edges:
-                if edge.partition_index in edges:
-                    raise ValueError(f"two edges of the chain write to partition {edge.partition_index}")
-                edges[edge.partition_index] = edge
-        if sorted(edges) != list(range(len(self._partitions))):
-            raise ValueError(
-                f"edges of the chain write to partitions {sorted(edges)}, the task has {len(self._partitions)}"
-            )
-        return [
-            RecordWriter(
-                partition,
-                Types.STREAM_ELEMENT(edges[index].type),
-                edges[index].partitioner,
-                edges[index].buffer_timeout_ms,
-                subtask_index=self.info.subtask_index,
-                seed=self._seed,
-            )
-            for index, partition in enumerate(self._partitions)
-        ]
 
     def _post_due_timers(self) -> int | None:
         user_ms, system_ms = self.timers.post_due(), self.system_timers.post_due()
@@ -195,17 +164,29 @@ class StreamTask:
         restored = self._storage.read(self._restore)
         self._progress.is_drained = is_finished = restored is not None and restored.is_finished
         if is_finished:
-            self._input_processor = self._make_finished_processor()
+            self._input_processor = self._inputs.make_finished_processor()
+            self._restore_in_flight(restored)
         else:
             self.chain.make()
             self._input_processor = self._make_input_processor()
             self._check_canceled()
+            self._restore_in_flight(restored)
             self.chain.initialize_state_and_open(None if restored is None else restored.operators)
         self._restore = None  # as large as the state
-        for gate in self._inputs:
-            gate.request_partitions()
+        self._inputs.request_partitions()
         self._check_canceled()
         self._progress.is_running = True
+
+    def _restore_in_flight(self, restored: TaskStateSnapshot | None) -> None:
+        """What was under way at an unaligned checkpoint comes before all else, also before what open() emits."""
+        inputs, outputs = ((), ()) if restored is None else (restored.input_channels, restored.output_channels)
+        if not (self._settings.unaligned_checkpoints_enabled or inputs or outputs):
+            return
+        gate_indexes = [each.gate_indexes for each in self._config.inputs]
+        readers = list(zip(self._inputs.readers, gate_indexes, strict=True))
+        in_flight = TaskChannelState(readers, self._partitions, forced_aligned=aligned_partitions(self._config))
+        in_flight.restore(inputs, outputs)
+        self.checkpoints.in_flight = in_flight
 
     def _make_input_processor(self) -> Any:
         chain, inputs = self.chain, self._config.inputs
@@ -216,48 +197,7 @@ class StreamTask:
         if len(targets) != len(inputs):
             raise ValueError(f"{chain.head.config.name} has {len(targets)} inputs, its task is to read {len(inputs)}")
         next_selection = getattr(chain.head.operator, "next_selection", None)
-        return self._make_network_processor(targets, chain.head.counters, chain.end_input, next_selection)
-
-    def _make_finished_processor(self) -> Any:
-        """All operators were finished before the checkpoint that this task starts from: none is made again."""
-        if self.chain.is_source:
-            return OneInputProcessor(FinishedSource(), pass_over)
-        targets = [FinishedOperatorInput() for _ in self._config.inputs]
-        return self._make_network_processor(targets, OperatorCounters(), pass_over, None)
-
-    def _make_network_processor(self, targets: Any, counters: Any, end_input: Any, next_selection: Any) -> Any:
-        processors = [
-            OneInputProcessor(self._make_network_input(index, target, counters), end_input, index)
-            for index, target in enumerate(targets)
-        ]
-        if len(processors) == 1:
-            return processors[0]
-        selection = MultipleInputSelectionHandler(len(processors), next_selection)
-        return MultipleInputProcessor(processors, selection, self.bell.seen)
-
-    def _make_network_input(self, index: int, target: Any, counters: Any) -> NetworkInput:
-        config = self._config.inputs[index]
-        gates = [self._gates[gate_index] for gate_index in config.gate_indexes]
-        gate = gates[0] if len(gates) == 1 else UnionInputGate(gates)
-        gate.share_bell(self.bell)
-        self._inputs.append(gate)
-        self._checkpointed_inputs.add_gate(gate)
-        reader = RecordReader(gate, Types.STREAM_ELEMENT(config.type), events=True)
-        self._readers.append(reader)
-        return NetworkInput(
-            reader,
-            target,
-            self._turn,
-            counters,
-            self.chain.task_counters,
-            self._make_valve,
-            NetworkInputEvents(gate, self._checkpointed_inputs),
-        )
-
-    def _make_valve(self, channel_count: int, output: Any) -> StatusWatermarkValve:
-        valve = StatusWatermarkValve(channel_count, output)
-        self._valves.append(valve)
-        return valve
+        return self._inputs.make_processor(targets, chain.head.counters, chain.end_input, next_selection)
 
     # ---- the work ---------------------------------------------------------------------------------------
 
@@ -282,6 +222,8 @@ class StreamTask:
     def _process_input(self, processor: MailboxProcessor) -> None:
         seen = self.bell.seen()
         if not self._outputs.is_available:
+            if self._inputs.process_priority_events():  # barriers that overtake are heard all the same
+                return
             processor.suspend_default_action(BACK_PRESSURED, seen)
             return
         try:
@@ -403,8 +345,7 @@ class StreamTask:
             self.system_timers.quiesce,
             self.checkpoints.close,
             self.chain.close,
-            *(reader.close for reader in self._readers),
-            *(gate.close for gate in (*self._inputs, *self._gates)),
+            *self._inputs.closers,
             *(writer.stop for writer in self._writers),
             *([self._unsubscribe] if self._unsubscribe is not None else []),
             self.mailbox_processor.close,
@@ -495,7 +436,7 @@ class StreamTask:
             mailbox_queue_size=self.mailbox.size,
             mails_processed=processor.mails_processed,
             mailbox_latency_ms=processor.last_latency_ns / NS_PER_MS,
-            watermark=watermark_of(self.chain, [valve.last_watermark for valve in list(self._valves)]),
+            watermark=watermark_of(self.chain, [valve.last_watermark for valve in list(self._inputs.valves)]),
             operators=operator_figures(self.chain),
             **input_figures(self._gates),
             **output_figures(self._partitions),

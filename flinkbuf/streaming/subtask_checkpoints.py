@@ -15,7 +15,7 @@ from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.log import logger
 from flinkbuf.network.events import AlignmentType, CancelCheckpointMarker, CheckpointBarrier, Event
 from flinkbuf.streaming.barrier_actions import TakeCheckpoint
-from flinkbuf.streaming.barriers import kind_of, options_of, times_out_at
+from flinkbuf.streaming.barriers import kind_of, options_of, overtaking, times_out_at
 from flinkbuf.streaming.chain import OperatorChain
 from flinkbuf.streaming.metrics import NS_PER_MS
 from flinkbuf.streaming.operator_config import TaskInfo
@@ -27,7 +27,7 @@ from flinkbuf.streaming.task_storage import TaskStorage
 
 MAX_ABORTED = 128  # checkpoints that were given up before they came here
 SLOW_SYNC_MS = 500  # the task does nothing else meanwhile
-SETTLE_INTERVAL_MS = 50  # how often it is asked whether a barrier has left all output queues
+MAX_SETTLE_PAUSE_MS = 50  # how often it is asked, at least, whether a barrier has left all output queues
 
 
 class InFlight(Protocol):
@@ -76,6 +76,7 @@ class _Taken:
     metrics: CheckpointMetrics
     waits_for_input: bool
     waits_for_output: bool
+    pause_ms: int = 1  # until it is seen again whether the barrier has left
     timer: Any = None
 
 
@@ -96,11 +97,11 @@ class SubtaskCheckpoints:
     timers : TaskTimerService
     ticks : callable
         Nanoseconds of a clock that never jumps.
-    in_flight : InFlight, optional
-        None: no barrier of this job overtakes anything.
 
     Attributes
     ----------
+    in_flight : InFlight or None
+        None: no barrier of this job overtakes anything. Set before the task runs.
     completed_id : int
         The latest checkpoint that counts.
     final_id : int or None
@@ -119,11 +120,11 @@ class SubtaskCheckpoints:
         report: Callable[[TaskEvent], None],
         timers: TaskTimerService,
         ticks: Callable[[], int],
-        in_flight: InFlight | None = None,
     ) -> None:
         self.completed_id = 0
         self.final_id: int | None = None
         self.synchronous_id: int | None = None
+        self.in_flight: InFlight | None = None
         self.runner = SnapshotRunner(f"{info.task_name_with_subtask} snapshots")
         self._info = info
         self._chain = chain
@@ -133,7 +134,6 @@ class SubtaskCheckpoints:
         self._report = report
         self._timers = timers
         self._ticks = ticks
-        self._in_flight = in_flight
         self._last_id = 0
         self._aborted: set[int] = set()  # that were given up before their barrier came
         self._taken: dict[int, _Taken] = {}
@@ -149,6 +149,8 @@ class SubtaskCheckpoints:
             What an operator has raised: the task fails then, since half of its state may have changed.
         """
         barrier = action.barrier
+        if barrier.alignment is AlignmentType.FORCED_ALIGNED and self.in_flight is not None:
+            barrier = overtaking(barrier)  # only the edge that it came by had it wait
         checkpoint_id = barrier.checkpoint_id
         if not self._is_due(checkpoint_id):
             return None
@@ -185,10 +187,10 @@ class SubtaskCheckpoints:
         return is_running and not is_aborted
 
     def _send(self, barrier: CheckpointBarrier) -> None:
-        if self._in_flight is None:
+        if self.in_flight is None:
             self._broadcast(barrier)
         else:
-            self._in_flight.broadcast(barrier)
+            self.in_flight.broadcast(barrier)
 
     def _take_state(self, checkpoint_id: int) -> TaskStateSnapshot:
         """References to the state of all operators, which the task may change again afterwards."""
@@ -219,7 +221,7 @@ class SubtaskCheckpoints:
     # ---- what is still under way ------------------------------------------------------------------------
 
     def _can_overtake_later(self, barrier: CheckpointBarrier) -> bool:
-        return self._in_flight is not None and times_out_at(barrier) is not None
+        return self.in_flight is not None and times_out_at(barrier) is not None
 
     def _keep(self, taken: _Taken) -> None:
         self._taken[taken.snapshot.checkpoint_id] = taken
@@ -229,16 +231,18 @@ class SubtaskCheckpoints:
     def _settle_output(self, taken: _Taken) -> None:
         """See whether the barrier has left all queues, and at its timeout let it overtake."""
         deadline_ms = times_out_at(taken.barrier)
-        if not taken.waits_for_output or self._in_flight is None or deadline_ms is None:
+        if not taken.waits_for_output or self.in_flight is None or deadline_ms is None:
             return
         checkpoint_id, now_ms = taken.snapshot.checkpoint_id, self._timers.now_ms()
-        if self._in_flight.is_output_settled(checkpoint_id):
+        if self.in_flight.is_output_settled(checkpoint_id):
             taken.waits_for_output = False
         elif now_ms >= deadline_ms:
-            self._in_flight.convert_output(checkpoint_id)
+            has_overtaken = self.in_flight.convert_output(checkpoint_id)
+            taken.metrics = replace(taken.metrics, is_unaligned=taken.metrics.is_unaligned or has_overtaken)
             taken.waits_for_output = False
         else:
-            at_ms = min(deadline_ms, now_ms + SETTLE_INTERVAL_MS)
+            at_ms = min(deadline_ms, now_ms + taken.pause_ms)
+            taken.pause_ms = min(2 * taken.pause_ms, MAX_SETTLE_PAUSE_MS)
             taken.timer = self._timers.register_timer(at_ms - 1, lambda timestamp_ms: self._look_again(taken))
 
     def _look_again(self, taken: _Taken) -> None:
@@ -248,15 +252,15 @@ class SubtaskCheckpoints:
 
     def begin_input(self, checkpoint_id: int) -> bool:
         """Keep what comes before the barriers that have not come; False: the checkpoint cannot be taken any more."""
-        return self._in_flight is not None and self._in_flight.start_input(checkpoint_id)
+        return self.in_flight is not None and self.in_flight.start_input(checkpoint_id)
 
     def end_input(self, checkpoint_id: int, alignment_ms: int, bytes_processed: int) -> None:
         """All barriers have come: the checkpoint has all that was under way."""
         taken = self._taken.get(checkpoint_id)
-        if taken is None or self._in_flight is None:
+        if taken is None or self.in_flight is None:
             return
         try:
-            self._in_flight.stop_input(checkpoint_id)
+            self.in_flight.stop_input(checkpoint_id)
         except MemoryError as error:  # more was under way than is kept
             self.give_up(checkpoint_id, CheckpointFailureReason.CHECKPOINT_DECLINED.name, error)
             return
@@ -271,9 +275,9 @@ class SubtaskCheckpoints:
             return
         snapshot, metrics = taken.snapshot, taken.metrics
         del self._taken[snapshot.checkpoint_id]
-        if self._in_flight is not None:
-            metrics = replace(metrics, bytes_persisted_during_alignment=self._in_flight.size(snapshot.checkpoint_id))
-            inputs, outputs = self._in_flight.take(snapshot.checkpoint_id)
+        if self.in_flight is not None:
+            metrics = replace(metrics, bytes_persisted_during_alignment=self.in_flight.size(snapshot.checkpoint_id))
+            inputs, outputs = self.in_flight.take(snapshot.checkpoint_id)
             snapshot = replace(snapshot, input_channels=inputs, output_channels=outputs)
         self._write(snapshot, options_of(taken.barrier), metrics)
 
@@ -321,8 +325,8 @@ class SubtaskCheckpoints:
     def _drop(self, checkpoint_id: int) -> None:
         """Forget what was taken for it."""
         self.runner.cancel(checkpoint_id)
-        if self._in_flight is not None:
-            self._in_flight.abort(checkpoint_id)
+        if self.in_flight is not None:
+            self.in_flight.abort(checkpoint_id)
         taken = self._taken.pop(checkpoint_id, None)
         if taken is not None:
             if taken.timer is not None:

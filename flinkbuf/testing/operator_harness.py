@@ -205,7 +205,10 @@ class OperatorHarness:
         """Close the operator, once."""
         if self._is_open and not self._is_closed:
             self._is_closed = True
-            self.operator.close()
+            try:
+                self.operator.close()
+            finally:
+                self.context.close()
 
     def __enter__(self) -> OperatorHarness:
         try:

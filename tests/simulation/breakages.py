@@ -51,6 +51,13 @@ def _kill(world: World) -> None:
         manager.kill("kill -9")
 
 
+def _kill_between(world: World) -> None:
+    """In the middle of what it has begun."""
+    manager = _manager(world)
+    if manager is not None:
+        manager.dies_after = world.rng.randint(0, 20)
+
+
 def _kill_program(world: World) -> None:
     """Its manager ends, as by an error of its own."""
     manager = world.provider.managers.get("program")
@@ -191,6 +198,7 @@ def _fail_two_tasks(world: World) -> None:
 
 KINDS: dict[str, Callable[[World], None]] = {
     "kill a manager": _kill,
+    "kill a manager between two steps": _kill_between,
     "end the program's manager": _kill_program,
     "break a connection": _break,
     "hang a connection": _hang,

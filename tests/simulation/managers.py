@@ -33,6 +33,7 @@ class SimManager:
         self.is_program = manager_id == PROGRAM
         self.is_alive = True
         self.was_ill = False
+        self.dies_after: int | None = None  # steps; None: nobody kills it
         self.tasks: dict[AttemptId, SimTask] = {}
         self.connection = Connection(world, self)
         self.inbox = Inbox(world.agenda, self.handle)
@@ -46,6 +47,8 @@ class SimManager:
             tm.InterruptTask: lambda action: self.tasks[action.attempt].interrupt(),
             tm.ForgetTask: self._forget_task,
             tm.DeliverOperatorEvent: self._deliver,
+            tm.TriggerTask: self._trigger,
+            tm.NotifyTask: self._notify,
             tm.KillProcess: lambda action: self.die(action.reason),
             tm.LeaveProcess: lambda action: self.leave(action.reason),
             tm.Warn: lambda action: None,
@@ -74,11 +77,19 @@ class SimManager:
         actions = self.executor.handle(message, self.world.now_ms)
         self.world.manager_handled(self, message, actions)
         for action in actions:
-            if not self.is_alive:
+            if not self.goes_on():
                 return
             self._perform[type(action)](action)
         if self.is_alive:
             self._plan_wake()
+
+    def goes_on(self) -> bool:
+        """Whether the process is there to do the next thing: it may be killed between any two."""
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after < 0:
+                self.kill("kill -9 between two steps")
+        return self.is_alive
 
     def _plan_wake(self) -> None:
         deadline_ms = self.executor.next_deadline_ms
@@ -99,7 +110,7 @@ class SimManager:
     def _start_task(self, action: tm.StartTask) -> None:
         descriptor = action.descriptor
         self.world.invariants.task_started(self, descriptor)
-        self.tasks[descriptor.attempt] = SimTask(self, descriptor, self.world.fate(self))
+        self.tasks[descriptor.attempt] = self.world.make_task(self, descriptor)
 
     def _forget_task(self, action: tm.ForgetTask) -> None:
         task = self.tasks.pop(action.attempt, None)
@@ -112,6 +123,14 @@ class SimManager:
         self.world.invariants.event_delivered(self.tasks[action.attempt], action.payload)
         self.tasks[action.attempt].deliver(action.payload)
 
+    def _trigger(self, action: tm.TriggerTask) -> None:
+        if not self.tasks[action.attempt].trigger(action):
+            reason = "CHECKPOINT_DECLINED_TASK_NOT_READY"
+            self.inbox.put(tm.CheckpointNotDone(action.attempt, action.checkpoint_id, reason))
+
+    def _notify(self, action: tm.NotifyTask) -> None:
+        self.tasks[action.attempt].notify(action)
+
     # ---- what its tasks and its connection say
 
     def task_changed(self, attempt: AttemptId, state: TaskState, failure: Failure | None) -> None:
@@ -122,6 +141,11 @@ class SimManager:
     def task_said(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
         """From the task's thread, for its coordinator."""
         self.inbox.put(tm.TaskSaid(attempt, operator_id, payload))
+
+    def checkpoint_said(self, message: object) -> None:
+        """From the task's thread, or from the one that writes its state."""
+        if self.is_alive:
+            self.inbox.put(message)
 
     def link_lost(self, reason: str) -> None:
         """The connection has ended."""

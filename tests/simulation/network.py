@@ -4,14 +4,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs.messages import OperatorEventMessage, OperatorEventReport, RegisterManager, RegistrationAccepted
+from flinkbuf.jobs.messages import (
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    OperatorEventMessage,
+    OperatorEventReport,
+    RegisterManager,
+    RegistrationAccepted,
+    TaskStateReport,
+)
 
 if TYPE_CHECKING:
     from simulation.managers import SimManager
     from simulation.world import World
 
 # Without these nothing goes on, and nobody says them again: a connection that loses one has broken.
-EXACTLY_ONCE = (RegisterManager, RegistrationAccepted, OperatorEventMessage, OperatorEventReport)
+EXACTLY_ONCE = (
+    RegisterManager,
+    RegistrationAccepted,
+    OperatorEventMessage,
+    OperatorEventReport,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+)
 
 
 class Connection:
@@ -54,6 +69,8 @@ class Connection:
         rng, odds = self.world.rng, self.world.odds
         if self.world.is_healed or self.manager.is_program or isinstance(message, EXACTLY_ONCE):
             return 1
+        if self.world.takes_checkpoints and isinstance(message, TaskStateReport) and message.state == "RUNNING":
+            return 1  # else no checkpoint is ever taken
         if odds.loss and rng.random() < odds.loss:
             self.was_ill = True
             self.world.note("lost", way, self.manager.id, message)

@@ -60,9 +60,11 @@ FAULTS = (
 )
 
 
-def draw_odds(rng: Random, start_ms: int, can_be_deaf: bool) -> Odds:
+def draw_odds(
+    rng: Random, start_ms: int, can_be_deaf: bool, spans_ms: tuple[int, ...] = (3_000, 20_000, 60_000)
+) -> Odds:
     """Calm runs and wild ones: each kind of trouble is off in about half of all runs."""
-    span = rng.choice((3_000, 20_000, 60_000))
+    span = rng.choice(spans_ms)
     return Odds(
         latency_ms=rng.choice(((0, 1), (0, 1), (1, 20), (5, 900))),
         loss=_maybe(rng, 0.25, (0.02, 0.1, 0.3)),

@@ -39,7 +39,7 @@ class SimProvider:
             for _ in range(times):
                 self._number += 1
                 delay_ms = self.world.between((1, 500) if self.world.is_healed else odds.start_ms)
-                self.world.agenda.after(delay_ms, self._come_up, f"m{self._number}", run, first, count)
+                self.world.agenda.after(delay_ms, self._come_up, f"{self.world.name}m{self._number}", run, first, count)
 
     def _come_up(self, manager_id: str, run: int, index: int, slot_count: int) -> None:
         if run not in self._failed_runs and not self.world.provider_is_closed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from simulation.checkpoint_run import CheckpointRun
 from simulation.world import World
 
 
@@ -27,17 +28,35 @@ def run(seed: int, **options: Any) -> World:
         raise FailedRun(explain(world, error)) from error
 
 
-def explain(world: World, error: Exception) -> str:
+def run_checkpoints(seed: int) -> CheckpointRun:
+    """Run a seed of the jobs that take checkpoints.
+
+    Raises
+    ------
+    FailedRun
+        An invariant does not hold, or a decider raised.
+    """
+    story = CheckpointRun(seed)
+    try:
+        return story.run()
+    except Exception as error:
+        raise FailedRun(explain(story, error)) from error
+
+
+def explain(world: World | CheckpointRun, error: Exception) -> str:
     """What a failing run prints."""
+    again, more = f"make replay SEED={world.seed}", ""
+    if isinstance(world, CheckpointRun):
+        again, more = f"{again} OF=checkpoints", f"{world.checkpointing}\n{world.flow}\n"
     head = (
         f"seed {world.seed}: {type(error).__name__}: {error}\n"
-        f"again: make replay SEED={world.seed}, or pytest tests/simulation --seed {world.seed}\n"
-        f"{world.settings}\n{world.odds}\n{show_plan(world)}\nthe last of its story:\n"
+        f"again: {again}, or pytest tests/simulation --seed {world.seed}\n"
+        f"{world.settings}\n{world.odds}\n{more}{show_plan(world)}\nthe last of its story:\n"
     )
     return head + "\n".join(world.lines())
 
 
-def show_plan(world: World) -> str:
+def show_plan(world: World | CheckpointRun) -> str:
     """Vertices and edges, a line each."""
     vertices = (
         f"{vertex.name} x{vertex.parallelism} {vertex.id[:8]} group {vertex.slot_sharing_group}"

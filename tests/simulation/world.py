@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.manager.task_executor import TaskExecutorConfig
@@ -29,7 +29,7 @@ from simulation.plans import hex_of, random_plan
 from simulation.provider import SimProvider
 from simulation.restart_witness import RestartWitness
 from simulation.settings import Settings, draw_settings
-from simulation.tasks import NEVER, DataPlane, Fate
+from simulation.tasks import NEVER, DataPlane, Fate, SimTask
 
 START_MS = 1_000_000
 LAST_OF_STORY = 60
@@ -47,7 +47,13 @@ class World:
         Keep every line of the story, not only the last.
     plan, settings, odds : optional
         Instead of what the seed would draw.
+    rng, agenda : optional
+        Of a run with several job masters.
+    name : str
+        In front of the names of its processes.
     """
+
+    takes_checkpoints = False
 
     def __init__(
         self,
@@ -57,10 +63,14 @@ class World:
         plan: JobPlan | None = None,
         settings: Settings | None = None,
         odds: Odds | None = None,
+        rng: Random | None = None,
+        agenda: Agenda | None = None,
+        name: str = "",
     ) -> None:
         self.seed = seed
-        self.rng = Random(seed)
-        self.agenda = Agenda(START_MS)
+        self.name = name
+        self.rng = rng or Random(seed)
+        self.agenda = agenda or Agenda(START_MS)
         self.never_ms = 1 << 60
         self.story: deque[tuple[int, tuple[Any, ...]]] = deque(maxlen=None if keeps_story else LAST_OF_STORY)
         self.plan = plan or random_plan(self.rng)
@@ -71,17 +81,12 @@ class World:
         self.failures: list[Failure] = []  # that really happened
         self.provider_is_closed = False
         self.end: ma.EndJob | None = None
-        self.coordinators = Coordinators(self)
-        self.data = DataPlane(self)
+        self.coordinators = self._make_coordinators()
+        self.data = self._make_data()
         self.provider = SimProvider(self, self.settings.slots_each)
         self.restart = RestartWitness(self.settings.restart.create(Random(seed)))
-        self.master = JobMaster(
-            self.plan,
-            self.config,
-            session_id=self.session_id,
-            restart_strategy=self.restart,
-        )
-        self.invariants = Invariants(self)
+        self.master = self._make_master()
+        self.invariants = self._make_invariants()
         self.inbox = Inbox(self.agenda, self._handle)
         self._wake_ms: int | None = None
         self._perform: dict[type, Callable[[Any], None]] = {
@@ -95,6 +100,29 @@ class World:
             ma.EndJob: self._end,
         }
         self._begin()
+
+    # ---- what it is made of
+
+    def _make_coordinators(self) -> Any:
+        return Coordinators(self)
+
+    def _make_data(self) -> Any:
+        return DataPlane(self)
+
+    def _make_master(self) -> JobMaster:
+        return JobMaster(
+            self.plan,
+            self.config,
+            session_id=self.session_id,
+            restart_strategy=self.restart,
+        )
+
+    def _make_invariants(self) -> Invariants:
+        return Invariants(self)
+
+    def make_task(self, manager: SimManager, descriptor: TaskDeploymentDescriptor) -> SimTask:
+        """The thread of an attempt."""
+        return SimTask(manager, descriptor, self.fate(manager))
 
     def _begin(self) -> None:
         if any(vertex.is_in_program for vertex in self.plan.vertices):
@@ -192,8 +220,14 @@ class World:
         self.note("job", stimulus, actions)
         self.invariants.after(stimulus, actions)
         for action in actions:
+            if not self.goes_on():
+                return
             self._perform[type(action)](action)
         self._plan_wake()
+
+    def goes_on(self) -> bool:
+        """Whether the driver is there to do the next thing."""
+        return True
 
     def _plan_wake(self) -> None:
         deadline_ms = self.master.next_deadline_ms

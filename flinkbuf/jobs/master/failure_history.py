@@ -86,7 +86,8 @@ class FailureHistory:
     def add(self, entry: FailureEntry) -> None:
         """Take note of a failure that came with the last one; it may turn out to be the cause of both."""
         entry, outage = weighed(entry), self.outages[-1]
-        if entry.weight > outage.root.weight:
+        is_decided = entry.failure.can_restart and not outage.root.failure.can_restart  # nothing else is why it ended
+        if entry.weight > outage.root.weight and not is_decided:
             outage.root, entry = entry, outage.root
         if len(outage.concurrent) < HISTORY_SIZE:
             outage.concurrent.append(entry)

@@ -69,6 +69,8 @@ class StateAssignment:
     plan : JobPlan
     allow_non_restored_state : bool
         Leave out state that the plan has no operator for.
+    is_same_plan : bool
+        The checkpoint was taken by tasks of this very plan: it fits.
 
     Raises
     ------
@@ -76,20 +78,23 @@ class StateAssignment:
         The checkpoint does not fit the plan; says what does not, and what to do.
     """
 
-    def __init__(self, metadata: CheckpointMetadata, plan: JobPlan, *, allow_non_restored_state: bool = False) -> None:
+    def __init__(
+        self,
+        metadata: CheckpointMetadata,
+        plan: JobPlan,
+        *,
+        allow_non_restored_state: bool = False,
+        is_same_plan: bool = False,
+    ) -> None:
         self.metadata = metadata
         self.plan = plan
         self._old = {each.operator.operator_id: each for each in _old_operators(metadata)}
         self._deals: dict[str, _Deal] = {}  # by operator id
         self._has_channel_state = any(each.input_channels or each.output_channels for each in metadata.subtasks())
         self._old_vertices = {vertex.vertex_id: vertex for vertex in metadata.vertices}
-        if not allow_non_restored_state:
-            self._check_that_all_is_wanted()
-        self._check_key_groups()
-        if self._has_channel_state:
-            self._check_channels()
         self._finished = [self._is_finished(vertex) for vertex in plan.vertices]
-        self._check_order_of_ends()
+        if not is_same_plan:
+            self._check(allow_non_restored_state)
 
     def restore_of(self, vertex_index: int, subtask: int) -> TaskRestore:
         """Return what a subtask begins with."""
@@ -170,6 +175,14 @@ class StateAssignment:
         return any(_is_gone(subtask) for each in old if each is not None for subtask in each.vertex.subtasks)
 
     # ---- whether it fits
+
+    def _check(self, allow_non_restored_state: bool) -> None:
+        if not allow_non_restored_state:
+            self._check_that_all_is_wanted()
+        self._check_key_groups()
+        if self._has_channel_state:
+            self._check_channels()
+        self._check_order_of_ends()
 
     def _check_that_all_is_wanted(self) -> None:
         known = {operator.id for vertex in self.plan.vertices for operator in vertex.operators}

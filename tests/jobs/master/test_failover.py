@@ -166,6 +166,16 @@ def test_a_cause_that_no_restart_heals_ends_a_restart_that_has_begun():
     assert world.end == ("FAILED", "wrong type")
 
 
+def test_what_ended_the_job_stays_its_failure_though_a_process_is_lost_then():
+    world = running(restart=OFTEN)
+    world.report(world.attempt(1, 1), "FAILED", echo())
+    world.report(world.attempt(0, 0), "FAILED", error("wrong type", can_restart=False))
+    assert world.job.status is JobStatus.FAILING
+    world.lose("m1-1")
+    world.confirm_cancels()
+    assert world.end == ("FAILED", "wrong type")
+
+
 def test_failures_of_one_moment_are_one_for_the_exponential_strategy():
     """One lost process makes many regions fail: one attempt is counted."""
     world = running(pipeline(3, is_pointwise=True), ExponentialDelayRestart(jitter_factor=0, attempts_before_reset=1))

@@ -1,0 +1,128 @@
+"""What a task reads: a network input for each logical input of its head operator, over one gate or several.
+
+Flink: StreamTwoInputProcessorFactory, StreamMultipleInputProcessorFactory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flinkbuf._core.operator_chain import OperatorCounters
+from flinkbuf._core.stream_input import NetworkInput, TaskTurn
+from flinkbuf._core.wakeup import TaskBell
+from flinkbuf.network.input_gate import InputGate, UnionInputGate
+from flinkbuf.records.record_reader import RecordReader
+from flinkbuf.streaming.checkpointed_inputs import CheckpointedInputs
+from flinkbuf.streaming.input_processor import (
+    FinishedOperatorInput,
+    FinishedSource,
+    MultipleInputProcessor,
+    NetworkInputEvents,
+    OneInputProcessor,
+    pass_over,
+)
+from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
+from flinkbuf.streaming.operator_config import InputConfig
+from flinkbuf.streaming.valve import StatusWatermarkValve
+from flinkbuf.types.types import Types
+
+
+class TaskInputs:
+    """The gates of a task and what reads them.
+
+    Parameters
+    ----------
+    configs : sequence of InputConfig
+    gates : sequence of InputGate
+        All of the task's.
+    turn : TaskTurn
+    bell : TaskBell
+        Rung when anything comes.
+    task_counters : OperatorCounters
+    checkpointed : CheckpointedInputs
+        Gets barriers.
+
+    Attributes
+    ----------
+    readers : list of RecordReader
+        One a logical input.
+    valves : list of StatusWatermarkValve
+        Likewise.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[InputConfig],
+        gates: Sequence[InputGate],
+        turn: TaskTurn,
+        bell: TaskBell,
+        task_counters: OperatorCounters,
+        checkpointed: CheckpointedInputs,
+    ) -> None:
+        self.readers: list[RecordReader] = []
+        self.valves: list[StatusWatermarkValve] = []
+        self._configs = configs
+        self._task_gates = list(gates)
+        self._turn = turn
+        self._bell = bell
+        self._task_counters = task_counters
+        self._checkpointed = checkpointed
+        self._gates: list[InputGate | UnionInputGate] = []
+        self._inputs: list[NetworkInput] = []
+
+    def make_processor(
+        self, targets: Sequence[Any], counters: OperatorCounters, end_input: Callable[[int], None], next_selection: Any
+    ) -> Any:
+        """Return what the default action calls: it gives each logical input to one of `targets`."""
+        processors = [
+            OneInputProcessor(self._make_input(config, target, counters), end_input, index)
+            for index, (config, target) in enumerate(zip(self._configs, targets, strict=True))
+        ]
+        if len(processors) == 1:
+            return processors[0]
+        selection = MultipleInputSelectionHandler(len(processors), next_selection)
+        return MultipleInputProcessor(processors, selection, self._bell.seen)
+
+    def make_finished_processor(self) -> Any:
+        """Return the same for a task whose operators were finished before: it waits for the end of all inputs."""
+        if not self._configs:
+            return OneInputProcessor(FinishedSource(), pass_over)
+        targets = [FinishedOperatorInput() for _ in self._configs]
+        return self.make_processor(targets, OperatorCounters(), pass_over, None)
+
+    def _make_input(self, config: InputConfig, target: Any, counters: OperatorCounters) -> NetworkInput:
+        gates = [self._task_gates[gate_index] for gate_index in config.gate_indexes]
+        gate = gates[0] if len(gates) == 1 else UnionInputGate(gates)
+        gate.share_bell(self._bell)
+        self._gates.append(gate)
+        self._checkpointed.add_gate(gate)
+        reader = RecordReader(gate, Types.STREAM_ELEMENT(config.type), events=True)
+        self.readers.append(reader)
+        events = NetworkInputEvents(gate, self._checkpointed)
+        network_input = NetworkInput(
+            reader, target, self._turn, counters, self._task_counters, self._make_valve, events
+        )
+        self._inputs.append(network_input)
+        return network_input
+
+    def process_priority_events(self) -> bool:
+        """Hear what overtakes records, without reading any; returns whether there was something."""
+        heard = [each.process_priority() for each in self._inputs]
+        return any(heard)
+
+    def _make_valve(self, channel_count: int, output: Any) -> StatusWatermarkValve:
+        valve = StatusWatermarkValve(channel_count, output)
+        self.valves.append(valve)
+        return valve
+
+    def request_partitions(self) -> None:
+        """Have all channels send."""
+        for gate in self._gates:
+            gate.request_partitions()
+
+    @property
+    def closers(self) -> list[Callable[[], None]]:
+        """What is to be called at the task's end, each also if another fails."""
+        gates = [*self._gates, *self._task_gates]
+        return [*(reader.close for reader in self.readers), *(gate.close for gate in gates)]

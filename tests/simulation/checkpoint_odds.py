@@ -1,0 +1,107 @@
+"""What a job with checkpoints does and how it can go wrong, drawn from the seed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
+from simulation.odds import Odds
+
+DIRECTORY = "/checkpoints"
+SAVEPOINTS = "/savepoints"
+
+
+@dataclass(frozen=True)
+class FlowOdds:
+    """Shares of 1, milliseconds and counts."""
+
+    split_size: int  # records
+    run_length: int  # of records that are sent together, at most
+    emit_ms: tuple[int, int]  # between two of them
+    channel_ms: tuple[int, int]
+    process_ms: tuple[int, int]
+    is_incremental: bool
+    sync_fails: float
+    async_ms: tuple[int, int]
+    async_fails: float
+    async_hangs: float
+    coordinator_ms: tuple[int, int]
+    coordinator_fails: float
+    store_ms: tuple[int, int]
+    store_fails: float  # before it has written anything
+    store_fails_late: float  # it is written, but nobody is told so
+    store_hangs: float
+    store_is_late: float  # later than anybody waits
+    discard_ms: tuple[int, int]
+    savepoints_ms: tuple[int, ...]  # when the user asks for one
+    stops_ms: tuple[int, ...]  # when the user stops the job with one
+    rescales: bool  # afterwards
+    crash_ms: int | None  # when the driver goes, or only seems to
+    lives_on: bool
+    claims: bool
+
+
+def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
+    """Calm ones and wild ones."""
+    span = odds.heal_ms - start_ms
+    size = rng.choice((10, 25, 60))
+    run_length = rng.choice((1, 3, 5))
+    pace = max(1, span * run_length // (size * rng.choice((1, 2, 4))))
+    return FlowOdds(
+        split_size=size,
+        run_length=run_length,
+        emit_ms=(1, pace),
+        channel_ms=rng.choice(((0, 1), (1, 30), (1, max(2, span // 20)), (1, max(2, span // 10)))),
+        process_ms=rng.choice(((0, 0), (0, 5), (1, 60), (1, max(2, pace // 2)))),
+        is_incremental=rng.random() < 0.6,
+        sync_fails=_maybe(rng, 0.1, (0.02, 0.1)),
+        async_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
+        async_fails=_maybe(rng, 0.25, (0.02, 0.1)),
+        async_hangs=_maybe(rng, 0.2, (0.02, 0.05)),
+        coordinator_ms=rng.choice(((0, 1), (0, 50))),
+        coordinator_fails=_maybe(rng, 0.15, (0.1,)),
+        store_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
+        store_fails=_maybe(rng, 0.2, (0.05, 0.3)),
+        store_fails_late=_maybe(rng, 0.2, (0.05, 0.3)),
+        store_hangs=_maybe(rng, 0.15, (0.05, 0.2)),
+        store_is_late=_maybe(rng, 0.2, (0.1, 0.3)),
+        discard_ms=rng.choice(((0, 1), (0, 500))),
+        savepoints_ms=_times(rng, start_ms, span, (0, 0, 1, 3)),
+        stops_ms=_times(rng, start_ms, span * 2 // 3, (0, 0, 1, 2, 2)),
+        rescales=rng.random() < 0.6,
+        crash_ms=start_ms + rng.randint(0, span) if rng.random() < 0.25 else None,
+        lives_on=rng.random() < 0.5,
+        claims=rng.random() < 0.4,
+    )
+
+
+def draw_checkpointing(rng: Random, odds: Odds, start_ms: int, can_be_taken_over: bool) -> CheckpointCoordinatorConfig:
+    """As a user could set it."""
+    span = odds.heal_ms - start_ms
+    interval_ms = max(10, span // rng.choice((4, 12, 30)))
+    is_exactly_once = rng.random() < 0.85
+    is_unaligned = is_exactly_once and rng.random() < 0.4
+    return CheckpointCoordinatorConfig(
+        interval_ms=interval_ms,
+        timeout_ms=interval_ms * rng.choice((1, 3, 20)) + 100 + 8 * odds.latency_ms[1],
+        min_pause_ms=rng.choice((0, 0, interval_ms // 2, interval_ms * 2)),
+        max_concurrent=1 if is_unaligned else rng.choice((1, 1, 2, 3)),
+        tolerable_failures=rng.choice((-1, -1, 0, 2)),
+        retained=rng.choice((1, 1, 2, 3)),
+        is_exactly_once=is_exactly_once,
+        is_unaligned=is_unaligned,
+        aligned_timeout_ms=rng.choice((0, 20, interval_ms // 4)) if is_unaligned else 0,
+        after_tasks_finish=rng.random() < 0.85,
+        retention=rng.choice(("DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS")),
+        directory=DIRECTORY if can_be_taken_over or rng.random() < 0.8 else "",
+        savepoint_directory=SAVEPOINTS,
+    )
+
+
+def _maybe(rng: Random, likelihood: float, shares: tuple[float, ...]) -> float:
+    return rng.choice(shares) if rng.random() < likelihood else 0.0
+
+
+def _times(rng: Random, start_ms: int, span: int, counts: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(start_ms + rng.randint(0, span * 3 // 2) for _ in range(rng.choice(counts))))

@@ -1,0 +1,60 @@
+"""The world outside, where the sinks write: what was committed, and whether it is what it should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simulation.flow_records import Path, Records, Routes
+from simulation.invariants import demand
+
+if TYPE_CHECKING:
+    from simulation.flow_state import Transaction
+
+
+class Ledger:
+    """Committed output of a job, over all of its runs.
+
+    Parameters
+    ----------
+    routes : Routes
+    is_exactly_once : bool
+        Else records may come again, but none is left out.
+
+    Attributes
+    ----------
+    promised : set of str
+        Transactions that a complete checkpoint holds: only these may be committed.
+    """
+
+    def __init__(self, routes: Routes, is_exactly_once: bool) -> None:
+        self.routes = routes
+        self.is_exactly_once = is_exactly_once
+        self.promised: set[str] = set()
+        self.committed: dict[str, Transaction] = {}
+        self.counts: dict[tuple[Path, int], int] = {}
+
+    def commit(self, transaction: Transaction, who: object) -> None:
+        """Make it readable; saying it again does nothing."""
+        demand(transaction.name in self.promised, "a commit of what no complete checkpoint holds:", transaction, who)
+        if transaction.name in self.committed:
+            return
+        self.committed[transaction.name] = transaction
+        for records in transaction.records:
+            self._count(records, who)
+
+    def _count(self, records: Records, who: object) -> None:
+        key = records.path, records.split
+        count = self.counts.get(key, 0)
+        demand(records.first <= count, "committed output lacks records:", records, f"follow {count}", who)
+        if self.is_exactly_once:
+            demand(records.first == count, "records are committed twice:", records, f"follow {count}", who)
+        self.counts[key] = max(count, records.end)
+
+    def expect_all(self) -> None:
+        """The job has FINISHED: every record came on every way."""
+        for sink in self.routes.sinks:
+            for path in self.routes.paths_to(sink):
+                for split in self.routes.splits_of(path[0]):
+                    count = self.counts.get((path, split), 0)
+                    wanted = self.routes.split_size
+                    demand(count == wanted, "the job has FINISHED without records:", path, split, f"{count}/{wanted}")

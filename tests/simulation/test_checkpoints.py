@@ -1,0 +1,49 @@
+"""Jobs that take checkpoints, through crashes of everything: each record counts once, whatever happens."""
+
+from collections import Counter
+
+from flinkbuf.jobs.job_status import JobStatus
+from simulation.checkpoint_run import CheckpointRun
+from simulation.replay import run_checkpoints
+
+
+def test_every_seed_holds_what_must_hold(seeds):
+    ends, seen = Counter(), Counter()
+    for seed in seeds:
+        story = run_checkpoints(seed)
+        ends[story.world.end.status if story.world.end else None] += 1
+        seen.update(what_happened(story))
+    if len(seeds) >= 200:  # the world is neither too kind nor too cruel
+        assert ends[JobStatus.FINISHED] > len(seeds) // 4
+        few = {what: count for what, count in seen.items() if count < len(seeds) // 50}
+        assert not few, f"hardly ever: {few}"
+
+
+def what_happened(story):
+    """What one run has shown."""
+    books = [world.invariants for world in story.worlds]
+    return {
+        "began again from a checkpoint": any(each.restored for each in books),
+        "a checkpoint failed": any(each.failed for each in books),
+        "a driver crashed": any(world.has_crashed for world in story.worlds),
+        "two drivers at a time": any(world.has_lost_lease for world in story.worlds),
+        "taken over with a checkpoint": any(world.initial and world.epoch > 1 for world in story.worlds),
+        "stopped with a savepoint": any(each.stopped_with for each in books),
+        "begun from a savepoint": any(
+            world.initial is not None and world.initial.metadata.is_savepoint for world in story.worlds
+        ),
+        "records between tasks": any(
+            state.input_channels or state.output_channels for each in books for _, state, _ in each.parts.values()
+        ),
+        "shared files": any(path for each in books for path in each.known if "/shared/" in path),
+        "all output committed": bool(story.ledger.committed),
+    }
+
+
+def test_a_seed_tells_the_same_story_twice():
+    def story_of(seed):
+        story = CheckpointRun(seed, keeps_story=True)
+        story.run()
+        return "\n".join(story.lines())
+
+    assert [story_of(seed) for seed in (3, 17)] == [story_of(seed) for seed in (3, 17)]

@@ -1,0 +1,70 @@
+"""A PostgreSQL server of a test's own, in a directory of its own, reached over a Unix socket and over TCP."""
+
+import os
+import shutil
+import socket
+import subprocess
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+
+def programs():
+    """The directory of initdb and pg_ctl; skips the test where there is no server."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "/missing")]
+    if not found[-1].exists():
+        pytest.skip("no PostgreSQL server here; on Debian or Ubuntu: sudo apt-get install postgresql")
+    return found[-1].parent
+
+
+class Server:
+    def __init__(self, folder, settings):
+        self.folder = Path(folder)
+        self.programs = programs()
+        self.as_user = []
+        if os.getuid() == 0:  # PostgreSQL refuses to run as root
+            self.as_user = ["runuser", "-u", "postgres", "--"]
+            for path in (self.folder, *self.folder.parents[:2]):
+                path.chmod(0o755)
+            shutil.chown(self.folder, "postgres")
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.host, self.port = probe.getsockname()
+        self.settings = {
+            "port": self.port,
+            "listen_addresses": "127.0.0.1",
+            "unix_socket_directories": self.folder,
+            "fsync": "off",
+            **settings,
+        }
+        initdb = [self.programs / "initdb", "-D", self.data, "-A", "trust", "-U", "tester", "-N"]
+        self._run(*initdb)
+
+    @property
+    def data(self):
+        return self.folder / "data"
+
+    @property
+    def connection(self):
+        return f"host={self.folder} port={self.port} user=tester dbname=postgres"
+
+    def _run(self, *command):
+        subprocess.run([*self.as_user, *command], check=True, capture_output=True)
+
+    def start(self):
+        options = " ".join(f"-c {name}={value}" for name, value in self.settings.items())
+        self._run(self.programs / "pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log", "-o", options, "start")
+
+    def stop(self):
+        self._run(self.programs / "pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+
+
+@contextmanager
+def postgres_server(folder, **settings):
+    server = Server(folder, settings)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
