@@ -20,8 +20,8 @@ __all__ = [
     "AskMetrics",
     "CheckpointDone",
     "CheckpointNotDone",
+    "DataEnded",
     "DeliverOperatorEvent",
-    "EndOfData",
     "ForgetTask",
     "InterruptTask",
     "KillProcess",
@@ -82,7 +82,7 @@ class CheckpointNotDone:
 
 
 @dataclass(frozen=True)
-class EndOfData:
+class DataEnded:
     """All operators of a task are finished, but it waits for a last checkpoint."""
 
     attempt: AttemptId
