@@ -313,6 +313,16 @@ def test_a_job_that_has_ended_waits_for_the_metadata_of_its_last_checkpoint():
     assert world.end == ("FINISHED", None)
 
 
+def test_a_storage_that_hangs_at_the_end_of_a_job_does_not_make_it_begin_again():
+    world = running(plain(), timeout_ms=3_000)
+    world.acknowledge_all(1)
+    for attempt in list(world.tasks):
+        world.report(attempt, "FINISHED")
+    world.wait(3_000)
+    assert world.records == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
+    assert world.end == ("FINISHED", None)
+
+
 def test_a_union_list_of_which_a_part_has_ended_is_refused():
     world = running(plain())
     world.acknowledge_all(1).stored(1)
