@@ -204,7 +204,7 @@ class CheckpointCoordinator:
         for pending in list(self.pending.values()):
             if execution.attempt in pending.missing:
                 self._abort(pending, _Reason.CHECKPOINT_DECLINED_TASK_CLOSING, now_ms, task=execution.vertex)
-        if execution.attempt not in self._at_end:  # else it changes nothing: one is taken already, or was
+        if execution.attempt not in self._ends:  # else it changes nothing: one is taken already, or was
             self._last_checkpoint(now_ms)
 
     # ---- what time brings
