@@ -63,7 +63,7 @@ def test_input_of_spark_is_read_again_and_what_was_counted_passed_over(sc, tmp_p
 
 def test_who_has_read_all_of_its_input_waits_for_the_others_and_is_counted_in_each_checkpoint(sc, tmp_path):
     env = environment("spark")
-    skewed = sc.union([sc.parallelize(range(10), 1), sc.parallelize(range(10, 2000), 1)])
+    skewed = sc.parallelize([range(10), range(10, 2000)], 2).flatMap(lambda numbers: numbers)
     program(env, tmp_path, numbers=env.from_rdd(skewed, Types.LONG()), at=1900)
     client = env.execute_async("sums")
     client.get_job_execution_result().result()
