@@ -20,7 +20,6 @@ __all__ = [
     "AskMetrics",
     "CheckpointDone",
     "CheckpointNotDone",
-    "DataEnded",
     "DeliverOperatorEvent",
     "ForgetTask",
     "InterruptTask",
@@ -32,6 +31,7 @@ __all__ = [
     "StartTask",
     "StopTask",
     "TaskChanged",
+    "TaskDataEnded",
     "TaskSaid",
     "TimePassed",  # when no message of the job master waits
     "TriggerTask",
@@ -82,7 +82,7 @@ class CheckpointNotDone:
 
 
 @dataclass(frozen=True)
-class DataEnded:
+class TaskDataEnded:
     """All operators of a task are finished, but it waits for a last checkpoint."""
 
     attempt: AttemptId
