@@ -228,6 +228,8 @@ cdef class InputChannelState:
         cdef Buffer buffer
         if not has_compressed(slices):
             return self.add(channel, join_slices(slices))
+        if gate.decompressor is None:
+            raise RuntimeError(f"channel {channel} has brought compressed buffers, but the gate has no decompressor")
         for i in range(slices.count):
             fb_buffer_slice_retain(&slices.items[i])
             buffer = Buffer.adopt(slices.items[i])

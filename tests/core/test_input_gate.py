@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import flinkbuf as fb
+from flinkbuf._core.channel_state import InputChannelState
 from flinkbuf._core.frame import Frame, FrameDecoder
 from flinkbuf.network.events import EndOfData, EndOfPartition
 
@@ -264,6 +265,24 @@ def test_a_damaged_block_names_channel_and_buffer_and_is_not_passed_over():
         for _ in range(2):
             with pytest.raises(fb.CorruptDataError, match="channel 0, buffer 1: .*compressed with LZ4"):
                 next(reader)
+
+
+def test_a_checkpoint_has_the_originals_of_compressed_buffers():
+    server = FlinkServer([blocks([written(range(100)), written(range(100, 1000)), written(range(1000, 1100))], "LZ4")])
+    with gate_on(server) as gate:
+        reader = fb.RecordReader(gate, fb.Types.INT(), events=True)
+        state = InputChannelState(reader)
+        assert [next(reader) for _ in range(50)] == list(range(50))
+        deadline = time.monotonic() + 20
+        while gate.figures()["channels"][0]["queued"] < 2:
+            assert time.monotonic() < deadline
+        assert state.start(1, 1 << 20)
+        assert b"".join(state.stop()[0]) == written(range(50, 1100))
+        gate.decompressor = None
+        with pytest.raises(RuntimeError, match="channel 0 .*no decompressor"):
+            state.start(2, 1 << 20)
+        assert state.checkpoint_id is None
+        reader.close()
 
 
 def test_the_wrong_codec_is_an_error_that_asks_for_the_right_one():
