@@ -55,23 +55,6 @@ class BarrierHandler(Protocol):
         ...
 
 
-class PassingBarrierHandler:
-    """Takes no checkpoints: lets records behind a barrier come at once."""
-
-    def process_barrier(self, barrier: CheckpointBarrier, gate: Any, channel: int) -> None:
-        """Go on reading the channel."""
-        gate.resume_consumption(channel)
-
-    def process_cancellation(self, marker: CancelCheckpointMarker, gate: Any, channel: int) -> None:
-        """Nothing was begun."""
-
-    def process_announcement(self, announcement: EventAnnouncement, gate: Any, channel: int) -> None:
-        """Nobody waits."""
-
-    def process_end_of_partition(self, gate: Any, channel: int) -> None:
-        """Nobody waits."""
-
-
 class NetworkInputEvents:
     """What the events of one input mean: its end, and the barriers in it.
 
