@@ -293,7 +293,7 @@ class CheckpointCoordinator:
         pending = self.pending.get(id)
         execution = None if pending is None else pending.missing.get(message.attempt)
         if pending is not None and execution is not None:
-            pending.acknowledge(message.attempt, state, is_at_end=message.attempt in self._ends)
+            pending.acknowledge(message.attempt, state)
             self.store.shared.use(id, state.shared_files())
             self.tracker.answered(id, execution, state, message.metrics, now_ms)
             self._store_if_complete(pending, now_ms)
