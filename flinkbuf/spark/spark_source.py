@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.conversion import convert
@@ -12,9 +12,14 @@ from flinkbuf._core.source_operator import IteratorSourceOperator
 from flinkbuf.common import options
 from flinkbuf.datastream.arguments import declared
 from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator
 from flinkbuf.streaming.latency_markers import emit_latency_markers
 from flinkbuf.streaming.operator_context import OperatorContext
+from flinkbuf.streaming.source import EnumeratorContext, SplitEnumerator
+from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
+from flinkbuf.streaming.source_events import NoMoreSplits, SourceEvent
 from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.type_information import TypeInformation
 
@@ -33,11 +38,12 @@ class SparkSourceOperator(CollectionSourceOperator):
 
     Its state is how many records of each partition of the RDD were emitted. After a restart Spark computes the RDD
     again, and so many of each partition are passed over: they come once if a partition always has the same records in
-    the same order.
+    the same order. Whoever has emitted all waits for the others, so that no checkpoint lacks what it has counted.
     """
 
     def __init__(self, number: int, type_info: TypeInformation | None) -> None:
         IteratorSourceOperator.__init__(self, self._given)
+        self._has_told = self._may_end = False
         self._number, self._type_info = number, type_info
         self._markers = None
         self._counted: dict[int, int] = {}  # by partition, up to the batch at hand
@@ -54,8 +60,36 @@ class SparkSourceOperator(CollectionSourceOperator):
     def open(self) -> None:
         """Begin, with latency markers if the job wants any."""
         self._left = dict(self._counted)
+        self._subtask = self.context.task.subtask_index
+        self._coordinator = self.context.extras["coordinator"]
+        self._coordinator.register_reader(self._subtask, self)
         IteratorSourceOperator.open(self)
         self._markers = emit_latency_markers(self)
+
+    def send(self, event: Any) -> None:
+        """All subtasks have emitted all; on the task's thread."""
+        self._may_end = self._may_end or isinstance(event, NoMoreSplits)
+        self.context.extras["wake"]()
+
+    def stop(self, is_drain: bool) -> None:
+        """End without the others: so do they."""
+        self._may_end = True
+        super().stop(is_drain)
+
+    def emit_next(self, output: Any, max_records: int) -> int:
+        """Emit some; at the end wait for the other subtasks."""
+        status: int = super().emit_next(output, max_records)
+        if status != InputStatus.END_OF_INPUT or self._may_end:
+            return status
+        if not self._has_told:
+            self._has_told = True
+            self._coordinator.handle_event(self._subtask, SourceEvent("at its end"))
+        return InputStatus.NOTHING_AVAILABLE
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        self._coordinator.reader_ended(self._subtask)
+        super().close()
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
         """Keep how many records of each partition were emitted."""
@@ -77,10 +111,10 @@ class SparkSourceOperator(CollectionSourceOperator):
             )
         for partition, batch in given.batches_of(self._number):
             self._settle()
-            self._partition = context.subtask_index if partition is None else partition
+            self._partition = context.task.subtask_index if partition is None else partition
             records = self._not_emitted(self._partition, iter(batch))
-            yield from records if self._type_info is None else map(
-                functools.partial(convert, self._type_info.codec), records
+            yield from (
+                records if self._type_info is None else map(functools.partial(convert, self._type_info.codec), records)
             )
 
     def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
@@ -90,6 +124,36 @@ class SparkSourceOperator(CollectionSourceOperator):
         if left:  # they are in the batches that follow
             self._left[partition] = left
         return records
+
+
+class EndTogether(SplitEnumerator):
+    """Lets the subtasks end once all of them have emitted all that Spark gave them."""
+
+    def __init__(self, context: EnumeratorContext) -> None:
+        self._context = context
+        self._ended: set[int] = set()
+
+    def add_reader(self, subtask_index: int) -> None:
+        """One runs; perhaps again, and what it told before counts no more."""
+        self._ended.discard(subtask_index)
+
+    def handle_source_event(self, subtask_index: int, event: Any) -> None:
+        """One has come to its end."""
+        self._ended.add(subtask_index)
+        if len(self._ended) == self._context.parallelism:
+            for subtask in self._context.registered_readers:
+                self._context.signal_no_more_splits(subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep nothing: after a restart all of them come to their end again, and say so."""
+        return None
+
+
+class _EndTogetherSource:
+    """What a `SourceCoordinator` makes an enumerator with."""
+
+    def create_enumerator(self, context: EnumeratorContext) -> EndTogether:
+        return EndTogether(context)
 
 
 class SparkSourceFactory:
@@ -116,6 +180,13 @@ class SparkSourceFactory:
     def __call__(self) -> SparkSourceOperator:
         """Make the operator of one subtask."""
         return SparkSourceOperator(self.number, self.type_info)
+
+    def create_coordinator(
+        self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
+    ) -> SourceCoordinator:
+        """Make what all its subtasks tell that they have come to their end."""
+        source: Any = _EndTogetherSource()
+        return SourceCoordinator(source, parallelism, clock, store, report_failure)
 
 
 def from_rdd(env: Any, data: Any, type_info: Any = None) -> DataStream:
