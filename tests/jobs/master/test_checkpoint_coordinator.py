@@ -4,6 +4,7 @@ import pytest
 from checkpoint_world import DIRECTORY, CheckpointWorld, keyed, state
 from master_world import JOB, edge, error, pipeline, vertex
 
+from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import NO_TIMEOUT
 from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus
@@ -301,11 +302,22 @@ def test_after_the_one_that_holds_the_end_of_all_tasks_none_begins():
     world = running(plain())
     world.end_of_data(*world.tasks)
     world.wait(1_000)
-    world.acknowledge_all(1).stored(1)
+    world.acknowledge_all(1, dict.fromkeys(world.tasks, SubtaskState(is_finished=True))).stored(1)
     world.wait(10_000)
     assert (world.checkpoints.pending, world.records) == ({}, [(1, "COMPLETED", "")])
     world.begin_again()
     assert list(world.checkpoints.pending) == [2], "it was not the end"
+
+
+def test_an_answer_that_is_late_may_be_of_before_the_end():
+    """A task writes its part while it goes on: it may be at its end before it answers."""
+    world = running(plain())
+    for attempt in list(world.tasks)[1:]:
+        world.acknowledge(1, attempt, SubtaskState(is_finished=True))
+    world.end_of_data(*world.tasks)
+    world.acknowledge(1, world.attempt(0, 0), SubtaskState(is_finished=False))
+    world.stored(1)
+    assert list(world.checkpoints.pending) == [2], "which the tasks wait for"
 
 
 def test_the_last_one_is_tried_again_soon_if_it_fails():
