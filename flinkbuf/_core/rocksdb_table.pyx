@@ -300,7 +300,7 @@ cdef int skip(TypeCodec codec, fb_data_input* input) except -1:
 
 
 def entry_in(bytes place not None, bytes value not None, bytes namespace_before, bint has_stamps):
-    """The bytes of an entry of a section, behind one in the namespace whose bytes are given, and its own namespace's."""
+    """The bytes of an entry, behind one in the namespace whose bytes are given, and the bytes of its own namespace."""
     cdef Py_ssize_t size = int.from_bytes(place[4:PREFIX_SIZE], "big")
     cdef bytes namespace = place[PREFIX_SIZE : PREFIX_SIZE + size]
     cdef bytes entry = (STAMPED if has_stamps else UNSTAMPED) + place[PREFIX_SIZE + size :] + value

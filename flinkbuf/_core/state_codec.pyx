@@ -24,7 +24,7 @@ from flinkbuf._core.data_view cimport (
 )
 from flinkbuf._core.errors cimport check
 from flinkbuf.errors import CorruptDataError
-from flinkbuf._core.key_context cimport HeldKey, KeyContext, key_of_token
+from flinkbuf._core.key_context cimport KeyContext, key_of_token
 from flinkbuf._core.key_group cimport fb_key_group_of
 from flinkbuf._core.keyed_state cimport KeyedListState, KeyedMapState, KeyedState
 from flinkbuf._core.python_object cimport FB_IDENTITY

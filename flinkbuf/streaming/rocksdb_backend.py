@@ -16,7 +16,7 @@ from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, use_rocksdb_ta
 from flinkbuf.checkpoints.state_index import StateMeta
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups, codec_of
-from flinkbuf.streaming.rocksdb_snapshot import FrozenFiles, LiveRocksDbSnapshot, RocksDbSnapshot, Uploads
+from flinkbuf.streaming.rocksdb_snapshot import FrozenFiles, LiveRocksDbSnapshot, RocksDbSnapshot, UploadedFiles
 from flinkbuf.streaming.rocksdb_store import RocksDbStore
 from flinkbuf.streaming.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state import StateDescriptor
@@ -58,8 +58,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._capacity = int(options.get(CACHE_ENTRIES, 10_000))
         self._tables: list[RocksDbTable] = []
         self._metas: dict[int, StateMeta] = {}  # by number in places
-        self._known: Uploads = {}  # files of the last completed checkpoint
-        self._uploads: dict[int, Uploads] = {}  # of checkpoints that may still complete
+        self._uploads = UploadedFiles()
         self._snapshot_count = 0
         try:
             self._store = RocksDbStore(self._directory / "store")
@@ -101,22 +100,16 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._snapshot_count += 1
         directory = self._directory / f"snapshot-{self._snapshot_count}"
         self._store.freeze(directory)
-        files = FrozenFiles(directory, dict(self._metas), self._known, self._note_uploads, self._is_incremental)
+        files = FrozenFiles(directory, dict(self._metas), self._uploads, self._is_incremental)
         return LiveRocksDbSnapshot(self.key_groups, parts, files)
-
-    def _note_uploads(self, checkpoint_id: int, uploads: Uploads) -> None:
-        self._uploads[checkpoint_id] = uploads
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
         """Later ones may refer to its files."""
-        uploads = self._uploads.get(checkpoint_id)
-        if uploads is not None:
-            self._known = uploads
-            self._uploads = {other: each for other, each in self._uploads.items() if other > checkpoint_id}
+        self._uploads.complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
         """Its files are deleted."""
-        self._uploads.pop(checkpoint_id, None)
+        self._uploads.abort(checkpoint_id)
 
     # ---- the beginning
 
@@ -139,7 +132,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         snapshot.fetch(self._directory / "store")
         self._store = RocksDbStore(self._directory / "store")
         self._metas = dict(snapshot.metas)
-        self._known = dict(snapshot.shared)
+        self._uploads = UploadedFiles(snapshot.shared)
         groups, had = self.key_groups, snapshot.key_groups()
         self._store.delete_range(_group(had.start), _group(min(groups.first, had.stop)))
         self._store.delete_range(_group(max(groups.last + 1, had.start)), _group(had.stop))

@@ -8,6 +8,7 @@ RocksNativeFullSnapshotStrategy, RocksDBIncrementalRestoreOperation.
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,14 +42,69 @@ _LEFT_OUT = ".log"  # nothing is logged
 Uploads = dict[str, SharedFile]
 
 
+class UploadedFiles:
+    """Which files of a database lie in the storage already. From any thread.
+
+    Parameters
+    ----------
+    restored : dict
+        Those of the checkpoint that the task has begun from.
+
+    Examples
+    --------
+    >>> files = UploadedFiles()
+    >>> files.note(1, {"7.sst": SharedFile("7.sst", StateHandle(3, path="/shared/a"))})
+    >>> files.known()
+    {}
+    >>> files.complete(1)
+    >>> list(files.known())
+    ['7.sst']
+    """
+
+    def __init__(self, restored: Uploads | None = None) -> None:
+        self._completed: Uploads = dict(restored or {})
+        self._open: dict[int, Uploads] = {}  # of checkpoints that may still complete
+        self._lock = threading.Lock()
+
+    def note(self, checkpoint_id: int, uploads: Uploads) -> None:
+        """A checkpoint has been written, with these files."""
+        with self._lock:
+            self._open[checkpoint_id] = uploads
+
+    def complete(self, checkpoint_id: int) -> None:
+        """A checkpoint counts: later ones may refer to its files."""
+        with self._lock:
+            uploads = self._open.get(checkpoint_id)
+            if uploads is not None:
+                self._completed = uploads
+                self._open = {other: each for other, each in self._open.items() if other > checkpoint_id}
+
+    def abort(self, checkpoint_id: int) -> None:
+        """A checkpoint will never count: its files are deleted."""
+        with self._lock:
+            self._open.pop(checkpoint_id, None)
+
+    def known(self) -> Uploads:
+        """Return the files that the next checkpoint may refer to, by name.
+
+        One that is still open may have completed without this task knowing, and have taken the place of the last:
+        what it has written anew lies elsewhere then, and no longer where the last one had it.
+        """
+        with self._lock:
+            return {
+                name: file
+                for name, file in self._completed.items()
+                if all(uploads.get(name, file) == file for uploads in self._open.values())
+            }
+
+
 @dataclass(frozen=True)
 class FrozenFiles:
     """A database as it was at one moment, in a directory of its own."""
 
     directory: Path
     metas: Mapping[int, StateMeta]  # by the number that its places have
-    known: Uploads  # files that a completed checkpoint has
-    uploaded: Callable[[int, Uploads], None]  # told of the files of a checkpoint that was written
+    uploads: UploadedFiles
     is_incremental: bool
 
 
@@ -109,7 +165,7 @@ class LiveRocksDbSnapshot:
     def _write_own(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
         writer = SectionWriter(target.output, ROCKSDB, target.is_compressed)
         write_parts(writer, self._parts, self._key_groups, target.is_cancelled)
-        known = {} if target.kind is SnapshotKind.FULL_CHECKPOINT else self._files.known
+        known = {} if target.kind is SnapshotKind.FULL_CHECKPOINT else self._files.uploads.known()
         shared: Uploads = {}
         files: list[str] = []
         own_sections = len(self._parts) + len(self._files.metas)
@@ -121,7 +177,7 @@ class LiveRocksDbSnapshot:
                 writer.put(own_sections + len(files), 0, path.read_bytes())
                 files.append(path.name)
         place = writer.finish({**self._head(), "files": files, "numbers": list(self._files.metas)})
-        self._files.uploaded(target.checkpoint_id, shared)
+        self._files.uploads.note(target.checkpoint_id, shared)
         return lambda: self._handle(target, place, "rocksdb", tuple(shared.values()))
 
     def readable(self) -> KeyedSnapshot:

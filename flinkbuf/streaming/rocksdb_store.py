@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-WRITE_BUFFER_SIZE = 16 << 20  # bytes that are not in a file yet: they are written while the task waits for a snapshot
+WRITE_BUFFER_SIZE = 8 << 20  # bytes that are not in a file yet: they are written while the task waits for a snapshot
 
 
 def rocksdict() -> Any:

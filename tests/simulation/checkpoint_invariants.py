@@ -60,6 +60,7 @@ class CheckpointInvariants(Invariants):
         if initial is not None:
             self.stored.add(initial.metadata.checkpoint_id)
             self.kept.append((initial.metadata, initial.location))
+            self._promise(initial.metadata)
         self._checks |= {
             ma.SnapshotCoordinators: lambda action: self._begins(action.checkpoint_id),
             ma.NotifyCoordinators: lambda action: self._counts(action.checkpoint_id),
@@ -228,9 +229,13 @@ class CheckpointInvariants(Invariants):
     def is_stored(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> None:
         """It can be found again, and nobody has taken over: what it holds will be committed."""
         self.stored.add(metadata.checkpoint_id)
-        for (checkpoint_id, _, _), (_, state, snapshot) in self.parts.items():
-            if checkpoint_id == metadata.checkpoint_id and any(state is each for each in metadata.subtasks()):
-                self.world.ledger.promised.update(each.name for _, each in snapshot.pending)
+        self._promise(metadata)
+
+    def _promise(self, metadata: CheckpointMetadata) -> None:
+        operators = (operator for subtask in metadata.subtasks() for operator in subtask.operators)
+        for handle in (operator.operator for operator in operators if operator.operator is not None):
+            pending = self.world.storage.read(handle).get("pending", ())
+            self.world.ledger.promised.update(transaction.name for _, transaction in pending)
 
     def commits(self, task: FlowTask, checkpoint_id: int, transaction: Transaction) -> None:
         """A sink makes something readable."""
@@ -331,7 +336,8 @@ class CheckpointInvariants(Invariants):
         used |= self.world.excused
         left = [path for path in self.known if path in self.world.storage.files and path not in used]
         demand(not left, "files are left that nobody needs:", left)
-        wanted = {location for _, location in self.kept} | set(self.world.cluster.savepoints)
+        wanted = set(self.world.cluster.savepoints)
+        wanted.update(location for world in self.world.cluster.worlds for _, location in world.invariants.kept)
         mine = [each for each in found if self._is_mine(each) and each not in wanted]
         demand(not mine, "checkpoints are left that nobody needs:", mine)
 

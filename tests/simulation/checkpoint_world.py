@@ -10,7 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import StateHandle
-from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
+from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.master import master_actions as ma
@@ -132,6 +132,11 @@ class CheckpointWorld(World):
     def waits_for_final_checkpoint(self) -> bool:
         """Whether a task whose data has ended waits until all of it is committed."""
         return self.checkpointing.after_tasks_finish and self.checkpointing.interval_ms > 0
+
+    def has_job_for(self, attempt: AttemptId) -> bool:
+        """Whether anybody waits for an attempt; one whose process was out of reach for long may be needless."""
+        is_led = not self.has_crashed and not self.has_lost_lease and self.epoch == self.lease.epoch
+        return is_led and self.end is None and self.is_wanted(attempt)
 
     def owns(self, checkpoint_id: int) -> bool:
         """Whether later checkpoints may refer to the files of this one."""

@@ -28,6 +28,7 @@ from flinkbuf.streaming.task_state import TaskState, TaskStep
 from simulation.async_part import AsyncPart
 from simulation.flow_records import FlowChannel, Records
 from simulation.flow_state import Count, FlowState, Snapshot, StateWriter, Transaction
+from simulation.invariants import Violation
 from simulation.tasks import Fate, SimTask
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class FlowTask(SimTask):
             self._restore(restore)
         elif self.writer.is_source and self.coordinated is None:
             self._take_first_splits()
-        if not self._reach(TaskStep.RUN):
+        if self.is_gone or not self._reach(TaskStep.RUN):
             return
         if self.fate.fails_in is TaskState.RUNNING and self.fate.work_ms is not None:
             self._later(self.fate.work_ms, self._fail_at_work)
@@ -123,7 +124,13 @@ class FlowTask(SimTask):
     def _restore(self, restore: Any) -> None:
         self._is_restored_as_finished = restore.is_finished
         self._last_id = self._last_complete_id = restore.checkpoint_id
-        self.memory = self.writer.read(restore, self.world.owns(restore.checkpoint_id))
+        try:
+            self.memory = self.writer.read(restore, self.world.owns(restore.checkpoint_id))
+        except Violation:
+            if self.world.has_job_for(self.attempt):
+                raise
+            self.fail(self.world.failure(f"{self.attempt} comes too late"))
+            return
         for _, transaction in self.memory.pending:
             self.world.invariants.commits(self, restore.checkpoint_id, transaction)
             self.world.ledger.commit(transaction, self)
@@ -361,6 +368,8 @@ class FlowTask(SimTask):
             if barrier.checkpoint_id > self._last_id:
                 self._stop_source(barrier)
                 self._take(barrier)
+        elif not self._handler.open_channels:
+            self._take(barrier)
         else:
             for index in self._handler.open_channels:
                 self._do(self._handler.on_barrier(barrier, index, self.world.now_ms, is_triggered=True))

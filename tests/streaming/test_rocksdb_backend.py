@@ -11,11 +11,13 @@ from test_snapshot_files import ID, info_of, restore_of
 from test_state_backend import WRITES, backend_of, contents, play
 
 from flinkbuf._core.key_context import KeyContext
+from flinkbuf.checkpoints.handles import SharedFile, StateHandle
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
+from flinkbuf.streaming.rocksdb_snapshot import UploadedFiles
 from flinkbuf.streaming.rocksdb_store import rocksdict
 from flinkbuf.streaming.snapshot import OperatorSnapshot
 from flinkbuf.streaming.snapshot_reader import read_restore
@@ -281,3 +283,21 @@ def test_the_package_is_named_where_it_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "rocksdict", None)
     with pytest.raises(ImportError, match=r"pip install 'flinkbuf\[rocksdb\]'"):
         rocksdict()
+
+
+def test_files_that_a_checkpoint_of_unknown_end_has_elsewhere_are_written_again():
+    """It may have completed, and what it did not refer to is deleted then."""
+
+    def uploads(**paths):
+        return {name: SharedFile(name, StateHandle(1, path=path)) for name, path in paths.items()}
+
+    files = UploadedFiles(uploads(a="0/a", b="0/b"))
+    files.note(1, uploads(a="0/a", b="1/b", c="1/c"))
+    assert files.known() == uploads(a="0/a")
+    files.note(2, uploads(a="0/a", b="2/b"))
+    files.complete(1)
+    assert files.known() == uploads(a="0/a", c="1/c")
+    files.abort(2)
+    assert files.known() == uploads(a="0/a", b="1/b", c="1/c")
+    files.complete(2)
+    assert files.known() == uploads(a="0/a", b="1/b", c="1/c")

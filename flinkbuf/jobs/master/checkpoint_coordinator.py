@@ -292,7 +292,14 @@ class CheckpointCoordinator:
         id, state = message.checkpoint_id, message.state
         pending = self.pending.get(id)
         execution = None if pending is None else pending.missing.get(message.attempt)
-        if pending is not None and execution is not None:
+        if pending is not None and execution is not None and (path := self.store.shared.gone(state.shared_files())):
+            failure = Failure(
+                "builtins.FileNotFoundError",
+                f"its state refers to {path}, which was deleted when a later checkpoint was complete",
+            )
+            self.store.shared.use(id, state.shared_files())
+            self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=failure, task=execution.vertex)
+        elif pending is not None and execution is not None:
             pending.acknowledge(message.attempt, state, is_at_end=message.attempt in self._ends)
             self.store.shared.use(id, state.shared_files())
             self.tracker.answered(id, execution, state, message.metrics, now_ms)

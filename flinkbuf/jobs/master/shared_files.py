@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Final
 
 from flinkbuf.checkpoints.handles import SharedFile, StateHandle
+
+REMEMBERED: Final = 100_000  # files that are no more: tasks refer to them for a few checkpoints at most
 
 
 class SharedFiles:
@@ -27,6 +30,7 @@ class SharedFiles:
         self._users: Counter[str] = Counter()  # by path
         self._used: dict[int, dict[str, StateHandle]] = {}  # by checkpoint
         self._foreign: set[str] = set()
+        self._gone: dict[str, None] = {}  # oldest first
 
     def use(self, checkpoint_id: int, files: Iterable[SharedFile]) -> None:
         """A checkpoint refers to these; saying it again changes nothing."""
@@ -46,7 +50,23 @@ class SharedFiles:
                 del self._users[path]
                 if path not in self._foreign:
                     unused.append(handle)
+                    self._gone[path] = None
+        while len(self._gone) > REMEMBERED:
+            del self._gone[next(iter(self._gone))]
         return tuple(unused)
+
+    def gone(self, files: Iterable[SharedFile]) -> str | None:
+        """Return one of these that was given up: who refers to it has not heard yet that a later checkpoint counts.
+
+        Examples
+        --------
+        >>> files = SharedFiles()
+        >>> files.use(1, [SharedFile("1.sst", StateHandle(size=3, path="/shared/a"))])
+        >>> _ = files.release(1)
+        >>> files.gone([SharedFile("1.sst", StateHandle(size=3, path="/shared/a"))])
+        '/shared/a'
+        """
+        return next((file.handle.path for file in files if file.handle.path in self._gone), None)
 
     def keep(self, files: Iterable[SharedFile]) -> None:
         """They are somebody else's: they are never deleted, whoever uses them."""

@@ -1,7 +1,7 @@
 """When checkpoints begin, when they count, who is told. Flink: CheckpointCoordinatorTest, ...TriggeringTest."""
 
 import pytest
-from checkpoint_world import DIRECTORY, CheckpointWorld, state
+from checkpoint_world import DIRECTORY, CheckpointWorld, keyed, state
 from master_world import JOB, edge, error, pipeline, vertex
 
 from flinkbuf.checkpoints.options import NO_TIMEOUT
@@ -216,6 +216,20 @@ def test_an_earlier_one_that_is_complete_later_leaves_the_later_ones_alone():
     world.wait(1_000)
     world.acknowledge_all(1).stored(1)
     assert list(world.checkpoints.pending) == [2]
+
+
+def test_a_part_that_refers_to_a_file_that_is_deleted_already_ends_its_checkpoint():
+    """The task has not heard yet that a later checkpoint counts, and its barrier came from elsewhere."""
+    world = running(plain())
+    task = list(world.tasks)[0]
+    world.complete({task: state(keyed=[keyed(0, 63, files=["a"])])}, 1_000)
+    world.complete({task: state(keyed=[keyed(0, 63, files=["b"])])}, 1_000)
+    world.wait(1_000)
+    world.acknowledge(3, task, state(keyed=[keyed(0, 63, files=["a", "c"])]))
+    assert world.records[-1] == (3, "FAILED", "FINALIZE_CHECKPOINT_FAILURE")
+    assert world.job.status is JobStatus.RUNNING
+    world.complete({task: state(keyed=[keyed(0, 63, files=["b", "d"])])}, 1_000)
+    assert world.records[-1] == (4, "COMPLETED", "")
 
 
 def test_the_pause_counts_from_the_end_of_the_last_one():
