@@ -118,7 +118,6 @@ def start_of(
         if taken is not None:
             taken.lease.release()
         raise
-    env._warn_of_keys(target.name)
     return JobStart(stored, target, restored, taken)
 
 

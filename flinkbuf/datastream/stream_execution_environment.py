@@ -555,6 +555,7 @@ class StreamExecutionEnvironment:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
         from flinkbuf.datastream.job_start import start_of
 
+        self._warn_of_keys(target_name or job_options.target_name(self._configuration))
         end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
         files = self._job_files()
         start = start_of(self, job_name, files, target_name, can_be_taken_over=can_be_taken_over)

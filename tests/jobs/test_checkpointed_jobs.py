@@ -3,11 +3,10 @@
 Functions are copied, so what they share with the test lies in files.
 """
 
-import time
 from pathlib import Path
 
 import pytest
-from checkpointed_jobs import EXPECTED, completed, environment, program, results, until
+from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
 
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.common import JobStatus
@@ -95,8 +94,7 @@ def test_a_job_stops_with_a_savepoint_and_goes_on_from_it_at_another_parallelism
     env.set_default_savepoint_directory(str(tmp_path / "savepoints"))
     program(env, tmp_path, limit=1500, pause_s=0.0)
     client = env.execute_async("sums")
-    until(lambda: client.get_job_status().result() is JobStatus.RUNNING)
-    time.sleep(0.3)
+    wait_for_all(client)
     stopping = client.stop_with_savepoint(False)
     (tmp_path / "go-on").touch()
     path = stopping.result()

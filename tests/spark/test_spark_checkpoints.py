@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
 
-from flinkbuf.common import JobStatus, Types
+from flinkbuf.common import Types
 
 pytestmark = pytest.mark.spark
 
@@ -37,7 +37,6 @@ def test_a_savepoint_of_one_target_is_gone_on_with_on_the_other(sc, tmp_path, fi
     env = environment(first, interval_ms=None)
     program(env, tmp_path, limit=1000)
     client = env.execute_async("sums")
-    until(lambda: client.get_job_status().result() is JobStatus.RUNNING)
     wait_for_all(client)
     path = client.stop_with_savepoint(False, str(tmp_path / "savepoints")).result()
     (tmp_path / "go-on").touch()

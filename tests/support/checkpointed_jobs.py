@@ -110,5 +110,9 @@ def completed(client):
 
 def wait_for_all(client):
     """Wait until all tasks run."""
-    until(lambda: set(client.details()["status-counts"].items()) >= {("DEPLOYING", 0), ("INITIALIZING", 0)})
-    until(lambda: client.details()["status-counts"].get("RUNNING", 0) > 0)
+
+    def all_run():
+        vertices = client.details()["vertices"]
+        return all(each["tasks"].get("RUNNING") == each["parallelism"] for each in vertices)
+
+    until(all_run)
