@@ -371,7 +371,11 @@ class DataStream:
         return self._sink(PRINT_SINK_NAME, PrintSinkFactory(self._value_type, sink_identifier))
 
     def add_sink(self, sink_func: Any) -> DataStreamSink:
-        """Call something with each record: a function, or an object with ``invoke(value)`` such as a SinkFunction."""
+        """Call something with each record: a function, or an object with ``invoke(value)`` such as a SinkFunction.
+
+        With checkpoints a function is called at least once for a record: a job that goes on from a checkpoint calls it
+        again for those since then. A `TwoPhaseCommitSinkFunction` writes them exactly once.
+        """
         return self._sink("Unnamed", sink_factory_of(sink_func))
 
     def sink_to(self, sink: Any) -> DataStreamSink:
@@ -383,7 +387,9 @@ class DataStream:
     ) -> CloseableIterator | list[Any]:
         """Execute the program and give this stream's records: as they come, or a list of at most `limit`.
 
-        The job ends when the iterator is closed: use it in a ``with`` statement if it may not be read to its end.
+        The job ends when the iterator is closed: use it in a ``with`` statement if it may not be read to its end. With
+        checkpoints a record comes exactly once, when the checkpoint behind it is complete; if they are at least once,
+        it comes at once, and again after a failure.
         """
         if limit is not None and limit <= 0:
             raise ValueError(f"Limit must be greater than 0, got {limit}")

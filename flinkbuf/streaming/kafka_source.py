@@ -201,7 +201,7 @@ def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
     Examples
     --------
     >>> [owner_of(KafkaTopicPartition("flights", number), 3) for number in range(4)]
-    [1, 2, 0, 1]
+    [0, 1, 2, 0]
     """
     return (zlib.crc32(partition.topic.encode()) + partition.partition) % parallelism
 
