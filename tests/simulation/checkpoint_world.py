@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor

@@ -179,7 +179,8 @@ class FlowCoordinators:
         failure = None
         if not self.world.is_healed and self.world.rng.random() < self.world.flow.coordinator_fails:
             states, failure = {}, self.world.failure("the state of an enumerator")
-        self.world.tell(CoordinatorsSnapshotted(checkpoint_id, states, failure))
+        delay_ms = 0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms)
+        self.world.agenda.after(delay_ms, self.world.tell, CoordinatorsSnapshotted(checkpoint_id, states, failure))
 
     def let_go(self, checkpoint_id: int) -> None:
         """The triggers are sent: so is what was held back."""

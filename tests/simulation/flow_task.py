@@ -63,6 +63,7 @@ class FlowTask(SimTask):
         self._ended_inputs: set[int] = set()  # whose data has ended
         self._is_drained = True
         self._has_no_more_splits = False
+        self._has_asked = False  # for a split
         self._has_ended = False  # its data
         self._is_over = False  # it only waits for what is being written
         self._is_restored_as_finished = False
@@ -94,8 +95,6 @@ class FlowTask(SimTask):
             self._later(self.fate.work_ms, self._fail_at_work)
         self.world.data.connect(self)
         if self.writer.is_source:
-            if self.coordinated is not None and not self._is_restored_as_finished:
-                self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
             self._later(self.world.between(self.flow.emit_ms), self._emit)
         self.look_at(self.world.now_ms)
 
@@ -168,7 +167,7 @@ class FlowTask(SimTask):
             for split in payload.splits:
                 self.world.invariants.split_given(self, split)
                 self.memory.positions[split] = 0
-            self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
+            self._has_asked = False
         elif isinstance(payload, NoMoreSplits):
             self._has_no_more_splits = True
 
@@ -187,6 +186,9 @@ class FlowTask(SimTask):
         elif not unread and (self.coordinated is None or self._has_no_more_splits or self._is_restored_as_finished):
             self._end_data(StopMode.DRAIN)
             return
+        elif not unread and not self._has_asked:
+            self._has_asked = True
+            self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
         span_ms = (1, 20) if self.world.is_healed else self.flow.emit_ms
         self._later(self.world.between(span_ms), self._emit)
 
@@ -428,6 +430,7 @@ class FlowTask(SimTask):
         elif isinstance(action, ba.ResumeChannels):
             for index in action.channels:
                 self.inputs[index].is_blocked = False
+                self._read_at_once(index)
             self._look_again(self.world.now_ms)
         elif isinstance(action, ba.AbortCheckpoint):
             self._forget_input_state()
@@ -440,6 +443,12 @@ class FlowTask(SimTask):
             self._end_input_state()
         elif isinstance(action, ba.ConvertToPriority):
             self._convert(action.channel, action.sequence_number)
+
+    def _read_at_once(self, index: int) -> None:
+        """Whoever may go on does, before anything else is done."""
+        channel = self.inputs[index]
+        if channel.is_ready(self.world.now_ms) and isinstance(channel.items[0][1], Records):
+            self._count(index, channel.items.popleft()[1])
 
     def _set_alarm(self) -> None:
         """The alignment may take too long."""
@@ -523,7 +532,7 @@ class FlowTask(SimTask):
     # ---- unaligned: what is under way
 
     def _begin_input_state(self, channels: tuple[int, ...]) -> None:
-        """What these channels bring before their barrier belongs to the checkpoint, and what a barrier has overtaken."""
+        """What these channels bring before their barrier is part of it, and what a barrier has overtaken."""
         self._kept, self._kept_channels = {}, set(channels)
         self._keep(*self._in_front)
 
