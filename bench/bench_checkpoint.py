@@ -20,10 +20,7 @@ from measure import SMOKE, scaled
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf.checkpoints.handles import OperatorRestore, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
-from pathlib import Path as _P
-sys.path.insert(0, str(_P(__file__).parents[1] / "tests/support"))
-from plain_storage import PlainStorage
-storage_of = lambda d: PlainStorage()
+from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.snapshot import OperatorSnapshot
@@ -57,7 +54,7 @@ def filled(type, values):
 
 CASES = {
     "bytes_100": (None, lambda key: b"%0100d" % key),
-    "text_100": (Types.STRING(), lambda key: "%0100d" % key),
+    "text_100": (Types.STRING(), lambda key: f"{key:0100d}"),
     "int": (None, lambda key: key),
     "tuple": (None, lambda key: (key, "word", 2.5)),
 }
@@ -85,7 +82,7 @@ def by_pickle(directory, values):
     written = time.perf_counter() - begin
     begin = time.perf_counter()
     with path.open("rb") as file:
-        pickle.load(file)  # noqa: S301
+        pickle.load(file)
     return written, time.perf_counter() - begin
 
 

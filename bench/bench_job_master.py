@@ -2,8 +2,9 @@
 
 Two tasks of 500 subtasks, each reading from each other: registered, scheduled, deployed with their descriptors, then
 three reports of each. No network, no codec: what deciding alone costs. Beside it what the descriptors would cost if
-each of the 250,000 channels were an object of its own, as the first version had it. Flink: SchedulerBenchmark,
-DeployingTasksInStreamingJobBenchmark.
+each of the 250,000 channels were an object of its own, as the first version had it. And what a checkpoint costs it,
+from the trigger until all are told, with ten shared files a subtask; and to deal one out again, at the same parallelism
+and at another. Flink: SchedulerBenchmark, DeployingTasksInStreamingJobBenchmark.
 """
 
 from random import Random
@@ -11,12 +12,27 @@ from random import Random
 import pytest
 from measure import measure, scaled
 
-from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, VertexPlan
+from flinkbuf._core.key_group import key_group_range
+from flinkbuf.checkpoints.handles import (
+    CheckpointMetadata,
+    KeyedStateHandle,
+    OperatorInCheckpoint,
+    OperatorSubtaskState,
+    SharedFile,
+    StateHandle,
+    SubtaskState,
+    VertexInCheckpoint,
+)
+from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.jobs.master.job_details import job_details
 from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.master_actions import ManagerSaid, SendTo, StartJob
+from flinkbuf.jobs.master.master_actions import CheckpointStored, ManagerSaid, SendTo, StartJob, StoreCheckpoint
 from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.messages import DeployTask, RegisterManager, TaskStateReport
+from flinkbuf.jobs.master.state_assignment import StateAssignment
+from flinkbuf.jobs.messages import CheckpointAcknowledgement, DeployTask, RegisterManager, TaskStateReport
+from flinkbuf.jobs.time_passed import TimePassed
 
 PARALLELISM = scaled(500)
 SUBTASKS = 2 * PARALLELISM
@@ -54,6 +70,80 @@ def _report(action, state):
     return TaskStateReport(SESSION, action.message.descriptor.attempt, state)
 
 
+# ---- checkpoints
+
+
+def running():
+    """A job whose tasks all run."""
+    vertices = tuple(
+        VertexPlan(name * 32, name, PARALLELISM, 1024, operators=(OperatorPlan(name, name),)) for name in "ab"
+    )
+    job = JobMaster(
+        JobPlan("0b" * 16, "wide", vertices, (EdgePlan(0, 1, 0, 0, False),)),
+        session_id=SESSION,
+        restart_strategy=NoRestart().create(Random(1)),
+        checkpointing=CheckpointCoordinatorConfig(interval_ms=1_000, directory="/checkpoints"),
+    )
+    job.handle(StartJob(), 0)
+    sent = []
+    for index in range(PARALLELISM):
+        register = RegisterManager(f"m{index}", 1, index, "127.0.0.1", 5000 + index, 1, index)
+        sent += job.handle(ManagerSaid(f"m{index}", register), 0)
+    tasks = [each for each in sent if isinstance(each, SendTo) and isinstance(each.message, DeployTask)]
+    for state in ("INITIALIZING", "RUNNING"):
+        for action in tasks:
+            job.handle(ManagerSaid(action.manager_id, _report(action, state)), 0)
+    return job, [(each.manager_id, each.message.descriptor.attempt) for each in tasks]
+
+
+def subtask_state(number, attempt):
+    """An operator with lists, keyed state in a file of its own, and ten shared files, half of them old."""
+    index = attempt.subtask_index
+    own = StateHandle(1_000, 1, f"/checkpoints/job/chk-{number}/{attempt}", 0)
+    names = [f"/checkpoints/job/shared/{attempt}-{number - age}-{each}" for age in (0, 1) for each in range(5)]
+    files = tuple(SharedFile(name, StateHandle(10_000, 1, name)) for name in names)
+    keyed = KeyedStateHandle(*key_group_range(1024, PARALLELISM, index), 1024, own, "rocksdb", files)
+    return SubtaskState((OperatorSubtaskState(attempt.vertex_id[0], own, True, False, (keyed,)),))
+
+
+def checkpoint():
+    job, tasks = running()
+    states = {number: [subtask_state(number, attempt) for _, attempt in tasks] for number in (1, 2, 3, 4, 5, 6, 7, 8)}
+    clock = [0, 0]  # now, number
+
+    def one():
+        clock[0] += 1_000
+        job.handle(TimePassed(), clock[0])
+        clock[1] += 1
+        number = clock[1]
+        for (manager_id, attempt), state in zip(tasks, states[(number - 1) % 8 + 1], strict=True):
+            message = CheckpointAcknowledgement(SESSION, attempt, number, state)
+            actions = job.handle(ManagerSaid(manager_id, message), clock[0])
+        assert any(isinstance(each, StoreCheckpoint) for each in actions)
+        told = job.handle(CheckpointStored(number, "/checkpoints/job/chk", 9), clock[0])
+        assert sum(isinstance(each, SendTo) for each in told) == SUBTASKS
+
+    return one, SUBTASKS, "subtasks"
+
+
+def restore(parallelism):
+    """The metadata of a checkpoint, dealt out."""
+    vertices = []
+    for name in "ab":
+        subtasks = [subtask_state(3, AttemptId(name * 32, index, 0)) for index in range(PARALLELISM)]
+        operators = (OperatorInCheckpoint(name, name),)
+        vertices.append(VertexInCheckpoint(name * 32, name, PARALLELISM, 1024, operators, tuple(subtasks)))
+    metadata = CheckpointMetadata(3, 0, "0b" * 16, "wide", False, tuple(vertices))
+    plans = tuple(VertexPlan(n * 32, n, parallelism, 1024, operators=(OperatorPlan(n, n),)) for n in "ab")
+    plan = JobPlan("0b" * 16, "wide", plans, (EdgePlan(0, 1, 0, 0, False),))
+
+    def deal():
+        assignment = StateAssignment(metadata, plan)
+        return [assignment.restore_of(vertex, index) for vertex in (0, 1) for index in range(parallelism)]
+
+    return deal, 2 * parallelism, "subtasks"
+
+
 def details():
     job, _ = deployed()
     return lambda: job_details(job, 1), SUBTASKS, "subtasks"
@@ -71,6 +161,9 @@ CASES = {
     "job_master.deploy.a_channel_an_object": channels,
     "job_master.life": lambda: (life, SUBTASKS, "subtasks"),
     "job_master.details": details,
+    "job_master.checkpoint": checkpoint,
+    "job_master.restore": lambda: restore(PARALLELISM),
+    "job_master.restore.rescaled": lambda: restore(PARALLELISM * 3 // 2),
 }
 
 

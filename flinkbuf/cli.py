@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from flinkbuf import script
+from flinkbuf import checkpoint_command, recovery_command, script
 from flinkbuf._version import __version__
 from flinkbuf.demo import flights
 
@@ -22,11 +22,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("version", help="print the version")
     script.add_arguments(commands.add_parser("run", help="run a program with settings from the command line"))
+    about_checkpoint = "list, show and verify checkpoints and savepoints"
+    checkpoint_command.add_arguments(commands.add_parser("checkpoint", help=about_checkpoint))
+    recovery_command.add_arguments(commands.add_parser("recover", help="go on with jobs whose programs are gone"))
     about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"
     flights.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
     options = parser.parse_args(arguments)
     if options.command == "run":
         return script.main(options)
+    if options.command == "checkpoint":
+        return checkpoint_command.main(options)
+    if options.command == "recover":
+        return recovery_command.main(options)
     if options.command == "demo":
         return flights.main(options)
     print(f"flinkbuf {__version__}")

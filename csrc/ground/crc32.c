@@ -37,7 +37,8 @@ static void prepare(void) {
 
 static uint32_t add_by_tables(uint32_t crc, const uint8_t* data, size_t size) {
   for (; size >= SLICES; size -= SLICES, data += SLICES) {
-    uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+    uint32_t low =
+        crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
 
     crc = tables[7][low & 0xff] ^ tables[6][(low >> 8) & 0xff] ^ tables[5][(low >> 16) & 0xff] ^ tables[4][low >> 24] ^
           tables[3][data[4]] ^ tables[2][data[5]] ^ tables[1][data[6]] ^ tables[0][data[7]];
@@ -56,7 +57,8 @@ __attribute__((target("pclmul,sse4.1"))) static inline __m128i fold(__m128i stat
   return _mm_xor_si128(_mm_xor_si128(low, high), next);
 }
 
-__attribute__((target("pclmul,sse4.1"))) static uint32_t add_by_folding(uint32_t crc, const uint8_t* data, size_t size) {
+__attribute__((target("pclmul,sse4.1"))) static uint32_t add_by_folding(uint32_t crc, const uint8_t* data,
+                                                                        size_t size) {
   const __m128i by_64_bytes = _mm_set_epi64x(0x01c6e41596, 0x0154442bd4); /* x^(512 - 32), x^(512 + 32), reflected */
   const __m128i by_16_bytes = _mm_set_epi64x(0x00ccaa009e, 0x01751997d0); /* x^(128 - 32), x^(128 + 32), reflected */
   __m128i states[4], last;

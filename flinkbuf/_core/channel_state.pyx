@@ -1,10 +1,10 @@
 """What an unaligned checkpoint takes along of the channels of a task, and gives back to them when it is restored.
 
-The state of a channel is the stream of bytes that its barrier has overtaken: framed records, of which the first may have
-begun, and the last may end, on the other side of the edge. Of an input that is what its reader has begun, what has arrived,
-and what arrives until the barrier does; of an output, what is queued. Only what arrives is kept here, in C; all else is
-copied at once, so that no buffer is missing as credit or in a pool. Flink: ChannelStateWriter, ChannelStatePersister,
-SequentialChannelStateReader.
+The state of a channel is the stream of bytes that its barrier has overtaken: framed records, of which the first may
+have begun, and the last may end, on the other side of the edge. Of an input that is what its reader has begun, what
+has arrived, and what arrives until the barrier does; of an output, what is queued. Only what arrives is kept, in C;
+all else is copied at once, so that no buffer is missing as credit or in a pool. Flink: ChannelStateWriter,
+ChannelStatePersister, SequentialChannelStateReader.
 """
 
 cimport cython
@@ -166,8 +166,9 @@ cdef class InputChannelState:
         try:
             code = fb_input_gate_stop_persisting(gate.c, index, &arrived)
             if code == FB_ETOO_LARGE:
-                raise MemoryError(f"checkpoint {self.checkpoint_id}: more data arrived while it waited for the barrier of "
-                                  f"channel {first + index} than one unaligned checkpoint may keep")
+                raise MemoryError(
+                    f"checkpoint {self.checkpoint_id}: more data arrived while it waited for the barrier of channel "
+                    f"{first + index} than one unaligned checkpoint may keep")
             check(code)
             self.add_slices(gate, first + index, &arrived)
         finally:
@@ -231,7 +232,8 @@ cdef class InputChannelState:
             fb_buffer_slice_retain(&slices.items[i])
             buffer = Buffer.adopt(slices.items[i])
             with buffer:
-                self.add(channel, bytes(gate.decompressor.decompress(buffer) if slices.items[i].is_compressed else buffer))
+                original = gate.decompressor.decompress(buffer) if slices.items[i].is_compressed else buffer
+                self.add(channel, bytes(original))
         return 0
 
     cdef int add(self, uint32_t channel, bytes part) except -1:

@@ -7,6 +7,12 @@ from flinkbuf._core.state_table cimport FrozenTable
 from flinkbuf._core.type_codec cimport TypeCodec
 
 
+cdef enum:                  # what begins in a section
+    ENTRY = 0               # key and value
+    STAMPED_ENTRY = 1       # key, value and stamps
+    NAMESPACE = 2           # that of the entries to come
+
+
 cdef struct group_buffer:
     fb_data_output output
     int64_t namespace_number    # of the entry written last; 0: the default one
@@ -59,3 +65,6 @@ cdef class StateReader:
 
     cdef object get(self, TypeCodec codec)
     cdef int64_t get_number(self) except? -1
+
+
+cdef object joined(KeyedState state, object value, object stamps)

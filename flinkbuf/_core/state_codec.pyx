@@ -24,7 +24,7 @@ from flinkbuf._core.data_view cimport (
 )
 from flinkbuf._core.errors cimport check
 from flinkbuf.errors import CorruptDataError
-from flinkbuf._core.key_context cimport HeldKey, KeyContext, key_of_token
+from flinkbuf._core.key_context cimport KeyContext, key_of_token
 from flinkbuf._core.key_group cimport fb_key_group_of
 from flinkbuf._core.keyed_state cimport KeyedListState, KeyedMapState, KeyedState
 from flinkbuf._core.python_object cimport FB_IDENTITY
@@ -35,9 +35,6 @@ cdef enum:
     SLICE_NS = 2_000_000   # how long other threads wait at most
     CLOCK_STEPS = 64       # entries between two looks at the clock
     KEEP_BYTES = 1 << 20   # a larger buffer is given back when it has been written
-    ENTRY = 0              # what begins: key and value
-    STAMPED_ENTRY = 1      # key, value and stamps
-    NAMESPACE = 2          # that of the entries to come
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
 

@@ -12,8 +12,8 @@ cdef class StateTable:
     cdef object namespace       # None: the default one
     cdef dict current           # that of the namespace, or None: it has no values
     cdef bint is_plain          # `current` is all there is to ask
-    cdef list layers            # laid over `spaces` while snapshots read them, oldest first: {namespace: {token: value}},
-                                # with None for a removed value; None if there are none
+    cdef list layers            # laid over `spaces` while snapshots read them, oldest first, in the same form, but with
+    # None for a removed value; None if there are none
     cdef dict changes           # the last of them, which alone is written into
     cdef list sweep_namespaces  # those that next_entries has before it
     cdef dict sweep_space       # the dict that it is in, and where in it

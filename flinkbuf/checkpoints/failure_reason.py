@@ -39,7 +39,7 @@ class CheckpointFailureReason(Enum):
     CHECKPOINT_EXPIRED = "it was not complete in time"
     CHECKPOINT_SUBSUMED = "a newer one was complete first"
     CHECKPOINT_COORDINATOR_SHUTDOWN = "the job ends"
-    CHECKPOINT_COORDINATOR_SUSPEND = "the job is suspended"
+    CHECKPOINT_COORDINATOR_SUSPEND = "the job takes none for now"
     JOB_FAILURE = "the job failed"
     JOB_FAILOVER_REGION = "a part of the job is restarted"
     TASK_FAILURE = "a task failed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -134,7 +133,7 @@ class StateOutput(ABC):
 
     def _located(self, error: OSError) -> OSError:
         if error.filename is None and error.errno is not None:
-            return OSError(error.errno, os.strerror(error.errno), self.path)
+            return OSError(error.errno, error.strerror, self.path)
         return error
 
     @abstractmethod

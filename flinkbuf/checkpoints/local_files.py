@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import uuid
 from collections.abc import Sequence
 
 from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
+from flinkbuf.checkpoints.locations import is_checkpoint_name
 
 _BUFFER = 256 * 1024  # bytes gathered before a system call; larger pieces go to it as they are
+_ATTEMPTS = 5  # of what others may undo while it is done
 _READ_MAX = 1 << 30  # bytes of one system call
 
 
@@ -19,11 +22,11 @@ class LocalFiles(Files):
 
     def create(self, path: str) -> StateOutput:
         """Make a new file, and the directories it lies in."""
-        try:
-            return _LocalOutput(path)
-        except FileNotFoundError:
-            self.make_directory(os.path.dirname(path))
-            return _LocalOutput(path)
+        for _ in range(_ATTEMPTS):
+            with contextlib.suppress(FileNotFoundError):
+                return _LocalOutput(path)
+            self.make_directory(os.path.dirname(path))  # who gives up a checkpoint may take it away again
+        return _LocalOutput(path)
 
     def open(self, path: str) -> StateInput:
         """Open a file; FileNotFoundError if there is none."""
@@ -54,8 +57,16 @@ class LocalFiles(Files):
 
     def delete_tree(self, location: str) -> None:
         """Delete a directory and all that is in it; none: nothing."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            shutil.rmtree(location)
+        for attempt in range(_ATTEMPTS):
+            try:
+                shutil.rmtree(location)
+                return
+            except (FileNotFoundError, NotADirectoryError):
+                if not os.path.isdir(location):
+                    return
+            except OSError as error:  # a task that has not heard yet that the checkpoint is given up writes into it
+                if error.errno != errno.ENOTEMPTY or attempt == _ATTEMPTS - 1:
+                    raise
 
     def make_directory(self, location: str) -> None:
         """Make a directory, and those it lies in; each is known to the one above it for good."""
@@ -111,6 +122,10 @@ class _LocalOutput(StateOutput):
             self._file.close()
         with contextlib.suppress(OSError):
             os.unlink(self.path)
+        directory = os.path.dirname(self.path)
+        if is_checkpoint_name(directory):
+            with contextlib.suppress(OSError):  # there are others in it; else nobody would ever remove it
+                os.rmdir(directory)
 
 
 class _LocalInput(StateInput):

@@ -28,9 +28,9 @@ def scheme_of(location: str) -> str:
 
 
 def place_of(location: str) -> str:
-    """Return scheme and authority, without credentials: what has one file system; empty for this machine."""
+    """Return scheme and authority: what has one file system; empty for this machine."""
     match = _URI.match(location)
-    return f"{match[1].lower()}://{match[2].rpartition('@')[2]}" if match and scheme_of(location) else ""
+    return f"{match[1].lower()}://{match[2]}" if match and scheme_of(location) else ""
 
 
 def path_within(location: str) -> str:
@@ -40,16 +40,16 @@ def path_within(location: str) -> str:
 
 
 def normalized(directory: str) -> str:
-    """Return a directory as a location: an absolute path, or a URI without what must stay secret.
+    """Return a directory as a location: an absolute path, or a URI.
 
     Raises
     ------
     ValueError
-        If it is empty.
+        If it is empty, or a URI with credentials: they would stand in logs and in what is written.
 
     Examples
     --------
-    >>> normalized("file:///checkpoints/"), normalized("s3://key:secret@bucket/a/?region=eu-west-1")
+    >>> normalized("file:///checkpoints/"), normalized("S3://bucket/a/?region=eu-west-1")
     ('/checkpoints', 's3://bucket/a?region=eu-west-1')
     """
     if not directory:
@@ -58,9 +58,14 @@ def normalized(directory: str) -> str:
         return os.path.abspath(_local_path(directory))
     match = _URI.fullmatch(directory)
     assert match
-    options = [each for each in (match[4] or "?")[1:].split("&") if each and not _SECRET.search(each.partition("=")[0])]
-    query = "?" + "&".join(options) if options else ""
-    return f"{place_of(directory)}{match[3].rstrip('/')}{query}"
+    options = (match[4] or "?")[1:].split("&")
+    if ":" in match[2].rpartition("@")[0] or any(_SECRET.search(each.partition("=")[0]) for each in options):
+        raise ValueError(
+            f"a URI with credentials, {match[1]}://…, cannot be a directory of checkpoints: they would stand in logs "
+            "and messages. Set them in the surroundings of all processes, for S3 as AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY"
+        )
+    return f"{place_of(directory)}{match[3].rstrip('/')}{match[4] or ''}"
 
 
 def _local_path(directory: str) -> str:

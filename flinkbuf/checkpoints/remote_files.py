@@ -21,7 +21,7 @@ class RemoteFiles(Files):
     Parameters
     ----------
     uri : str
-        With credentials and options, if it has any.
+        With its options, if it has any.
 
     Raises
     ------

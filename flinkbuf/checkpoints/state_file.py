@@ -19,10 +19,11 @@ import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from flinkbuf._core.crc32 import crc32
 from flinkbuf.checkpoints.damage import damaged
+from flinkbuf.checkpoints.files import StateInput, StateOutput
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.errors import CorruptDataError
 
@@ -35,21 +36,6 @@ _SMALL = 1 << 18  # smaller pieces are put together before they are written
 _TAIL_SIZE = 1 << 16  # the first read at the end of a region, so that most indexes come with their trailer
 _READ_SIZE = 1 << 23  # sections beside each other are read together up to here
 MAX_SECTION_SIZE = 2**32 - 1
-
-
-class StateOutput(Protocol):
-    """A new file for state."""
-
-    def write(self, data: Any) -> int: ...
-    def finish(self) -> str: ...
-    def abort(self) -> None: ...
-
-
-class StateInput(Protocol):
-    """A file with state."""
-
-    def read_at(self, offset: int, size: int) -> Any: ...
-    def close(self) -> None: ...
 
 
 OpenInput: TypeAlias = Callable[[str], StateInput]

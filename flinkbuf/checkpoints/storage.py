@@ -34,6 +34,7 @@ from flinkbuf.checkpoints.remote_files import RemoteFiles
 
 FILES_OF_SCHEME: dict[str, Callable[[str], Files]] = {}  # others than those of pyarrow, by scheme: given the URI
 _LOCAL = LocalFiles()
+_DELETE_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class CheckpointStorage:
     ----------
     directory : str
         A path on this machine, or a URI that ``pyarrow.fs`` knows, as ``s3://bucket/directory?region=eu-west-1``.
-        Credentials in it stay here: locations of files do not have them.
+        Credentials come from the surroundings of the process.
 
     Attributes
     ----------
@@ -76,12 +77,11 @@ class CheckpointStorage:
 
     def __init__(self, directory: str) -> None:
         self.directory = normalized(directory)
-        self._given = directory
         self._remote: dict[str, Files] = {}  # by place
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return CheckpointStorage, (self._given,)
+        return CheckpointStorage, (self.directory,)
 
     # ---- state
 
@@ -180,8 +180,14 @@ class CheckpointStorage:
         if not is_checkpoint_name(location):
             raise ValueError(f"{location} is not called as a checkpoint or savepoint is: it is not deleted")
         files = self._files(location)
-        files.delete(child(location, METADATA))
-        files.delete_tree(location)
+        for attempt in range(_DELETE_ATTEMPTS):  # nobody comes back to it later
+            try:
+                files.delete(child(location, METADATA))
+                files.delete_tree(location)
+                return
+            except OSError:
+                if attempt == _DELETE_ATTEMPTS - 1:
+                    raise
 
     delete_directory = delete_checkpoint
 
@@ -225,14 +231,14 @@ class CheckpointStorage:
     # ---- file systems
 
     def _files(self, location: str) -> Files:
-        """Return what reads and writes there; that of the own place knows the credentials of our directory."""
+        """Return what reads and writes there; that of the own place knows the options of our directory."""
         place = place_of(location)
         if not place:
             return _LOCAL
         with self._lock:
             files = self._remote.get(place)
             if files is None:
-                uri = self._given if place == place_of(self._given) else location
+                uri = self.directory if place == place_of(self.directory) else location
                 files = self._remote[place] = FILES_OF_SCHEME.get(scheme_of(uri), RemoteFiles)(uri)
             return files
 
@@ -243,7 +249,7 @@ def storage_of(directory: str) -> CheckpointStorage:
     Raises
     ------
     ValueError
-        If it is empty.
+        If it is empty, or a URI with credentials.
     """
     return CheckpointStorage(directory)
 

@@ -11,7 +11,7 @@ class StateBackend:
 
 
 class HashMapStateBackend(StateBackend):
-    """In the task's process, as Python objects: what every task does. Flink's ``HashMapStateBackend``."""
+    """In the task's process, as Python objects: the default. Flink's ``HashMapStateBackend``."""
 
     def __str__(self) -> str:
         return "HashMapStateBackend"
@@ -27,7 +27,10 @@ class PredefinedOptions(Enum):
 
 
 class EmbeddedRocksDBStateBackend(StateBackend):
-    """On the task's disk, by RocksDB: settings that are kept; tasks do not read them yet.
+    """On the task's disk, by RocksDB: for state that is larger than memory. Needs the extra ``rocksdb``.
+
+    A job has it by ``state.backend.type: rocksdb``; ``execution.checkpointing.incremental`` and
+    ``state.backend.rocksdb.localdir`` are its options. The object keeps settings as PyFlink's does.
 
     Parameters
     ----------

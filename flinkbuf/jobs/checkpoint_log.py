@@ -1,4 +1,4 @@
-"""One line in the log for each checkpoint: what became of it, how long it took, and what was slow."""
+"""One line in the log for each checkpoint, what became of it and what was slow, and for each restart, why."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.checkpoints.options import SnapshotKind
+from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.master.master_actions import CheckpointRecord
 from flinkbuf.log import logger
 
@@ -23,6 +24,16 @@ def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
     is_usual = not (reason.counts or reason in _SERIOUS or SnapshotKind(record.kind).is_savepoint)
     level = logging.INFO if record.status == "COMPLETED" or is_usual else logging.WARNING
     logger.log(level, "job %s: %s", job_name, text_of(record))
+
+
+def log_restart(job_name: str, cause: Failure | None) -> None:
+    """Say that a job begins again, and why; where as well, if that is known."""
+    if cause is None:
+        logger.warning("job %s begins again", job_name)
+        return
+    task = cause.location.get("task_name")
+    text = f"{cause.type_name.removeprefix('builtins.')}: {cause.message}{f' in {task}' if task else ''}"
+    logger.warning("job %s begins again: %s", job_name, text)
 
 
 def text_of(record: CheckpointRecord) -> str:

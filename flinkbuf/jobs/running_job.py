@@ -25,7 +25,7 @@ from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.action_performer import ActionPerformer
 from flinkbuf.jobs.checkpoint_directory import CheckpointDirectory
 from flinkbuf.jobs.checkpoint_io import CheckpointIo
-from flinkbuf.jobs.checkpoint_log import log_checkpoint
+from flinkbuf.jobs.checkpoint_log import log_checkpoint, log_restart
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, JobSuspendedError, add_note
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
@@ -383,6 +383,8 @@ class RunningJob:
                 self._performer.perform(action)
             elif not action.status.is_terminal_state():  # that comes when all is gone
                 self.status = action.status
+                if action.status is JobStatus.RESTARTING:
+                    log_restart(self.graph.settings.job_name, self._master.history.cause)
         if isinstance(stimulus, CoordinatorsSnapshotted):
             self._performer.coordinators_were_heard(stimulus.checkpoint_id)
         if end is None:

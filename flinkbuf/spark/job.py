@@ -52,7 +52,7 @@ class SparkTarget:
     def shares_files(self) -> bool:
         """Whether the executors are in the driver's own process: ``local[...]``."""
         master = active_context().master
-        return master == "local" or master.startswith("local[")
+        return master is not None and (master == "local" or master.startswith("local["))
 
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
         """Refuse what Spark would not run, or only after minutes.

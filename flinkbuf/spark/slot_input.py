@@ -78,11 +78,11 @@ class HandOver:
     partition_count: int
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterator[tuple[int, tuple[int, bytes]]]:
-        """Return pairs of the slot, and of the source's number and some records."""
+        """Return pairs of the slot, and of the source's number and some records with their partition."""
         slot = self.first_slot + index * self.parallelism // self.partition_count
         records = iter(records)
         while batch := list(islice(records, BATCH_SIZE)):
-            yield slot, (self.number, pickle.dumps(batch, pickle.HIGHEST_PROTOCOL))
+            yield slot, (self.number, pickle.dumps((index, batch), pickle.HIGHEST_PROTOCOL))
 
 
 class SlotInput:
@@ -103,8 +103,11 @@ class SlotInput:
         self._readers: set[int] = set()
         self._aside: dict[int, Backlog] = {}
 
-    def records_of(self, number: int) -> Iterator[Any]:
-        """Return the records for one source, once.
+    def batches_of(self, number: int) -> Iterator[tuple[int | None, Iterable[Any]]]:
+        """Return the records for one source, once: some at a time, with the partition of its RDD that they are of.
+
+        The partition is None where it is the stage's own. Batches of one partition come in their order; those of
+        several come as the network brings them, another time in another order.
 
         Raises
         ------
@@ -115,7 +118,7 @@ class SlotInput:
             if number in self._readers:
                 raise RuntimeError("what Spark gives a task can be read once: the job has to begin in a new stage")
             self._readers.add(number)
-        return self._records if self._is_direct else self._sorted_out(number)
+        return iter([(None, self._records)]) if self._is_direct else self._sorted_out(number)
 
     def close(self) -> None:
         """Drop what nobody took."""
@@ -124,9 +127,9 @@ class SlotInput:
                 backlog.close()
             self._aside = {}
 
-    def _sorted_out(self, number: int) -> Iterator[Any]:
+    def _sorted_out(self, number: int) -> Iterator[tuple[int | None, Iterable[Any]]]:
         while (batch := self._next_batch(number)) is not None:
-            yield from pickle.loads(batch)
+            yield pickle.loads(batch)
 
     def _next_batch(self, number: int) -> bytes | None:
         with self._lock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.conversion import convert
@@ -12,36 +12,148 @@ from flinkbuf._core.source_operator import IteratorSourceOperator
 from flinkbuf.common import options
 from flinkbuf.datastream.arguments import declared
 from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator
+from flinkbuf.streaming.latency_markers import emit_latency_markers
 from flinkbuf.streaming.operator_context import OperatorContext
+from flinkbuf.streaming.source import EnumeratorContext, SplitEnumerator
+from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
+from flinkbuf.streaming.source_events import NoMoreSplits, SourceEvent
+from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.type_information import TypeInformation
 
 if TYPE_CHECKING:
     from pyspark import RDD
 
 INPUT = "spark_input"  # among the extras of an operator's context: a SlotInput
+COUNTS_STATE = "counts"
 RDD_SOURCE_NAME, DATA_FRAME_SOURCE_NAME = "RDD Source", "DataFrame Source"
 
 _numbers = itertools.count(1)  # only tells the sources of one program apart
 
 
 class SparkSourceOperator(CollectionSourceOperator):
-    """Emits what Spark gives its subtask, record by record, as Spark makes them."""
+    """Emits what Spark gives its subtask, record by record, as Spark makes them.
+
+    Its state is how many records of each partition of the RDD were emitted. After a restart Spark computes the RDD
+    again, and so many of each partition are passed over: they come once if a partition always has the same records in
+    the same order. Whoever has emitted all waits for the others, so that no checkpoint lacks what it has counted.
+    """
 
     def __init__(self, number: int, type_info: TypeInformation | None) -> None:
-        IteratorSourceOperator.__init__(self, functools.partial(_records_for, number, type_info))
+        IteratorSourceOperator.__init__(self, self._given)
+        self._has_told = self._may_end = False
+        self._number, self._type_info = number, type_info
         self._markers = None
+        self._counted: dict[int, int] = {}  # by partition, up to the batch at hand
+        self._partition: int | None = None  # of that
+        self._from = 0  # the position at its first record
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get how many records of each partition were emitted before, by whichever subtask."""
+        IteratorSourceOperator.initialize_state(self, snapshot)
+        self._counts = self.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None))
+        for partition, count in self._counts.get():
+            self._counted[partition] = max(count, self._counted.get(partition, 0))
+
+    def open(self) -> None:
+        """Begin, with latency markers if the job wants any."""
+        self._left = dict(self._counted)
+        self._subtask = self.context.task.subtask_index
+        self._coordinator = self.context.extras["coordinator"]
+        self._coordinator.register_reader(self._subtask, self)
+        IteratorSourceOperator.open(self)
+        self._markers = emit_latency_markers(self)
+
+    def send(self, event: Any) -> None:
+        """All subtasks have emitted all; on the task's thread."""
+        self._may_end = self._may_end or isinstance(event, NoMoreSplits)
+        self.context.extras["wake"]()
+
+    def stop(self, is_drain: bool) -> None:
+        """End without the others: so do they."""
+        self._may_end = True
+        super().stop(is_drain)
+
+    def emit_next(self, output: Any, max_records: int) -> int:
+        """Emit some; at the end wait for the other subtasks."""
+        status: int = super().emit_next(output, max_records)
+        if status != InputStatus.END_OF_INPUT or self._may_end:
+            return status
+        if not self._has_told:
+            self._has_told = True
+            self._coordinator.handle_event(self._subtask, SourceEvent("at its end"))
+        return InputStatus.NOTHING_AVAILABLE
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        self._coordinator.reader_ended(self._subtask)
+        super().close()
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep how many records of each partition were emitted."""
+        self._settle()
+        self._counts.update(list(self._counted.items()))
+        return IteratorSourceOperator.snapshot_state(self, checkpoint_id)
+
+    def _settle(self) -> None:
+        if self._partition is not None:
+            self._counted[self._partition] = self._counted.get(self._partition, 0) + self.position - self._from
+        self._from = self.position
+
+    def _given(self, context: OperatorContext) -> Iterator[Any]:
+        given = context.extras.get(INPUT)
+        if given is None:
+            raise RuntimeError(
+                f"{context.operator_name!r} reads from Spark, so its program runs on Spark only: leave the "
+                "configuration's execution.target unset, or set it to 'spark'"
+            )
+        for partition, batch in given.batches_of(self._number):
+            self._settle()
+            self._partition = context.task.subtask_index if partition is None else partition
+            records = self._not_emitted(self._partition, iter(batch))
+            yield from (
+                records if self._type_info is None else map(functools.partial(convert, self._type_info.codec), records)
+            )
+
+    def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
+        left = self._left.pop(partition, 0)
+        while left and next(records, records) is not records:
+            left -= 1
+        if left:  # they are in the batches that follow
+            self._left[partition] = left
+        return records
 
 
-def _records_for(number: int, type_info: TypeInformation | None, context: OperatorContext) -> Iterable[Any]:
-    given = context.extras.get(INPUT)
-    if given is None:
-        raise RuntimeError(
-            f"{context.operator_name!r} reads from Spark, so its program runs on Spark only: leave the configuration's "
-            "execution.target unset, or set it to 'spark'"
-        )
-    records: Iterable[Any] = given.records_of(number)
-    return records if type_info is None else map(functools.partial(convert, type_info.codec), records)
+class EndTogether(SplitEnumerator):
+    """Lets the subtasks end once all of them have emitted all that Spark gave them."""
+
+    def __init__(self, context: EnumeratorContext) -> None:
+        self._context = context
+        self._ended: set[int] = set()
+
+    def add_reader(self, subtask_index: int) -> None:
+        """One runs; perhaps again, and what it told before counts no more."""
+        self._ended.discard(subtask_index)
+
+    def handle_source_event(self, subtask_index: int, event: Any) -> None:
+        """One has come to its end."""
+        self._ended.add(subtask_index)
+        if len(self._ended) == self._context.parallelism:
+            for subtask in self._context.registered_readers:
+                self._context.signal_no_more_splits(subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep nothing: after a restart all of them come to their end again, and say so."""
+        return None
+
+
+class _EndTogetherSource:
+    """What a `SourceCoordinator` makes an enumerator with."""
+
+    def create_enumerator(self, context: EnumeratorContext) -> EndTogether:
+        return EndTogether(context)
 
 
 class SparkSourceFactory:
@@ -68,6 +180,13 @@ class SparkSourceFactory:
     def __call__(self) -> SparkSourceOperator:
         """Make the operator of one subtask."""
         return SparkSourceOperator(self.number, self.type_info)
+
+    def create_coordinator(
+        self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
+    ) -> SourceCoordinator:
+        """Make what all its subtasks tell that they have come to their end."""
+        source: Any = _EndTogetherSource()
+        return SourceCoordinator(source, parallelism, clock, store, report_failure)
 
 
 def from_rdd(env: Any, data: Any, type_info: Any = None) -> DataStream:

@@ -262,6 +262,7 @@ class OperatorChain:
         first: BaseException | None = None
         for made in reversed(self.operators):
             try:
+                made.context.notify_checkpoint(method, checkpoint_id)
                 self._call(made, method, checkpoint_id)
             except Exception as error:
                 if first is None:

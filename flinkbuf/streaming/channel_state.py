@@ -82,7 +82,7 @@ class TaskChannelState:
                 outputs += [(index, subpartition, data) for subpartition, data in overtaken]
 
     def convert_output(self, checkpoint_id: int) -> bool:
-        """Let a barrier that was sent with a timeout overtake where it is still queued.
+        """Let a barrier that was sent with a timeout overtake where it is queued, but for readers that must align.
 
         Returns
         -------
@@ -94,7 +94,7 @@ class TaskChannelState:
         Flink ``ResultPartition.alignedBarrierTimeout``.
         """
         is_anywhere = False
-        for index, output in enumerate(self._outputs):
+        for index, output in self._converting():
             is_here, overtaken = output.convert_barrier(checkpoint_id)
             if overtaken:
                 self._collected(checkpoint_id).outputs += [(index, each, data) for each, data in overtaken]
@@ -103,7 +103,10 @@ class TaskChannelState:
 
     def is_output_settled(self, checkpoint_id: int) -> bool:
         """Whether `convert_output` would change nothing. The task's bell rings when that may have become so."""
-        return not any(output.has_barrier(checkpoint_id) for output in self._outputs)
+        return not any(output.has_barrier(checkpoint_id) for _, output in self._converting())
+
+    def _converting(self) -> list[tuple[int, OutputChannelState]]:
+        return [each for each in enumerate(self._outputs) if each[0] not in self._forced_aligned]
 
     # ---- input ------------------------------------------------------------------------------------------
 

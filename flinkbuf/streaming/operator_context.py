@@ -91,3 +91,13 @@ class OperatorContext:
         """Take references to all state of the operator."""
         keyed = () if self.keyed_state is None else (self.keyed_state.snapshot(),)
         return OperatorSnapshot(keyed=keyed, **self.operator_state.snapshot())
+
+    def notify_checkpoint(self, method: str, checkpoint_id: int) -> None:
+        """Tell keyed state of a checkpoint's end, by the method that the operator has for it."""
+        if self.keyed_state is not None:
+            getattr(self.keyed_state, method)(checkpoint_id)
+
+    def close(self) -> None:
+        """Free what state has outside of memory; the operator is closed."""
+        if self.keyed_state is not None:
+            self.keyed_state.close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
@@ -12,6 +14,7 @@ from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_context import MailboxExecutor, OperatorContext, ProcessingTimeService
 from flinkbuf.streaming.operator_state import OperatorStateBackend
+from flinkbuf.streaming.rocksdb_backend import RocksDbStateBackend
 from flinkbuf.streaming.runtime_context import RuntimeContext
 from flinkbuf.streaming.state_backend import KeyedStateBackend
 from flinkbuf.streaming.timers import TimerServices
@@ -60,7 +63,7 @@ def make_context(
         key_groups = KeyGroups.of_subtask(
             config.key_type, task.max_parallelism, parallelism=task.parallelism, subtask_index=task.subtask_index
         )
-        keyed_state = KeyedStateBackend(key_context, key_groups, clock, timers)
+        keyed_state = _keyed_state(settings)(key_context, key_groups, clock, timers)
     return OperatorContext(
         task=task,
         operator_id=config.operator_id,
@@ -77,3 +80,12 @@ def make_context(
         runtime_context=RuntimeContext(task, settings, metrics, keyed_state, operator_state, accumulators),
         extras=extras,
     )
+
+
+def _keyed_state(settings: ExecutionSettings) -> Callable[..., KeyedStateBackend]:
+    """Return what makes the state backend of the job."""
+    if settings.state_backend == "hashmap":
+        return KeyedStateBackend
+    if settings.state_backend != "rocksdb":
+        raise ValueError(f"there is no state backend {settings.state_backend!r}: choose hashmap or rocksdb")
+    return partial(RocksDbStateBackend, options=settings.state_backend_options)

@@ -283,8 +283,8 @@ class TransactionWriter(SinkWriter):
             if "max_prepared_transactions" not in (error.diag.message_hint or ""):
                 raise
             raise PostgresSetupError(
-                f"{_place(self._connection)} holds as many prepared transactions as it may ({error.diag.message_primary}). "
-                + _advice(self._names.parallelism)
+                f"{_place(self._connection)} holds as many prepared transactions as it may "
+                f"({error.diag.message_primary}). " + _advice(self._names.parallelism)
             ) from error
         return PreparedTransaction(name)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf.checkpoints.files import StateOutput
 from flinkbuf.checkpoints.handles import KeyedStateHandle, StateHandle
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.checkpoints.state_file import (
@@ -23,7 +24,6 @@ from flinkbuf.checkpoints.state_file import (
     Region,
     SectionWriter,
     SnapshotOutput,
-    StateOutput,
 )
 from flinkbuf.checkpoints.state_index import index_of, operator_states
 from flinkbuf.errors import CorruptDataError
@@ -56,6 +56,7 @@ class SnapshotTarget:
     checkpoint_id: int = 0
     open_shared: Callable[[], StateOutput] | None = None  # a new file that further checkpoints may use; None: no such
     is_cancelled: Callable[[], bool] = never
+    shared: list[StateOutput] = field(default_factory=list)  # those that were made: deleted if the snapshot fails
 
 
 class KeyedPart(Protocol):

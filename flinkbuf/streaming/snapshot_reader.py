@@ -8,6 +8,7 @@ from flinkbuf.checkpoints.handles import ChannelState, KeyedStateHandle, Operato
 from flinkbuf.checkpoints.state_file import KEYED, OpenInput, Region
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.operator_config import TaskInfo
+from flinkbuf.streaming.rocksdb_snapshot import RocksDbSnapshot
 from flinkbuf.streaming.snapshot import KeyedPart, KeyedSnapshot, OperatorSnapshot, redistribute
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 
@@ -56,7 +57,10 @@ def _read_operator(restore: OperatorRestore, info: TaskInfo, open_input: OpenInp
 
 
 def _read_keyed(handle: KeyedStateHandle, open_input: OpenInput | None) -> KeyedPart:
-    return KeyedSnapshot(Region(_checked(handle.handle, open_input), open_input, KEYED))
+    _checked(handle.handle, open_input)
+    if handle.backend == "rocksdb":
+        return RocksDbSnapshot(handle, open_input)
+    return KeyedSnapshot(Region(handle.handle, open_input, KEYED))
 
 
 def _read_channel(state: ChannelState, storage: Any) -> tuple[int, int, Any]:

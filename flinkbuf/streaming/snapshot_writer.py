@@ -81,14 +81,20 @@ def write_snapshot(
     try:
         return _write(snapshot, target)
     except InterruptedError as error:
-        output.abort()
+        _abort(target)
         check()
         raise SnapshotCancelledError(str(error)) from error
     except BaseException:
-        output.abort()
+        _abort(target)
         raise
     finally:
         snapshot.release()
+
+
+def _abort(target: SnapshotTarget) -> None:
+    target.output.abort()
+    for shared in target.shared:
+        shared.abort()
 
 
 def _write(snapshot: TaskStateSnapshot, target: SnapshotTarget) -> SubtaskState:

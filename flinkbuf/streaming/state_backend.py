@@ -10,11 +10,11 @@ from typing import Any
 from flinkbuf._core import keyed_state, ttl_state
 from flinkbuf._core.key_context import KeyContext, key_of
 from flinkbuf._core.state_codec import read_entries, read_timers
-from flinkbuf.checkpoints.state_index import StateMeta
+from flinkbuf.checkpoints.state_index import KeyedIndex, StateMeta
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups, codec_of
 from flinkbuf.streaming.keyed_snapshot import FrozenState, FrozenTimers, LiveKeyedSnapshot, UnreadState
-from flinkbuf.streaming.snapshot import KeyedSnapshot, OperatorSnapshot, StoredState
+from flinkbuf.streaming.snapshot import KeyedPart, KeyedSnapshot, OperatorSnapshot, StoredState
 from flinkbuf.streaming.state import StateDescriptor
 from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.streaming.timers import TimerServices
@@ -75,10 +75,11 @@ class KeyedStateBackend:
         known = self._states.get(meta.key)
         if known is None:
             state = _make(descriptor, self.key_context, self._clock)
+            self._prepare(meta, descriptor, state)
             self._fill(meta, descriptor, state)
             self._states[meta.key] = meta, descriptor, state
             return state
-        _check_same(known[0], meta, "there is a state {!r} already")
+        check_same(known[0], meta, "there is a state {!r} already")
         return known[2]
 
     def _fill(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
@@ -87,13 +88,20 @@ class KeyedStateBackend:
             index = snapshot.find(meta.key)
             if index is None:
                 continue
-            _check_same(snapshot.metas[index], meta, "the snapshot has a state {!r}")
-            codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
-            for _, data in snapshot.stored(index).sections(self.key_groups):
-                read_entries(data, state, self.key_context, *codecs, meta.has_ttl)
+            check_same(snapshot.metas[index], meta, "the snapshot has a state {!r}")
+            for key_group, data in snapshot.stored(index).sections(self.key_groups):
+                self._read(meta, descriptor, state, key_group, data)
             snapshot.forget(index)
 
-    def snapshot(self) -> LiveKeyedSnapshot:
+    def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
+        """Say where a new state keeps its values."""
+
+    def _read(self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any) -> None:
+        """Put the entries of one section into a state."""
+        codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
+        read_entries(data, state, self.key_context, *codecs, meta.has_ttl)
+
+    def snapshot(self) -> KeyedPart:
         """Take references to all there is; the operator may go on at once."""
         now = self._clock.now_ms()
         parts: list[Any] = []
@@ -102,10 +110,15 @@ class KeyedStateBackend:
             is_filtered = config is not None and config.get_cleanup_strategies().in_full_snapshot()
             codec = codec_of(descriptor.type_info)
             parts.append(FrozenState(meta, state, codec, state.freeze(), now if is_filtered else None))
-        for name, both in self._timers.freeze().items():
-            for domain, timers in zip(_DOMAINS, both, strict=True):
-                parts.append(FrozenTimers(StateMeta(f"{name}: {domain}", "timers"), timers))
+        parts += self._frozen_timers()
         return LiveKeyedSnapshot(self.key_groups, [*parts, *self._unread({part.meta.key for part in parts})])
+
+    def _frozen_timers(self) -> list[FrozenTimers]:
+        return [
+            FrozenTimers(StateMeta(f"{name}: {domain}", "timers"), timers)
+            for name, both in self._timers.freeze().items()
+            for domain, timers in zip(_DOMAINS, both, strict=True)
+        ]
 
     def _unread(self, live: set[tuple[str, str]]) -> list[UnreadState]:
         """Return the states of earlier snapshots that are not among those in use."""
@@ -120,25 +133,37 @@ class KeyedStateBackend:
         """Begin with what snapshots hold of this subtask's key groups; a state is read when it is asked for."""
         self._restored = tuple(part.readable() for part in snapshot.keyed)
         for keyed in self._restored:
-            if keyed.index.max_parallelism != self.key_groups.max_parallelism:
-                raise ValueError(
-                    f"the snapshot was taken with a max parallelism of {keyed.index.max_parallelism}, but the operator "
-                    f"has {self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
-                )
-            if keyed.index.key_type != repr(self.key_groups.key_type):
-                raise TypeError(
-                    f"the snapshot has keys of type {keyed.index.key_type}, not {self.key_groups.key_type}: declare "
-                    f"the same"
-                )
+            self._check(keyed.index)
             for index, meta in enumerate(keyed.metas):
                 if meta.kind == "timers":
                     self._restore_timers(keyed, index, meta)
+
+    def _check(self, index: KeyedIndex) -> None:
+        """Raise if a snapshot does not fit the operator."""
+        if index.max_parallelism != self.key_groups.max_parallelism:
+            raise ValueError(
+                f"the snapshot was taken with a max parallelism of {index.max_parallelism}, but the operator has "
+                f"{self.key_groups.max_parallelism}: set the first with set_max_parallelism()"
+            )
+        if index.key_type != repr(self.key_groups.key_type):
+            raise TypeError(
+                f"the snapshot has keys of type {index.key_type}, not {self.key_groups.key_type}: declare the same"
+            )
 
     def _restore_timers(self, keyed: KeyedSnapshot, index: int, meta: StateMeta) -> None:
         name, _, domain = meta.name.rpartition(": ")
         for _, data in keyed.read(index, self.key_groups):
             timers = read_timers(data, self.key_context, self.key_groups.key_codec)
             self._timers.restore(name, _DOMAINS.index(domain), timers)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """The checkpoint counts."""
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """The checkpoint will never count."""
+
+    def close(self) -> None:
+        """Free what it has outside of memory."""
 
 
 def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> Any:
@@ -170,7 +195,8 @@ def _life(config: StateTtlConfig, clock: Clock) -> ttl_state.TimeToLive:
     )
 
 
-def _check_same(known: StateMeta, meta: StateMeta, where: str) -> None:
+def check_same(known: StateMeta, meta: StateMeta, where: str) -> None:
+    """Raise TypeError unless a state is what one of its name was declared as before."""
     words = {"kind": "kind", "type": "type", "has_ttl": "time to live"}
     for what, word in words.items():
         one, other = getattr(known, what), getattr(meta, what)

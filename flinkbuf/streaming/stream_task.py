@@ -165,6 +165,7 @@ class StreamTask:
         self._progress.is_drained = is_finished = restored is not None and restored.is_finished
         if is_finished:
             self._input_processor = self._inputs.make_finished_processor()
+            self._restore_in_flight(restored)
         else:
             self.chain.make()
             self._input_processor = self._make_input_processor()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flinkbuf.network.partition import ResultPartition
+from flinkbuf.records.partitioner import as_partitioner
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.streaming.operator_config import ChainConfig, NetworkEdge
 from flinkbuf.types.types import Types
@@ -44,7 +45,7 @@ def aligned_partitions(config: ChainConfig) -> frozenset[int]:
     return frozenset(
         index
         for index, edge in _edges_of(config).items()
-        if isinstance(edge.partitioner, str) and edge.partitioner in ALIGNED_PARTITIONERS
+        if as_partitioner(edge.partitioner).kind in ALIGNED_PARTITIONERS
     )
 
 

@@ -67,8 +67,6 @@ class TaskStorage:
         """Return what the task's operators begin with; None: with nothing."""
         if restore is None or isinstance(restore, TaskStateSnapshot):
             return restore
-        if restore.is_finished:
-            return TaskStateSnapshot(restore.checkpoint_id, is_finished=True)
         paths = [handle.path for handle in _handles(restore) if handle.path]
         return self._read_restore(restore, self._info, self._storage_for(paths[0] if paths else ""))
 

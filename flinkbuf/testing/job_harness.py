@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkbuf.jobs.job_status import JobStatus
@@ -104,6 +105,27 @@ class JobHarness:
     def wait(self, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         """Wait for the job's end; raises what failed it, or TimeoutError if it has not ended in time."""
         self._job.wait(timeout_s)
+
+    def savepoint(self, directory: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+        """Have a savepoint made below a directory while the job goes on; returns its path.
+
+        Set ``execution.state-recovery.path`` to it, and the same program begins from there in another harness.
+        """
+        return self._savepoint(directory, SnapshotKind.SAVEPOINT, timeout_s)
+
+    def stop_with_savepoint(self, directory: str, *, drain: bool = False, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
+        """End the job with a savepoint: sources read no more, and all that was read is in it; returns its path.
+
+        With `drain` event time comes to its end first, so that windows fire: for a job that will not go on.
+        """
+        kind = SnapshotKind.SAVEPOINT_TERMINATE if drain else SnapshotKind.SAVEPOINT_SUSPEND
+        path = self._savepoint(directory, kind, timeout_s)
+        self.wait(timeout_s)
+        return path
+
+    def _savepoint(self, directory: str, kind: SnapshotKind, timeout_s: float) -> str:
+        path: str = self._job.trigger_savepoint(directory, kind).result(timeout_s)
+        return path
 
     def cancel(self) -> None:
         """Stop the job; returns at once."""

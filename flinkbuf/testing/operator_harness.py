@@ -201,11 +201,24 @@ class OperatorHarness:
         self.operator.prepare_snapshot_pre_barrier(checkpoint_id)
         return self.operator.snapshot_state(checkpoint_id)
 
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the operator that a checkpoint counts, everywhere."""
+        self._check_open()
+        self.operator.notify_checkpoint_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Tell the operator that a checkpoint will never count."""
+        self._check_open()
+        self.operator.notify_checkpoint_aborted(checkpoint_id)
+
     def close(self) -> None:
         """Close the operator, once."""
         if self._is_open and not self._is_closed:
             self._is_closed = True
-            self.operator.close()
+            try:
+                self.operator.close()
+            finally:
+                self.context.close()
 
     def __enter__(self) -> OperatorHarness:
         try:

@@ -22,14 +22,23 @@ PLACES = st.sampled_from(["/c", "/", "s3://bucket", "s3://bucket/a?region=x", "h
         ("~/c", os.path.expanduser("~/c")),
         ("/a?b/c", "/a?b/c"),
         ("S3://bucket/a//", "s3://bucket/a"),
-        ("s3://key:se@cret@bucket/a?region=x", "s3://bucket/a?region=x"),
-        ("abfs://box/a?client_secret=x&tenant_id=y", "abfs://box/a?tenant_id=y"),
-        ("abfs://box/a?sas_token=x", "abfs://box/a"),
+        ("s3://bucket/a/?region=x&scheme=http", "s3://bucket/a?region=x&scheme=http"),
+        ("abfs://box@account.dfs.core.windows.net/a", "abfs://box@account.dfs.core.windows.net/a"),
+        ("hdfs://me@host:8020/a", "hdfs://me@host:8020/a"),
     ],
 )
-def test_a_directory_becomes_a_location_without_secrets(given_as, location):
+def test_a_directory_becomes_a_location(given_as, location):
     assert loc.normalized(given_as) == location
     assert loc.normalized(location) == location
+
+
+@pytest.mark.parametrize(
+    "uri", ["s3://key:se@cret@bucket/a", "abfs://box/a?client_secret=x", "abfs://box/a?tenant_id=y&sas_token=x"]
+)
+def test_credentials_are_refused_and_not_repeated(uri):
+    with pytest.raises(ValueError, match="AWS_ACCESS_KEY_ID") as caught:
+        loc.normalized(uri)
+    assert "cret" not in str(caught.value) and "=x" not in str(caught.value)
 
 
 def test_no_directory_is_refused():

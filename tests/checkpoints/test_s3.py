@@ -1,14 +1,16 @@
 """Checkpoints on a real S3 server, through pyarrow.fs; and what is said where there is none."""
 
-import json
 import pickle
 import threading
+import time
 import zlib
 
 import pytest
 from checkpoint_files import JOB_ID, inline, write_checkpoint, written
+from golden_savepoint import environment, results, stream
 from s3_server import running_s3_server
 
+from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.locations import checkpoint_location, child, name_of, savepoint_location, shared_location
 from flinkbuf.checkpoints.storage import storage_of
@@ -36,9 +38,11 @@ def objects(server, storage):
     return [key.removeprefix(prefix + "/") for key in keys if not key.endswith("/")]
 
 
-def test_the_directory_has_options_and_no_credentials(storage):
-    assert "hidden" not in storage.directory and "endpoint_override" in storage.directory
-    assert pickle.loads(pickle.dumps(storage))._given == storage._given
+def test_credentials_come_from_the_surroundings(storage):
+    assert pickle.loads(pickle.dumps(storage)).directory == storage.directory
+    with pytest.raises(ValueError, match="credentials, s3://…, cannot be a directory of checkpoints") as caught:
+        storage_of(storage.directory.replace("s3://", "s3://user:hidden@"))
+    assert "hidden" not in str(caught.value)
 
 
 def test_a_checkpoint_is_written_and_read(server, storage):
@@ -48,7 +52,6 @@ def test_a_checkpoint_is_written_and_read(server, storage):
     assert storage.read_metadata(path) == metadata
     handles = [*next(metadata.subtasks()).handles()]
     assert all(len(storage.read(handle)) == handle.size for handle in handles)
-    assert "hidden" not in json.dumps([handle.path for handle in handles])
 
 
 def test_another_process_reads_it_by_its_handles(storage):
@@ -59,11 +62,8 @@ def test_another_process_reads_it_by_its_handles(storage):
         assert other.read(handle) == storage.read(handle)
 
 
-def test_a_storage_on_this_machine_reads_what_lies_there(server, storage, tmp_path, monkeypatch):
-    """Credentials are in the surroundings, as S3 has them; where the server is stands in the path."""
+def test_a_storage_on_this_machine_reads_what_lies_there(storage, tmp_path):
     metadata, path = write_checkpoint(storage)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     local = storage_of(str(tmp_path))
     assert local.read_metadata(path) == metadata
     (handle,) = written(local, local.directory, b"here")
@@ -87,7 +87,7 @@ def test_large_state_goes_up_in_parts_and_is_read_in_pieces(storage):
 
 def test_a_directory_is_the_same_by_hadoops_name(server, storage):
     (handle,) = written(storage, storage.directory, b"state")
-    hadoop = storage_of("s3a" + storage._given.removeprefix("s3"))
+    hadoop = storage_of("s3a" + storage.directory.removeprefix("s3"))
     path = handle.path.replace("s3://", "s3a://")
     assert hadoop.read(StateHandle(5, path=path)) == b"state"
 
@@ -171,6 +171,32 @@ def test_a_bucket_that_is_not_there_is_named(server):
             output.finish()
     with pytest.raises(OSError, match="no-such-bucket"):
         storage.read(StateHandle(1, path=child(storage.directory, "x")))
+
+
+def test_a_server_that_is_gone_is_an_error_in_good_time():
+    with running_s3_server() as server:
+        storage = storage_of(server.uri("gone"))
+        _, path = write_checkpoint(storage)
+    began = time.monotonic()
+    with pytest.raises(OSError, match="s3://checkpoints/gone"):
+        storage.read_metadata(path)
+    assert time.monotonic() - began < 60
+
+
+def test_a_job_keeps_its_checkpoints_there_and_goes_on_from_one(server):
+    uri = server.uri("jobs")
+    settings = {"execution.checkpointing.interval": "50 ms", "execution.checkpointing.data-inline-threshold": "0 b"}
+    env = environment({"execution.checkpointing.dir": uri, **settings})
+    stream(env, delay_s=0.005).print()
+    client = env.execute_async("on S3")
+    time.sleep(0.8)
+    savepoint = client.stop_with_savepoint(False, uri).result()
+    assert verify(storage_of(uri), savepoint).problems == ()
+    env = environment({"execution.checkpointing.dir": uri, "execution.state-recovery.path": savepoint, **settings})
+    got = list(stream(env.set_parallelism(3)).execute_and_collect())
+    assert [each for each in sorted(got) if not each.startswith("window")] == results()[:-6]
+    left = storage_of(uri).list_checkpoints()
+    assert [each.location for each in left] == [savepoint], "those of jobs that have ended are gone"
 
 
 def test_a_file_system_that_pyarrow_does_not_know_is_refused():

@@ -218,7 +218,7 @@ def test_metadata_is_there_as_a_whole_or_not_at_all(storage, monkeypatch, failin
     monkeypatch.setattr(os, failing, fail)
     with pytest.raises(OSError):
         storage.write_metadata(location, metadata)
-    assert os.listdir(location) == []
+    assert files_below(location) == []
 
 
 def test_a_savepoint_can_be_moved_and_the_files_of_its_job_with_it(storage, tmp_path):

@@ -1083,7 +1083,83 @@ static void release_races_with_arrival_recycling_and_the_pool(void) {
   }
 }
 
+enum { STREAM_DATA = 200, STREAM_BARRIERS = 5 };
+
+struct stream {
+  struct fixture* f;
+  int32_t barrier_at[STREAM_BARRIERS]; /* how many data buffers come before it */
+};
+
+/* Data that are numbered, and barriers 1, 2, ... among them, each of which overtakes. */
+static void* send_stream(void* argument) {
+  struct stream* stream = argument;
+  int32_t sequence = 0, next = 0;
+
+  for (int32_t i = 0; i <= STREAM_DATA; i++) {
+    while (next < STREAM_BARRIERS && stream->barrier_at[next] == i) {
+      next++;
+      send_barrier(stream->f, FB_PRIORITIZED_EVENT_BUFFER, next, sequence++);
+    }
+    while (i < STREAM_DATA && !send_data(stream->f, sequence, 0, (uint8_t)i)) sched_yield();
+    sequence++;
+  }
+  return NULL;
+}
+
+/* Polls one thing; counts data, whose numbers must follow each other. Returns the barrier's id, or 0. */
+static int64_t poll_stream(struct fixture* f, int32_t* count) {
+  struct fb_polled_buffer polled;
+  int64_t id = 0;
+
+  if (fb_remote_channel_poll(f->channel, &polled) != 1) return 0;
+  if (polled.slice.data_type == FB_DATA_BUFFER) CHECK(fb_buffer_slice_data(&polled.slice)[0] == (uint8_t)(*count)++);
+  else CHECK(fb_checkpoint_barrier_read(&polled.slice, &id));
+  fb_buffer_slice_release(&polled.slice);
+  return id;
+}
+
+/* The slices go on where *count says. */
+static void check_stream(struct fb_slice_list* list, int32_t* count) {
+  for (uint32_t i = 0; i < list->count; i++) CHECK(fb_buffer_slice_data(&list->items[i])[0] == (uint8_t)(*count)++);
+  fb_slice_list_close(list);
+}
+
+/* Whenever it begins, a checkpoint has exactly what was not polled at that moment and was sent before its barrier. */
+static void a_checkpoint_is_complete_whatever_arrives_meanwhile(void) {
+  for (unsigned round = 0; round < 20; round++) {
+    struct fb_persisting_budget budget = {1 << 20};
+    struct fb_slice_list list = {0};
+    struct stream stream;
+    struct fixture f;
+    int32_t count = 0, persisted;
+    int64_t barrier = 0, seen = 0;
+    pthread_t sender;
+
+    open_fixture(&f, 4, 2);
+    stream.f = &f;
+    for (int i = 0; i < STREAM_BARRIERS; i++)
+      stream.barrier_at[i] = (int32_t)((unsigned)(i + 1) * STREAM_DATA / (STREAM_BARRIERS + 1));
+    CHECK(pthread_create(&sender, NULL, send_stream, &stream) == 0);
+    for (int64_t id = 1; id <= STREAM_BARRIERS; id++) {
+      /* Some begin long before the barrier is here, some when it is polled. */
+      for (unsigned i = 0; i < round % 40 && seen < id; i++)
+        seen = (barrier = poll_stream(&f, &count)) ? barrier : seen;
+      persisted = count;
+      if (fb_remote_channel_start_persisting(f.channel, id, &budget, &list) < 0) continue;
+      check_stream(&list, &persisted); /* gives them back: the sender may have no credit before */
+      while (seen < id) seen = (barrier = poll_stream(&f, &count)) ? barrier : seen;
+      CHECK(fb_remote_channel_stop_persisting(f.channel, &list) == FB_OK);
+      check_stream(&list, &persisted);
+      CHECK(persisted == stream.barrier_at[id - 1]);
+    }
+    while (count < STREAM_DATA) poll_stream(&f, &count);
+    pthread_join(sender, NULL);
+    close_fixture(&f);
+  }
+}
+
 int main(void) {
+  a_checkpoint_is_complete_whatever_arrives_meanwhile();
   buffers_come_in_the_order_of_their_numbers();
   a_wrong_number_is_an_error_of_the_next_poll();
   numbers_wrap_at_the_end_of_their_range();

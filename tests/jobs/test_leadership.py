@@ -3,8 +3,8 @@
 import threading
 
 import pytest
-from flinkbuf.checkpoints.ha_store import LeaseLostError
 
+from flinkbuf.checkpoints.ha_store import LeaseLostError
 from flinkbuf.jobs.leadership import Leadership
 
 

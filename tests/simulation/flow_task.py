@@ -323,7 +323,7 @@ class FlowTask(SimTask):
         self._is_drained = mode is StopMode.DRAIN
         self._broadcast(EndOfData(mode))
         if self._is_drained and self.world.waits_for_final_checkpoint:
-            self.manager.checkpoint_said(tm.EndOfData(self.attempt))
+            self.manager.checkpoint_said(tm.TaskDataEnded(self.attempt))
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:

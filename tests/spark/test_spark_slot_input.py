@@ -14,28 +14,35 @@ pytestmark = pytest.mark.spark
 
 def pairs(*owned):
     """What a stage's partition holds where sources share it: batches of records, each with its source's number."""
-    return [(0, (number, pickle.dumps(records))) for number, records in owned]
+    return [(0, (number, pickle.dumps((3, records)))) for number, records in owned]
+
+
+def records_of(given, number):
+    """Go over what comes for a source."""
+    for _, batch in given.batches_of(number):
+        yield from batch
 
 
 def test_the_only_input_is_read_as_it_is():
     records = iter([3, 1, 2])
-    assert SlotInput(records, is_direct=True).records_of(7) is records
+    ((partition, given),) = SlotInput(records, is_direct=True).batches_of(7)
+    assert given is records and partition is None
 
 
 def test_what_spark_gives_is_read_once():
     given = SlotInput(iter([1]), is_direct=True)
-    given.records_of(7)
+    given.batches_of(7)
     with pytest.raises(RuntimeError, match="can be read once: the job has to begin in a new stage"):
-        given.records_of(7)
+        given.batches_of(7)
 
 
 def test_each_source_gets_its_own_in_order_whoever_asks_first():
     given = SlotInput(pairs((1, [10, 11]), (2, ["a"]), (1, [12]), (2, ["b", "c"])), is_direct=False)
-    second, first = given.records_of(2), given.records_of(1)
+    second, first = records_of(given, 2), records_of(given, 1)
     assert next(second) == "a"
     assert list(first) == [10, 11, 12]
     assert list(second) == ["b", "c"]
-    assert list(given.records_of(3)) == []
+    assert list(records_of(given, 3)) == []
     given.close()
 
 
@@ -44,7 +51,7 @@ def test_sources_on_threads_of_their_own_lose_nothing():
     owned = [(chance.randrange(3), [number, number]) for number in range(3_000)]
     given = SlotInput(pairs(*owned), is_direct=False)
     found = {}
-    readers = [threading.Thread(target=lambda n=n: found.update({n: list(given.records_of(n))})) for n in range(3)]
+    readers = [threading.Thread(target=lambda n=n: found.update({n: list(records_of(given, n))})) for n in range(3)]
     for reader in readers:
         reader.start()
     for reader in readers:
@@ -58,7 +65,7 @@ def test_what_waits_for_a_slow_source_goes_to_a_file_and_leaves_none(tmp_path, m
     descriptors = len(os.listdir("/proc/self/fd"))
     batch = bytes(ASIDE_IN_MEMORY // 4)
     given = SlotInput([(0, (1, batch))] * 9 + pairs((2, ["late"])), is_direct=False)
-    assert next(given.records_of(2)) == "late"
+    assert next(records_of(given, 2)) == "late"
     assert len(os.listdir("/proc/self/fd")) == descriptors + 1
     assert os.listdir(tmp_path) == []  # it has no name
     given.close()
@@ -82,7 +89,7 @@ def test_neighbouring_partitions_go_to_one_subtask_whole_and_in_order():
     slots = [[slot for slot, _ in HandOver(1, 5, 2, 4)(index, range(3))] for index in range(4)]
     assert slots == [[5], [5], [6], [6]]
     (_, (number, batch)), *rest = HandOver(9, 0, 1, 1)(0, range(700))
-    assert number == 9 and pickle.loads(batch) == list(range(500)) and len(rest) == 1
+    assert number == 9 and pickle.loads(batch)[1] == list(range(500)) and len(rest) == 1
 
 
 @pytest.mark.parametrize(
@@ -102,7 +109,7 @@ def test_partitions_of_several_inputs_come_to_the_slots_of_their_readers(sc):
 
     def read(records):
         given = SlotInput(records, is_direct=False)
-        return [[list(given.records_of(number)) for number in (1, 2, 3)]]
+        return [[list(records_of(given, number)) for number in (1, 2, 3)]]
 
     found = stage_data(sc, inputs, 3).mapPartitions(read).collect()
     assert [sorted(found[0][0]), sorted(found[1][0])] == [list(range(20)), list(range(20, 40))]

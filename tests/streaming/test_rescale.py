@@ -1,9 +1,12 @@
 """A keyed function with state and timers gives the same results wherever it is stopped and however it goes on."""
 
+from importlib.util import find_spec
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkbuf._core.process_operator import KeyedProcessOperator
+from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.process_functions import KeyedProcessFunction
 from flinkbuf.streaming.snapshot import OperatorSnapshot
 from flinkbuf.streaming.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
@@ -13,6 +16,7 @@ from flinkbuf.types.types import Types
 from flinkbuf.types.values import Watermark
 
 MAX_PARALLELISM = 16
+BACKENDS = ["hashmap", "rocksdb"] if find_spec("rocksdict") else ["hashmap"]
 KEYS = ["a", "b", 1, True, None, (2, "c")]
 
 
@@ -54,7 +58,7 @@ class Everything(KeyedProcessFunction):
 class Job:
     """All subtasks of one operator; a record goes to the subtask that has its key."""
 
-    def __init__(self, parallelism, snapshots=None, now_ms=0):
+    def __init__(self, parallelism, snapshots=None, now_ms=0, backend="hashmap"):
         self.harnesses = []
         for subtask in range(parallelism):
             operator = KeyedProcessOperator(
@@ -68,6 +72,7 @@ class Job:
                     subtask_index=subtask,
                     restore=snapshots,
                     clock=ManualClock(now_ms),
+                    settings=ExecutionSettings(state_backend=backend),
                 )
             )
             self.harnesses[-1].open()
@@ -109,7 +114,7 @@ def scripts(draw):
     return script
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(script=scripts(), cuts=st.lists(st.integers(0, 25), max_size=3), data=st.data())
 def test_results_do_not_depend_on_where_a_job_is_stopped_and_at_which_parallelism_it_goes_on(script, cuts, data):
     straight = Job(1)
@@ -118,7 +123,8 @@ def test_results_do_not_depend_on_where_a_job_is_stopped_and_at_which_parallelis
     found, begin, snapshots = [], 0, None
     for cut in [*sorted(cuts), len(script)]:
         now_ms = max((number for kind, _, number in script[:begin] if kind == "clock"), default=0)
-        job = Job(data.draw(st.integers(1, 5)), snapshots, now_ms)
+        backend = data.draw(st.sampled_from(BACKENDS))
+        job = Job(data.draw(st.integers(1, 5)), snapshots, now_ms, backend)
         before = max((number for kind, _, number in script[:begin] if kind == "watermark"), default=None)
         if before is not None:
             # Event time is not in a snapshot: in a job it comes again from upstream. (A timer that was late would fire

@@ -1,5 +1,7 @@
 """Keyed state of an operator: names, types, snapshots at any moment, restores at any parallelism."""
 
+import copy
+
 import pytest
 from aggregates import Total
 from frozen_tables import contents_of
@@ -284,3 +286,37 @@ def test_declared_keys_are_what_their_type_makes_of_them():
 def test_what_is_no_descriptor_is_refused():
     with pytest.raises(TypeError, match="expected a descriptor of a state, got 'count'"):
         backend_of().get_state("count")
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), WRITES.map(lambda writes: writes[:1])),
+        st.tuples(st.sampled_from(["freeze", "release", "check"]), st.integers(0, 5)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps=STEPS)
+def test_snapshots_over_each_other_keep_what_was_in_any_order_of_their_ends(steps):
+    backend, model, writes, taken = backend_of(), {}, [], []
+    for what, argument in steps:
+        if what == "write":
+            play(backend, model, argument)
+            writes += argument
+        elif what == "freeze":
+            at_cut = {place: copy.deepcopy(value) for place, value in model.items()}
+            taken.append((OperatorSnapshot((backend.snapshot(),)), at_cut, list(writes)))
+        elif what == "release" and taken:
+            taken.pop(argument % len(taken))[0].release()
+        elif what == "check" and taken:
+            snapshot, at_cut, before = taken.pop(argument % len(taken))
+            again = backend_of(restore=OperatorSnapshot.decode(snapshot.encode()))
+            assert contents(again, before) == at_cut
+        assert contents(backend, writes) == model
+    for snapshot, at_cut, before in taken:
+        again = backend_of(restore=OperatorSnapshot.decode(snapshot.encode()))
+        assert contents(again, before) == at_cut
+    for _ in range(len(writes)):  # changes go back a few at a time
+        assert contents(backend, writes) == model

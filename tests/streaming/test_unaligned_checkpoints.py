@@ -115,8 +115,7 @@ def wait_for_back_pressure(group):
 
 def take(group, checkpoint_id, options):
     start = time.monotonic()
-    for task in group.sources:
-        assert task.trigger_checkpoint(checkpoint_id, int(time.time() * 1000), options)
+    group.trigger(checkpoint_id, options, timestamp_ms=int(time.time() * 1000))
     group.wait_for_all(checkpoint_id)
     return time.monotonic() - start
 
@@ -208,6 +207,17 @@ def test_edges_where_no_barrier_may_overtake_wait_and_the_cut_is_one_all_the_sam
         emitted = [group.state_of(f"source {index}", 1) for index in range(PARALLELISM)]
     copies = PARALLELISM**2 if partitioner == "broadcast" else 1
     assert sum(counts) == sum(emitted) * copies
+
+
+@pytest.mark.parametrize("partitioner", ["broadcast", "rescale"])
+def test_a_timeout_does_not_make_them_overtake_there_either(partitioner):
+    group = job(nothing_yet(), Gate(), None, partitioner=partitioner)
+    with group:
+        wait_for_back_pressure(group)
+        group.trigger(1, CheckpointOptions(aligned_timeout_ms=1), timestamp_ms=int(time.time() * 1000))
+        group.wait_for_all(1, PARALLELISM)  # of the sources: nothing of theirs can be converted
+        outputs = [group.snapshots[f"source {index}"].snapshots[1].output_channels for index in range(PARALLELISM)]
+        assert outputs == [()] * PARALLELISM
 
 
 @pytest.mark.parametrize("seed", range(6))

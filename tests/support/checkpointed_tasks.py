@@ -101,9 +101,9 @@ class Group:
             thread.join(20)
             assert not thread.is_alive()
 
-    def trigger(self, checkpoint_id, options=OPTIONS, tasks=None):
+    def trigger(self, checkpoint_id, options=OPTIONS, tasks=None, timestamp_ms=0):
         for task in self.sources if tasks is None else tasks:
-            while not task.trigger_checkpoint(checkpoint_id, 0, options):
+            while not task.trigger_checkpoint(checkpoint_id, timestamp_ms, options):
                 assert not task.is_over, f"{task.info.task_name} is over: {task.error}"
                 time.sleep(0.001)
 

@@ -1,6 +1,7 @@
 """A real S3 server as a process of its own: moto's, which keeps its objects in memory."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import urllib.error
 import urllib.request
 
 BUCKET = "checkpoints"
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "user", "AWS_SECRET_ACCESS_KEY": "hidden"}
 
 
 def free_port():
@@ -23,9 +25,9 @@ class S3Server:
     def __init__(self, port):
         self.endpoint = f"127.0.0.1:{port}"
 
-    def uri(self, directory, credentials="user:hidden@"):
+    def uri(self, directory):
         options = f"endpoint_override={self.endpoint}&scheme=http&region=us-east-1"
-        return f"s3://{credentials}{BUCKET}/{directory}?{options}"
+        return f"s3://{BUCKET}/{directory}?{options}"
 
     def request(self, method, path):
         request = urllib.request.Request(f"http://{self.endpoint}/{path}", method=method)
@@ -38,6 +40,7 @@ def running_s3_server():
     server = S3Server(free_port())
     host, _, port = server.endpoint.partition(":")
     command = [sys.executable, "-m", "moto.server", "-H", host, "-p", port]
+    os.environ.update(CREDENTIALS)  # for this process and its children, from the first time they look
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60

@@ -6,6 +6,8 @@ place in the script, so no two are equal. Results are ``(key, start, end, values
 
 from hypothesis import strategies as st
 
+from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.streaming.snapshot import OperatorSnapshot
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import StreamRecord
 
@@ -131,13 +133,16 @@ def run(make_operator, script, **arguments):
         return records(harness), [record.value[1] for record in harness.side_output("late")]
 
 
-def run_with_cut(make_before, make_after, script, cut):
+def run_with_cut(make_before, make_after, script, cut, backends=("hashmap", "hashmap")):
     """The results of an operator that is stopped before the step `cut`, and of one that goes on with its state."""
-    with OperatorHarness(make_before()) as before:
+    settings = [ExecutionSettings(state_backend=each) for each in backends]
+    with OperatorHarness(make_before(), settings=settings[0]) as before:
         play(before, script[:cut])
         snapshot = before.snapshot()
+        if backends[0] != "hashmap":
+            snapshot = OperatorSnapshot.decode(snapshot.encode())  # before its files are gone
     watermark = max((step[1] for step in script[:cut] if step[0] == "watermark"), default=None)
-    with OperatorHarness(make_after(), restore=snapshot) as after:
+    with OperatorHarness(make_after(), restore=snapshot, settings=settings[1]) as after:
         if watermark is not None:
             after.process_watermark(watermark)  # which is not state: it comes from upstream again
         play(after, script[cut:], cut)

@@ -5,9 +5,10 @@ import threading
 
 import pytest
 
-from flinkbuf.common import Time
+from flinkbuf.common import Configuration, Time, WatermarkStrategy
+from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
-from flinkbuf.datastream.window import TumblingProcessingTimeWindows
+from flinkbuf.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.testing import JobHarness, ManualClock
 
@@ -104,3 +105,51 @@ def test_a_stream_that_was_not_named_is_refused(env):
     other = named.map(lambda value: value)
     with JobHarness(env, named) as job, pytest.raises(ValueError, match="was not given 'Map'"):
         job.output(other)
+
+
+def test_a_job_is_stopped_and_goes_on_from_its_savepoint(tmp_path):
+    def begin(path=None):
+        options = {} if path is None else {"execution.state-recovery.path": path}
+        env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+        env.set_parallelism(1)
+        return env
+
+    limit, env = 400, begin()
+    first = env.from_collection(range(limit)).map(lambda value: threading.Event().wait(0.001) or value)
+    with JobHarness(env, first) as job:
+        job.wait_for(first, 20)
+        path = job.stop_with_savepoint(str(tmp_path))
+        assert job.status is JobStatus.FINISHED
+        taken = job.output(first)
+    assert path.startswith(str(tmp_path)) and 20 <= len(taken) < limit
+    env = begin(path)
+    second = env.from_collection(range(limit)).map(lambda value: value)
+    with JobHarness(env, second) as job:
+        job.wait()
+        rest = job.output(second)
+    assert taken + rest == list(range(limit))
+
+
+@pytest.mark.parametrize("is_drain", [False, True])
+def test_windows_fire_before_the_savepoint_of_a_job_that_will_not_go_on(tmp_path, env, is_drain):
+    class AtNought(TimestampAssigner):
+        def extract_timestamp(self, value, record_timestamp):
+            return 0
+
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(AtNought())
+    stream = env.add_source(three_and_no_end)
+    timed = stream.assign_timestamps_and_watermarks(strategy).key_by(lambda value: 0)
+    windows = timed.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(lambda a, b: a + b)
+    with JobHarness(env, stream, windows) as job:
+        job.wait_for(stream, 5)
+        job.stop_with_savepoint(str(tmp_path), drain=is_drain)
+        assert job.output(windows) == ([6] if is_drain else [])
+
+
+def test_a_savepoint_leaves_the_job_running(tmp_path, env):
+    stream = env.add_source(three_and_no_end)
+    with JobHarness(env, stream) as job:
+        job.wait_for(stream, 3)
+        path = job.savepoint(str(tmp_path))
+        assert (tmp_path / path.rpartition("/")[2] / "_metadata").exists()
+        assert job.status is JobStatus.RUNNING

@@ -146,3 +146,22 @@ def test_a_stream_without_an_operator_that_takes_records_is_refused():
     for each in (stream, stream.rebalance(), None):
         with pytest.raises(TypeError, match="whose last operator takes records"):
             OperatorHarness.of(each)
+
+
+def test_an_operator_hears_how_its_checkpoints_ended():
+    heard = []
+
+    class Listening(StreamOperator):
+        def notify_checkpoint_complete(self, checkpoint_id):
+            heard.append(("complete", checkpoint_id))
+
+        def notify_checkpoint_aborted(self, checkpoint_id):
+            heard.append(("aborted", checkpoint_id))
+
+    with OperatorHarness(Listening()) as harness:
+        harness.snapshot(3)
+        harness.notify_checkpoint_complete(3)
+        harness.notify_checkpoint_aborted(4)
+    assert heard == [("complete", 3), ("aborted", 4)]
+    with pytest.raises(RuntimeError, match="not open"):
+        harness.notify_checkpoint_complete(5)

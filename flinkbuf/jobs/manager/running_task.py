@@ -22,8 +22,8 @@ from flinkbuf.jobs.manager.shuffle import Shuffle
 from flinkbuf.jobs.manager.task_actions import (
     CheckpointDone,
     CheckpointNotDone,
-    EndOfData,
     TaskChanged,
+    TaskDataEnded,
     TaskSaid,
 )
 from flinkbuf.jobs.manager.task_executor import NOT_READY
@@ -248,7 +248,7 @@ class RunningTask:
             failure = None if event.error is None else self._failure_of(event.error)
             tell(CheckpointNotDone(self.attempt, event.checkpoint_id, event.reason, failure))
         elif isinstance(event, EndOfDataReached):
-            tell(EndOfData(self.attempt))
+            tell(TaskDataEnded(self.attempt))
         elif isinstance(event, TaskStateChanged):
             self._changed(event)
 

@@ -21,7 +21,6 @@ __all__ = [
     "CheckpointDone",
     "CheckpointNotDone",
     "DeliverOperatorEvent",
-    "EndOfData",
     "ForgetTask",
     "InterruptTask",
     "KillProcess",
@@ -32,6 +31,7 @@ __all__ = [
     "StartTask",
     "StopTask",
     "TaskChanged",
+    "TaskDataEnded",
     "TaskSaid",
     "TimePassed",  # when no message of the job master waits
     "TriggerTask",
@@ -82,7 +82,7 @@ class CheckpointNotDone:
 
 
 @dataclass(frozen=True)
-class EndOfData:
+class TaskDataEnded:
     """All operators of a task are finished, but it waits for a last checkpoint."""
 
     attempt: AttemptId

@@ -18,7 +18,6 @@ from flinkbuf.jobs.manager.task_actions import (
     CheckpointDone,
     CheckpointNotDone,
     DeliverOperatorEvent,
-    EndOfData,
     ForgetTask,
     InterruptTask,
     KillProcess,
@@ -29,6 +28,7 @@ from flinkbuf.jobs.manager.task_actions import (
     StartTask,
     StopTask,
     TaskChanged,
+    TaskDataEnded,
     TaskSaid,
     TriggerTask,
     Warn,
@@ -452,7 +452,7 @@ class TaskExecutor:
                 )
             )
 
-    def _data_ended(self, message: EndOfData, now_ms: int) -> None:
+    def _data_ended(self, message: TaskDataEnded, now_ms: int) -> None:
         if self._goes_on(message.attempt):
             self._send(EndOfDataReport(self._session, message.attempt))
 
@@ -504,7 +504,7 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
     return replace(failure, is_echo=True)
 
 
-_LOCAL: Final = (TaskChanged, TaskSaid, CheckpointDone, CheckpointNotDone, EndOfData, LinkLost, TimePassed)
+_LOCAL: Final = (TaskChanged, TaskSaid, CheckpointDone, CheckpointNotDone, TaskDataEnded, LinkLost, TimePassed)
 _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
@@ -519,7 +519,7 @@ _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     NotifyCheckpointAborted: TaskExecutor._aborted,
     CheckpointDone: TaskExecutor._checkpoint_done,
     CheckpointNotDone: TaskExecutor._checkpoint_not_done,
-    EndOfData: TaskExecutor._data_ended,
+    TaskDataEnded: TaskExecutor._data_ended,
     TaskChanged: TaskExecutor._task_changed,
     TaskSaid: TaskExecutor._task_said,
     LinkLost: TaskExecutor._link_lost,

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from flinkbuf.checkpoints.handles import CheckpointMetadata
+from flinkbuf.checkpoints.locations import checkpoint_location, savepoint_location
+from flinkbuf.checkpoints.options import NO_TIMEOUT, CheckpointOptions, SnapshotKind
 
 UNLIMITED: Final = -1
 RETENTIONS: Final = ("DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS")
@@ -102,6 +104,24 @@ class CheckpointCoordinatorConfig:
     def concurrency(self) -> int:
         """How many are under way at most."""
         return 1 if self.min_pause_ms else self.max_concurrent
+
+    def options(
+        self, job_id: str, checkpoint_id: int, kind: SnapshotKind, savepoint_directory: str, savepoint_name: str
+    ) -> CheckpointOptions:
+        """Return how one checkpoint is taken; savepoints are aligned, and go where their user says."""
+        location = ""
+        if kind.is_savepoint:
+            location = savepoint_location(savepoint_directory, job_id, savepoint_name)
+        elif self.directory:
+            location = checkpoint_location(self.directory, job_id, checkpoint_id, self.epoch)
+        may_overtake = self.is_unaligned and not kind.is_savepoint
+        return CheckpointOptions(
+            kind.value,
+            location,
+            is_exactly_once=self.is_exactly_once or kind.is_synchronous,
+            is_unaligned=may_overtake and self.aligned_timeout_ms == 0,
+            aligned_timeout_ms=self.aligned_timeout_ms if may_overtake else NO_TIMEOUT,
+        )
 
 
 @dataclass(frozen=True)

@@ -11,19 +11,19 @@ from hashlib import blake2b
 from typing import Any, Final, Protocol
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
-from flinkbuf.checkpoints.locations import checkpoint_location, savepoint_location
-from flinkbuf.checkpoints.options import NO_TIMEOUT, CheckpointOptions, SnapshotKind
-from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
 from flinkbuf.jobs.master.checkpoint_failures import CheckpointFailures
+from flinkbuf.jobs.master.checkpoint_notices import CheckpointNotices
 from flinkbuf.jobs.master.checkpoint_plan import CheckpointPlanner, PlanRefusedError
 from flinkbuf.jobs.master.checkpoint_requests import NEVER_MS, CheckpointRequest, CheckpointRequests
+from flinkbuf.jobs.master.checkpoint_restores import CheckpointRestores
 from flinkbuf.jobs.master.checkpoint_statistics import CheckpointTracker
 from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoint, CompletedCheckpoints
+from flinkbuf.jobs.master.ends_of_data import EndsOfData
 from flinkbuf.jobs.master.execution_graph import Execution, ExecutionVertex
-from flinkbuf.jobs.master.execution_state import ExecutionState
 from flinkbuf.jobs.master.master_actions import (
     CheckpointEnded,
     CheckpointStored,
@@ -31,21 +31,16 @@ from flinkbuf.jobs.master.master_actions import (
     DiscardState,
     NotifyCoordinators,
     RequestAnswered,
-    ResetSources,
     SnapshotCoordinators,
     StoreCheckpoint,
     TriggerSavepoint,
 )
 from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint, Stage, UnionStateError
-from flinkbuf.jobs.master.state_assignment import StateAssignment
 from flinkbuf.jobs.master.task_control import TaskControl
 from flinkbuf.jobs.messages import (
     CheckpointAcknowledgement,
     CheckpointRefusal,
     EndOfDataReport,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    TriggerCheckpoint,
 )
 
 RETRY_AT_END_MS: Final = 1_000  # after the last checkpoint of a job that is at its end has failed
@@ -115,18 +110,17 @@ class CheckpointCoordinator:
         self._last_completion_ms = NEVER_MS
         self._periodic_ms: int | None = None  # when the clock asks next; None: it does not
         self._savepoints: set[int] = set()  # complete ones: never deleted
-        self._at_end: set[AttemptId] = set()  # whose operators have finished
+        self._ends = EndsOfData(tasks.graph)
+        self._is_done = False  # a checkpoint that is complete has all that any task will ever do
         self._stop: CheckpointRequest | None = None  # the savepoint that the job is to stop with
         self._stopped_with: CompletedCheckpoint | None = None
-        self._assignment: StateAssignment | None = None
         self._has_coordinators = any(
             each.has_coordinator for vertex in self._plan.vertices for each in vertex.operators
         )
+        self._notices = CheckpointNotices(tasks)
+        self._restores = CheckpointRestores(tasks, self.store, self.tracker, initial)
         if initial is not None:
-            metadata, allows = initial.metadata, initial.allow_non_restored_state
-            self._assignment = StateAssignment(metadata, self._plan, allow_non_restored_state=allows)
-            self.store.begin_with(initial)
-            self._next_id = max(self._next_id, metadata.checkpoint_id + 1)
+            self._next_id = max(self._next_id, initial.metadata.checkpoint_id + 1)
 
     @property
     def _plan(self) -> Any:
@@ -182,7 +176,7 @@ class CheckpointCoordinator:
         """Nothing else begins, and nothing else is waited for."""
         self._stop = request
         self._periodic_ms = None
-        self._requests.drop_periodic()
+        self._requests.drop_checkpoints()
         for pending in list(self.pending.values()):
             if not pending.kind.is_savepoint and pending.stage is not Stage.STORING:
                 self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SUSPEND, now_ms)
@@ -198,27 +192,19 @@ class CheckpointCoordinator:
 
     def end_of_data(self, message: EndOfDataReport, now_ms: int) -> None:
         """All operators of a task are finished. When that holds for all tasks, a last checkpoint is due."""
-        execution = self._graph.execution_of(message.attempt)
-        if execution is not None and not execution.state.is_terminal:
-            self._at_end.add(message.attempt)
+        if self._ends.add(message.attempt):
             self._last_checkpoint(now_ms)
 
     def _last_checkpoint(self, now_ms: int) -> None:
-        if self._is_at_end() and self._periodic_ms is not None:
+        if self._ends.is_all and self._periodic_ms is not None:
             self._submit(self._request(now_ms))
-
-    def _is_at_end(self) -> bool:
-        graph = self._graph
-        if not self._at_end or len(self._at_end) + graph.finished_count < graph.subtask_count:
-            return False
-        return all(each.attempt in self._at_end or each.state is ExecutionState.FINISHED for each in graph.executions())
 
     def task_finished(self, execution: Execution, now_ms: int) -> None:
         """A task has come to its end: whoever waits for its answer waits in vain."""
         for pending in list(self.pending.values()):
             if execution.attempt in pending.missing:
                 self._abort(pending, _Reason.CHECKPOINT_DECLINED_TASK_CLOSING, now_ms, task=execution.vertex)
-        if execution.attempt not in self._at_end:  # else it changes nothing: one is taken already, or was
+        if execution.attempt not in self._ends:  # else it changes nothing: one is taken already, or was
             self._last_checkpoint(now_ms)
 
     # ---- what time brings
@@ -238,6 +224,10 @@ class CheckpointCoordinator:
     def go_on(self, is_running: bool, now_ms: int) -> None:
         """Begin what can begin now, the first periodic one a random while after all tasks run."""
         if not is_running or self._stopped_with is not None:
+            return
+        if self._is_done:  # all tasks are about to end
+            self._periodic_ms = None
+            self._requests.drop_checkpoints()
             return
         if self._periodic_ms is None and self.config.interval_ms and self._stop is None and self._all_run:
             least = min(self.config.min_pause_ms, self.config.period_ms)
@@ -269,7 +259,8 @@ class CheckpointCoordinator:
         if kind is SnapshotKind.CHECKPOINT and self.store.needs_full:
             kind = SnapshotKind.FULL_CHECKPOINT
         id, self._next_id = self._next_id, self._next_id + 1
-        options = self._options(id, kind, request.directory)
+        drawn = blake2b(f"{self._tasks.session_id}:{id}".encode(), digest_size=6).hexdigest()  # a session's id is drawn
+        options = self.config.options(self._plan.job_id, id, kind, request.directory, drawn)
         pending = PendingCheckpoint(id, request, options, plan, now_ms, now_ms + self.config.timeout_ms)
         self.pending[id] = pending
         self.tracker.began(pending)
@@ -278,31 +269,9 @@ class CheckpointCoordinator:
         else:
             self._trigger(pending, now_ms)
 
-    def _options(self, id: int, kind: SnapshotKind, directory: str) -> CheckpointOptions:
-        config, job_id = self.config, self._plan.job_id
-        if kind.is_savepoint:
-            drawn = blake2b(f"{self._tasks.session_id}:{id}".encode(), digest_size=6)  # a session's id is drawn
-            location = savepoint_location(directory, job_id, drawn.hexdigest())
-        else:
-            location = checkpoint_location(config.directory, job_id, id, config.epoch) if config.directory else ""
-        may_overtake = config.is_unaligned and not kind.is_savepoint
-        return CheckpointOptions(
-            kind.value,
-            location,
-            is_exactly_once=config.is_exactly_once or kind.is_synchronous,
-            is_unaligned=may_overtake and config.aligned_timeout_ms == 0,
-            aligned_timeout_ms=config.aligned_timeout_ms if may_overtake else NO_TIMEOUT,
-        )
-
     def _trigger(self, pending: PendingCheckpoint, now_ms: int) -> None:
         pending.stage = Stage.TASKS
-        for execution in pending.plan.to_trigger:
-            self._tell(
-                execution,
-                lambda attempt: TriggerCheckpoint(
-                    self._tasks.session_id, attempt, pending.id, pending.timestamp_ms, pending.options
-                ),
-            )
+        self._notices.trigger(pending)
         self._store_if_complete(pending, now_ms)
 
     def coordinators_snapshotted(self, stimulus: CoordinatorsSnapshotted, now_ms: int) -> None:
@@ -315,13 +284,6 @@ class CheckpointCoordinator:
         else:
             pending.coordinator_states = dict(stimulus.states)
             self._trigger(pending, now_ms)
-
-    def _tell(self, execution: Execution, message: Callable[[AttemptId], object]) -> None:
-        """Send something to the task manager of a task that still runs."""
-        manager = execution.manager
-        is_there = manager is not None and self._tasks.managers.registered.get(manager.id) is manager
-        if manager is not None and is_there and execution.state is ExecutionState.RUNNING:
-            self._outbox.send(manager.id, message(execution.attempt))
 
     # ---- answers
 
@@ -338,7 +300,7 @@ class CheckpointCoordinator:
             self.store.shared.use(id, state.shared_files())
             self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=failure, task=execution.vertex)
         elif pending is not None and execution is not None:
-            pending.acknowledge(message.attempt, state)
+            pending.acknowledge(message.attempt, state, is_at_end=message.attempt in self._ends)
             self.store.shared.use(id, state.shared_files())
             self.tracker.answered(id, execution, state, message.metrics, now_ms)
             self._store_if_complete(pending, now_ms)
@@ -407,19 +369,13 @@ class CheckpointCoordinator:
             assert pending.request.savepoint_request is not None
             self._outbox.do(RequestAnswered(pending.request.savepoint_request, path=stored.path))
         if not kind.is_savepoint or kind.is_synchronous:
-            self._notify_complete(pending)
+            self._notices.complete(pending)
+            if self._has_coordinators:
+                self._outbox.do(NotifyCoordinators(pending.id))
             self._subsume_before(pending.id, now_ms)
+            self._is_done = pending.is_last
         self._discard(discards)
         self._outbox.do(CheckpointEnded(record))
-
-    def _notify_complete(self, pending: PendingCheckpoint) -> None:
-        for execution in pending.plan.to_wait_for.values():
-            self._tell(
-                execution,
-                lambda attempt: NotifyCheckpointComplete(self._tasks.session_id, attempt, pending.id),
-            )
-        if self._has_coordinators:
-            self._outbox.do(NotifyCoordinators(pending.id))
 
     def _subsume_before(self, id: int, now_ms: int) -> None:
         for other in list(self.pending.values()):
@@ -443,47 +399,16 @@ class CheckpointCoordinator:
     ) -> None:
         """It will never count: everybody forgets it, and what was written of it goes."""
         del self.pending[pending.id]
-        latest = self.store.latest
-        latest_id = 0 if latest is None or not latest.is_ours else latest.id
-        if pending.stage is not Stage.COORDINATORS:
-            for execution in pending.plan.to_wait_for.values():
-                self._tell(
-                    execution,
-                    lambda attempt: NotifyCheckpointAborted(self._tasks.session_id, attempt, pending.id, latest_id),
-                )
+        self._notices.aborted(pending, self.store.latest_own_id)
         self._outbox.do(DiscardState(pending.id, pending.options.location, self.store.shared.release(pending.id)))
         text = _why(reason, failure, task)
         self._outbox.do(CheckpointEnded(self.tracker.failed(pending, reason.name, text, now_ms)))
         self._answer_failed(pending.request, text)
-        if self._is_at_end() and self._periodic_ms is not None:  # tasks wait for it to end
+        if self._ends.is_all and self._periodic_ms is not None:  # tasks wait for it to end
             self._periodic_ms = min(self._periodic_ms, now_ms + RETRY_AT_END_MS)
-        self._judge(pending, reason, text, task, now_ms)
-
-    def _judge(
-        self,
-        pending: PendingCheckpoint,
-        reason: CheckpointFailureReason,
-        text: str,
-        task: ExecutionVertex | None,
-        now_ms: int,
-    ) -> None:
-        """Whether the job can go on without it."""
-        name = None if task is None else str(task)
-        if reason in _OF_THE_JOB:
-            return
-        if pending.kind.is_synchronous:
-            if pending.stage is not Stage.COORDINATORS:  # its sources have stopped: only beginning again moves them
-                message = f"the job could not be stopped with savepoint {pending.id}: {text}"
-                self._fail(Failure("builtins.RuntimeError", message), name, now_ms)
-            return
-        is_of_a_task = task is not None and reason is not _Reason.CHECKPOINT_EXPIRED
-        if (is_of_a_task or not pending.kind.is_savepoint) and self._failures.failed(pending.id, reason):
-            tolerable = self.config.tolerable_failures
-            message = (
-                f"checkpoint {pending.id} failed: {text}; {tolerable} failed checkpoints in a row are put up with "
-                "(execution.checkpointing.tolerable-failed-checkpoints)"
-            )
-            self._fail(Failure("builtins.RuntimeError", message), name, now_ms)
+        verdict = self._failures.verdict(pending, reason, text, is_of_a_task=task is not None)
+        if verdict is not None:
+            self._fail(verdict, None if task is None else str(task), now_ms)
 
     def _refused(self, request: CheckpointRequest, reason: CheckpointFailureReason, detail: str = "") -> None:
         """It could not even begin."""
@@ -540,23 +465,9 @@ class CheckpointCoordinator:
 
     def restore(self, subtasks: list[ExecutionVertex], sources: set[str], is_global: bool, now_ms: int) -> None:
         """New attempts begin from the latest checkpoint: say what each begins with, and where sources go back to."""
-        self._at_end = {attempt for attempt in self._at_end if self._graph.execution_of(attempt)}
-        latest, states = self.store.latest, {}
-        if latest is not None:
-            assignment = self._assignment_of(latest)
-            for subtask in subtasks:
-                subtask.current.restore = assignment.restore_of(*subtask.key)
-            states = assignment.coordinator_states() if is_global else {}
-            self.tracker.restored(latest.id, latest.path, latest.metadata.is_savepoint, now_ms)
-        concerned = tuple((each.plan.id, each.index) for each in subtasks if each.plan.id in sources)
-        if concerned:
-            self._outbox.do(ResetSources(concerned, is_global, None if latest is None else latest.id, states))
-
-    def _assignment_of(self, completed: CompletedCheckpoint) -> StateAssignment:
-        known = self._assignment
-        if known is None or known.metadata is not completed.metadata:
-            known = self._assignment = StateAssignment(completed.metadata, self._plan, is_same_plan=True)
-        return known
+        self._ends.forget_old()
+        self._is_done = False
+        self._restores.restore(subtasks, sources, is_global, now_ms)
 
     def end(self, status: JobStatus, now_ms: int) -> None:
         """The job is over: answer all who wait, and delete what nobody needs."""
@@ -577,16 +488,6 @@ class CheckpointCoordinator:
     def details(self, now_ms: int) -> dict[str, Any]:
         """Return what there is to see of checkpoints."""
         return self.tracker.as_json(now_ms)
-
-
-# What happens to the whole job is no fault of a checkpoint.
-_OF_THE_JOB: Final = (
-    _Reason.CHECKPOINT_SUBSUMED,
-    _Reason.CHECKPOINT_COORDINATOR_SUSPEND,
-    _Reason.CHECKPOINT_COORDINATOR_SHUTDOWN,
-    _Reason.JOB_FAILURE,
-    _Reason.JOB_FAILOVER_REGION,
-)
 
 
 def _why(reason: CheckpointFailureReason, failure: Failure | None, task: ExecutionVertex | None) -> str:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
+from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.master.checkpoint_config import UNLIMITED
+from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint, Stage
+
+# What happens to the whole job is no fault of a checkpoint.
+_OF_THE_JOB: Final = (
+    CheckpointFailureReason.CHECKPOINT_SUBSUMED,
+    CheckpointFailureReason.CHECKPOINT_COORDINATOR_SUSPEND,
+    CheckpointFailureReason.CHECKPOINT_COORDINATOR_SHUTDOWN,
+    CheckpointFailureReason.JOB_FAILURE,
+    CheckpointFailureReason.JOB_FAILOVER_REGION,
+)
 
 
 class CheckpointFailures:
@@ -46,6 +59,29 @@ class CheckpointFailures:
         if checkpoint_id > self._last_success:
             self._last_success = checkpoint_id
             self._clear()
+
+    def verdict(
+        self, pending: PendingCheckpoint, reason: CheckpointFailureReason, text: str, *, is_of_a_task: bool
+    ) -> Failure | None:
+        """One has failed; return why the job cannot go on, or None if it can.
+
+        A savepoint is no job's fault, unless a task could not take it. One that the job stops with has stopped its
+        sources: only beginning again moves them.
+        """
+        if reason in _OF_THE_JOB:
+            return None
+        if pending.kind.is_synchronous:
+            if pending.stage is Stage.COORDINATORS:  # no task has heard of it
+                return None
+            return Failure("builtins.RuntimeError", f"the job could not be stopped with savepoint {pending.id}: {text}")
+        is_a_tasks_fault = is_of_a_task and reason is not CheckpointFailureReason.CHECKPOINT_EXPIRED
+        if (pending.kind.is_savepoint and not is_a_tasks_fault) or not self.failed(pending.id, reason):
+            return None
+        return Failure(
+            "builtins.RuntimeError",
+            f"checkpoint {pending.id} failed: {text}; {self.tolerable} failed checkpoints in a row are put up with "
+            "(execution.checkpointing.tolerable-failed-checkpoints)",
+        )
 
     def _clear(self) -> None:
         self.count = 0

@@ -132,9 +132,9 @@ class CheckpointRequests:
             return Choice(too_early=self._line.pop(0), ask_again_in_ms=remaining_ms)
         return Choice(begin=self._line.pop(0))
 
-    def drop_periodic(self) -> None:
-        """The clock has not asked."""
-        self._line = [each for each in self._line if not each.is_periodic]
+    def drop_checkpoints(self) -> None:
+        """Only savepoints are wanted, which somebody waits for."""
+        self._line = [each for each in self._line if each.savepoint_request is not None]
 
     def clear(self) -> list[CheckpointRequest]:
         """Nobody waits any more; return who did."""

@@ -77,6 +77,11 @@ class CompletedCheckpoints:
         return tuple(each.id for each in self._kept)
 
     @property
+    def latest_own_id(self) -> int:
+        """The newest that tasks of this job may have been told of; 0: none."""
+        return self._kept[-1].id if self._kept else 0
+
+    @property
     def needs_full(self) -> bool:
         """Whether the next one may refer to no earlier file: those that there are belong to somebody else."""
         return self._initial is not None

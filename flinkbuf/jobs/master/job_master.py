@@ -238,7 +238,8 @@ class JobMaster:
         self.checkpoints.stored(stimulus, now_ms)
 
     def _checkpoint_failed(self, failure: Failure, task_name: str | None, now_ms: int) -> None:
-        if self.status is JobStatus.RUNNING:  # else all of it begins again, or ends, anyway
+        has_work = self.graph.finished_count < self.graph.subtask_count
+        if self.status is JobStatus.RUNNING and has_work:  # else all of it begins again, or ends, anyway
             self._failover.of_job(FailureEntry(failure, now_ms, task_name), now_ms)
 
     # ---- task managers come and go

@@ -80,6 +80,7 @@ class PendingCheckpoint:
         self.stage = Stage.COORDINATORS
         self.missing = dict(plan.to_wait_for)
         self.states: dict[AttemptId, SubtaskState] = {}
+        self._at_end_count = 0
         self.coordinator_states: dict[str, bytes] = {}
         self.completed: CompletedCheckpoint | None = None
 
@@ -93,12 +94,16 @@ class PendingCheckpoint:
         """Whether a later one makes it needless; a user waits for a savepoint."""
         return not self.kind.is_savepoint and not self.request.is_forced
 
-    def acknowledge(self, attempt: AttemptId, state: SubtaskState) -> bool:
-        """A task has answered; False: it was not waited for, or has answered before."""
-        if self.missing.pop(attempt, None) is None:
-            return False
+    def acknowledge(self, attempt: AttemptId, state: SubtaskState, *, is_at_end: bool = False) -> None:
+        """A task that was waited for has answered, perhaps at the end of its data."""
+        del self.missing[attempt]
         self.states[attempt] = state
-        return True
+        self._at_end_count += is_at_end
+
+    @property
+    def is_last(self) -> bool:
+        """Whether all have answered at the end of their data: nothing comes after it."""
+        return self._at_end_count == len(self.plan.to_wait_for)
 
     def metadata(self, graph: ExecutionGraph) -> CheckpointMetadata:
         """Return all of it, now that everybody has answered.

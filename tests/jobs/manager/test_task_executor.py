@@ -14,7 +14,6 @@ from flinkbuf.jobs.manager.task_actions import (
     CheckpointDone,
     CheckpointNotDone,
     DeliverOperatorEvent,
-    EndOfData,
     ForgetTask,
     InterruptTask,
     KillProcess,
@@ -25,6 +24,7 @@ from flinkbuf.jobs.manager.task_actions import (
     StartTask,
     StopTask,
     TaskChanged,
+    TaskDataEnded,
     TaskSaid,
     TriggerTask,
     Warn,
@@ -287,7 +287,7 @@ def test_a_running_task_is_triggered_and_its_part_is_told():
     assert done == CheckpointAcknowledgement(S, A, 3, state, metrics)
     (refused,) = sent(executor.handle(CheckpointNotDone(A, 4, "CHECKPOINT_DECLINED", Failure("E", "no")), 0))
     assert refused == CheckpointRefusal(S, A, 4, "CHECKPOINT_DECLINED", Failure("E", "no"))
-    assert sent(executor.handle(EndOfData(A), 0)) == [EndOfDataReport(S, A)]
+    assert sent(executor.handle(TaskDataEnded(A), 0)) == [EndOfDataReport(S, A)]
 
 
 @pytest.mark.parametrize("steps", [[], ["deploy"], ["deploy", "run", "cancel"], ["deploy", "run", "finish"]])
@@ -312,7 +312,7 @@ def test_a_task_is_told_what_became_of_checkpoints_as_long_as_it_goes_on():
     assert executor.handle(NotifyCheckpointComplete(S, A, 3), 0) == [NotifyTask(A, 3, True)]
     assert executor.handle(NotifyCheckpointAborted(S, A, 4, 3), 0) == [NotifyTask(A, 4, False, 3)]
     executor.handle(CancelTask(S, A), 0)
-    for message in (NotifyCheckpointComplete(S, A, 5), CheckpointDone(A, 5, SubtaskState()), EndOfData(A)):
+    for message in (NotifyCheckpointComplete(S, A, 5), CheckpointDone(A, 5, SubtaskState()), TaskDataEnded(A)):
         assert executor.handle(message, 0) == []
 
 

@@ -297,6 +297,17 @@ def test_when_all_tasks_are_at_the_end_of_their_data_a_last_one_begins_at_once()
     assert [each.checkpoint_id for each in world.of(TriggerCheckpoint)] == [2, 2]
 
 
+def test_after_the_one_that_holds_the_end_of_all_tasks_none_begins():
+    world = running(plain())
+    world.end_of_data(*world.tasks)
+    world.wait(1_000)
+    world.acknowledge_all(1).stored(1)
+    world.wait(10_000)
+    assert (world.checkpoints.pending, world.records) == ({}, [(1, "COMPLETED", "")])
+    world.begin_again()
+    assert list(world.checkpoints.pending) == [2], "it was not the end"
+
+
 def test_the_last_one_is_tried_again_soon_if_it_fails():
     world = running(plain(), interval_ms=600_000, tolerable_failures=-1)
     world.acknowledge_all(1).stored(1)
@@ -313,6 +324,16 @@ def test_a_job_that_has_ended_waits_for_the_metadata_of_its_last_checkpoint():
         world.report(attempt, "FINISHED")
     assert world.end is None
     world.stored(1)
+    assert world.end == ("FINISHED", None)
+
+
+def test_a_storage_that_hangs_at_the_end_of_a_job_does_not_make_it_begin_again():
+    world = running(plain(), timeout_ms=3_000)
+    world.acknowledge_all(1)
+    for attempt in list(world.tasks):
+        world.report(attempt, "FINISHED")
+    world.wait(3_000)
+    assert world.records == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
     assert world.end == ("FINISHED", None)
 
 

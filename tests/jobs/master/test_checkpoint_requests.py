@@ -81,7 +81,10 @@ class AnyOrder(RuleBasedStateMachine):
     )
     def ask(self, kind, is_periodic, is_forced):
         self.number += 1
-        asked = request(self.number, self.now_ms, kind=kind, is_periodic=is_periodic, is_forced=is_forced)
+        number = self.number if kind is SAVEPOINT else None
+        asked = request(
+            self.number, self.now_ms, kind=kind, is_periodic=is_periodic, is_forced=is_forced, savepoint_request=number
+        )
         had_periodic = any(each.is_periodic for each in self.model)
         dropped = self.found.add(asked)
         self.model.append(asked)
@@ -120,9 +123,9 @@ class AnyOrder(RuleBasedStateMachine):
             assert head is None or (self.pending >= 2 and not head.is_forced)
 
     @rule()
-    def stop_the_clock(self):
-        self.found.drop_periodic()
-        self.model = [each for each in self.model if not each.is_periodic]
+    def only_savepoints(self):
+        self.found.drop_checkpoints()
+        self.model = [each for each in self.model if each.savepoint_request is not None]
 
     @invariant()
     def all_wait_in_their_order(self):

@@ -1,0 +1,32 @@
+from typing import Any
+
+from flinkbuf._core.key_context import KeyContext
+from flinkbuf._core.keyed_state import KeyedState
+from flinkbuf._core.state_codec import KeyGrouper
+from flinkbuf._core.type_codec import TypeCodec
+
+class CachedValue: ...
+
+class RocksDbTable:
+    def __init__(
+        self,
+        store: Any,
+        state_id: int,
+        state: KeyedState,
+        keys: KeyContext,
+        grouper: KeyGrouper,
+        key_codec: TypeCodec | None,
+        codec: TypeCodec | None,
+        has_stamps: bool,
+        capacity: int,
+    ) -> None: ...
+    def write_back(self) -> None: ...
+    def prefix(self, group: int) -> bytes: ...
+    def parsed(self, place: bytes) -> tuple[Any, Any]: ...
+
+def use_rocksdb_table(state: KeyedState, table: RocksDbTable) -> None: ...
+def after(prefix: bytes) -> bytes: ...
+def places_in(
+    data: Any, key_group: int, state_id: int, key_codec: TypeCodec | None, codec: TypeCodec | None, has_stamps: bool
+) -> list[tuple[bytes, bytes]]: ...
+def entry_in(place: bytes, value: bytes, namespace_before: bytes, has_stamps: bool) -> tuple[bytes, bytes]: ...

@@ -1,0 +1,218 @@
+"""``python -m flinkbuf checkpoint``: which checkpoints and savepoints there are, what is in them, whether all is whole.
+
+Tables by rich where it is installed, plain columns where it is not; ``--json`` for programs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from flinkbuf.checkpoints.description import Json, describe, list_rows, verify
+from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
+from flinkbuf.errors import CorruptDataError
+
+FAILED, WRONG_USE = 1, 2
+HELP = """Look into checkpoints and savepoints; nothing is changed, and no value of a job is ever unpickled.
+
+PATH is a directory on this machine, or a URI that pyarrow.fs knows, such as s3://bucket/checkpoints."""
+EXAMPLES = """examples:
+  python -m flinkbuf checkpoint list /checkpoints
+  python -m flinkbuf checkpoint show /checkpoints/savepoint-5e20e1-0123456789ab
+  python -m flinkbuf checkpoint show --json 's3://bucket/checkpoints/<job id>/chk-7?region=eu-west-1'
+  python -m flinkbuf checkpoint verify /checkpoints/<job id>/chk-7/_metadata
+
+exit codes: 0; 1 if there is no checkpoint, or it is damaged; 2 if the command line is wrong."""
+_ABOUT = {
+    "list": "checkpoints and savepoints at PATH, in it, or in the directories of jobs in it; newest first",
+    "show": "operators by uid, their states with types and sizes, key groups, splits",
+    "verify": "read every byte of a checkpoint and check every checksum",
+}
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of ``python -m flinkbuf checkpoint``."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.description, parser.epilog = HELP, EXAMPLES
+    commands = parser.add_subparsers(dest="checkpoint_command", required=True, metavar="list|show|verify")
+    for name, about in _ABOUT.items():
+        command = commands.add_parser(name, help=about, description=about)
+        command.add_argument("path", metavar="PATH", help="a directory, or the _metadata in it")
+        command.add_argument("--json", action="store_true", help="print JSON")
+
+
+def main(arguments: Namespace) -> int:
+    """Run one of the commands; return the exit code."""
+    try:
+        command = {"list": _list, "show": _show, "verify": _verify}[arguments.checkpoint_command]
+        return command(storage_of(arguments.path), arguments.path, arguments.json)
+    except (OSError, CorruptDataError, ImportError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+
+
+def _list(storage: CheckpointStorage, path: str, as_json: bool) -> int:
+    rows = list_rows(storage, path)
+    if as_json:
+        _print_json(rows)
+    elif not rows:
+        print(f"no checkpoints or savepoints at {path}")
+    else:
+        _print_table(
+            ("", "Id", "Written", "Job", "Size", "Path"),
+            (
+                (
+                    row["kind"] if row["is_complete"] else f"{row['kind']}, not complete",
+                    _text(row["checkpoint_id"]),
+                    row["written"],
+                    row.get("job_name", ""),
+                    "damaged" if "damage" in row else _size(row.get("size")),
+                    row["path"],
+                )
+                for row in rows
+            ),
+        )
+    damage = [row["damage"] for row in rows if "damage" in row]
+    for message in damage:
+        print(message, file=sys.stderr)
+    return FAILED if damage else 0
+
+
+def _show(storage: CheckpointStorage, path: str, as_json: bool) -> int:
+    found = describe(storage, path)
+    if as_json:
+        _print_json(found)
+        return 0
+    print(f"{found['kind']} {found['checkpoint_id']} of job {found['job_name']!r} ({found['job_id']})")
+    print(f"taken {found['taken']}, at {found['path']}")
+    shared = f", {_size(found['shared_size'])} of them shared with others" if found["shared_size"] else ""
+    inside = _size(found["size_in_metadata"])
+    print(f"{_size(found['size'])} of state in {found['files']} files{shared}; {inside} in _metadata itself")
+    for vertex in found["vertices"]:
+        _show_vertex(vertex)
+    return 0
+
+
+def _show_vertex(vertex: Json) -> None:
+    print()
+    finished = f", {vertex['finished_subtasks']} finished" if vertex["finished_subtasks"] else ""
+    print(f"{vertex['name']}: {vertex['parallelism']} subtasks{finished}, at most {vertex['max_parallelism']}")
+    _print_table(
+        ("Operator", "Uid", "State", "Kind", "Type", "Entries", "Size"),
+        (row for operator in vertex["operators"] for row in _state_rows(operator)),
+    )
+    for operator in vertex["operators"]:
+        for line in _key_group_lines(operator):
+            print(line)
+    for direction, channels in vertex["channel_state"].items():
+        if channels["channels"]:
+            print(f"in flight: {_size(channels['size'])} of {channels['channels']} {direction} channels")
+
+
+def _state_rows(operator: Json) -> Iterator[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    if operator["coordinator_size"] is not None:
+        rows.append(("", "enumerator", "", "", _size(operator["coordinator_size"])))
+    for each in operator["operator_states"]:
+        what = "splits" if operator["splits"] and each["count"] == operator["splits"] else "elements"
+        rows.append((each["name"], each["mode"], "", f"{each['count']} {what}", _size(each["size"])))
+    for each in operator["keyed_states"]:
+        kind = f"{each['kind']}, with time to live" if each["has_ttl"] else each["kind"]
+        rows.append((each["name"], kind, each["type"], "", _size(each["size"])))
+    if operator["shared_files"]:
+        rows.append(("", f"{operator['shared_files']} files", operator["backend"], "", _size(operator["shared_size"])))
+    for index, row in enumerate(rows or [("no state", "", "", "", "")]):
+        yield (operator["name"], operator["uid"] or "", *row) if index == 0 else ("", "", *row)
+
+
+def _key_group_lines(operator: Json) -> Iterator[str]:
+    sizes = operator["key_groups"]
+    if not sizes:
+        return
+    largest = sorted(sizes.items(), key=lambda each: -each[1])[:3]
+    names = ", ".join(f"{group} ({_size(size)})" for group, size in largest)
+    mean = _size(round(sum(sizes.values()) / len(sizes)))
+    keys = f" by keys of {operator['key_type']}" if operator["key_type"] else ""
+    yield f"{operator['name']}: {len(sizes)} key groups{keys}, {mean} each on average; the largest are {names}"
+
+
+def _verify(storage: CheckpointStorage, path: str, as_json: bool) -> int:
+    found = verify(storage, path)
+    if as_json:
+        problems = [{"what": each.what, "message": each.message} for each in found.problems]
+        _print_json({"path": path, "states": found.states, "size": found.size, "problems": problems})
+    else:
+        for each in found.problems:
+            print(f"{each.what}: {each.message}", file=sys.stderr)
+        end = f"{len(found.problems)} are damaged or gone" if found.problems else "all are as they were written"
+        print(f"{found.states} states, {_size(found.size)}: {end}")
+    return FAILED if found.problems else 0
+
+
+# ---- output
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _size(size: int | None) -> str:
+    """Return bytes in three digits and a unit.
+
+    Examples
+    --------
+    >>> _size(999), _size(2048), _size(3 << 20)
+    ('999 B', '2.0 KiB', '3.0 MiB')
+    """
+    if size is None:
+        return ""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1000 or unit == "TiB":
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    raise AssertionError(size)
+
+
+def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Columns that are empty in all rows are left out."""
+    found = [tuple(row) for row in rows]
+    used = [index for index in range(len(names)) if any(row[index] for row in found)]
+    chosen = [tuple(row[index] for index in used) for row in found]
+    _printer()([names[index] for index in used], chosen)
+
+
+def _printer() -> Callable[[Sequence[str], list[tuple[str, ...]]], None]:
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return _print_plain
+    return _print_rich if sys.stdout.isatty() else _print_plain
+
+
+def _print_plain(names: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    for row in (tuple(names), *rows):
+        print("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich(names: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, justify="right" if name == "Size" else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text) for text in row))  # names of a user's are no markup
+    Console().print(table)

@@ -1,0 +1,42 @@
+"""``python -m flinkbuf recover``: goes on with jobs whose programs are gone."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.jobs.recovery import recover
+
+FAILED = 1
+HELP = """Go on with all unfinished jobs of a directory, without the programs that made them.
+
+DIR is their high-availability.storageDir. Each begins again from its latest checkpoint. A job that another program
+still runs is waited for: it is taken over when that program gives no sign of life any more."""
+EXAMPLES = """examples:
+  python -m flinkbuf recover /mnt/shared/ha
+  python -m flinkbuf recover /mnt/shared/ha --cluster-id nightly
+
+exit codes: 0 if all jobs have finished, or there was none; 1 if one has not."""
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the options of ``python -m flinkbuf recover``."""
+    parser.formatter_class = RawDescriptionHelpFormatter
+    parser.description, parser.epilog = HELP, EXAMPLES
+    parser.add_argument("directory", metavar="DIR", help="high-availability.storageDir of the programs")
+    parser.add_argument("--cluster-id", metavar="ID", help="only jobs of this high-availability.cluster-id")
+
+
+def main(arguments: Namespace) -> int:
+    """Take the jobs over and wait for their ends; return the exit code."""
+    try:
+        ends = recover(arguments.directory, arguments.cluster_id)
+    except (OSError, CorruptDataError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return FAILED
+    for name, status in ends:
+        print(f"{name}: {status}")
+    if not ends:
+        print(f"no unfinished jobs at {arguments.directory}")
+    return 0 if all(status == "FINISHED" for _, status in ends) else FAILED

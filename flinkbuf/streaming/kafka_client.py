@@ -1,0 +1,47 @@
+"""What sources and sinks of Kafka have in common: the client library, and its errors. Needs confluent-kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+REQUEST_TIMEOUT_S = 30.0  # for an answer of the brokers
+
+
+@dataclass(frozen=True, order=True)
+class KafkaTopicPartition:
+    """A partition of a topic. PyFlink: KafkaTopicPartition."""
+
+    topic: str
+    partition: int
+
+
+def client_library() -> Any:
+    """Return confluent_kafka, which is an extra."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise ImportError("Kafka needs confluent-kafka: pip install 'flinkbuf[kafka]'") from error
+    return confluent_kafka
+
+
+def make_consumer(properties: Mapping[str, Any]) -> Any:
+    """Return a consumer that commits nothing by itself."""
+    return client_library().Consumer({"enable.auto.commit": False, "enable.auto.offset.store": False, **properties})
+
+
+def make_producer(properties: Mapping[str, Any]) -> Any:
+    """Return a producer."""
+    return client_library().Producer(dict(properties))
+
+
+def as_client(partition: KafkaTopicPartition, *position: Any) -> Any:
+    """Return a partition, with an offset if one is given, as the client library has it."""
+    return client_library().TopicPartition(partition.topic, partition.partition, *position)
+
+
+def client_properties(properties: Mapping[str, str], own: tuple[str, ...]) -> dict[str, str]:
+    """Return what goes to the client library: all but `own`, and but serializers, which are Java classes."""
+    left_out = (*own, "key.serializer", "value.serializer", "key.deserializer", "value.deserializer")
+    return {key: value for key, value in properties.items() if key not in left_out}

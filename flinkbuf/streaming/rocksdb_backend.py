@@ -1,0 +1,165 @@
+"""Keeps keyed state in RocksDB, on the disk of the task's machine: for state that is larger than memory.
+
+Flink: RocksDBKeyedStateBackend, EmbeddedRocksDBStateBackend.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flinkbuf._core.key_context import KeyContext
+from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, use_rocksdb_table
+from flinkbuf.checkpoints.state_index import StateMeta
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.key_groups import KeyGroups, codec_of
+from flinkbuf.streaming.rocksdb_snapshot import FrozenFiles, LiveRocksDbSnapshot, RocksDbSnapshot, UploadedFiles
+from flinkbuf.streaming.rocksdb_store import RocksDbStore
+from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf.streaming.state import StateDescriptor
+from flinkbuf.streaming.state_backend import KeyedStateBackend, check_same
+from flinkbuf.streaming.timers import TimerServices
+
+INCREMENTAL = "execution.checkpointing.incremental"
+LOCAL_DIRECTORIES = "state.backend.rocksdb.localdir"
+CACHE_ENTRIES = "state.backend.rocksdb.cache.entries"
+_BATCH_COUNT = 4096  # entries that are put into a database at a time
+
+
+class RocksDbStateBackend(KeyedStateBackend):
+    """The keyed states of one operator, in a database of its own. Timers are kept in memory.
+
+    Parameters
+    ----------
+    key_context, key_groups, clock, timers
+        As `KeyedStateBackend` has them.
+    options : Mapping
+        What is set under ``state.backend.…``, and whether checkpoints are incremental.
+    """
+
+    def __init__(
+        self,
+        key_context: KeyContext,
+        key_groups: KeyGroups,
+        clock: Clock,
+        timers: TimerServices,
+        options: Mapping[str, Any],
+    ) -> None:
+        super().__init__(key_context, key_groups, clock, timers)
+        parents = [each for each in str(options.get(LOCAL_DIRECTORIES, "")).replace(":", ",").split(",") if each]
+        parent = parents[key_groups.first % len(parents)] if parents else None
+        if parent is not None:
+            Path(parent).mkdir(parents=True, exist_ok=True)
+        self._directory = Path(tempfile.mkdtemp(prefix="flinkbuf-rocksdb-", dir=parent))
+        self._is_incremental = str(options.get(INCREMENTAL, "false")).lower() == "true"
+        self._capacity = int(options.get(CACHE_ENTRIES, 10_000))
+        self._tables: list[RocksDbTable] = []
+        self._metas: dict[int, StateMeta] = {}  # by number in places
+        self._uploads = UploadedFiles()
+        self._snapshot_count = 0
+        try:
+            self._store = RocksDbStore(self._directory / "store")
+        except BaseException:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            raise
+
+    def _number_of(self, meta: StateMeta) -> int:
+        """Return what stands for a state in places."""
+        for number, known in self._metas.items():
+            if known.key == meta.key:
+                check_same(known, meta, "the snapshot has a state {!r}")
+                return number
+        number = max(self._metas, default=-1) + 1
+        self._metas[number] = meta
+        return number
+
+    def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
+        codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
+        grouper, number = self.key_groups.grouper(), self._number_of(meta)
+        table = RocksDbTable(
+            self._store, number, state, self.key_context, grouper, *codecs, meta.has_ttl, self._capacity
+        )
+        use_rocksdb_table(state, table)
+        self._tables.append(table)
+
+    def _read(self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any) -> None:
+        codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
+        entries = places_in(data, key_group, self._number_of(meta), *codecs, meta.has_ttl)
+        for begin in range(0, len(entries), _BATCH_COUNT):
+            self._store.write(entries[begin : begin + _BATCH_COUNT])
+
+    def snapshot(self) -> Any:
+        """Put what differs into the database and link its files; the operator may go on at once."""
+        for table in self._tables:
+            table.write_back()
+        parts: list[Any] = [*self._frozen_timers()]
+        parts += self._unread({*(part.meta.key for part in parts), *(meta.key for meta in self._metas.values())})
+        self._snapshot_count += 1
+        directory = self._directory / f"snapshot-{self._snapshot_count}"
+        self._store.freeze(directory)
+        files = FrozenFiles(directory, dict(self._metas), self._uploads, self._is_incremental)
+        return LiveRocksDbSnapshot(self.key_groups, parts, files)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Later ones may refer to its files."""
+        self._uploads.complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Its files are deleted."""
+        self._uploads.abort(checkpoint_id)
+
+    # ---- the beginning
+
+    def restore(self, snapshot: OperatorSnapshot) -> None:
+        """Begin with what snapshots hold of this subtask's key groups."""
+        own = [part for part in snapshot.keyed if isinstance(part, RocksDbSnapshot)]
+        others = [part.readable() for part in snapshot.keyed if not isinstance(part, RocksDbSnapshot)]
+        for each in own:
+            self._check(each.index)
+        if len(own) == 1 and not others:
+            self._open(own[0])
+        else:
+            for number, each in enumerate(own):
+                self._add(each, self._directory / f"restored-{number}")
+        super().restore(OperatorSnapshot((*others, *(each.heap for each in own))))
+
+    def _open(self, snapshot: RocksDbSnapshot) -> None:
+        """Go on with the files of one old subtask, without the key groups that are others' now."""
+        self._store.destroy()
+        snapshot.fetch(self._directory / "store")
+        self._store = RocksDbStore(self._directory / "store")
+        self._metas = dict(snapshot.metas)
+        self._uploads = UploadedFiles(snapshot.shared)
+        groups, had = self.key_groups, snapshot.key_groups()
+        self._store.delete_range(_group(had.start), _group(min(groups.first, had.stop)))
+        self._store.delete_range(_group(max(groups.last + 1, had.start)), _group(had.stop))
+
+    def _add(self, snapshot: RocksDbSnapshot, directory: Path) -> None:
+        """Take the entries of this subtask's key groups out of the files of an old subtask."""
+        numbers = {number: self._number_of(meta) for number, meta in snapshot.metas.items()}
+        snapshot.fetch(directory)
+        store = RocksDbStore(directory, is_read_only=True)
+        try:
+            batch: list[tuple[bytes, bytes | None]] = []
+            for place, data in store.scan(_group(self.key_groups.first), _group(self.key_groups.last + 1)):
+                number = numbers[int.from_bytes(place[2:4], "big")]
+                batch.append((place[:2] + number.to_bytes(2, "big") + place[4:], data))
+                if len(batch) >= _BATCH_COUNT:
+                    self._store.write(batch)
+                    batch = []
+            self._store.write(batch)
+        finally:
+            store.destroy()
+
+    def close(self) -> None:
+        """Delete the database."""
+        self._store.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _group(key_group: int) -> bytes:
+    """Return the first place of a key group."""
+    return key_group.to_bytes(2, "big")

@@ -1,0 +1,96 @@
+"""Brokers of Kafka for tests: librdkafka's mock cluster, and a small model of transactions, which that one lacks."""
+
+from contextlib import contextmanager
+
+import pytest
+
+
+@contextmanager
+def mock_cluster():
+    """The address of brokers that live in this process."""
+    library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
+    owner = library.Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "mock", "log_level": 0})
+    brokers = owner.list_topics(timeout=10).brokers.values()
+    yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers)
+    del owner
+
+
+class Failure(Exception):
+    """What the process dies of in a test."""
+
+
+class ModelBroker:
+    """Topics, offsets of groups, and transactions: visible once committed, one producer for a transactional id."""
+
+    def __init__(self):
+        self.visible = []  # (topic, key, value)
+        self.marks = {}  # by group and topic: offset and metadata
+        self.epochs = {}
+
+    def producer(self, properties):
+        return ModelProducer(self, properties["transactional.id"])
+
+    def consumer(self, properties):
+        return ModelConsumer(self, properties["group.id"])
+
+
+class ModelProducer:
+    fail_at = None  # "produce", "commit", "committed": raised there, once
+
+    def __init__(self, broker, transactional_id):
+        self.broker, self.transactional_id = broker, transactional_id
+        self.records, self.marks = [], {}
+
+    def _check(self, step=None):
+        from confluent_kafka import KafkaError, KafkaException
+
+        if self.broker.epochs[self.transactional_id] is not self:
+            raise KafkaException(KafkaError(KafkaError._FENCED, "fenced", True))
+        failing = ModelProducer.fail_at
+        if step is not None and failing is not None and failing[0] == step:
+            ModelProducer.fail_at = None
+            raise failing[1]
+
+    def init_transactions(self, timeout):
+        self.broker.epochs[self.transactional_id] = self
+
+    def begin_transaction(self):
+        self._check()
+        self.records, self.marks = [], {}
+
+    def produce(self, topic, value, key, on_delivery=None, **more):
+        self._check("produce")
+        self.records.append((topic, key, value))
+
+    def send_offsets_to_transaction(self, offsets, group, timeout):
+        for each in offsets:
+            self.marks[group, each.topic] = each.offset, each.metadata
+
+    def commit_transaction(self, timeout):
+        self._check("commit")
+        self.broker.visible += self.records
+        self.broker.marks.update(self.marks)
+        self._check("committed")  # it is, and nobody hears of it
+
+    def purge(self):
+        pass
+
+
+class ModelConsumer:
+    def __init__(self, broker, group):
+        self.broker, self.group = broker, group
+
+    def consumer_group_metadata(self):
+        return self.group
+
+    def committed(self, partitions, timeout):
+        from confluent_kafka import TopicPartition
+
+        found = []
+        for each in partitions:
+            offset, metadata = self.broker.marks.get((self.group, each.topic), (-1001, ""))
+            found.append(TopicPartition(each.topic, each.partition, offset, metadata))
+        return found
+
+    def close(self):
+        pass
