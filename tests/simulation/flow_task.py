@@ -132,7 +132,7 @@ class FlowTask(SimTask):
             return
         for _, transaction in self.memory.pending:
             self.world.invariants.commits(self, restore.checkpoint_id, transaction)
-            self.world.ledger.commit(transaction, self)
+            self.world.ledger.commit(transaction, self, is_restored=True)
         self.memory.pending.clear()
         for index, subpartition, records in self.writer.read_channels(restore.output_channels):
             for each in records:
