@@ -37,8 +37,8 @@ class Pace(MapFunction):
     def map(self, number):
         if not self.hurries:
             self.hurries = Path(self.directory, GO_ON).exists()
-            place = number % (COUNT // 2)  # two splits are read at a time
-            time.sleep(0.0 if self.hurries else 0.002 if place < COUNT // 4 else 0.02)
+            left = COUNT // 2 - number % (COUNT // 2)  # two splits are read at a time
+            time.sleep(0.0 if self.hurries else 0.002 if left > COUNT // 4 else min(1.0, 40 / left))
         return number % KEYS, number
 
 
