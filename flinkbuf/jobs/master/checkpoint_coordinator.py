@@ -300,7 +300,9 @@ class CheckpointCoordinator:
             self.store.shared.use(id, state.shared_files())
             self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=failure, task=execution.vertex)
         elif pending is not None and execution is not None:
-            pending.acknowledge(message.attempt, state, is_at_end=message.attempt in self._ends)
+            # Its data may have ended since its part was taken: then it waits for another one.
+            is_at_end = state.is_finished and message.attempt in self._ends
+            pending.acknowledge(message.attempt, state, is_at_end=is_at_end)
             self.store.shared.use(id, state.shared_files())
             self.tracker.answered(id, execution, state, message.metrics, now_ms)
             self._store_if_complete(pending, now_ms)

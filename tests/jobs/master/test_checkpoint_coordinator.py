@@ -301,11 +301,20 @@ def test_after_the_one_that_holds_the_end_of_all_tasks_none_begins():
     world = running(plain())
     world.end_of_data(*world.tasks)
     world.wait(1_000)
-    world.acknowledge_all(1).stored(1)
+    world.acknowledge_all(1, {task: state(is_finished=True) for task in world.tasks}).stored(1)
     world.wait(10_000)
     assert (world.checkpoints.pending, world.records) == ({}, [(1, "COMPLETED", "")])
     world.begin_again()
     assert list(world.checkpoints.pending) == [2], "it was not the end"
+
+
+def test_parts_that_were_taken_before_the_end_of_data_are_not_the_last_ones_though_they_come_after_it():
+    world = running(plain())
+    world.wait(1_000)
+    world.end_of_data(*world.tasks)
+    world.acknowledge_all(1).stored(1)
+    world.wait(10_000)
+    assert list(world.checkpoints.pending) == [2], "the tasks wait for one that holds their end"
 
 
 def test_the_last_one_is_tried_again_soon_if_it_fails():
