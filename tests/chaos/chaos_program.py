@@ -157,7 +157,7 @@ def main(directory):
     }
     conf = pyspark.SparkConf().setMaster("local-cluster[2,1,512]").setAppName("chaos").setAll(settings.items())
     context = pyspark.SparkContext(conf=conf)
-    env = environment(directory)
+    env = environment(directory, "spark")
     build(env, directory)
     env.execute("chaos")
     context.stop()
