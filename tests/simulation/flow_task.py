@@ -74,6 +74,7 @@ class FlowTask(SimTask):
         self._aborted: set[int] = set()
         self._kept: dict[tuple[int, int], list[Records]] | None = None  # what came before barriers that are late
         self._kept_channels: set[int] = set()
+        self._kept_id = 0
         self._in_front: tuple[int, list[Records]] = (0, [])  # of the barrier that is being read, and its channel
         self._waiting: tuple[CheckpointBarrier, Snapshot] | None = None  # for the input's part of it
         self._transaction_count = 0
@@ -267,10 +268,10 @@ class FlowTask(SimTask):
     def _read_overtaking(self, index: int, queued: CheckpointBarrier, barrier: CheckpointBarrier) -> None:
         """Take a barrier out of the queue of its channel; what stands in front of it was overtaken."""
         in_front = self.inputs[index].take_out(queued)
-        if self._kept is not None and index in self._kept_channels:
+        if index in self._kept_channels and barrier.checkpoint_id == self._kept_id:
             self._keep(index, in_front)
             in_front = []
-        self._kept_channels.discard(index)
+        self._end_of_kept(index, barrier)
         self._in_front = index, in_front
         self._do(self._handler.on_barrier(barrier, index, self.world.now_ms))
         self._in_front = 0, []
@@ -281,7 +282,7 @@ class FlowTask(SimTask):
             self._count(index, item)
         elif isinstance(item, CheckpointBarrier):
             self.inputs[index].is_blocked = blocks_channel(item)
-            self._kept_channels.discard(index)
+            self._end_of_kept(index, item)
             self._do(self._handler.on_barrier(item, index, self.world.now_ms))
         elif isinstance(item, CancelCheckpointMarker):
             self._do(self._handler.on_cancellation(item.checkpoint_id, index, self.world.now_ms))
@@ -396,7 +397,7 @@ class FlowTask(SimTask):
             self._completed(action.latest_completed_id)
         self._aborted.add(action.checkpoint_id)
         self.async_part.cancel(action.checkpoint_id)
-        self._forget_input_state()
+        self._forget_input_state(action.checkpoint_id)
         self._do(self._handler.on_abort(action.checkpoint_id))
         if action.checkpoint_id == self._sync_id and self._is_working():
             self.fail(self.world.failure(f"{self.attempt}: stop with savepoint failed"))
@@ -433,12 +434,12 @@ class FlowTask(SimTask):
                 self._read_at_once(index)
             self._look_again(self.world.now_ms)
         elif isinstance(action, ba.AbortCheckpoint):
-            self._forget_input_state()
+            self._forget_input_state(action.checkpoint_id)
             self._last_id = max(self._last_id, action.checkpoint_id)
             self._broadcast(CancelCheckpointMarker(action.checkpoint_id))
             self.decline(action.checkpoint_id, action.reason)
         elif isinstance(action, ba.BeginInputState):
-            self._begin_input_state(action.channels)
+            self._begin_input_state(action.barrier.checkpoint_id, action.channels)
         elif isinstance(action, ba.EndInputState):
             self._end_input_state()
         elif isinstance(action, ba.ConvertToPriority):
@@ -531,9 +532,9 @@ class FlowTask(SimTask):
 
     # ---- unaligned: what is under way
 
-    def _begin_input_state(self, channels: tuple[int, ...]) -> None:
+    def _begin_input_state(self, checkpoint_id: int, channels: tuple[int, ...]) -> None:
         """What these channels bring before their barrier is part of it, and what a barrier has overtaken."""
-        self._kept, self._kept_channels = {}, set(channels)
+        self._kept, self._kept_channels, self._kept_id = {}, set(channels), checkpoint_id
         self._keep(*self._in_front)
 
     def _convert(self, index: int, checkpoint_id: int) -> None:
@@ -553,12 +554,19 @@ class FlowTask(SimTask):
     def _end_input_state(self) -> None:
         """All of it is there."""
         waiting, kept = self._waiting, self._kept
-        self._forget_input_state()
+        self._forget_input_state(self._kept_id)
         if waiting is not None and kept is not None:
             barrier, snapshot = waiting
             self.async_part.begin(barrier.checkpoint_id, replace(snapshot, input_state=kept), options_of(barrier))
 
-    def _forget_input_state(self) -> None:
-        """It will not be wanted."""
+    def _end_of_kept(self, index: int, barrier: CheckpointBarrier) -> None:
+        """What comes behind its barrier does not belong to the checkpoint; one of an older checkpoint says nothing."""
+        if barrier.checkpoint_id == self._kept_id:
+            self._kept_channels.discard(index)
+
+    def _forget_input_state(self, checkpoint_id: int) -> None:
+        """It will not be wanted, or it is complete."""
+        if checkpoint_id < self._kept_id:
+            return
         self._waiting = self._kept = None
         self._kept_channels = set()
