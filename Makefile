@@ -21,13 +21,14 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-simulation replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres
+.PHONY: help demo test test-python test-c test-simulation test-chaos replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints)'
+	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
 	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
@@ -63,6 +64,12 @@ test-c: $(VENV)/.test
 
 SIMULATION_RUNS ?= 2000
 OF ?= jobs
+
+CHAOS_KILLS ?= 100
+CHAOS_SPARK_KILLS ?= 20
+
+test-chaos: $(VENV)/.test
+	CHAOS_KILLS=$(CHAOS_KILLS) CHAOS_SPARK_KILLS=$(CHAOS_SPARK_KILLS) $(BIN)/python -m pytest tests/chaos -q -s
 
 test-simulation: $(VENV)/.test
 	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q

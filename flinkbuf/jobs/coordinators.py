@@ -363,7 +363,7 @@ class _AttemptGateway:
         self._send = send
         self._lock = threading.Lock()  # so that nothing overtakes what has waited
         self._held_for = 0  # a checkpoint that its task has not been told of yet
-        self._waiting: list[bytes] = []
+        self._waiting: list[tuple[int, bytes]] = []  # each with the checkpoint that it waits for
         self._is_closed = False
 
     def send(self, event: Any) -> None:
@@ -373,7 +373,7 @@ class _AttemptGateway:
             if self._is_closed:
                 return
             if self._held_for:
-                self._waiting.append(payload)
+                self._waiting.append((self._held_for, payload))
             else:
                 self._send(self.attempt, self._operator_id, payload)
 
@@ -383,13 +383,13 @@ class _AttemptGateway:
             self._held_for = max(self._held_for, checkpoint_id)
 
     def let_go(self, checkpoint_id: int) -> None:
-        """It was told of this checkpoint."""
+        """It was told of this checkpoint: what was sent before the next one was begun belongs to its part of that."""
         with self._lock:
-            if self._held_for > checkpoint_id:
-                return
-            self._held_for = 0
-            waiting, self._waiting = self._waiting, []
-            for payload in waiting:
+            if self._held_for <= checkpoint_id:
+                self._held_for = 0
+            due = [payload for held_for, payload in self._waiting if held_for <= checkpoint_id]
+            self._waiting = [each for each in self._waiting if each[0] > checkpoint_id]
+            for payload in due:
                 if not self._is_closed:
                     self._send(self.attempt, self._operator_id, payload)
 

@@ -290,6 +290,22 @@ def test_what_is_sent_after_the_state_was_taken_waits_until_readers_know_of_the_
     assert around.sent[1:] == [((0, 0), SplitsAssigned(("b",))), ((0, 0), SplitsAssigned(("c",)))]
 
 
+def test_what_was_given_before_a_newer_checkpoint_began_comes_to_its_reader_before_that(around):
+    """The state that was taken for the newer one lacks it: it has to be in the reader's."""
+    around.register()
+    snapshot(around, 1)
+    around.tell(SplitRequested())
+    around.settle()
+    states, _ = snapshot(around, 2)
+    assert cloudpickle.loads(states[around.operator_id]) == list("bcdef")
+    around.tell(SplitRequested())
+    around.settle()
+    around.host.let_go(1)
+    assert around.sent == [((0, 0), SplitsAssigned(("a",)))]
+    around.host.let_go(2)
+    assert around.sent[1:] == [((0, 0), SplitsAssigned(("b",)))]
+
+
 def test_what_waits_for_a_newer_checkpoint_is_not_let_go_by_an_older_one(around):
     around.register()
     snapshot(around, 1)

@@ -1,7 +1,7 @@
 """Runs of the simulation by hand, in the folder tests.
 
-``python -m simulation SEED`` tells the whole story of a seed, ``FIRST-LAST`` runs many, ``--hours N`` runs new seeds for
-so long. With ``--of checkpoints`` the jobs take checkpoints; without it they have no state.
+``python -m simulation SEED`` tells the whole story of a seed, ``FIRST-LAST`` runs many, ``--hours N`` runs new seeds
+for so long. With ``--of checkpoints`` the jobs take checkpoints; without it they have no state.
 """
 
 from __future__ import annotations

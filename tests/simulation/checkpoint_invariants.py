@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from simulation.checkpoint_world import CheckpointWorld
     from simulation.flow_state import Snapshot, Transaction
     from simulation.flow_task import FlowTask
-    from simulation.managers import SimManager
 
 Part = tuple[AttemptId, SubtaskState, "Snapshot"]
 KEPT_AFTER = {  # ends of a job after which its checkpoints stay
@@ -48,7 +47,9 @@ class CheckpointInvariants(Invariants):
         self.stored: set[int] = set()
         self._storing: dict[int, tuple[CheckpointMetadata, CheckpointOptions]] = {}
         self._told: set[int] = set()  # checkpoints that tasks have heard of
-        self.kept: list[tuple[CheckpointMetadata, str]] = []  # complete, newest last; those of which none may be deleted
+        self.kept: list[
+            tuple[CheckpointMetadata, str]
+        ] = []  # complete, newest last; those of which none may be deleted
         self.asked: dict[int, SnapshotKind] = {}
         self.known: set[str] = set()  # files that the job master has heard of
         self.restored = 0  # attempts that began from a checkpoint after a failure
@@ -198,7 +199,9 @@ class CheckpointInvariants(Invariants):
             return part[2]
         is_done = self.truth.get(attempt) is TaskState.FINISHED
         demand(is_done, "a checkpoint without the part of a task that runs:", checkpoint_id, attempt, state)
-        demand(state is not None and state.is_finished, "a finished task's part does not say so:", checkpoint_id, attempt)
+        demand(
+            state is not None and state.is_finished, "a finished task's part does not say so:", checkpoint_id, attempt
+        )
         return self.last.get((vertex_id, subtask))
 
     def _checkpoint_ended(self, action: ma.CheckpointEnded) -> None:
@@ -284,7 +287,9 @@ class CheckpointInvariants(Invariants):
         restored_id = None if restore is None else restore.checkpoint_id
         wanted_id = None if latest is None else latest.checkpoint_id
         self.restored += restore is not None and descriptor.attempt.attempt_number > 0
-        demand(restored_id == wanted_id, "it begins from another checkpoint:", descriptor.attempt, restored_id, wanted_id)
+        demand(
+            restored_id == wanted_id, "it begins from another checkpoint:", descriptor.attempt, restored_id, wanted_id
+        )
         self._at_end = False
 
     def _sources_reset(self, action: ma.ResetSources) -> None:
@@ -310,7 +315,9 @@ class CheckpointInvariants(Invariants):
         demand(set(self.asked) == self._answered, "requests are not answered:", self.asked, self._answered)
         if action.status not in KEPT_AFTER[self.world.checkpointing.retention]:
             initial = self.world.initial
-            self.kept = [each for each in self.kept if initial and not initial.is_claimed and each[0] is initial.metadata]
+            self.kept = [
+                each for each in self.kept if initial and not initial.is_claimed and each[0] is initial.metadata
+            ]
 
     def _failed(self, failure: Failure | None) -> None:
         if failure is None or "the job was stopped with savepoint" not in failure.message:
@@ -351,4 +358,3 @@ def _files_of(metadata: CheckpointMetadata, location: str) -> set[str]:
         files.update(each.path for each in subtask.handles() if each.path)
         files.update(each.handle.path for each in subtask.shared_files())
     return files
-

@@ -59,7 +59,7 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
         async_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
         async_fails=_maybe(rng, 0.25, (0.02, 0.1)),
         async_hangs=_maybe(rng, 0.2, (0.02, 0.05)),
-        coordinator_ms=rng.choice(((0, 1), (0, 50))),
+        coordinator_ms=rng.choice(((0, 1), (0, 50), (10, max(20, span // 30)))),
         coordinator_fails=_maybe(rng, 0.15, (0.1,)),
         store_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
         store_fails=_maybe(rng, 0.2, (0.05, 0.3)),

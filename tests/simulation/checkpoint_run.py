@@ -58,7 +58,7 @@ class CheckpointRun:
         self.flow = draw_flow(rng, self.odds, START_MS)
         self.checkpointing = draw_checkpointing(rng, self.odds, START_MS, self.flow.crash_ms is not None)
         self._split_counts = {
-            index: vertex.parallelism + rng.randint(0, 2) for index, vertex in enumerate(self.plan.vertices)
+            index: vertex.parallelism + rng.randint(0, 4) for index, vertex in enumerate(self.plan.vertices)
         }
         self.storage, self.lease = SimStorage(), SimLease()
         self.ledger = Ledger(self.routes_of(self.plan), self.checkpointing.is_exactly_once)
@@ -89,7 +89,9 @@ class CheckpointRun:
         )
         kinds = self.rng.sample((*FAULTS, *MORE_FAULTS), 4)
         span = odds.heal_ms - START_MS
-        more = [(START_MS + self.rng.randint(0, span), self.rng.choice(kinds)) for _ in range(self.rng.choice((0, 2, 6)))]
+        more = [
+            (START_MS + self.rng.randint(0, span), self.rng.choice(kinds)) for _ in range(self.rng.choice((0, 2, 6)))
+        ]
         return replace(odds, faults=tuple(sorted((*odds.faults, *more))))
 
     def _plan_user(self) -> None:

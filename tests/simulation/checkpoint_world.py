@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
@@ -79,6 +79,7 @@ class CheckpointWorld(World):
         self.has_crashed = False
         self.has_lost_lease = False
         self._dies_after: int | None = None
+        self._asked_ms = 0
         self._storing: set[int] = set()
         self._unwanted: dict[int, ma.DiscardState] = {}
         now_ms = run.agenda.now_ms
@@ -217,7 +218,8 @@ class CheckpointWorld(World):
 
     def _snapshot_coordinators(self, action: ma.SnapshotCoordinators) -> None:
         delay_ms = 0 if self.is_healed else self.between(self.flow.coordinator_ms)
-        self.agenda.after(delay_ms, self.coordinators.snapshot, action.checkpoint_id)
+        self._asked_ms = max(self._asked_ms, self.now_ms + delay_ms)  # one after the other
+        self.agenda.at(self._asked_ms, self.coordinators.snapshot, action.checkpoint_id)
 
     def _store(self, action: ma.StoreCheckpoint) -> None:
         checkpoint_id, flow = action.metadata.checkpoint_id, self.flow

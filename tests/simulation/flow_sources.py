@@ -98,6 +98,7 @@ class FlowCoordinators:
         self._registered: set[AttemptId] = set()
         self._held: dict[int, list[tuple[AttemptId, str, Any]]] = {}  # by checkpoint whose triggers are not sent
         self._generation = 0
+        self._told_ms = 0
         self._make_all({})
 
     def _make_all(self, states: dict[str, list[int]]) -> None:
@@ -143,7 +144,11 @@ class FlowCoordinators:
         """To a reader: past the job master, straight to the manager of the attempt."""
         if self._held:
             self._held[max(self._held)].append((attempt, operator_id, event))
-        elif attempt not in self._gone:
+        else:
+            self._send_now(attempt, operator_id, event)
+
+    def _send_now(self, attempt: AttemptId, operator_id: str, event: Any) -> None:
+        if attempt not in self._gone:
             message = OperatorEventMessage(self.world.session_id, attempt, operator_id, event)
             self.world.send_to(self._manager_of[attempt], message)
 
@@ -179,12 +184,14 @@ class FlowCoordinators:
         failure = None
         if not self.world.is_healed and self.world.rng.random() < self.world.flow.coordinator_fails:
             states, failure = {}, self.world.failure("the state of an enumerator")
-        self.world.tell(CoordinatorsSnapshotted(checkpoint_id, states, failure))
+        delay_ms = 0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms)
+        self._told_ms = max(self._told_ms, self.world.now_ms + delay_ms)  # one after the other
+        self.world.agenda.at(self._told_ms, self.world.tell, CoordinatorsSnapshotted(checkpoint_id, states, failure))
 
     def let_go(self, checkpoint_id: int) -> None:
         """The triggers are sent: so is what was held back."""
         for attempt, operator_id, event in self._held.pop(checkpoint_id, ()):
-            self.send(attempt, operator_id, event)
+            self._send_now(attempt, operator_id, event)
 
     def complete(self, checkpoint_id: int) -> None:
         """A checkpoint counts."""

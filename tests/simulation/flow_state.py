@@ -101,7 +101,11 @@ class StateWriter:
         first, last = key_groups_of(self.task.descriptor.parallelism, self.task.attempt.subtask_index)
         handle = self.storage.write(dict(counts), options.location)
         files: tuple[SharedFile, ...] = ()
-        if options.snapshot_kind is SnapshotKind.CHECKPOINT and self.task.world.flow.is_incremental and options.location:
+        if (
+            options.snapshot_kind is SnapshotKind.CHECKPOINT
+            and self.task.world.flow.is_incremental
+            and options.location
+        ):
             old = self.task.memory.shared_files if self.task.world.rng.random() < 0.7 else ()
             files = (*old, self._new_file(options))
         elif options.snapshot_kind is SnapshotKind.FULL_CHECKPOINT and options.location:

@@ -63,6 +63,7 @@ class FlowTask(SimTask):
         self._ended_inputs: set[int] = set()  # whose data has ended
         self._is_drained = True
         self._has_no_more_splits = False
+        self._has_asked = False  # for a split
         self._has_ended = False  # its data
         self._is_over = False  # it only waits for what is being written
         self._is_restored_as_finished = False
@@ -73,6 +74,7 @@ class FlowTask(SimTask):
         self._aborted: set[int] = set()
         self._kept: dict[tuple[int, int], list[Records]] | None = None  # what came before barriers that are late
         self._kept_channels: set[int] = set()
+        self._kept_id = 0
         self._in_front: tuple[int, list[Records]] = (0, [])  # of the barrier that is being read, and its channel
         self._waiting: tuple[CheckpointBarrier, Snapshot] | None = None  # for the input's part of it
         self._transaction_count = 0
@@ -94,8 +96,6 @@ class FlowTask(SimTask):
             self._later(self.fate.work_ms, self._fail_at_work)
         self.world.data.connect(self)
         if self.writer.is_source:
-            if self.coordinated is not None and not self._is_restored_as_finished:
-                self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
             self._later(self.world.between(self.flow.emit_ms), self._emit)
         self.look_at(self.world.now_ms)
 
@@ -133,7 +133,7 @@ class FlowTask(SimTask):
             return
         for _, transaction in self.memory.pending:
             self.world.invariants.commits(self, restore.checkpoint_id, transaction)
-            self.world.ledger.commit(transaction, self)
+            self.world.ledger.commit(transaction, self, is_restored=True)
         self.memory.pending.clear()
         for index, subpartition, records in self.writer.read_channels(restore.output_channels):
             for each in records:
@@ -168,7 +168,7 @@ class FlowTask(SimTask):
             for split in payload.splits:
                 self.world.invariants.split_given(self, split)
                 self.memory.positions[split] = 0
-            self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
+            self._has_asked = False
         elif isinstance(payload, NoMoreSplits):
             self._has_no_more_splits = True
 
@@ -187,6 +187,9 @@ class FlowTask(SimTask):
         elif not unread and (self.coordinated is None or self._has_no_more_splits or self._is_restored_as_finished):
             self._end_data(StopMode.DRAIN)
             return
+        elif not unread and not self._has_asked:
+            self._has_asked = True
+            self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
         span_ms = (1, 20) if self.world.is_healed else self.flow.emit_ms
         self._later(self.world.between(span_ms), self._emit)
 
@@ -265,10 +268,10 @@ class FlowTask(SimTask):
     def _read_overtaking(self, index: int, queued: CheckpointBarrier, barrier: CheckpointBarrier) -> None:
         """Take a barrier out of the queue of its channel; what stands in front of it was overtaken."""
         in_front = self.inputs[index].take_out(queued)
-        if self._kept is not None and index in self._kept_channels:
+        if index in self._kept_channels and barrier.checkpoint_id == self._kept_id:
             self._keep(index, in_front)
             in_front = []
-        self._kept_channels.discard(index)
+        self._end_of_kept(index, barrier)
         self._in_front = index, in_front
         self._do(self._handler.on_barrier(barrier, index, self.world.now_ms))
         self._in_front = 0, []
@@ -279,7 +282,7 @@ class FlowTask(SimTask):
             self._count(index, item)
         elif isinstance(item, CheckpointBarrier):
             self.inputs[index].is_blocked = blocks_channel(item)
-            self._kept_channels.discard(index)
+            self._end_of_kept(index, item)
             self._do(self._handler.on_barrier(item, index, self.world.now_ms))
         elif isinstance(item, CancelCheckpointMarker):
             self._do(self._handler.on_cancellation(item.checkpoint_id, index, self.world.now_ms))
@@ -394,7 +397,7 @@ class FlowTask(SimTask):
             self._completed(action.latest_completed_id)
         self._aborted.add(action.checkpoint_id)
         self.async_part.cancel(action.checkpoint_id)
-        self._forget_input_state()
+        self._forget_input_state(action.checkpoint_id)
         self._do(self._handler.on_abort(action.checkpoint_id))
         if action.checkpoint_id == self._sync_id and self._is_working():
             self.fail(self.world.failure(f"{self.attempt}: stop with savepoint failed"))
@@ -428,18 +431,25 @@ class FlowTask(SimTask):
         elif isinstance(action, ba.ResumeChannels):
             for index in action.channels:
                 self.inputs[index].is_blocked = False
+                self._read_at_once(index)
             self._look_again(self.world.now_ms)
         elif isinstance(action, ba.AbortCheckpoint):
-            self._forget_input_state()
+            self._forget_input_state(action.checkpoint_id)
             self._last_id = max(self._last_id, action.checkpoint_id)
             self._broadcast(CancelCheckpointMarker(action.checkpoint_id))
             self.decline(action.checkpoint_id, action.reason)
         elif isinstance(action, ba.BeginInputState):
-            self._begin_input_state(action.channels)
+            self._begin_input_state(action.barrier.checkpoint_id, action.channels)
         elif isinstance(action, ba.EndInputState):
             self._end_input_state()
         elif isinstance(action, ba.ConvertToPriority):
             self._convert(action.channel, action.sequence_number)
+
+    def _read_at_once(self, index: int) -> None:
+        """Whoever may go on does, before anything else is done."""
+        channel = self.inputs[index]
+        if channel.is_ready(self.world.now_ms) and isinstance(channel.items[0][1], Records):
+            self._count(index, channel.items.popleft()[1])
 
     def _set_alarm(self) -> None:
         """The alignment may take too long."""
@@ -522,9 +532,9 @@ class FlowTask(SimTask):
 
     # ---- unaligned: what is under way
 
-    def _begin_input_state(self, channels: tuple[int, ...]) -> None:
-        """What these channels bring before their barrier belongs to the checkpoint, and what a barrier has overtaken."""
-        self._kept, self._kept_channels = {}, set(channels)
+    def _begin_input_state(self, checkpoint_id: int, channels: tuple[int, ...]) -> None:
+        """What these channels bring before their barrier is part of it, and what a barrier has overtaken."""
+        self._kept, self._kept_channels, self._kept_id = {}, set(channels), checkpoint_id
         self._keep(*self._in_front)
 
     def _convert(self, index: int, checkpoint_id: int) -> None:
@@ -544,12 +554,19 @@ class FlowTask(SimTask):
     def _end_input_state(self) -> None:
         """All of it is there."""
         waiting, kept = self._waiting, self._kept
-        self._forget_input_state()
+        self._forget_input_state(self._kept_id)
         if waiting is not None and kept is not None:
             barrier, snapshot = waiting
             self.async_part.begin(barrier.checkpoint_id, replace(snapshot, input_state=kept), options_of(barrier))
 
-    def _forget_input_state(self) -> None:
-        """It will not be wanted."""
+    def _end_of_kept(self, index: int, barrier: CheckpointBarrier) -> None:
+        """What comes behind its barrier does not belong to the checkpoint; one of an older checkpoint says nothing."""
+        if barrier.checkpoint_id == self._kept_id:
+            self._kept_channels.discard(index)
+
+    def _forget_input_state(self, checkpoint_id: int) -> None:
+        """It will not be wanted, or it is complete."""
+        if checkpoint_id < self._kept_id:
+            return
         self._waiting = self._kept = None
         self._kept_channels = set()

@@ -32,15 +32,33 @@ class Ledger:
         self.promised: set[str] = set()
         self.committed: dict[str, Transaction] = {}
         self.counts: dict[tuple[Path, int], int] = {}
+        self._early: dict[tuple[Path, int], list[Records]] = {}  # committed before those in front of them
 
-    def commit(self, transaction: Transaction, who: object) -> None:
-        """Make it readable; saying it again does nothing."""
+    def commit(self, transaction: Transaction, who: object, *, is_restored: bool = False) -> None:
+        """Make it readable; saying it again does nothing.
+
+        After a rescale several subtasks commit what one has left, each in its time (`is_restored`).
+        """
         demand(transaction.name in self.promised, "a commit of what no complete checkpoint holds:", transaction, who)
         if transaction.name in self.committed:
             return
         self.committed[transaction.name] = transaction
         for records in transaction.records:
+            key = records.path, records.split
+            if is_restored and records.first > self.counts.get(key, 0):
+                self._early.setdefault(key, []).append(records)
+                continue
             self._count(records, who)
+            while (later := self._next(key)) is not None:
+                self._count(later, who)
+
+    def _next(self, key: tuple[Path, int]) -> Records | None:
+        """Take one of those that came early and are in order now."""
+        for records in self._early.get(key, ()):
+            if records.first <= self.counts.get(key, 0):
+                self._early[key].remove(records)
+                return records
+        return None
 
     def _count(self, records: Records, who: object) -> None:
         key = records.path, records.split

@@ -64,9 +64,7 @@ class SimStorage:
 
     def checkpoints(self) -> dict[str, CheckpointMetadata]:
         """All that can be found, by location."""
-        return {
-            path.removesuffix(METADATA): content for path, content in self.files.items() if path.endswith(METADATA)
-        }
+        return {path.removesuffix(METADATA): content for path, content in self.files.items() if path.endswith(METADATA)}
 
 
 class LeaseLost(Exception):

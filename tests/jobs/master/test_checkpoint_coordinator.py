@@ -222,7 +222,7 @@ def test_an_earlier_one_that_is_complete_later_leaves_the_later_ones_alone():
 def test_a_part_that_refers_to_a_file_that_is_deleted_already_ends_its_checkpoint():
     """The task has not heard yet that a later checkpoint counts, and its barrier came from elsewhere."""
     world = running(plain())
-    task = list(world.tasks)[0]
+    task = next(iter(world.tasks))
     world.complete({task: state(keyed=[keyed(0, 63, files=["a"])])}, 1_000)
     world.complete({task: state(keyed=[keyed(0, 63, files=["b"])])}, 1_000)
     world.wait(1_000)

@@ -1,0 +1,316 @@
+"""Bugs that somebody might make with checkpoints, one function each: the simulation has to find all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from flinkbuf.jobs.master import checkpoint_coordinator
+from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
+from flinkbuf.jobs.master.checkpoint_requests import CheckpointRequests
+from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoints
+from flinkbuf.jobs.master.master_actions import ResetSources
+from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint
+from flinkbuf.jobs.master.shared_files import SharedFiles
+from flinkbuf.jobs.master.state_assignment import StateAssignment, _Deal
+from flinkbuf.streaming.barrier_actions import ResumeChannels
+from flinkbuf.streaming.barrier_handler import SingleCheckpointBarrierHandler
+from flinkbuf.streaming.barrier_tracker import CheckpointBarrierTracker
+from simulation.checkpoint_world import CheckpointWorld
+from simulation.flow_sources import FlowCoordinators
+from simulation.flow_task import FlowTask
+from simulation.sim_storage import SimLease
+
+BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
+
+
+def bug(plant: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Under the function's name."""
+    BUGS[plant.__name__] = plant
+    return plant
+
+
+# ---- tasks
+
+
+@bug
+def the_barrier_follows_the_snapshot(patch):
+    copy, send = FlowTask._copy, FlowTask._send_barrier
+
+    def copy_first(self, checkpoint_id, output_state):
+        snapshot = copy(self, checkpoint_id, output_state)
+        self._emit()  # whatever comes between them
+        send(self, self._late_barrier)
+        return snapshot
+
+    def send_later(self, barrier):
+        self._late_barrier = barrier
+        return {}
+
+    patch.setattr(FlowTask, "_copy", copy_first)
+    patch.setattr(FlowTask, "_send_barrier", send_later)
+
+
+@bug
+def channels_go_on_before_the_snapshot(patch):
+    proceed = SingleCheckpointBarrierHandler._proceed
+
+    def resume_first(self, barrier, channel, now_ms):
+        actions = proceed(self, barrier, channel, now_ms)
+        return sorted(actions, key=lambda action: not isinstance(action, ResumeChannels))
+
+    patch.setattr(SingleCheckpointBarrierHandler, "_proceed", resume_first)
+
+
+@bug
+def the_first_barrier_is_enough(patch):
+    arrive = SingleCheckpointBarrierHandler._arrive
+
+    def arrive_all(self, channel, now_ms):
+        self._arrived |= self._open
+        return arrive(self, channel, now_ms)
+
+    patch.setattr(SingleCheckpointBarrierHandler, "_arrive", arrive_all)
+
+
+@bug
+def the_first_barrier_is_enough_at_least_once(patch):
+    count_in = CheckpointBarrierTracker._count_in
+
+    def count_all(self, barrier, channel, now_ms):
+        opened, self._open = self._open, {channel}
+        try:
+            return count_in(self, barrier, channel, now_ms)
+        finally:
+            self._open = opened
+
+    patch.setattr(CheckpointBarrierTracker, "_count_in", count_all)
+
+
+@bug
+def channels_behind_an_old_barrier_stay_blocked(patch):
+    on_barrier = SingleCheckpointBarrierHandler.on_barrier
+
+    def on_new_barrier(self, barrier, channel, now_ms, is_triggered=False):
+        if self._is_over(barrier.checkpoint_id):
+            return []
+        return on_barrier(self, barrier, channel, now_ms, is_triggered)
+
+    patch.setattr(SingleCheckpointBarrierHandler, "on_barrier", on_new_barrier)
+
+
+@bug
+def what_is_written_is_committed_at_once(patch):
+    copy = FlowTask._copy
+
+    def copy_and_commit(self, checkpoint_id, output_state):
+        snapshot = copy(self, checkpoint_id, output_state)
+        self._commit(checkpoint_id)
+        return snapshot
+
+    patch.setattr(FlowTask, "_copy", copy_and_commit)
+
+
+@bug
+def what_is_to_be_committed_is_not_in_the_state(patch):
+    copy = FlowTask._copy
+    patch.setattr(FlowTask, "_copy", lambda self, *arguments: replace(copy(self, *arguments), pending=()))
+
+
+@bug
+def a_task_does_not_wait_for_its_last_checkpoint(patch):
+    patch.setattr(CheckpointWorld, "waits_for_final_checkpoint", property(lambda self: False))
+
+
+@bug
+def records_that_a_barrier_overtakes_are_forgotten(patch):
+    patch.setattr(FlowTask, "_keep", lambda self, index, records: None)
+
+
+# ---- coordinators of sources
+
+
+@bug
+def splits_are_sent_while_a_checkpoint_begins(patch):
+    snapshot = FlowCoordinators.snapshot
+
+    def snapshot_and_go_on(self, checkpoint_id):
+        snapshot(self, checkpoint_id)
+        self.let_go(checkpoint_id)
+
+    patch.setattr(FlowCoordinators, "snapshot", snapshot_and_go_on)
+
+
+@bug
+def sources_begin_at_their_beginning(patch):
+    restore = CheckpointCoordinator.restore
+
+    def restore_tasks_only(self, *arguments):
+        restore(self, *arguments)
+        for index, action in enumerate(self._outbox._actions):
+            if isinstance(action, ResetSources):
+                self._outbox._actions[index] = replace(action, checkpoint_id=None, states={})
+
+    patch.setattr(CheckpointCoordinator, "restore", restore_tasks_only)
+
+
+# ---- the life of a checkpoint
+
+
+@bug
+def one_part_more_or_less(patch):
+    patch.setattr(PendingCheckpoint, "is_complete", property(lambda self: len(self.missing) <= 1))
+
+
+@bug
+def parts_of_old_attempts_count(patch):
+    acknowledged = CheckpointCoordinator.acknowledged
+
+    def by_subtask(self, message, now_ms):
+        pending = self.pending.get(message.checkpoint_id)
+        for attempt in () if pending is None else list(pending.missing):
+            if (attempt.vertex_id, attempt.subtask_index) == (message.attempt.vertex_id, message.attempt.subtask_index):
+                message = replace(message, attempt=attempt)
+        acknowledged(self, message, now_ms)
+
+    patch.setattr(CheckpointCoordinator, "acknowledged", by_subtask)
+    patch.setattr(CheckpointCoordinator, "suspend", lambda self, reason, now_ms: None)
+
+
+@bug
+def tasks_are_told_before_it_is_stored(patch):
+    store_if_complete = CheckpointCoordinator._store_if_complete
+
+    def tell_first(self, pending, now_ms):
+        if pending.is_complete:
+            self._notify_complete(pending)
+        store_if_complete(self, pending, now_ms)
+
+    patch.setattr(CheckpointCoordinator, "_store_if_complete", tell_first)
+
+
+@bug
+def it_counts_though_it_could_not_be_stored(patch):
+    stored = CheckpointCoordinator.stored
+
+    def stored_anyway(self, stimulus, now_ms):
+        stored(self, replace(stimulus, failure=None), now_ms)
+
+    patch.setattr(CheckpointCoordinator, "stored", stored_anyway)
+
+
+@bug
+def nobody_gives_one_up(patch):
+    make = PendingCheckpoint.__init__
+
+    def make_patient(self, id, request, options, plan, now_ms, due_ms):
+        make(self, id, request, options, plan, now_ms, due_ms + 10_000_000)
+
+    patch.setattr(PendingCheckpoint, "__init__", make_patient)
+
+
+@bug
+def there_is_no_pause(patch):
+    make = CheckpointRequests.__init__
+    patch.setattr(CheckpointRequests, "__init__", lambda self, most, min_pause_ms: make(self, most, 0))
+
+
+@bug
+def any_number_is_under_way(patch):
+    make = CheckpointRequests.__init__
+    patch.setattr(CheckpointRequests, "__init__", lambda self, most, min_pause_ms: make(self, 100, min_pause_ms))
+
+
+@bug
+def numbers_are_used_again_after_a_restart(patch):
+    restore = CheckpointCoordinator.restore
+
+    def restore_number(self, *arguments):
+        restore(self, *arguments)
+        self._next_id = 1 if self.latest is None else self.latest.id + 1
+
+    patch.setattr(CheckpointCoordinator, "restore", restore_number)
+
+
+@bug
+def a_user_who_waits_for_a_savepoint_is_forgotten(patch):
+    patch.setattr(CheckpointCoordinator, "_answer_failed", lambda self, request, text: None)
+
+
+# ---- what is kept
+
+
+@bug
+def files_that_others_use_are_deleted(patch):
+    def release_all(self, checkpoint_id):
+        return tuple(self._used.pop(checkpoint_id, {}).values())
+
+    patch.setattr(SharedFiles, "release", release_all)
+
+
+@bug
+def what_comes_late_stays_for_ever(patch):
+    acknowledged = CheckpointCoordinator.acknowledged
+
+    def in_time(self, message, now_ms):
+        if message.checkpoint_id in self.pending:
+            acknowledged(self, message, now_ms)
+
+    patch.setattr(CheckpointCoordinator, "acknowledged", in_time)
+
+
+@bug
+def the_newest_is_deleted_for_the_oldest(patch):
+    add = CompletedCheckpoints.add
+
+    def add_and_drop(self, completed):
+        known = list(self._kept)
+        discards = add(self, completed)
+        return [self._discard(completed)] if discards and known else discards
+
+    patch.setattr(CompletedCheckpoints, "add", add_and_drop)
+
+
+@bug
+def a_savepoint_belongs_to_whoever_begins_from_it(patch):
+    begin_with = CompletedCheckpoints.begin_with
+    patch.setattr(
+        CompletedCheckpoints,
+        "begin_with",
+        lambda self, restored: begin_with(self, replace(restored, claim_mode="CLAIM")),
+    )
+
+
+# ---- who begins with what
+
+
+@bug
+def tasks_begin_again_with_nothing(patch):
+    patch.setattr(StateAssignment, "restore_of", lambda self, vertex_index, subtask: None)
+
+
+@bug
+def lists_are_not_dealt_out_anew(patch):
+    def own(self, subtask):
+        handle = self._handles[subtask] if subtask < len(self._handles) else checkpoint_coordinator.NO_TIMEOUT
+        return (handle,) if self._has_any and handle is not checkpoint_coordinator.NO_TIMEOUT else ()
+
+    patch.setattr(_Deal, "_operator_of", own)
+
+
+@bug
+def key_groups_stay_with_their_subtask(patch):
+    def own(self, subtask):
+        old = self._old.subtasks[subtask] if subtask < len(self._old.subtasks) else None
+        return () if old is None else old.keyed
+
+    patch.setattr(_Deal, "_keyed_of", own)
+
+
+# ---- two drivers
+
+
+@bug
+def nobody_looks_at_the_lease(patch):
+    patch.setattr(SimLease, "check", lambda self, epoch: None)
