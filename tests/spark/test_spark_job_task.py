@@ -1,5 +1,7 @@
 """A Spark task that gives out what a job makes: it ends well only where the whole job does."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from flinkbuf.errors import PeerFailedError
@@ -36,7 +38,7 @@ class Driver:
 def waits(monkeypatch):
     """How long tasks would have waited for others to fail first."""
     found = []
-    monkeypatch.setattr(job_task.time, "sleep", found.append)
+    monkeypatch.setattr(job_task, "time", SimpleNamespace(sleep=found.append))  # other threads may sleep meanwhile
     return found
 
 
