@@ -48,8 +48,7 @@ int fb_checkpoint_barrier_as_unaligned(const struct fb_buffer_slice* barrier, st
   int code = find_options(fb_buffer_slice_data(barrier), barrier->size, &place);
 
   if (code == FB_OK)
-    code =
-        fb_buffer_new_unpooled(fb_buffer_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, unaligned);
+    code = fb_buffer_new_unpooled(fb_buffer_slice_data(barrier), barrier->size, FB_PRIORITIZED_EVENT_BUFFER, unaligned);
   if (code < 0) return code;
   bytes = unaligned->buffer->segment.data + unaligned->offset + place;
   bytes[0] = UNALIGNED;

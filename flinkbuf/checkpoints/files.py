@@ -24,8 +24,8 @@ class FileEntry:
 class StateOutput(ABC):
     """A new file of state that one thread writes; another one may `abort` it at any moment.
 
-    Owner: whoever opened it, until `finish`; from then on the file belongs to the handles that name it. As a context
-    manager it aborts when its block fails.
+    Owner: whoever opened it, until `finish`; from then on the file belongs to the handles that name it, and if there
+    are to be none, `discard` deletes it. As a context manager it aborts when its block fails.
 
     Attributes
     ----------
@@ -96,6 +96,12 @@ class StateOutput(ABC):
             self._is_aborted = not self._is_kept
         if self._is_aborted:
             self._drop()
+
+    def discard(self) -> None:
+        """Delete the file, also after `finish`: for whoever has told nobody of it yet. Again: nothing."""
+        with self._fate:
+            self._is_kept, self._is_aborted = False, True
+        self._drop()
 
     def __enter__(self) -> StateOutput:
         return self

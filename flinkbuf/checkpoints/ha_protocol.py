@@ -279,7 +279,11 @@ def add_checkpoint(pointer: Pointer) -> Steps[None]:
 
 
 def remove_checkpoint(epoch: int, pointer: Pointer) -> Steps[None]:
-    """Let a checkpoint not count any more; its files may go unless somebody has taken over, who may need them."""
+    """Let a checkpoint not count any more; its files may go unless somebody has taken over, who may need them.
+
+    Looked at before, too: whoever has taken over begins from this pointer perhaps, and so does the one after it.
+    """
+    yield from look(epoch)
     yield Delete(pointer.name)
     yield from look(epoch)
 

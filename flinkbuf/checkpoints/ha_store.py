@@ -183,9 +183,9 @@ class HaLease:
     def add_checkpoint(self, checkpoint_id: int, metadata_path: str) -> None:
         """Let a checkpoint count whose ``_metadata`` is written; only after this may anybody hear of it."""
         pointer = Pointer(checkpoint_id, self.epoch, metadata_path)
-        self._perform(protocol.add_checkpoint(pointer))
-        with self._lock:
+        with self._lock:  # before it is there: what fails half-way has perhaps written it, and is to be removed
             self._pointers.append(pointer)
+        self._perform(protocol.add_checkpoint(pointer))
 
     def remove_checkpoint(self, checkpoint_id: int) -> None:
         """Let a checkpoint not count any more; its files may be deleted after this, and only then."""

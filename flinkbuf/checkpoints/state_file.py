@@ -124,9 +124,9 @@ class SnapshotOutput:
             self._path = self._output.finish()
 
     def abort(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind, also after `finish`: no handle of it was given to anybody."""
         if self._output is not None:
-            self._output.abort()
+            self._output.discard()
 
     def handle(self, offset: int, size: int, checksum: int = 0) -> StateHandle:
         """Return where a stretch of it lies, after `finish`."""

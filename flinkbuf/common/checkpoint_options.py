@@ -12,6 +12,7 @@ from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.streaming.snapshot_writer import MAX_INLINE_SIZE
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def checkpointing_of(configuration: Configuration) -> CheckpointCoordinatorConfi
 
 
 def _directory_of(configuration: Configuration) -> str:
-    """Empty: none was said, or the job master is to keep all state."""
+    """Empty: none was said."""
     storage = options.read(configuration, options.CHECKPOINT_STORAGE)
     directory: str = options.read(configuration, options.CHECKPOINT_DIRECTORY) or ""
     if storage == "filesystem" and not directory:
@@ -78,6 +79,13 @@ def _directory_of(configuration: Configuration) -> str:
             "URI that checkpoints go to"
         )
     return directory
+
+
+def _inline_threshold(configuration: Configuration) -> int:
+    """Up to how many bytes the state of a subtask goes into the metadata, and not into a file of its own."""
+    threshold: int = options.read(configuration, options.INLINE_THRESHOLD)
+    is_kept_by_job_master = options.read(configuration, options.CHECKPOINT_STORAGE) == "jobmanager"
+    return max(threshold, MAX_INLINE_SIZE) if is_kept_by_job_master else threshold
 
 
 def with_checkpoints(settings: ExecutionSettings, configuration: Configuration) -> ExecutionSettings:
@@ -98,7 +106,7 @@ def with_checkpoints(settings: ExecutionSettings, configuration: Configuration) 
         unaligned_checkpoints_enabled=config.is_unaligned,
         max_concurrent_checkpoints=config.max_concurrent,
         checkpoint_directory=config.directory,
-        checkpoint_memory_threshold=read(options.INLINE_THRESHOLD),
+        checkpoint_memory_threshold=_inline_threshold(configuration),
         checkpoint_compression=read(options.SNAPSHOT_COMPRESSION),
         state_backend=read(options.STATE_BACKEND),
         state_backend_options={

@@ -272,7 +272,7 @@ CHECKPOINT_RETENTION = Option(
 UNALIGNED_CHECKPOINTS = Option(
     "execution.checkpointing.unaligned.enabled", boolean_of, False, ("execution.checkpointing.unaligned",)
 )
-FORCED_UNALIGNED_CHECKPOINTS = Option("execution.checkpointing.unaligned.forced", boolean_of, False)
+FORCED_UNALIGNED_CHECKPOINTS = Option("execution.checkpointing.unaligned.forced", boolean_of, False)  # MEANINGLESS
 ALIGNED_CHECKPOINT_TIMEOUT = Option(
     "execution.checkpointing.aligned-checkpoint-timeout",
     duration_ms_of,
@@ -305,6 +305,8 @@ INLINE_THRESHOLD = Option(
 )
 CHANGELOG = Option("state.changelog.enabled", boolean_of, None)  # without effect: MEANINGLESS says why
 STATE_BACKEND = Option("state.backend.type", named_by(STATE_BACKENDS), "hashmap", ("state.backend",))
+ROCKSDB_DIRECTORIES = Option("state.backend.rocksdb.localdir", str, None)  # these two the backend reads itself
+ROCKSDB_CACHE_ENTRIES = Option("state.backend.rocksdb.cache.entries", positive_of, 10_000)
 
 RECOVERY_PATH = Option("execution.state-recovery.path", str, None, ("execution.savepoint.path",))
 RECOVERY_IGNORES_UNCLAIMED = Option(
@@ -327,7 +329,7 @@ HA_LEASE_TIMEOUT = Option("high-availability.lease-timeout", duration_ms_of, 15_
 
 OPTIONS = {value.key: value for value in tuple(globals().values()) if isinstance(value, Option)}
 KNOWN_KEYS = {key for option in OPTIONS.values() for key in (option.key, *option.fallback_keys)}
-# Knobs of a state backend, which knows them itself.
+# Knobs of a state backend: those among OPTIONS act.
 STATE_BACKEND_PREFIX = "state.backend."
 # Knobs of the network stack that are handed to task managers; those of buffer timeouts are read above.
 NETWORK_PREFIX = "taskmanager."
@@ -335,6 +337,7 @@ NETWORK_PREFIX = "taskmanager."
 MEANINGLESS = {
     **{key: why for key, why in network_keys().items() if why and key.startswith(NETWORK_PREFIX)},
     "state.changelog.enabled": "state is written at checkpoints only",
+    "execution.checkpointing.unaligned.forced": "for iterations, which there are none of",
     "python.requirements": "packages are those of this interpreter, or of Spark's workers",
     "python.executable": "tasks run in this interpreter, or in that of Spark's workers",
     "python.client.executable": "tasks run in this interpreter",
@@ -363,6 +366,7 @@ def read(configuration: Configuration, option: Option) -> Any:
 
 
 NO_NETWORK = "the whole job runs in the program's process"
+NO_KNOB = "the state backends here have no such knob"
 
 
 def network_options(configuration: Configuration) -> dict[str, str]:
@@ -383,13 +387,12 @@ def keys_without_effect(keys: Iterable[str], target: str = "") -> list[str]:
     if target != "embedded":
         acting |= _network_keys()
 
-    def acts(key: str) -> bool:
-        return key in acting or key.startswith(STATE_BACKEND_PREFIX)
-
-    return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if not acts(key)]
+    return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if key not in acting]
 
 
 def _reason(key: str) -> str | None:
     if key in _network_keys():
         return NO_NETWORK
+    if key.startswith(STATE_BACKEND_PREFIX):
+        return NO_KNOB
     return MEANINGLESS.get(key)

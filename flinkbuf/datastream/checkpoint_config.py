@@ -174,10 +174,10 @@ class CheckpointConfig:
         return self.get_aligned_checkpoint_timeout()
 
     def set_force_unaligned_checkpoints(self, force_unaligned_checkpoints: bool = True) -> CheckpointConfig:
-        """Let barriers overtake even where Flink would not let them."""
+        """Keep it, without effect: Flink asks for it where a job has iterations, which there are none of."""
         self._configuration.set_boolean(options.FORCED_UNALIGNED_CHECKPOINTS.key, force_unaligned_checkpoints)
         return self
 
     def is_force_unaligned_checkpoints(self) -> bool:
-        """Tell whether barriers overtake even where Flink would not let them."""
+        """Return what `set_force_unaligned_checkpoints` was given, which has no effect."""
         return self._read(options.FORCED_UNALIGNED_CHECKPOINTS)

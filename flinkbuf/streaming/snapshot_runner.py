@@ -67,23 +67,18 @@ class SnapshotRunner:
     def submit(self, job: SnapshotJob) -> None:
         """Have it written."""
         with self._changed:
-            refusal = self._refusal()
+            refusal = self._refused_thread()
             if refusal is None:
-                try:
-                    self._start_thread()
-                except RuntimeError as error:  # no thread is left
-                    refusal = error
-                else:
-                    self._waiting.append(job)
-                    self._changed.notify_all()
-                    return
+                self._waiting.append(job)
+                self._changed.notify_all()
+                return
             is_closed = self._is_closed
         job.drop()
         if not is_closed:
             job.failed(refusal)
 
-    def _refusal(self) -> Exception | None:
-        """Why no job is taken."""
+    def _refused_thread(self) -> Exception | None:
+        """Have a thread that takes the next job; under the lock. Returns why there can be none."""
         if self._is_closed:
             return RuntimeError("the task has ended")
         if self._worker is None and len(self._threads) >= MAX_THREADS:
@@ -91,6 +86,10 @@ class SnapshotRunner:
                 f"{MAX_THREADS} threads of {self._name} hang in the storage of earlier checkpoints: see why it does "
                 f"not answer"
             )
+        try:
+            self._start_thread()
+        except RuntimeError as error:  # the system has none left
+            return error
         return None
 
     def cancel(self, checkpoint_id: int) -> None:
@@ -102,6 +101,8 @@ class SnapshotRunner:
         self._cancel(lambda job: True)
 
     def _cancel(self, is_meant: Callable[[SnapshotJob], bool]) -> None:
+        refused: list[SnapshotJob] = []
+        refusal: Exception | None = None
         with self._changed:
             dropped = [job for job in self._waiting if is_meant(job)]
             self._waiting = deque(job for job in self._waiting if not is_meant(job))
@@ -110,11 +111,14 @@ class SnapshotRunner:
             if self._running is not None and is_meant(self._running):
                 self._running.is_cancelled = True
                 self._running = self._worker = None  # its thread ends when it comes back; another takes the next job
-                if self._waiting:
-                    self._start_thread()
+                if self._waiting and (refusal := self._refused_thread()) is not None:
+                    refused, self._waiting = list(self._waiting), deque()
             self._changed.notify_all()
-        for job in dropped:
+        for job in (*dropped, *refused):
             job.drop()
+        for job in refused:
+            if refusal is not None and not self._is_closed:
+                job.failed(refusal)
 
     @property
     def is_idle(self) -> bool:
@@ -148,7 +152,6 @@ class SnapshotRunner:
     # ---- its threads ------------------------------------------------------------------------------------
 
     def _start_thread(self) -> None:
-        """Have a thread that takes the next job; under the lock."""
         if self._worker is not None:
             return
         self._worker = token = object()

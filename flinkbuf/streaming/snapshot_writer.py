@@ -79,7 +79,9 @@ def write_snapshot(
         is_cancelled,
     )
     try:
-        return _write(snapshot, target)
+        state = _write(snapshot, target)
+        check()  # from here on only handles know of the files, and not which of the shared ones are new
+        return state
     except InterruptedError as error:
         _abort(target)
         check()
@@ -93,8 +95,8 @@ def write_snapshot(
 
 def _abort(target: SnapshotTarget) -> None:
     target.output.abort()
-    for shared in target.shared:
-        shared.abort()
+    for shared in target.shared:  # most of them whole already: nobody else knows of them
+        shared.discard()
 
 
 def _write(snapshot: TaskStateSnapshot, target: SnapshotTarget) -> SubtaskState:

@@ -56,6 +56,33 @@ def test_a_job_is_taken_over_with_all_that_counts(store):
     )
 
 
+def test_a_pointer_that_was_written_before_it_failed_is_removed_with_its_checkpoint(store, monkeypatch):
+    """Else whoever takes over would look for a checkpoint whose files are deleted."""
+    first = taken(store)
+    first.store_job(JOB_ID, b"job")
+    first.add_checkpoint(1, "/c/chk-1/_metadata")
+
+    def fail(directory, folder):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(ha_directory.HaDirectory, "_names", fail)
+        with pytest.raises(OSError, match="Input/output"):
+            first.add_checkpoint(2, "/c/chk-2/_metadata")
+    first.remove_checkpoint(2)
+    assert taken(store).previous.checkpoint == "/c/chk-1/_metadata"
+
+
+def test_whoever_lost_the_job_removes_no_pointer_that_others_go_on_from(store):
+    first = taken(store)
+    first.store_job(JOB_ID, b"job")
+    first.add_checkpoint(1, "/c/chk-1/_metadata")
+    assert taken(store).previous.checkpoint_id == 1
+    with pytest.raises(LeaseLostError):
+        first.remove_checkpoint(1)
+    assert taken(store).previous.checkpoint_id == 1
+
+
 def test_whoever_lost_the_job_hears_of_it_whatever_it_does(store):
     for deed in (
         lambda lease: lease.add_checkpoint(9, "/c/chk-9/_metadata"),

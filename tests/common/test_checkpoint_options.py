@@ -96,6 +96,16 @@ def test_tasks_are_told_what_they_have_to_know():
     assert settings.state_backend_options["execution.checkpointing.incremental"] == "true"
 
 
+def test_where_the_job_master_keeps_state_it_goes_into_the_metadata():
+    options = {"execution.checkpointing.dir": "/c", "execution.checkpointing.data-inline-threshold": "1 kb"}
+    assert with_checkpoints(ExecutionSettings(), configured(options)).checkpoint_memory_threshold == 1024
+    options["execution.checkpointing.storage"] = "jobmanager"
+    settings = with_checkpoints(ExecutionSettings(), configured(options))
+    assert (settings.checkpoint_directory, settings.checkpoint_memory_threshold) == ("/c", 5 << 20)
+    options["execution.checkpointing.data-inline-threshold"] = "8 mb"
+    assert with_checkpoints(ExecutionSettings(), configured(options)).checkpoint_memory_threshold == 8 << 20
+
+
 def test_a_job_can_begin_from_a_path_by_its_new_and_its_old_names():
     assert recovery_of(Configuration()) is None
     for prefix in ("execution.state-recovery", "execution.savepoint"):

@@ -159,9 +159,13 @@ def test_keys_without_effect_are_named_with_their_reason():
     keys = ["parallelism.default", "execution.checkpointing.interval", "restart-strategy.type", "taskmanager.foo"]
     keys += ["pipeline.jars", "taskmanager.numberOfTaskSlots", "taskmanager.network.detailed-metrics"]
     keys += ["state.backend.rocksdb.block.cache-size", "state.changelog.enabled"]
+    keys += ["state.backend", "state.backend.incremental", "state.backend.rocksdb.localdir"]
+    keys += ["execution.checkpointing.storage", "execution.checkpointing.unaligned.forced"]
     without = flink_options.keys_without_effect(keys, "local")
     assert without == [
+        "execution.checkpointing.unaligned.forced (for iterations, which there are none of)",
         "pipeline.jars (there is no JVM that could load them)",
+        "state.backend.rocksdb.block.cache-size (the state backends here have no such knob)",
         "state.changelog.enabled (state is written at checkpoints only)",
         "taskmanager.foo",
         "taskmanager.network.detailed-metrics (NetworkEnvironment.metrics() tells of each channel in any case)",

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from plain_storage import PlainStorage
 from test_state_backend import DESCRIPTORS, WRITES, backend_of, contents, play
 
-from flinkbuf.checkpoints.handles import OperatorRestore, StateHandle, TaskRestore
+from flinkbuf.checkpoints.handles import KeyedStateHandle, OperatorRestore, StateHandle, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
+from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.operator_state import OperatorStateBackend
@@ -164,6 +165,56 @@ def test_who_cancels_gets_an_error_and_leaves_no_file(tmp_path, monkeypatch):
         assert is_free(backend, state)
     else:
         raise AssertionError("it was always cancelled")
+
+
+class SharingPart:
+    """Keyed state with a file of its own, as RocksDB's; then it fails, or what comes behind it does."""
+
+    def __init__(self, error=None, later_error=None):
+        self.error, self.later_error = error, later_error
+
+    def write(self, target):
+        output = target.open_shared()
+        target.shared.append(output)
+        output.write(b"table")
+        output.finish()
+        target.output.write(b"index")
+        if self.error is not None:
+            raise self.error
+        return self.handle
+
+    def handle(self):
+        raise self.later_error
+
+    def release(self):
+        pass
+
+
+@pytest.mark.parametrize("part", [SharingPart(error=OSError(28, "full")), SharingPart(later_error=OSError(28, "full"))])
+def test_files_that_were_whole_before_it_failed_are_deleted_too(tmp_path, part):
+    storage = storage_of(str(tmp_path))
+    with pytest.raises(OSError, match="full"):
+        save({ID: OperatorSnapshot((part,))}, tmp_path / "job" / "chk-3", storage)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_files_that_were_whole_when_it_was_cancelled_are_deleted_too(tmp_path):
+    class Cancelling(SharingPart):
+        is_written = False
+
+        def handle(self):  # the last thing that is asked
+            self.is_written = True
+            return KeyedStateHandle(0, 127, 128, StateHandle(0))
+
+    part = Cancelling()
+    with pytest.raises(SnapshotCancelledError):
+        save(
+            {ID: OperatorSnapshot((part,))},
+            tmp_path / "job" / "chk-3",
+            storage_of(str(tmp_path)),
+            is_cancelled=lambda: part.is_written,
+        )
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_snapshot_released_by_another_is_given_up():

@@ -135,6 +135,33 @@ def test_so_many_that_hang_are_an_error(story):
     assert story.told == [(99, "dropped"), (99, "failed")]
 
 
+def test_those_that_wait_behind_so_many_that_hang_fail_too(story):
+    for number in range(MAX_THREADS):
+        story.submit(number, number + 1)
+        assert story.begun.acquire(timeout=10)
+        story.runner.cancel(number + 1)
+        if number < MAX_THREADS - 1:
+            story.runner.cancel(number)
+    story.told.clear()
+    story.submit(98, 99)
+    story.runner.cancel(MAX_THREADS - 1)
+    assert story.told == [(98, "dropped"), (99, "dropped"), (98, "failed"), (99, "failed")]
+    assert story.runner.is_idle and len(story.threads()) == MAX_THREADS
+
+
+def test_where_no_thread_is_left_for_those_that_wait_it_is_their_failure(story, monkeypatch):
+    story.submit(1, 2)
+    assert story.begun.acquire(timeout=10)
+
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as full:
+        full.setattr(snapshot_runner.threading.Thread, "start", start)
+        story.runner.cancel(1)
+    assert story.told == [(2, "dropped"), (2, "failed")] and story.runner.is_idle
+
+
 def test_after_the_end_nothing_is_taken_and_nobody_told(story):
     story.runner.close()
     story.submit(1)

@@ -44,7 +44,7 @@ class PlainOutput:
         self.file.close()
         return str(self.path)
 
-    def abort(self):
+    def discard(self):
         self.file.close()
         self.path.unlink(missing_ok=True)
 
