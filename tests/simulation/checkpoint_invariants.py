@@ -345,6 +345,8 @@ class CheckpointInvariants(Invariants):
         demand(not left, "files are left that nobody needs:", left)
         wanted = set(self.world.cluster.savepoints)
         wanted.update(location for world in self.world.cluster.worlds for _, location in world.invariants.kept)
+        gone = [each for each in self.world.cluster.worlds if each.has_crashed or each.has_lost_lease]
+        wanted.update(each.initial.location for each in gone if each.initial)  # they could not delete what they took
         mine = [each for each in found if self._is_mine(each) and each not in wanted]
         demand(not mine, "checkpoints are left that nobody needs:", mine)
 
