@@ -28,7 +28,7 @@ from simulation.settings import draw_settings
 from simulation.sim_storage import SimLease, SimStorage
 from simulation.world import LAST_OF_STORY, START_MS, _text
 
-STEP_LIMIT = 40_000
+STEP_LIMIT = 200_000  # a run may fail again and again, without a pause, until the world is healed
 MOST_JOBS = 5
 MORE_FAULTS = ("kill a manager between two steps", "kill a manager between two steps", "fail a task")
 
