@@ -28,7 +28,7 @@ from simulation.settings import draw_settings
 from simulation.sim_storage import SimLease, SimStorage
 from simulation.world import LAST_OF_STORY, START_MS, _text
 
-STEP_LIMIT = 40_000
+STEP_LIMIT = 200_000  # a run may fail again and again, without a pause, until the world is healed
 MOST_JOBS = 5
 MORE_FAULTS = ("kill a manager between two steps", "kill a manager between two steps", "fail a task")
 
@@ -126,7 +126,7 @@ class CheckpointRun:
         if world.end is not None or self.is_over:
             return
         if self.flow.lives_on:
-            self._take_over()
+            self._take_over(world)
             self.agenda.after(self.rng.randint(0, 3_000), world.look_at_lease)
         else:
             world.crash_soon()
@@ -134,17 +134,16 @@ class CheckpointRun:
     def crashed(self, world: CheckpointWorld) -> None:
         """Somebody takes over when its lease is too old."""
         if world is self.world:
-            self.agenda.after(self.rng.randint(0, 5_000), self._take_over)
+            self.agenda.after(self.rng.randint(0, 5_000), self._take_over, world)
 
-    def _take_over(self) -> None:
-        """Make the lease, then look for the latest checkpoint."""
-        if not self.lease.is_finished:
-            self.agenda.after(self.rng.randint(0, 100), self._begin_again, self.lease.take(), self.world)
+    def _take_over(self, before: CheckpointWorld) -> None:
+        """Make the lease, then look for the latest checkpoint; or see that the job was over before its driver died."""
+        if not before.lease.is_finished:
+            self.agenda.after(self.rng.randint(0, 100), self._begin_again, before.lease.take(), before)
+        elif before.end is None:
+            self.is_over = True
 
     def _begin_again(self, epoch: int, before: CheckpointWorld) -> None:
-        if self.lease.is_finished:
-            self.is_over = True
-            return
         location, initial = self.lease.latest, before.initial
         if location is not None:
             metadata = self.storage.metadata(location)  # a savepoint that it was about to stop with is its user's
@@ -156,8 +155,6 @@ class CheckpointRun:
         """A job master has come to its end."""
         if world is not self.world or action.status is JobStatus.SUSPENDED:
             return
-        if world.epoch < self.lease.epoch:
-            return  # somebody takes over just now
         kind, path, self.stop_path, self.stop_kind = self.stop_kind, self.stop_path, None, None
         if path is None and world.invariants.stopped_with is not None:  # it is whole, though the job has failed
             path, kind = world.invariants.stopped_with
@@ -166,7 +163,7 @@ class CheckpointRun:
         if path is not None and kind is SnapshotKind.SAVEPOINT_SUSPEND and len(self.worlds) < MOST_JOBS:
             self.agenda.after(self.rng.randint(0, 100), self._go_on_from, path)
             return
-        self.is_over = self.lease.is_finished = True
+        self.is_over = True
         is_whole = action.status is JobStatus.FINISHED and path is None
         if is_whole and world.waits_for_final_checkpoint:
             self.ledger.expect_all()
@@ -181,7 +178,7 @@ class CheckpointRun:
         if self.flow.claims:
             self.savepoints.pop(path, None)
         plan = self._rescaled(self.world.plan) if self.flow.rescales else self.world.plan
-        self.lease.pointers.clear()  # another job for those who keep them
+        self.lease = SimLease(self.lease.epoch)  # another job for those who keep them: what is left of this one goes
         self._start(self.lease.take(), plan, RestoredCheckpoint(metadata, path, mode))
 
     def _rescaled(self, plan: JobPlan) -> JobPlan:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
@@ -169,6 +170,19 @@ class CheckpointWorld(World):
             if self._dies_after < 0:
                 self.crash()
         return not self.has_crashed
+
+    def claimed(self, actions: list[Any]) -> list[Any]:
+        """A job is over once that is noted, before anything is deleted or answered (jobs/running_job.py)."""
+        end = next((each for each in actions if isinstance(each, ma.EndJob)), None)
+        if end is None or end.status is JobStatus.SUSPENDED:
+            return actions
+        try:
+            self.lease.finish(self.epoch)
+        except LeaseLost:
+            self._lose_lease()
+            kept = [each for each in actions if not isinstance(each, (ma.DiscardState, ma.RequestAnswered, ma.EndJob))]
+            return [*kept, ma.EndJob(JobStatus.SUSPENDED, None)]
+        return actions
 
     def crash_soon(self) -> None:
         """In the middle of something."""

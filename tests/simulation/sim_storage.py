@@ -74,8 +74,8 @@ class LeaseLost(Exception):
 class SimLease:
     """Leases and pointers of one job. Who makes a lease has the next epoch; it is made before pointers are read."""
 
-    def __init__(self) -> None:
-        self.epoch = 0
+    def __init__(self, epoch: int = 0) -> None:
+        self.epoch = epoch
         self.pointers: dict[tuple[int, int], str] = {}  # by checkpoint id and epoch
         self.is_finished = False
 
@@ -99,6 +99,11 @@ class SimLease:
         for key in [each for each in self.pointers if each[0] == checkpoint_id and each[1] <= epoch]:
             del self.pointers[key]
         self.check(epoch)
+
+    def finish(self, epoch: int) -> None:
+        """Note that the job is over for good: nobody takes it over any more."""
+        self.check(epoch)
+        self.is_finished = True
 
     @property
     def latest(self) -> str | None:

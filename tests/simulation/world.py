@@ -219,11 +219,15 @@ class World:
         actions = self.master.handle(stimulus, self.now_ms)
         self.note("job", stimulus, actions)
         self.invariants.after(stimulus, actions)
-        for action in actions:
+        for action in self.claimed(actions):
             if not self.goes_on():
                 return
             self._perform[type(action)](action)
         self._plan_wake()
+
+    def claimed(self, actions: list[Any]) -> list[Any]:
+        """What may be done of it."""
+        return actions
 
     def goes_on(self) -> bool:
         """Whether the driver is there to do the next thing."""

@@ -137,6 +137,11 @@ class CheckpointCoordinator:
         return any(each.stage is Stage.STORING for each in self.pending.values())
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether the savepoint that the job is to stop with is there: nothing of the job begins again."""
+        return self._stopped_with is not None
+
+    @property
     def next_deadline_ms(self) -> int | None:
         """When the clock asks next, or one under way is given up."""
         deadlines = [each.due_ms for each in self.pending.values()]
@@ -458,8 +463,9 @@ class CheckpointCoordinator:
         if self._stopped_with is None:
             return failure
         text = (
-            f"the job was stopped with savepoint {self._stopped_with.path}, which is whole, but then a task failed: "
-            f"{failure.message}; begin again from that savepoint, so that what waits to be committed is"
+            f"the job was stopped with savepoint {self._stopped_with.path}, which is whole, but a task failed "
+            f"before all had ended: {failure.message}; begin again from that savepoint, so that what waits to be "
+            "committed is"
         )
         return replace(failure, message=text, can_restart=False)
 

@@ -115,6 +115,14 @@ class Failover:
             keys = self._regions.to_restart([each.key for each in victims], self._is_readable)
         self._begin_restart(keys, now_ms + delay_ms, now_ms, needs_new_run=needs_new_run)
 
+    def stopped(self, now_ms: int) -> None:
+        """The savepoint that the job stops with is stored: what failed while it was does not begin again either."""
+        cause = self.history.cause
+        if cause is not None and self.life.status in (JobStatus.RESTARTING, JobStatus.FAILING):
+            self.history.explain(self._checkpoints.final_failure(cause))
+            if self.life.status is JobStatus.RESTARTING:
+                self._fail(now_ms)
+
     def _fail(self, now_ms: int) -> None:
         self.life.step(JobStep.FAIL, now_ms)
         self._checkpoints.suspend(CheckpointFailureReason.JOB_FAILURE, now_ms)

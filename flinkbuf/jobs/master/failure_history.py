@@ -92,6 +92,11 @@ class FailureHistory:
         if len(outage.concurrent) < HISTORY_SIZE:
             outage.concurrent.append(entry)
 
+    def explain(self, failure: Failure) -> None:
+        """Say more of why the job was last disturbed."""
+        outage = self.outages[-1]
+        outage.root = replace(outage.root, failure=failure)
+
     @property
     def cause(self) -> Failure | None:
         """Why the job was last disturbed."""

@@ -235,7 +235,10 @@ class JobMaster:
         self.checkpoints.coordinators_snapshotted(stimulus, now_ms)
 
     def _checkpoint_stored(self, stimulus: CheckpointStored, now_ms: int) -> None:
+        was_stopped = self.checkpoints.is_stopped
         self.checkpoints.stored(stimulus, now_ms)
+        if self.checkpoints.is_stopped and not was_stopped:
+            self._failover.stopped(now_ms)
 
     def _checkpoint_failed(self, failure: Failure, task_name: str | None, now_ms: int) -> None:
         has_work = self.graph.finished_count < self.graph.subtask_count

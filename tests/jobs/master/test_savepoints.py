@@ -7,6 +7,7 @@ from master_world import error
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master.master_actions import CancelJob, EndJob, NotifyCoordinators, RequestAnswered, TriggerSavepoint
+from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.jobs.messages import TriggerCheckpoint
 
 STOPS = [SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE]
@@ -228,6 +229,50 @@ def test_a_task_that_fails_after_the_savepoint_fails_the_job_which_names_it():
     assert "/savepoints/savepoint-" in message
     assert "too late" in message
     assert "which is whole" in world.answers[request]
+
+
+def failed_while_stored(restart=None):
+    """A job that is to stop with a savepoint, one task of which fails while that is stored."""
+    world = running(interval_ms=1_000, restart=restart)
+    world.complete()
+    request = world.savepoint(STOPS[0])
+    checkpoint_id = world.trigger()
+    world.acknowledge_all(checkpoint_id)
+    world.report(world.attempt(1, 0), "FAILED", error("too early"))
+    return world, request, checkpoint_id
+
+
+@pytest.mark.parametrize("restart", [None, NoRestart()])
+def test_a_task_that_fails_while_the_savepoint_is_stored_fails_the_job_once_it_is(restart):
+    """The savepoint is whole, and what it holds may be committed: the job cannot begin again from the one before."""
+    world, request, checkpoint_id = failed_while_stored(restart)
+    world.stored(checkpoint_id)
+    assert world.job.status is JobStatus.FAILING
+    world.confirm_cancels().wait(10_000)
+    status, message = world.end
+    assert status == "FAILED"
+    assert "/savepoints/savepoint-" in message
+    assert "too early" in message
+    assert message.count("which is whole") == 1
+    assert "which is whole" in world.answers[request]
+    assert checkpoint_id not in dict(world.discarded(all_time=True))
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_task_that_fails_while_a_savepoint_is_stored_that_then_is_not_begins_again(is_late):
+    world, request, checkpoint_id = failed_while_stored()
+    world.confirm_cancels().wait(10_000)
+    assert world.job.status is JobStatus.RESTARTING, "where from is not known yet"
+    if is_late:
+        world.wait(600_000)
+        world.stored(checkpoint_id)
+    else:
+        world.stored(checkpoint_id, failure=error("no space"))
+    assert "no savepoint" in world.answers[request]
+    assert world.job.status is JobStatus.RUNNING
+    if not is_late:
+        world.all_report("INITIALIZING", "RUNNING").wait(0)
+        assert world.trigger() == 3, "and takes checkpoints again"
 
 
 def test_a_job_that_comes_to_its_end_by_itself_answers_a_stop_that_was_not_complete():
