@@ -140,11 +140,10 @@ class StateAssignment:
         """Whether its subtasks have nothing to do but to say that they are at their end."""
         old = [self._old.get(each.id) for each in vertex.operators]
         finished = [each is not None and _has_finished(each.vertex) for each in old]
-        if any(finished) and not all(finished):
+        ended = [each is not None and _has_ended(each.vertex) for each in old]
+        if any(finished) and not all(ended):
             names = [
-                "; ".join(
-                    repr(op.name) for op, at_end in zip(vertex.operators, finished, strict=True) if at_end is which
-                )
+                "; ".join(repr(op.name) for op, at_end in zip(vertex.operators, ended, strict=True) if at_end is which)
                 for which in (True, False)
             ]
             raise self._refused(
@@ -154,10 +153,13 @@ class StateAssignment:
         return bool(finished) and all(finished)
 
     def _check_order_of_ends(self) -> None:
-        """Who had come to its end is not fed by anybody who had not."""
+        """Who had come to its end is not fed by anybody who had not.
+
+        One that had, but left state such as a source's position, begins again and ends at once: it feeds nobody.
+        """
         for edge in self.plan.edges:
             source, target = self.plan.vertices[edge.source], self.plan.vertices[edge.target]
-            if self._finished[edge.source]:
+            if self._has_only_ended(source):
                 continue
             if self._finished[edge.target]:
                 raise self._refused(
@@ -169,6 +171,10 @@ class StateAssignment:
                     f"some subtasks of {target.name!r} had come to their end, but would all read from "
                     f"{source.name!r}, which had not; begin from a checkpoint before that"
                 )
+
+    def _has_only_ended(self, vertex: VertexPlan) -> bool:
+        old = (self._old.get(each.id) for each in vertex.operators)
+        return all(each is not None and _has_ended(each.vertex) for each in old)
 
     def _has_finished_subtasks(self, vertex: VertexPlan) -> bool:
         old = (self._old.get(each.id) for each in vertex.operators)
@@ -285,6 +291,11 @@ def _old_operators(metadata: CheckpointMetadata) -> Iterator[OldOperator]:
         ]
         for operator in vertex.operators:
             yield OldOperator(vertex, operator, tuple(each.get(operator.operator_id) for each in by_id))
+
+
+def _has_ended(vertex: VertexInCheckpoint) -> bool:
+    """Whether nothing came any more, though there may be state, as of a task that waited for its last checkpoint."""
+    return bool(vertex.subtasks) and all(each is not None and each.is_finished for each in vertex.subtasks)
 
 
 def _has_finished(vertex: VertexInCheckpoint) -> bool:

@@ -219,6 +219,23 @@ def test_what_had_ended_cannot_be_fed_anew():
 # ---- records between tasks
 
 
+@pytest.mark.parametrize("subtasks", [[FINISHED, FINISHED], [FINISHED, state("b", operator=file("y"))]])
+def test_what_had_ended_may_be_fed_by_a_source_that_waited_for_its_last_checkpoint(subtasks):
+    at_its_end = state("a", operator=file("position"), is_finished=True)
+    found = metadata(old("a", [at_its_end]), old("b", subtasks))
+    new = plan(chain("a", 1, "a"), chain("b", 3, "b"), edges=[edge(0, 1)])
+    source, behind = (assigned(found, new, vertex_index=index)[0] for index in range(2))
+    assert not source.is_finished and "position" in paths(source), "it begins at its end"
+    assert behind.is_finished == (subtasks[1] is FINISHED)
+
+
+def test_what_had_ended_may_be_chained_with_what_was_at_its_end():
+    at_its_end = state("a", operator=file("position"), is_finished=True)
+    found = metadata(old("a", [at_its_end]), old("b", [FINISHED, FINISHED]))
+    (restore,) = assigned(found, plan(chain("a", 1, "a", "b")))
+    assert not restore.is_finished and "position" in paths(restore)
+
+
 def with_channels(parallelism=2):
     subtask = SubtaskState(
         input_channels=(ChannelState(0, 1, file("in")),), output_channels=(ChannelState(0, 0, file("out")),)
