@@ -1,26 +1,38 @@
-"""How fast does keyed state go into a file and back, next to a plain file and pickle?
+"""How fast does state go into a checkpoint and back, and what does a job pay for it?
 
-``python bench/bench_checkpoint.py``: a million keys with values of 100 bytes, and a million of int to int; how long a
-snapshot takes in all, how long it holds the interpreter, how long the longest pause of another thread is meanwhile, and
-how long reading back takes. Flink: the checkpointing benchmarks of flink-benchmarks (CheckpointingTimeBenchmark).
+`checkpoint_write`: a million keys of a keyed state, values of 100 bytes, from the dict they are in until they lie in a
+file for good; beside it a file of the same size that is there in memory already, and what pickle takes. Each contender
+writes a new file and deletes it, turn by turn, since a machine's first use of a page costs more than the rest.
+`checkpoint_read`: from the file until a function can read the state. `checkpoint_rescale`: two subtasks' files read by
+four. `checkpoint_job`: a keyed count over a million keys with a checkpoint every second, and the same job without; in
+`checkpoint_pause` the longest time between two records of a subtask, its first second left out.
+`checkpoint_full_queues`: how long a checkpoint takes while a slow function holds back all that is before it, unaligned
+and aligned. Flink: the checkpointing benchmarks of flink-benchmarks (CheckpointingTimeBenchmark).
+
+python bench/bench_checkpoint.py [NAME...]       all, or those whose names begin so; --smoke for a short run
+FLINKBUF_BENCH_DIRECTORY                         where files go, instead of the system's place for temporary ones
 """
 
+import argparse
+import functools
 import gc
 import json
 import os
 import pickle
-import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
-from measure import SMOKE, scaled
+import pytest
+from measure import SMOKE, report, scaled
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf.checkpoints.handles import OperatorRestore, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.common import Configuration, Types, WatermarkStrategy
+from flinkbuf.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.snapshot import OperatorSnapshot
@@ -31,139 +43,284 @@ from flinkbuf.streaming.state_backend import KeyedStateBackend
 from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
 from flinkbuf.streaming.timers import TimerServices
 from flinkbuf.testing import ManualClock
-from flinkbuf.types.types import Types
 
-COUNT = scaled(1_000_000)
-ID = "0" * 32
+KEYS = scaled(1_000_000)
+JOB_COUNT = scaled(8_000_000)
+REPEATS = 1 if SMOKE else 5
+JOB_REPEATS = 1 if SMOKE else 3
+OPERATOR = "0" * 32
+VALUES = {"bytes_100": lambda key: b"%0100d" % key, "int": lambda key: key}
+PATIENCE_S = 5 if SMOKE else 30  # with a checkpoint that waits for full queues
+PIECE = 1 << 18  # bytes that a plain file is given at a time
 
 
-def new_backend():
+def temporary_directory():
+    return tempfile.TemporaryDirectory(prefix="flinkbuf-bench-", dir=os.environ.get("FLINKBUF_BENCH_DIRECTORY"))
+
+
+# ---- state into a file and back
+
+
+def new_backend(parallelism=1, index=0):
     keys, clock = KeyContext(), ManualClock()
-    groups = KeyGroups.of_subtask(None, 128, parallelism=1, subtask_index=0)
+    groups = KeyGroups.of_subtask(None, 128, parallelism=parallelism, subtask_index=index)
     return KeyedStateBackend(keys, groups, clock, TimerServices(keys, clock))
 
 
-def filled(type, values):
-    backend = new_backend()
-    state, set_key = backend.get_state(ValueStateDescriptor("v", type)), backend.key_context.set_key
+def filled(values, parallelism=1, index=0):
+    """Return a backend with the keys that are its own."""
+    backend = new_backend(parallelism, index)
+    state, set_key = backend.get_state(ValueStateDescriptor("v", None)), backend.key_context.set_key
+    grouper = backend.key_groups.grouper()
     for key, value in enumerate(values):
-        set_key(key)
-        state.update(value)
+        if parallelism == 1 or grouper.first <= grouper.group_of(key) <= grouper.last:
+            set_key(key)
+            state.update(value)
     return backend
 
 
+def write(backend, directory):
+    """Return what the job master gets to know of it."""
+    options = CheckpointOptions(location=os.path.join(directory, "job", "chk-1"))
+    snapshot = TaskStateSnapshot(1, {OPERATOR: OperatorSnapshot((backend.snapshot(),))})
+    return write_snapshot(snapshot, storage=storage_of(directory), options=options, settings=ExecutionSettings())
+
+
+def read(states, directory, parallelism=1, index=0):
+    """Restore one subtask out of several states."""
+    parts = tuple(part for state in states for each in state.operators for part in each.keyed)
+    restore = TaskRestore(1, (OperatorRestore(OPERATOR, len(states), (), parts),))
+    task = read_restore(restore, TaskInfo("job", "job", "vertex", "task"), storage_of(directory))
+    backend = new_backend(parallelism, index)
+    backend.restore(task.operators[OPERATOR])
+    return backend, backend.get_state(ValueStateDescriptor("v", None))
+
+
+def put_durably(path, write_into):
+    with open(path, "xb") as file:
+        write_into(file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def write_plain(data, directory):
+    def write_into(file):
+        for offset in range(0, len(data), PIECE):
+            file.write(data[offset : offset + PIECE])
+
+    put_durably(Path(directory, "plain"), write_into)
+
+
+def write_pickle(values, directory):
+    put_durably(Path(directory, "pickle"), lambda file: pickle.dump(values, file, protocol=5))
+
+
+def seconds_of(function):
+    gc.collect()
+    begin = time.perf_counter()
+    function()
+    return time.perf_counter() - begin
+
+
+def measure_write(kind, benchmark=None):
+    values = [VALUES[kind](key) for key in range(KEYS)]
+    backend, by_key = filled(values), dict(enumerate(values))
+    gc.collect()
+    gc.freeze()
+    with temporary_directory() as directory:
+        size = write(backend, directory).size
+        data = memoryview(os.urandom(size))
+        contenders = {
+            "flinkbuf": lambda: write(backend, directory),
+            "plain_file": lambda: write_plain(data, directory),
+            "pickle": lambda: write_pickle(by_key, directory),
+        }
+        seconds = {name: [] for name in contenders}
+        for _ in range(REPEATS):
+            for name, function in contenders.items():
+                delete_files(directory)
+                seconds[name].append(seconds_of(function))
+    gc.unfreeze()
+    for name, found in seconds.items():
+        report(f"checkpoint_write_{kind}.{name}", found, size, "bytes", benchmark=benchmark)
+
+
+def delete_files(directory):
+    for path in Path(directory).rglob("*"):
+        if path.is_file():
+            path.unlink()
+
+
+def measure_read(kind, benchmark=None):
+    values = [VALUES[kind](key) for key in range(KEYS)]
+    with temporary_directory() as directory:
+        state = write(filled(values), directory)
+        write_pickle(dict(enumerate(values)), directory)
+
+        def unpickle():
+            with open(Path(directory, "pickle"), "rb") as file:
+                pickle.load(file)
+
+        gc.collect()
+        gc.freeze()
+        contenders = {"flinkbuf": lambda: read([state], directory), "pickle": unpickle}
+        for name, function in contenders.items():
+            seconds = [seconds_of(function) for _ in range(REPEATS)]
+            report(f"checkpoint_read_{kind}.{name}", seconds, 1, "snapshots", benchmark=benchmark)
+        gc.unfreeze()
+
+
+def measure_rescale(benchmark=None):
+    """All four in a row; on as many machines it takes as long as the slowest."""
+    values = [VALUES["bytes_100"](key) for key in range(KEYS)]
+    with temporary_directory() as directory:
+        states = [write(filled(values, 2, index), directory) for index in range(2)]
+        gc.collect()
+        gc.freeze()
+
+        def read_all():
+            for index in range(4):
+                read(states, directory, 4, index)
+
+        seconds = [seconds_of(read_all) for _ in range(REPEATS)]
+        gc.unfreeze()
+    report("checkpoint_rescale.flinkbuf", seconds, 1, "rescalings", benchmark=benchmark)
+
+
+# ---- jobs
+
+
+def environment(settings, parallelism=2, target="local"):
+    settings = {"execution.target": target, "pipeline.progress": "false", **settings}
+    configuration = Configuration.from_dict(settings)
+    return StreamExecutionEnvironment.get_execution_environment(configuration).set_parallelism(parallelism)
+
+
+class Count(KeyedProcessFunction):
+    """Counts the records of each key, and notes the longest time between two of them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def open(self, context):
+        self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))
+        self.path = Path(self.folder, f"pause-{context.get_index_of_this_subtask()}")
+        self.begin = self.last = time.monotonic()
+        self.longest = 0.0
+
+    def process_element(self, value, context):
+        self.count.update((self.count.value() or 0) + 1)
+        now = time.monotonic()
+        if now - self.last > self.longest and now - self.begin > 1:
+            self.longest = now - self.last
+        self.last = now
+
+    def close(self):
+        self.path.write_text(str(self.longest))
+
+
+def key_of(number):
+    return number % KEYS
+
+
+def count_job(interval_ms):
+    """Return its seconds, its longest pause and how many checkpoints were completed."""
+    with temporary_directory() as folder:
+        settings = {"execution.checkpointing.dir": folder}
+        if interval_ms:
+            settings["execution.checkpointing.interval"] = f"{interval_ms} ms"
+        env = environment(settings)
+        source = NumberSequenceSource(0, JOB_COUNT - 1)
+        numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers", Types.LONG())
+        numbers.key_by(key_of, Types.LONG()).process(Count(folder))
+        begin = time.perf_counter()
+        client = env.execute_async()
+        client.get_job_execution_result().result()
+        seconds = time.perf_counter() - begin
+        counts = client.details()["checkpoints"]["counts"] if interval_ms else {"completed": 0}
+        pauses = [float(path.read_text()) for path in Path(folder).glob("pause-*")]
+        return seconds, max(pauses), counts["completed"]
+
+
+def measure_job(benchmark=None):
+    cases = {"without": 0, "every_second": 1000}
+    found = {name: [] for name in cases}
+    for _ in range(JOB_REPEATS):
+        for name, interval_ms in cases.items():
+            found[name].append(count_job(interval_ms))
+    for name, runs in found.items():
+        seconds, pauses, _ = zip(*runs, strict=True)
+        report(f"checkpoint_job.{name}", list(seconds), JOB_COUNT, "records", benchmark=benchmark)
+        report(f"checkpoint_pause.{name}", list(pauses), 1, "pauses", benchmark=benchmark)
+    print(json.dumps({"name": "checkpoint_job.completed", "checkpoints": [each[2] for each in found["every_second"]]}))
+
+
+class Slow(MapFunction):
+    """Lets a few hundred records a second pass."""
+
+    def map(self, value):
+        time.sleep(0.002)
+        return value
+
+
+def full_queue_seconds(is_unaligned):
+    """Seconds of the first checkpoint of a job whose queues were full when it began."""
+    interval_ms = 500 if SMOKE else 2000
+    with temporary_directory() as folder:
+        env = environment(
+            {
+                "execution.checkpointing.dir": folder,
+                "execution.checkpointing.interval": f"{interval_ms} ms",
+                "execution.checkpointing.unaligned.enabled": str(is_unaligned).lower(),
+            },
+            target="embedded",
+        )
+        numbers = env.from_source(
+            NumberSequenceSource(0, 10**9), WatermarkStrategy.no_watermarks(), "numbers", Types.LONG()
+        )
+        numbers.key_by(key_of, Types.LONG()).map(Slow(), Types.LONG())
+        client = env.execute_async()
+        try:
+            limit = time.monotonic() + PATIENCE_S
+            while time.monotonic() < limit:
+                checkpoints = client.details()["checkpoints"]
+                if checkpoints["counts"]["completed"]:
+                    return checkpoints["history"][-1]["end_to_end_duration"] / 1e3
+                time.sleep(0.02)
+            return PATIENCE_S
+        finally:
+            client.cancel().result()
+
+
+def measure_full_queues(benchmark=None):
+    """The aligned one is given up after half a minute: it waits for all that is in the queues."""
+    for name, is_unaligned in {"unaligned": True, "aligned": False}.items():
+        seconds = [full_queue_seconds(is_unaligned) for _ in range(JOB_REPEATS if is_unaligned else 1)]
+        report(f"checkpoint_full_queues.{name}", seconds, 1, "checkpoints", benchmark=benchmark)
+
+
 CASES = {
-    "bytes_100": (None, lambda key: b"%0100d" % key),
-    "text_100": (Types.STRING(), lambda key: f"{key:0100d}"),
-    "int": (None, lambda key: key),
-    "tuple": (None, lambda key: (key, "word", 2.5)),
+    "checkpoint_write_bytes_100": functools.partial(measure_write, "bytes_100"),
+    "checkpoint_write_int": functools.partial(measure_write, "int"),
+    "checkpoint_read_bytes_100": functools.partial(measure_read, "bytes_100"),
+    "checkpoint_read_int": functools.partial(measure_read, "int"),
+    "checkpoint_rescale": measure_rescale,
+    "checkpoint_job": measure_job,
+    "checkpoint_full_queues": measure_full_queues,
 }
 
 
-def in_plain_file(directory, data):
-    """As the storage does it: written and made durable."""
-    path = Path(directory) / "plain"
-    begin = time.perf_counter()
-    with path.open("wb") as file:
-        for offset in range(0, len(data), 1 << 18):
-            file.write(memoryview(data)[offset : offset + (1 << 18)])
-        file.flush()
-        os.fsync(file.fileno())
-    return time.perf_counter() - begin
-
-
-def by_pickle(directory, values):
-    path = Path(directory) / "pickled"
-    begin = time.perf_counter()
-    with path.open("wb") as file:
-        pickle.dump(values, file, protocol=5)
-        file.flush()
-        os.fsync(file.fileno())
-    written = time.perf_counter() - begin
-    begin = time.perf_counter()
-    with path.open("rb") as file:
-        pickle.load(file)
-    return written, time.perf_counter() - begin
-
-
-class Pauses(threading.Thread):
-    """Asks for the interpreter all the time, as a task does, and notes the longest time it had to wait."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.longest, self.steps, self.is_over = 0.0, 0, False
-
-    def run(self):
-        last = time.perf_counter()
-        while not self.is_over:
-            now = time.perf_counter()
-            self.longest = max(self.longest, now - last)
-            last = now
-            self.steps += 1
-
-
-def snapshot(backend, directory):
-    """Return seconds of the task's thread and of the other, CPU seconds of the other, and what was written."""
-    storage = storage_of(directory)
-    options = CheckpointOptions(location=os.path.join(directory, "job", "chk-1"))
-    begin = time.perf_counter()
-    taken = TaskStateSnapshot(1, {ID: OperatorSnapshot((backend.snapshot(),))})
-    task_s, begin, cpu = time.perf_counter() - begin, time.perf_counter(), time.thread_time()
-    state = write_snapshot(taken, storage=storage, options=options, settings=ExecutionSettings())
-    return task_s, time.perf_counter() - begin, time.thread_time() - cpu, state
-
-
-def restore(state, type, directory):
-    info = TaskInfo("job", "job", "vertex", "task")
-    operators = tuple(
-        OperatorRestore(each.operator_id, 1, (each.operator,) if each.operator else (), each.keyed)
-        for each in state.operators
-    )
-    begin = time.perf_counter()
-    task = read_restore(TaskRestore(1, operators), info, storage_of(directory))
-    backend = new_backend()
-    backend.restore(task.operators[ID])
-    backend.get_state(ValueStateDescriptor("v", type))
-    return time.perf_counter() - begin
-
-
-def run(name):
-    type, value = CASES[name]
-    values = [value(key) for key in range(COUNT)]
-    backend = filled(type, values)
-    gc.collect()
-    gc.freeze()
-    with tempfile.TemporaryDirectory(dir=os.environ.get("FLINKBUF_BENCH_DIRECTORY")) as directory:
-        found = [snapshot(backend, directory) for _ in range(1 if SMOKE else 3)]
-        task_s, seconds, cpu_s, state = min(found, key=lambda each: each[1])
-        data = bytes(state.size)
-        plain_s = min(in_plain_file(directory, os.urandom(len(data))) for _ in range(1 if SMOKE else 3))
-        pickle_s, unpickle_s = by_pickle(directory, dict(enumerate(values)))
-        restore_s = restore(state, type, directory)
-        pauses = Pauses()
-        pauses.start()
-        time.sleep(0.2)
-        pauses.longest = 0.0
-        beside_s = snapshot(backend, directory)[1]
-        pauses.is_over = True
-        pauses.join()
-    figures = {
-        "keys": COUNT,
-        "bytes": state.size,
-        "task_s": task_s,
-        "write_s": seconds,
-        "write_cpu_s": cpu_s,
-        "plain_file_s": plain_s,
-        "part_of_plain_file": plain_s / seconds,
-        "pickle_dump_s": pickle_s,
-        "restore_s": restore_s,
-        "pickle_load_s": unpickle_s,
-        "write_beside_a_busy_thread_s": beside_s,
-        "longest_pause_s": pauses.longest,
-    }
-    print(json.dumps({"name": f"checkpoint.{name}", **{key: round(each, 5) for key, each in figures.items()}}))
+@pytest.mark.parametrize("name", CASES)
+def test_checkpoint(benchmark, name):
+    benchmark.pedantic(lambda: None, rounds=1)
+    CASES[name](benchmark)
 
 
 if __name__ == "__main__":
-    for name in [each for each in sys.argv[1:] if each in CASES] or CASES:
-        run(name)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(CASES))
+    parser.add_argument("--smoke", action="store_true", help="a twentieth of the work, once")
+    names = parser.parse_args().names
+    for name, run in CASES.items():
+        if not names or name.startswith(tuple(names)):
+            run()

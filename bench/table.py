@@ -146,6 +146,11 @@ TARGETS = [
     Target("job_restart.flinkbuf_local_killed", max_ns=2e9),
     Target("job_restart.flinkbuf_spark_raised", max_ns=500e6),
     Target("job_restart.flinkbuf_spark_killed", max_ns=8e9),
+    Target("checkpoint_write_bytes_100.flinkbuf", "checkpoint_write_bytes_100.plain_file", ratio=0.6),
+    Target("checkpoint_read_bytes_100.flinkbuf", "checkpoint_read_bytes_100.pickle", max_ns=2e9),
+    Target("checkpoint_job.every_second", "checkpoint_job.without", ratio=0.9),
+    Target("checkpoint_pause.every_second", "checkpoint_pause.without", max_ns=100e6),
+    Target("checkpoint_full_queues.unaligned", "checkpoint_full_queues.aligned", max_ns=1e9),
 ]
 
 

@@ -33,14 +33,13 @@ cdef class GroupWriter:
     cdef object is_cancelled
     cdef group_buffer* buffers      # one a key group
     cdef readonly Py_ssize_t count, size    # of groups; bytes in all buffers
-    cdef uint8_t* gathered          # all of them in order
-    cdef Py_ssize_t capacity        # of `gathered`
     cdef int64_t slice_end          # when others are to run
 
     cdef group_buffer* buffer_of(self, object key) except NULL
     cdef int put_entry(self, object namespace, int64_t namespace_number, object key, TypeCodec codec, object value,
                        object stamps) except -1
     cdef int rest(self) except -1
+    cdef void copy_all(self, uint8_t* pos) noexcept nogil
 
 
 cdef class TableEncoder:

@@ -6,12 +6,11 @@ their types, straight out of the dict into one buffer a key group. The loops let
 milliseconds, so that a task whose state is being written is not held up. Flink: the key groups of HeapSnapshotStrategy.
 """
 
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from cpython.dict cimport PyDict_Next
-from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.buffer cimport PyBUF_READ
 from cpython.object cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, realloc
+from libc.stdlib cimport calloc, free
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 from posix.unistd cimport usleep
@@ -32,8 +31,9 @@ from flinkbuf._core.state_table cimport StateTable
 from flinkbuf._core.type_codec cimport decode_value, encode_value
 
 cdef enum:
-    SLICE_NS = 2_000_000   # how long other threads wait at most
+    SLICE_NS = 10_000_000  # how long other threads wait at most; a busy one keeps the interpreter for 5 ms each time
     CLOCK_STEPS = 64       # entries between two looks at the clock
+    GIL_FREE_SIZE = 1 << 23    # fewer bytes are copied before the interpreter has changed hands
     KEEP_BYTES = 1 << 20   # a larger buffer is given back when it has been written
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
@@ -103,7 +103,6 @@ cdef class GroupWriter:
             for i in range(self.count):
                 fb_data_output_close(&self.buffers[i].output)
             free(self.buffers)
-        free(self.gathered)
 
     cdef group_buffer* buffer_of(self, object key) except NULL:
         cdef int64_t group = self.grouper.group(key)
@@ -178,32 +177,36 @@ cdef class GroupWriter:
         Returns
         -------
         tuple
-            The bytes, which are valid until the next call, and for each group that has any (key group, size, CRC 32).
+            The bytes, and for each group that has any (key group, size, CRC 32).
         """
-        cdef uint8_t* gathered
-        cdef uint8_t* pos
+        cdef bytes gathered = PyBytes_FromStringAndSize(NULL, self.size)
+        cdef uint8_t* pos = <uint8_t*>PyBytes_AS_STRING(gathered)
         cdef fb_data_output* output
         cdef list parts = []
         cdef Py_ssize_t i
-        if self.size > self.capacity:
-            gathered = <uint8_t*>realloc(self.gathered, self.size)
-            if gathered is NULL:
-                raise MemoryError(f"no memory for {self.size} bytes of state")
-            self.gathered = gathered
-            self.capacity = self.size
-        with nogil:  # once for all, since it takes long to get the interpreter back from a busy task
-            pos = self.gathered
-            for i in range(self.count):
-                output = &self.buffers[i].output
-                if output.pos != output.start:
-                    memcpy(pos, output.start, output.pos - output.start)
-                    self.buffers[i].checksum = fb_crc32(0, pos, output.pos - output.start)
-                    pos += output.pos - output.start
+        if self.size < GIL_FREE_SIZE:
+            self.copy_all(pos)
+        else:
+            with nogil:
+                self.copy_all(pos)
         for i in range(self.count):
             output = &self.buffers[i].output
             if output.pos != output.start:
                 parts.append((self.grouper.first + i, output.pos - output.start, self.buffers[i].checksum))
-        return PyMemoryView_FromMemory(<char*>self.gathered, self.size, PyBUF_READ), parts
+        return gathered, parts
+
+    cdef void copy_all(self, uint8_t* pos) noexcept nogil:
+        """Copy the bytes of all groups to `pos`, and note their checksums."""
+        cdef fb_data_output* output
+        cdef Py_ssize_t i
+        cdef size_t size
+        for i in range(self.count):
+            output = &self.buffers[i].output
+            size = output.pos - output.start
+            if size > 0:
+                memcpy(pos, output.start, size)
+                self.buffers[i].checksum = fb_crc32(0, pos, size)
+                pos += size
 
     def clear(self):
         """Begin with empty buffers."""

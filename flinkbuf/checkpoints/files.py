@@ -52,12 +52,16 @@ class StateOutput(ABC):
         OSError
             If they cannot be written; ECANCELED: the file was aborted.
         """
-        view = memoryview(data).cast("B")
+        return self.write_all((data,))
+
+    def write_all(self, pieces: Sequence[bytes | bytearray | memoryview]) -> int:
+        """Append several pieces; return the offset at which the first begins. Raises as `write` does."""
+        views = [memoryview(data).cast("B") for data in pieces]
         self._enter()
         try:
             offset = self.size
-            self._write(view)
-            self.size = offset + len(view)
+            self._write_all(views)
+            self.size = offset + sum(len(view) for view in views)
         except OSError as error:
             raise self._located(error) from None
         finally:
@@ -144,6 +148,11 @@ class StateOutput(ABC):
 
     @abstractmethod
     def _write(self, data: memoryview) -> None: ...
+
+    def _write_all(self, pieces: Sequence[memoryview]) -> None:
+        """Append what fits the file's own way of taking many bytes; here: one piece after the other."""
+        for data in pieces:
+            self._write(data)
 
     @abstractmethod
     def _finish(self) -> None:

@@ -15,6 +15,7 @@ from flinkbuf.checkpoints.locations import is_checkpoint_name
 _BUFFER = 256 * 1024  # bytes gathered before a system call; larger pieces go to it as they are
 _ATTEMPTS = 5  # of what others may undo while it is done
 _READ_MAX = 1 << 30  # bytes of one system call
+_IOV_MAX = 1024  # pieces of one system call
 
 
 class LocalFiles(Files):
@@ -110,6 +111,19 @@ class _LocalOutput(StateOutput):
 
     def _write(self, data: memoryview) -> None:
         self._file.write(data)
+
+    def _write_all(self, pieces: Sequence[memoryview]) -> None:
+        if len(pieces) == 1:
+            self._write(pieces[0])
+            return
+        self._file.flush()
+        rest = [piece for piece in pieces if len(piece)]
+        while rest:
+            written = os.writev(self._file.fileno(), rest[:_IOV_MAX])
+            while rest and written >= len(rest[0]):
+                written -= len(rest.pop(0))
+            if written:
+                rest[0] = rest[0][written:]
 
     def _finish(self) -> None:
         self._file.flush()

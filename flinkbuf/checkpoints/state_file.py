@@ -25,6 +25,7 @@ from flinkbuf._core.crc32 import crc32
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.files import StateInput, StateOutput
 from flinkbuf.checkpoints.handles import StateHandle
+from flinkbuf.checkpoints.write_behind import WriteBehind
 from flinkbuf.errors import CorruptDataError
 
 VERSION = 1
@@ -75,7 +76,7 @@ class SnapshotOutput:
         self._open_output, self._threshold, self._limit, self._check = open_output, threshold, limit, check
         self._kept: list[bytes] = []
         self._kept_size = 0
-        self._output: StateOutput | None = None
+        self._output: WriteBehind | None = None
         self._path = ""
         self._data = b""
         self.position = 0
@@ -95,17 +96,17 @@ class SnapshotOutput:
         keeps_all = self._open_output is None or (self._output is None and self.position <= self._threshold)
         if not keeps_all and size >= _SMALL:
             self._write_kept()
-            self._file().write(data)
+            self._file().write(bytes(data))
             return
         self._kept.append(bytes(data))
         self._kept_size += size
         if not keeps_all and self._kept_size >= _SMALL:
             self._write_kept()
 
-    def _file(self) -> StateOutput:
+    def _file(self) -> WriteBehind:
         if self._output is None:
             assert self._open_output is not None
-            self._output = self._open_output()
+            self._output = WriteBehind(self._open_output())
         return self._output
 
     def _write_kept(self) -> None:

@@ -308,6 +308,7 @@ PACKAGE = [
             "ha_protocol",
             "ha_directory",
             "ha_store",
+            "write_behind",
             "state_file",
             "state_index",
             "description",

@@ -40,6 +40,10 @@ class PlainOutput:
         self.file.write(data)
         return offset
 
+    def write_all(self, pieces):
+        for data in pieces:
+            self.write(data)
+
     def finish(self):
         self.file.close()
         return str(self.path)
