@@ -278,6 +278,35 @@ def jobs() -> Picture:
     return picture
 
 
+def checkpoints() -> Picture:
+    """Draw the way of a checkpoint: barriers among the records, states into storage, answers to the job master."""
+    picture = Picture(900, 400, "A checkpoint: barriers go with the records, state goes to storage, then it counts")
+    picture.box(30, 30, 200, 66, PLAIN, "job master", "begins it, collects answers,", "says when it is complete")
+    for number, y in enumerate((150, 270)):
+        picture.box(30, y, 150, 66, TASK, f"source {number}", "position in its input")
+        picture.box(385, y, 190, 66, TASK, f"count {number}", "waits for both barriers,", "then: state, timers")
+        picture.box(690, y, 180, 66, TASK, f"sink {number}", "prepares its output")
+    picture.box(385, 30, 485, 66, MEMORY, "storage", "chk-7/: a file of each subtask, _metadata at last")
+    for y in (183, 303):
+        picture.arrow((180, y), (383, y))
+        picture.arrow((575, y), (688, y))
+    picture.arrow((180, 195), (383, 288))
+    picture.arrow((180, 291), (383, 198))
+    for x, y in ((225, 172), (225, 292), (600, 172), (600, 292)):
+        picture.box(x, y, 22, 22, SPARK, "7")
+    picture.arrow((105, 96), (105, 148))
+    picture.words(115, 128, "1 begin")
+    picture.arrow((60, 96), (60, 120), (14, 120), (14, 303), (28, 303))
+    picture.words(275, 358, "2 barriers, behind the records that count", "middle")
+    picture.arrow((480, 150), (480, 98), is_dashed=True)
+    picture.arrow((780, 150), (780, 98), is_dashed=True)
+    picture.words(490, 132, "3 state, by a thread of its own")
+    picture.arrow((230, 63), (383, 63))
+    picture.words(306, 54, "4 all are there", "middle")
+    picture.words(690, 358, "5 complete: sinks commit", "middle")
+    return picture
+
+
 PICTURES = {
     "data.svg": data,
     "credit.svg": credit,
@@ -285,6 +314,7 @@ PICTURES = {
     "exchanges.svg": exchanges,
     "tasks.svg": tasks,
     "jobs.svg": jobs,
+    "checkpoints.svg": checkpoints,
 }
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import stream
+from flinkbuf.demo.stream_kill import run_and_kill
 from flinkbuf.demo.stream_report import StreamOutcome
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def departures(spark: SparkSession, csv: Path, schema: str, cores: int, rows: in
 
 
 def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
-    """Run the stream on Spark, and the same in plain Python."""
+    """Run the stream on Spark, once more with a worker that is killed, and the same in plain Python."""
     count = flights.count()  # and into Spark's cache: reading CSV is not what is measured
     on_spark = Configuration().set_string("execution.target", "spark")
     environment = StreamExecutionEnvironment.get_execution_environment(on_spark).set_parallelism(cores)
@@ -44,5 +45,6 @@ def run_stream(flights: DataFrame, cores: int) -> StreamOutcome:
     records = stream.results_of(environment.from_data_frame(flights)).execute_and_collect("a year of flights")
     results: list[Any] = [tuple(record) for record in records]
     seconds = time.perf_counter() - started
+    kill = run_and_kill(flights, cores, results)
     expected = list(stream.follow(tuple(row) for row in flights.collect()))
-    return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected))
+    return StreamOutcome(results, count, seconds, sorted(results) == sorted(expected), kill)

@@ -19,6 +19,7 @@ from rich.table import Table
 
 from flinkbuf.demo.report import DELAY_COLORS, GRID, MUTED, OURS, STYLE, duration
 from flinkbuf.demo.stream import HOUR, IMPOSSIBLE, PARKED, TRIP
+from flinkbuf.demo.stream_kill import CHECKPOINT_EVERY_MS, KillOutcome
 
 NEW_YORK = ZoneInfo("America/New_York")
 FEWEST_DEPARTURES = 5  # an hour with less has no mean worth showing
@@ -39,12 +40,15 @@ class StreamOutcome:
         From the first record asked of Spark to the last result.
     is_equal : bool
         Whether plain Python found the same.
+    kill : KillOutcome
+        What came of a second run, in which a worker was killed.
     """
 
     results: list[Any]
     flights: int
     seconds: float
     is_equal: bool
+    kill: KillOutcome
 
     def of_kind(self, kind: str) -> list[Any]:
         """Return the results of one kind."""
@@ -72,6 +76,23 @@ def print_stream_report(console: Console, outcome: StreamOutcome) -> None:
         )
     else:
         console.print("[bold red]A plain loop found something else: this is a bug in flinkbuf.[/]\n")
+    _print_kill(console, outcome.kill, len(outcome.results))
+
+
+def _print_kill(console: Console, kill: KillOutcome, results: int) -> None:
+    console.print(f"[bold]Once more, and killed[/]: a checkpoint every {CHECKPOINT_EVERY_MS} ms, results into files")
+    if kill.process_id:
+        again = f"from checkpoint {kill.checkpoint}" if kill.checkpoint else "from the beginning"
+        console.print(
+            f"After {kill.after:.1f} s worker {kill.process_id} got a SIGKILL; {kill.recovery:.1f} s later all tasks "
+            f"ran again, {again}. The job took {kill.seconds:.1f} s and {kill.checkpoints:,} checkpoints."
+        )
+    else:
+        console.print(f"It was done before a worker could be killed, after {kill.checkpoints:,} checkpoints.")
+    if kill.is_equal:
+        console.print(f"Its files hold the same: [green]{results:,} results, each of them once, are equal[/].\n")
+    else:
+        console.print("[bold red]Its files hold something else: this is a bug in flinkbuf.[/]\n")
 
 
 def _table(*heads: str) -> Table:

@@ -631,7 +631,7 @@ PACKAGE = [
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
     ("", [""]),
-    ("demo", ["analysis", "report", "stream", "stream_report", "stream_job", "flights", ""]),
+    ("demo", ["analysis", "report", "stream", "stream_kill", "stream_report", "stream_job", "flights", ""]),
     ("", ["script", "checkpoint_command", "recovery_command", "cli", "__main__"]),
 ]
 MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
