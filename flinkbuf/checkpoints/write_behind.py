@@ -13,13 +13,13 @@ _AHEAD = 1 << 24  # bytes that wait to be written at most
 class WriteBehind:
     """Hands bytes to a thread that writes them into one file. Used by one thread at a time.
 
-    An error of the file is raised by the call after it. Nobody leaves `finish` or `abort` before the thread has ended:
+    An error of the file is raised by the call after it. Nobody leaves `finish` or `discard` before the thread has ended:
     who waits for a storage that hangs, hangs as if it wrote itself.
 
     Parameters
     ----------
     output : StateOutput
-        The file; nobody else uses it from now on, but `abort` of it may come from anywhere.
+        The file; nobody else uses it from now on, but its `abort` may come from anywhere.
     """
 
     def __init__(self, output: StateOutput) -> None:
@@ -55,9 +55,9 @@ class WriteBehind:
             raise self._error
         return self._output.finish()
 
-    def abort(self) -> None:
-        """Delete the file."""
-        self._output.abort()  # the thread, if it is inside, sees it and deletes the file
+    def discard(self) -> None:
+        """Delete the file, also after `finish`."""
+        self._output.discard()  # the thread, if it is inside, sees it and deletes the file
         self._end()
 
     def _start(self) -> None:

@@ -103,7 +103,7 @@ def test_an_error_of_the_file_comes_out_of_the_next_call(file):
             behind.write(bytes(40))
     with pytest.raises(OSError, match="no space left"):
         behind.finish()
-    behind.abort()
+    behind.discard()
 
 
 def test_who_gives_up_leaves_neither_file_nor_thread(file, tmp_path):
@@ -114,7 +114,7 @@ def test_who_gives_up_leaves_neither_file_nor_thread(file, tmp_path):
     behind.write(b"first")
     assert stopped.is_inside.wait(10)
     threading.Timer(0.05, stopped.may_go_on.set).start()
-    behind.abort()
+    behind.discard()
     assert not any(thread.is_alive() for thread in stopped.threads)
     assert threading.active_count() <= before + 1  # the timer
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
