@@ -5,14 +5,13 @@ Flink: RocksDBKeyedStateBackend, EmbeddedRocksDBStateBackend.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, use_rocksdb_table
+from flinkbuf.checkpoints.owned_directory import OwnedDirectory
 from flinkbuf.checkpoints.state_index import StateMeta
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups, codec_of
@@ -26,6 +25,7 @@ from flinkbuf.streaming.timers import TimerServices
 INCREMENTAL = "execution.checkpointing.incremental"
 LOCAL_DIRECTORIES = "state.backend.rocksdb.localdir"
 CACHE_ENTRIES = "state.backend.rocksdb.cache.entries"
+PREFIX = "flinkbuf-rocksdb-"  # of the directories with databases
 _BATCH_COUNT = 4096  # entries that are put into a database at a time
 
 
@@ -53,7 +53,8 @@ class RocksDbStateBackend(KeyedStateBackend):
         parent = parents[key_groups.first % len(parents)] if parents else None
         if parent is not None:
             Path(parent).mkdir(parents=True, exist_ok=True)
-        self._directory = Path(tempfile.mkdtemp(prefix="flinkbuf-rocksdb-", dir=parent))
+        self._owned = OwnedDirectory(PREFIX, parent)  # not left for good by a process that is killed
+        self._directory = self._owned.path
         self._is_incremental = str(options.get(INCREMENTAL, "false")).lower() == "true"
         self._capacity = int(options.get(CACHE_ENTRIES, 10_000))
         self._tables: list[RocksDbTable] = []
@@ -63,7 +64,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         try:
             self._store = RocksDbStore(self._directory / "store")
         except BaseException:
-            shutil.rmtree(self._directory, ignore_errors=True)
+            self._owned.close()
             raise
 
     def _number_of(self, meta: StateMeta) -> int:
@@ -157,7 +158,7 @@ class RocksDbStateBackend(KeyedStateBackend):
     def close(self) -> None:
         """Delete the database."""
         self._store.close()
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._owned.close()
 
 
 def _group(key_group: int) -> bytes:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkbuf.jobs import job_directory
+from flinkbuf.checkpoints import owned_directory
 from flinkbuf.jobs.archives import unpack
 from flinkbuf.jobs.job_directory import PREFIX, JobDirectory
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, ShippedFiles
@@ -212,7 +212,7 @@ def test_a_directory_without_a_lock_is_swept_when_it_is_old(temporary, monkeypat
     (temporary / f"{PREFIX}young").mkdir()
     with JobDirectory():
         assert (temporary / f"{PREFIX}young").is_dir()
-    monkeypatch.setattr(job_directory, "UNLOCKED_S", -1.0)
+    monkeypatch.setattr(owned_directory, "UNLOCKED_S", -1.0)
     with JobDirectory():
         assert not (temporary / f"{PREFIX}young").exists()
 

@@ -299,6 +299,7 @@ PACKAGE = [
             "handles",
             "options",
             "damage",
+            "owned_directory",
             "locations",
             "metadata",
             "files",

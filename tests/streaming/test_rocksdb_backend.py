@@ -1,5 +1,7 @@
 """Keyed state in RocksDB: what is in memory otherwise, files that checkpoints share, savepoints that all read."""
 
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -301,3 +303,29 @@ def test_files_that_a_checkpoint_of_unknown_end_has_elsewhere_are_written_again(
     assert files.known() == uploads(a="0/a", b="1/b", c="1/c")
     files.complete(2)
     assert files.known() == uploads(a="0/a", b="1/b", c="1/c")
+
+
+def test_the_database_of_a_process_that_was_killed_is_deleted_when_the_next_one_is_made(rocksdb, tmp_path):
+    program = (
+        "import sys\n"
+        "from flinkbuf._core.key_context import KeyContext\n"
+        "from flinkbuf.streaming.key_groups import KeyGroups\n"
+        "from flinkbuf.streaming.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend\n"
+        "from flinkbuf.streaming.timers import TimerServices\n"
+        "from flinkbuf.testing import ManualClock\n"
+        "keys, clock = KeyContext(), ManualClock()\n"
+        "groups = KeyGroups.of_subtask(None, 128, parallelism=1, subtask_index=0)\n"
+        "options = {LOCAL_DIRECTORIES: sys.argv[1]}\n"
+        "held = RocksDbStateBackend(keys, groups, clock, TimerServices(keys, clock), options)\n"
+        "print(held._directory, flush=True); sys.stdin.read()"
+    )
+    arguments = [sys.executable, "-c", program, str(tmp_path / "local")]
+    with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        path = Path(process.stdout.readline().strip())
+        rocksdb()
+        assert path.is_dir(), "its process lives"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert path.is_dir()
+    rocksdb()
+    assert not path.exists()
