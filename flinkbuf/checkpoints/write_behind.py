@@ -13,8 +13,8 @@ _AHEAD = 1 << 24  # bytes that wait to be written at most
 class WriteBehind:
     """Hands bytes to a thread that writes them into one file. Used by one thread at a time.
 
-    An error of the file is raised by the call after it. Nobody leaves `finish` or `discard` before the thread has ended:
-    who waits for a storage that hangs, hangs as if it wrote itself.
+    An error of the file is raised by the call after it. Nobody leaves `finish` or `discard` before the thread has
+    ended: who waits for a storage that hangs, hangs as if it wrote itself.
 
     Parameters
     ----------
