@@ -16,7 +16,7 @@ from flinkbuf.checkpoints.locations import checkpoint_location, child, name_of, 
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.errors import CorruptDataError
 
-pytest.importorskip("moto.server", reason="an S3 server is needed: pip install 'moto[server]'")
+pytest.importorskip("moto.server", reason="an S3 server is needed: pip install 'moto[s3]' flask flask-cors")
 
 
 @pytest.fixture(scope="module")
