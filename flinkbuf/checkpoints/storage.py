@@ -192,11 +192,16 @@ class CheckpointStorage:
     delete_directory = delete_checkpoint
 
     def remove_job_directory(self, job_id: str) -> None:
-        """Remove the directory of a job and of its shared files, unless a checkpoint is left in it."""
+        """Remove the directory of a job that has ended, with its shared files, unless a checkpoint is left in it.
+
+        Of one that came to nothing there may be a file that a task had not finished when the others were deleted.
+        """
         location = child(self.directory, job_id)
         files = self._files(location)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            if all(name_of(each.location) == SHARED for each in files.entries(location)):
+            entries = files.entries(location)
+            is_known = all(name_of(each.location) == SHARED or is_checkpoint_name(each.location) for each in entries)
+            if is_known and not any(each.is_complete for each in self._checkpoints_in(entries)):
                 files.delete_tree(location)
 
     def create_directory(self, location: str) -> None:

@@ -247,6 +247,15 @@ def test_deleting_a_checkpoint_leaves_what_others_use(storage):
     assert os.listdir(storage.directory) == []
 
 
+def test_what_a_task_has_written_too_late_goes_with_the_job(storage):
+    location = checkpoint_location(storage.directory, JOB_ID, 3)
+    with storage.open_output(location) as output:
+        output.write(b"nobody knows of it")
+        output.finish()
+    storage.remove_job_directory(JOB_ID)
+    assert os.listdir(storage.directory) == []
+
+
 def test_metadata_goes_first_so_that_half_a_checkpoint_is_none(storage, monkeypatch):
     _, path = write_checkpoint(storage)
     monkeypatch.setattr(shutil, "rmtree", lambda *arguments: (_ for _ in ()).throw(OSError(errno.EIO, "broken")))
