@@ -53,9 +53,9 @@ class CheckpointDirectory:
             directory = normalized(directory)
         elif is_temporary:
             directory = os.path.join(tempfile.gettempdir(), f"flinkbuf-checkpoints-{job_id}")
-        return cls(
-            replace(tasks, checkpoint_directory=directory), replace(config, directory=directory), job_id, is_temporary
-        )
+        savepoints = normalized(config.savepoint_directory) if config.savepoint_directory else ""
+        config = replace(config, directory=directory, savepoint_directory=savepoints)
+        return cls(replace(tasks, checkpoint_directory=directory), config, job_id, is_temporary)
 
     @property
     def path(self) -> str:

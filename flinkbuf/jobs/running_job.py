@@ -21,6 +21,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from flinkbuf.checkpoints.locations import normalized
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.action_performer import ActionPerformer
 from flinkbuf.jobs.checkpoint_directory import CheckpointDirectory
@@ -52,7 +53,7 @@ from flinkbuf.jobs.master.master_actions import (
 )
 from flinkbuf.jobs.master.restart_limits import RestartLimits
 from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.savepoint_requests import SavepointRequests
+from flinkbuf.jobs.savepoint_requests import SavepointError, SavepointRequests
 from flinkbuf.jobs.story import Entry, Story
 from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.jobs.time_passed import TimePassed
@@ -265,7 +266,13 @@ class RunningJob:
 
         The future fails with a `SavepointError` that says why there is none.
         """
-        stimulus, future = self._requests.ask(kind, directory or "")
+        try:  # tasks and job master may stand in other directories than who asks
+            location = normalized(directory) if directory else ""
+        except ValueError as error:
+            future: Future[str] = Future()
+            future.set_exception(SavepointError(f"no savepoint was taken: {error}"))
+            return future
+        stimulus, future = self._requests.ask(kind, location)
         with self._closing:
             if self in _running:
                 self._inbox.put(stimulus)

@@ -121,6 +121,24 @@ def test_a_savepoint_can_be_made_while_a_job_goes_on(tmp_path):
         client.get_job_execution_result().result()
 
 
+@pytest.mark.parametrize("is_default", [False, True])
+def test_a_savepoint_lies_below_the_directory_that_the_program_stands_in(tmp_path, monkeypatch, is_default):
+    monkeypatch.chdir(tmp_path)
+    env = environment("embedded")
+    env._configuration.set_string("execution.checkpointing.data-inline-threshold", "0 b")
+    env.set_default_savepoint_directory("default/savepoints")
+    program(env, tmp_path, limit=1000)
+    client = env.execute_async("sums")
+    until(lambda: completed(client) >= 1)
+    path = client.trigger_savepoint(None if is_default else "own/savepoints").result()
+    assert Path(path).parent == tmp_path / ("default" if is_default else "own") / "savepoints"
+    with pytest.raises(SavepointError, match="with credentials, s3://"):
+        client.trigger_savepoint("s3://user:word@bucket/savepoints").result()
+    (tmp_path / "go-on").touch()
+    client.get_job_execution_result().result()
+    assert client.details()["checkpoints"]["counts"]["restored"] == 0
+
+
 def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(tmp_path):
     env = environment("embedded")
     program(env, tmp_path, limit=1000)
