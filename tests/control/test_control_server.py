@@ -718,4 +718,4 @@ def test_both_ends_know_within_seconds_that_the_cable_was_pulled(is_idle):
             log.connections[0].send(b"x")
         assert reason_why(client, 30)
         wait_until(lambda: len(log.told) == 2)
-        assert time.monotonic() - cut < 8
+        assert time.monotonic() - cut < 25
