@@ -32,12 +32,22 @@ class WatchedPool:
 
     def __init__(self, pool):
         self.pool = pool
+        self.lock = threading.Lock()
+        self.is_closed = False
 
     def __getattr__(self, name):
         return getattr(self.pool, name)
 
+    def create_buffer_pool(self, *args, **kwargs):
+        with self.lock:  # as a pool that is closed for good: whoever comes too late gets none
+            if self.is_closed:
+                raise RuntimeError("the pool is closed")
+            return self.pool.create_buffer_pool(*args, **kwargs)
+
     def close(self):
-        self.pool.destroy_all_buffer_pools()
+        with self.lock:
+            self.is_closed = True
+            self.pool.destroy_all_buffer_pools()
 
     def check_home(self):
         """Once everybody has ended: a reader gives its buffer back when it comes to know."""
