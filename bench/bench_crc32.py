@@ -12,12 +12,12 @@ DATA = os.urandom(scaled(1 << 20))
 SMALL = DATA[:128]
 
 CASES = {
-    "crc32": (lambda: crc32(DATA), len(DATA), "bytes"),
-    "crc32.by_tables": (lambda: crc32_by_tables(DATA), len(DATA), "bytes"),
+    "crc32.flinkbuf": (lambda: crc32(DATA), len(DATA), "bytes"),
+    "crc32.flinkbuf_by_tables": (lambda: crc32_by_tables(DATA), len(DATA), "bytes"),
     "crc32.zlib": (lambda: zlib.crc32(DATA), len(DATA), "bytes"),
     "crc32.copy": (lambda: bytearray(DATA), len(DATA), "bytes"),
-    "crc32.128_bytes": (lambda: crc32(SMALL), len(SMALL), "bytes"),
-    "crc32.128_bytes_zlib": (lambda: zlib.crc32(SMALL), len(SMALL), "bytes"),
+    "crc32_128_bytes.flinkbuf": (lambda: crc32(SMALL), len(SMALL), "bytes"),
+    "crc32_128_bytes.zlib": (lambda: zlib.crc32(SMALL), len(SMALL), "bytes"),
 }
 
 
