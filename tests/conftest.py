@@ -76,6 +76,7 @@ def loops_have_run():
 @pytest.fixture
 def nothing_is_left(loops_have_run):
     """No thread and no open descriptor may outlive a test."""
+    gc.collect()  # what earlier tests have left to it is not missed afterwards
     threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
     yield
     gc.collect()
