@@ -9,7 +9,7 @@ import pytest
 library = pytest.importorskip("confluent_kafka", reason="confluent-kafka is not installed")
 
 from kafka_brokers import Failure, ModelBroker, ModelProducer, mock_cluster  # noqa: E402
-from surroundings import ManualTime, Surroundings  # noqa: E402
+from source_attempt import SourceAttempt  # noqa: E402
 
 from flinkbuf.common.serialization import SimpleStringSchema  # noqa: E402
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402
@@ -27,10 +27,8 @@ from flinkbuf.streaming import kafka_sink  # noqa: E402
 from flinkbuf.streaming.input_status import InputStatus  # noqa: E402
 from flinkbuf.streaming.operator_config import ExecutionSettings  # noqa: E402
 from flinkbuf.streaming.sink_factories import SinkWriterFactory  # noqa: E402
-from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute  # noqa: E402
+from flinkbuf.streaming.snapshot import OperatorSnapshot  # noqa: E402
 from flinkbuf.streaming.source import Boundedness  # noqa: E402
-from flinkbuf.streaming.source_coordinator import CoordinatorStore  # noqa: E402
-from flinkbuf.streaming.source_factories import SourceOperatorFactory  # noqa: E402
 from flinkbuf.testing import OperatorHarness  # noqa: E402
 
 WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)
@@ -73,28 +71,8 @@ def bounded(brokers, topic):
     return source_of(brokers, topic).set_bounded(KafkaOffsetsInitializer.latest()).build()
 
 
-class Attempt:
+class Attempt(SourceAttempt):
     """All subtasks of a source, from the beginning or from what `checkpoint` returned."""
-
-    def __init__(self, source, parallelism, checkpoint=None):
-        factory = pickle.loads(cloudpickle.dumps(SourceOperatorFactory(source)))
-        state, states = (None, None) if checkpoint is None else checkpoint
-        self.failures = []
-        self.coordinator = factory.create_coordinator(
-            parallelism, ManualTime(), CoordinatorStore(), self.failures.append
-        )
-        self.coordinator.start(None if state is None else pickle.loads(state))
-        self.subtasks = []
-        for index in range(parallelism):
-            around = Surroundings(
-                subtask_index=index, parallelism=parallelism, extras={"coordinator": self.coordinator}
-            )
-            snapshot = None
-            if states is not None:
-                snapshot = redistribute(map(OperatorSnapshot.decode, states), parallelism, index)
-            around.operator = around.open(factory(), snapshot)
-            around.has_ended = False
-            self.subtasks.append(around)
 
     def emit(self, count=10**9, until=None):
         """So many records in all, or until the end."""
@@ -111,23 +89,6 @@ class Attempt:
             if len(self.values) == before:
                 time.sleep(0.005)
         return self
-
-    def checkpoint(self, checkpoint_id=1):
-        state = cloudpickle.dumps(self.coordinator.snapshot(checkpoint_id))
-        states = []
-        for around in self.subtasks:
-            around.mailbox.run()
-            states.append(around.operator.snapshot_state(checkpoint_id).encode())
-        return state, states
-
-    @property
-    def values(self):
-        return [value for around in self.subtasks for value in around.output.values]
-
-    def close(self):
-        for around in self.subtasks:
-            around.operator.close()
-        self.coordinator.close()
 
 
 VALUES = [f"value {number}" for number in range(40)]

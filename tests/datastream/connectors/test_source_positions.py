@@ -7,7 +7,8 @@ from collections import Counter
 
 import cloudpickle
 import pytest
-from surroundings import ManualTime, Surroundings
+from source_attempt import SourceAttempt
+from surroundings import Surroundings
 
 from flinkbuf.common.watermark_strategy import WatermarkStrategy
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
@@ -20,33 +21,14 @@ from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from flinkbuf.datastream.formats.json import JsonLinesFormat
 from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
-from flinkbuf.streaming.source_coordinator import CoordinatorStore
-from flinkbuf.streaming.source_factories import CollectionSourceFactory, SourceOperatorFactory, source_factory_of
+from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf.streaming.source_factories import CollectionSourceFactory, source_factory_of
 from flinkbuf.types.types import Types
 from flinkbuf.types.values import Row, StreamRecord, Watermark
 
 
-class Attempt:
+class Attempt(SourceAttempt):
     """All subtasks of a source, from the beginning or from what `checkpoint` returned."""
-
-    def __init__(self, source, parallelism, checkpoint=None, strategy=None):
-        self.time = ManualTime()
-        factory = pickle.loads(cloudpickle.dumps(SourceOperatorFactory(source, strategy)))
-        state, states = (None, None) if checkpoint is None else checkpoint
-        self.coordinator = factory.create_coordinator(parallelism, self.time, CoordinatorStore(), print)
-        self.coordinator.start(None if state is None else pickle.loads(state))
-        self.subtasks = []
-        for index in range(parallelism):
-            around = Surroundings(
-                subtask_index=index, parallelism=parallelism, time=self.time, extras={"coordinator": self.coordinator}
-            )
-            snapshot = None
-            if states is not None:
-                snapshot = redistribute(map(OperatorSnapshot.decode, states), parallelism, index)
-            around.operator = around.open(factory(), snapshot)
-            around.has_ended = False
-            self.subtasks.append(around)
 
     def emit(self, count, chance):
         """Let subtasks, drawn by chance, emit so many records in all, or as many as there are."""
@@ -59,25 +41,6 @@ class Attempt:
             idle_turns = 0 if len(self.values) > before else idle_turns + 1
             if idle_turns:
                 self.time.advance_to(self.time.now_ms() + 100)
-
-    def checkpoint(self, checkpoint_id=1):
-        """The enumerator first; what it has sent before comes to the readers before their barrier."""
-        state = cloudpickle.dumps(self.coordinator.snapshot(checkpoint_id))
-        states = []
-        for around in self.subtasks:
-            around.mailbox.run()
-            around.operator.prepare_snapshot_pre_barrier(checkpoint_id)
-            states.append(around.operator.snapshot_state(checkpoint_id).encode())
-        return state, states
-
-    @property
-    def values(self):
-        return [value for around in self.subtasks for value in around.output.values]
-
-    def close(self):
-        for around in self.subtasks:
-            around.operator.close()
-        self.coordinator.close()
 
 
 def write_files(folder):

@@ -1,0 +1,52 @@
+"""All subtasks of a source and its coordinator, without a job around them: they begin, are snapshotted and end."""
+
+import pickle
+
+import cloudpickle
+from surroundings import ManualTime, Surroundings
+
+from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
+from flinkbuf.streaming.source_coordinator import CoordinatorStore
+from flinkbuf.streaming.source_factories import SourceOperatorFactory
+
+
+class SourceAttempt:
+    """From the beginning, or from what `checkpoint` returned; a test says in `emit` how its subtasks are called."""
+
+    def __init__(self, source, parallelism, checkpoint=None, strategy=None):
+        self.time = ManualTime()
+        self.failures = []
+        factory = pickle.loads(cloudpickle.dumps(SourceOperatorFactory(source, strategy)))
+        state, states = (None, None) if checkpoint is None else checkpoint
+        self.coordinator = factory.create_coordinator(parallelism, self.time, CoordinatorStore(), self.failures.append)
+        self.coordinator.start(None if state is None else pickle.loads(state))
+        self.subtasks = []
+        for index in range(parallelism):
+            around = Surroundings(
+                subtask_index=index, parallelism=parallelism, time=self.time, extras={"coordinator": self.coordinator}
+            )
+            snapshot = None
+            if states is not None:
+                snapshot = redistribute(map(OperatorSnapshot.decode, states), parallelism, index)
+            around.operator = around.open(factory(), snapshot)
+            around.has_ended = False
+            self.subtasks.append(around)
+
+    def checkpoint(self, checkpoint_id=1):
+        """The enumerator first; what it has sent before comes to the readers before their barrier."""
+        state = cloudpickle.dumps(self.coordinator.snapshot(checkpoint_id))
+        states = []
+        for around in self.subtasks:
+            around.mailbox.run()
+            around.operator.prepare_snapshot_pre_barrier(checkpoint_id)
+            states.append(around.operator.snapshot_state(checkpoint_id).encode())
+        return state, states
+
+    @property
+    def values(self):
+        return [value for around in self.subtasks for value in around.output.values]
+
+    def close(self):
+        for around in self.subtasks:
+            around.operator.close()
+        self.coordinator.close()
