@@ -5,19 +5,15 @@ import contextlib
 import gc
 import itertools
 import logging
-import os
-import shutil
-import socket
-import subprocess
 import threading
 import time
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from async_operator import at_once, operator, run, sleepy
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from postgres_server import postgres_server
 
 from flinkbuf import (
     AsyncCallError,
@@ -1200,28 +1196,8 @@ def test_a_real_http_server_that_fails_hangs_and_resets(http_server, event_loop,
 def postgres(tmp_path_factory):
     """A PostgreSQL server of the test's own; gives host and port."""
     pytest.importorskip("asyncpg", reason="asyncpg is not installed")
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb")) or [Path(shutil.which("initdb") or "/missing")]
-    if not found[-1].exists():
-        pytest.skip("no PostgreSQL server here; on Debian or Ubuntu: sudo apt-get install postgresql")
-    folder = Path(tmp_path_factory.mktemp("postgres"))
-    as_user = []
-    if os.getuid() == 0:  # PostgreSQL refuses to run as root
-        as_user = ["runuser", "-u", "postgres", "--"]
-        for path in (folder, *folder.parents[:2]):
-            path.chmod(0o755)
-        shutil.chown(folder, "postgres")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    data, bin_folder = folder / "data", found[-1].parent
-    subprocess.run(
-        [*as_user, found[-1], "-D", data, "-A", "trust", "-U", "tester", "-N"], check=True, capture_output=True
-    )
-    options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
-    control = [*as_user, bin_folder / "pg_ctl", "-D", data]
-    subprocess.run([*control, "-w", "-l", folder / "log", "-o", options, "start"], check=True, capture_output=True)
-    yield "127.0.0.1", port
-    subprocess.run([*control, "-m", "immediate", "stop"], check=True, capture_output=True)
+    with postgres_server(tmp_path_factory.mktemp("postgres")) as server:
+        yield server.host, server.port
 
 
 def test_a_real_database_over_a_pool_of_connections(postgres, event_loop):
