@@ -24,7 +24,8 @@
   X(REFERENCES, -16, "the buffer has already been recycled") \
   X(THREAD, -17, "the system refused a thread")              \
   X(NOT_FOUND, -18, "the result partition was not found")    \
-  X(LOST, -19, "a reader of the result partition was lost")
+  X(LOST, -19, "a reader of the result partition was lost")  \
+  X(UNFINISHED, -20, "the result partition is not finished yet")
 
 enum {
   FB_OK = 0,

@@ -9,11 +9,13 @@
 #include "ground/deque.h"
 #include "ground/owner.h"
 #include "ground/wakeup.h"
+#include "io/file_sender.h"
 
 enum {
   ACCEPTS_PER_TURN = 16,
   READS_PER_TURN = 8,  /* of one connection */
   WRITES_PER_TURN = 4, /* of one connection */
+  PARTS_PER_TURN = 16, /* the same where parts of files come one by one */
   RANGES_PER_WRITE = 64,
   BEHIND_TARGET = 4 << 10, /* bytes received behind a target: what follows it is most likely the next head */
   LOW_MARK = 64 << 10,     /* bytes */
@@ -24,7 +26,8 @@ enum {
 
 struct piece {
   struct fb_buffer_slice body;
-  uint32_t done; /* bytes of head and body that were written */
+  struct fb_file_region region; /* instead of a body */
+  uint32_t done;                /* bytes of head and body that were written */
   uint32_t head_size;
   uint8_t head[FB_CONNECTION_HEAD_MAX];
 };
@@ -35,12 +38,13 @@ struct fb_connection {
   struct fb_carrier* carrier; /* NULL: it is the network's own socket */
   const struct fb_connection_handler* handler;
   void* context;
-  struct fb_chore chore;   /* writes; buries one that was closed */
-  struct fb_timer timer;   /* connecting, lingering */
-  struct fb_timer pulse;   /* looks whether the peer's machine answers, while something is under way */
-  int64_t silent_since_ms; /* 0: it does */
-  struct fb_deque pieces;  /* of piece */
-  size_t queued;           /* bytes */
+  struct fb_chore chore;            /* writes; buries one that was closed */
+  struct fb_timer timer;            /* connecting, lingering */
+  struct fb_timer pulse;            /* looks whether the peer's machine answers, while something is under way */
+  int64_t silent_since_ms;          /* 0: it does */
+  struct fb_deque pieces;           /* of piece */
+  struct fb_file_sender_read* read; /* of the first piece's region, which waits for it; NULL: there is none */
+  size_t queued;                    /* bytes */
   size_t low, high;
   size_t deaf_over; /* nothing is read while more is queued; 0: no such limit */
   bool is_connecting;
@@ -89,7 +93,12 @@ static void close_connection(struct fb_connection* self, int code) {
   fb_reactor_cancel_timer(self->reactor, &self->pulse);
   fb_reactor_remove(self->reactor, &self->source);
   end_socket(fd);
-  for (uint32_t i = 0; i < self->pieces.count; i++) fb_buffer_slice_release(&piece_at(self, i)->body);
+  if (self->read != NULL) fb_file_sender_forget(self->read);
+  self->read = NULL;
+  for (uint32_t i = 0; i < self->pieces.count; i++) {
+    fb_buffer_slice_release(&piece_at(self, i)->body);
+    fb_file_region_release(&piece_at(self, i)->region);
+  }
   self->pieces.count = 0;
   self->queued = 0;
   fb_reactor_leave(self->reactor, &self->chore);
@@ -139,41 +148,74 @@ static void make_due(struct fb_connection* self) {
   if (!self->is_connecting && !self->is_closed) fb_reactor_leave(self->reactor, &self->chore);
 }
 
+/* The bytes of a piece behind its head. */
+static uint32_t body_size(const struct piece* piece) {
+  if (piece->region.file != NULL) return piece->region.size;
+  return piece->body.buffer != NULL ? piece->body.size : 0;
+}
+
+static int reserve_piece(struct fb_connection* self, size_t head_size) {
+  if (self->is_closed || self->is_shutting) return FB_ERELEASED;
+  if (head_size > FB_CONNECTION_HEAD_MAX) return FB_EARGUMENT;
+  return fb_deque_reserve(&self->pieces, 1, sizeof(struct piece));
+}
+
+static void queue_piece(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_buffer_slice body,
+                        struct fb_file_region region) {
+  struct piece* piece = fb_deque_push(&self->pieces, sizeof *piece);
+
+  piece->body = body;
+  piece->region = region;
+  piece->done = 0;
+  piece->head_size = (uint32_t)head_size;
+  if (head_size > 0) memcpy(piece->head, head, head_size);
+  self->queued += head_size + body_size(piece);
+  if (self->queued > self->high) self->is_over_mark = true;
+  make_due(self);
+}
+
+int fb_connection_send_region(struct fb_connection* self, const uint8_t* head, size_t head_size,
+                              struct fb_file_region* region) {
+  struct fb_file_region taken = *region;
+  int code = reserve_piece(self, head_size);
+
+  region->file = NULL;
+  if (code < 0 || taken.size == 0) fb_file_region_release(&taken);
+  if (code < 0 || (head_size == 0 && taken.file == NULL)) return code;
+  queue_piece(self, head, head_size, (struct fb_buffer_slice){0}, taken);
+  return FB_OK;
+}
+
 int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size,
                        struct fb_buffer_slice* body) {
   struct fb_buffer_slice taken = {0};
-  struct piece* piece;
-  int code = FB_OK;
+  int code = reserve_piece(self, head_size);
 
   if (body != NULL) {
     taken = *body;
     body->buffer = NULL;
   }
-  if (self->is_closed || self->is_shutting) code = FB_ERELEASED;
-  else if (head_size > FB_CONNECTION_HEAD_MAX) code = FB_EARGUMENT;
-  else code = fb_deque_reserve(&self->pieces, 1, sizeof *piece);
   if (code < 0 || (taken.buffer != NULL && taken.size == 0)) fb_buffer_slice_release(&taken);
   if (code < 0 || (head_size == 0 && taken.buffer == NULL)) return code;
-  piece = fb_deque_push(&self->pieces, sizeof *piece);
-  piece->body = taken;
-  piece->done = 0;
-  piece->head_size = (uint32_t)head_size;
-  if (head_size > 0) memcpy(piece->head, head, head_size);
-  self->queued += head_size + (taken.buffer != NULL ? taken.size : 0);
-  if (self->queued > self->high) self->is_over_mark = true;
-  make_due(self);
+  queue_piece(self, head, head_size, taken, (struct fb_file_region){0});
   return FB_OK;
 }
 
-static size_t gather_ranges(struct fb_connection* self, struct iovec* ranges) {
+/* As many bytes as go out in one call: no further than to the first part of a file, which *is_cut then says. */
+static size_t gather_ranges(struct fb_connection* self, struct iovec* ranges, bool* is_cut) {
   size_t filled = 0;
 
+  *is_cut = false;
   for (uint32_t i = 0; i < self->pieces.count && filled + 2 <= RANGES_PER_WRITE; i++) {
     struct piece* piece = piece_at(self, i);
     uint32_t skipped = piece->done < piece->head_size ? 0 : piece->done - piece->head_size;
 
     if (piece->done < piece->head_size)
       ranges[filled++] = (struct iovec){piece->head + piece->done, piece->head_size - piece->done};
+    if (piece->region.file != NULL) {
+      *is_cut = true;
+      break;
+    }
     if (piece->body.buffer == NULL) continue;
     ranges[filled].iov_base = (uint8_t*)fb_buffer_slice_data(&piece->body) + skipped;
     ranges[filled++].iov_len = piece->body.size - skipped;
@@ -185,7 +227,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
   self->queued -= written;
   while (written > 0) {
     struct piece* piece = piece_at(self, 0);
-    size_t left = piece->head_size + (piece->body.buffer != NULL ? piece->body.size : 0) - piece->done;
+    size_t left = piece->head_size + body_size(piece) - piece->done;
 
     if (written < left) {
       piece->done += (uint32_t)written;
@@ -194,6 +236,7 @@ static void drop_written(struct fb_connection* self, size_t written) {
     written -= left;
     fb_deque_pop(&self->pieces);
     fb_buffer_slice_release(&piece->body);
+    fb_file_region_release(&piece->region);
   }
 }
 
@@ -203,7 +246,7 @@ static bool is_deaf(const struct fb_connection* self) { return self->deaf_over >
 static uint8_t interest_of(const struct fb_connection* self) {
   if (self->is_connecting && self->carrier != NULL) return FB_READABLE;
   return (uint8_t)((self->has_read_end || is_deaf(self) ? 0 : FB_READABLE) |
-                   (self->is_connecting || self->pieces.count > 0 ? FB_WRITABLE : 0));
+                   (self->is_connecting || (self->pieces.count > 0 && self->read == NULL) ? FB_WRITABLE : 0));
 }
 
 /* What was asked to finish has so long from now on for the next step: to send the rest, to read the peer's end. */
@@ -247,16 +290,87 @@ static void on_pulse(struct fb_timer* timer) {
   else watch_pulse(self);
 }
 
+/* A part of a file cannot be sent: its frame has begun, so nothing else can follow. */
+static void fail_region(struct fb_connection* self, int code, int error) {
+  const struct piece* piece = piece_at(self, 0);
+  const struct fb_file_region* region = &piece->region;
+  char what[320];
+
+  snprintf(what, sizeof what, "file %.200s, byte %llu of %llu that were to be sent: %s",
+           region->file->path != NULL ? region->file->path : "(without a name)",
+           (unsigned long long)(region->offset + piece->done - piece->head_size),
+           (unsigned long long)(region->offset + region->size),
+           code == FB_ETRUNCATED ? "the file ends before; it was shortened by somebody" : "reading failed");
+  fail_connection(self, FB_EIO, what, error);
+}
+
+static void on_region_read(void* context, int code, int error, struct fb_buffer_slice* slice) {
+  struct fb_connection* self = context;
+  struct piece* piece = piece_at(self, 0);
+
+  self->read = NULL;
+  if (code < 0) {
+    fail_region(self, code, error);
+    return;
+  }
+  /* From here on it is a piece like any other, whose head, and perhaps a beginning, have left. */
+  fb_file_region_release(&piece->region);
+  piece->body = *slice;
+  slice->buffer = NULL;
+  piece->done = piece->head_size = 0;
+  make_due(self);
+}
+
+/* Of the first piece, whose head has left, what the socket takes; 0 too while the disk's thread reads it. Negative: the
+ * connection has failed. */
+static int64_t write_region(struct fb_connection* self) {
+  const struct piece* piece = piece_at(self, 0);
+  uint32_t skipped = piece->done - piece->head_size;
+  int64_t written;
+  int code;
+
+  if (self->read != NULL) return 0;
+  if (!fb_file_sender_is_ready(&piece->region, skipped)) {
+    code = fb_file_sender_start_read(self->reactor, &piece->region, skipped, on_region_read, self, &self->read);
+    if (code < 0) fail_connection(self, code, "no memory or thread to read a file with", 0);
+    return code < 0 ? code : 0;
+  }
+  written = fb_file_sender_send(self->source.watch.fd, &piece->region, skipped);
+  if (written == FB_EIO && errno != EPIPE && errno != ECONNRESET) fail_region(self, FB_EIO, errno);
+  else if (written == FB_EIO) fail_connection(self, FB_EIO, "writing failed", errno);
+  else if (written < 0) fail_region(self, (int)written, 0);
+  return written;
+}
+
+static int64_t write_ranges(struct fb_connection* self) {
+  struct iovec ranges[RANGES_PER_WRITE];
+  bool is_cut;
+  size_t count = gather_ranges(self, ranges, &is_cut);
+  int64_t written = is_cut ? fb_tcp_write_more(self->source.watch.fd, ranges, count)
+                           : fb_tcp_write(self->source.watch.fd, ranges, count);
+
+  if (written < 0) fail_connection(self, FB_EIO, "writing failed", errno);
+  return written;
+}
+
+static bool is_at_region(struct fb_connection* self) {
+  const struct piece* piece = piece_at(self, 0);
+  return piece->region.file != NULL && piece->done >= piece->head_size;
+}
+
 /* Writes what the socket takes, within the bounds of one turn. */
 static void write_pieces(struct fb_connection* self) {
-  struct iovec ranges[RANGES_PER_WRITE];
+  int limit = WRITES_PER_TURN;
 
-  for (int i = 0; i < WRITES_PER_TURN && self->pieces.count > 0; i++) {
-    int64_t written = fb_tcp_write(self->source.watch.fd, ranges, gather_ranges(self, ranges));
-    if (written < 0) {
-      fail_connection(self, FB_EIO, "writing failed", errno);
-      return;
+  for (int i = 0; i < limit && self->pieces.count > 0; i++) {
+    int64_t written;
+    if (is_at_region(self)) {
+      written = write_region(self);
+      limit = PARTS_PER_TURN;
+    } else {
+      written = write_ranges(self);
     }
+    if (written < 0) return;
     if (written == 0) break;
     fb_reactor_count_written(self->reactor, (size_t)written);
     drop_written(self, (size_t)written);

@@ -1,7 +1,7 @@
 /* Connections of the I/O thread: bytes in, pieces out, and one last word about how each ended.
  *
  * They know no frame: bytes and events go to the handler. What is sent is queued as pieces (a small head that
- * is copied, and a slice of a buffer that is not) and leaves at the end of the turn, many pieces in one
+ * is copied, and a slice of a buffer, or a part of a file, that is not) and leaves at the end of the turn, many pieces in one
  * system call. Reads and writes of one connection are bounded in each turn.
  *
  * Owner:   a connection or listener belongs to the reactor; its pointer is not used after on_closed() or
@@ -11,6 +11,7 @@
 #define FB_CONNECTION_H
 
 #include "io/carrier.h"
+#include "io/file_region.h"
 #include "io/reactor.h"
 #include "io/tcp.h"
 #include "memory/buffer.h"
@@ -74,6 +75,10 @@ struct fb_reactor* fb_connection_reactor(const struct fb_connection* self);
  * taken over on every path. FB_ERELEASED (closed, shut down or finished), FB_EARGUMENT, FB_ENOMEM: nothing
  * was queued. */
 int fb_connection_send(struct fb_connection* self, const uint8_t* head, size_t head_size, struct fb_buffer_slice* body);
+/* The same with a part of a file behind the head; its reference is taken over on every path. A file that turns out to be
+ * shorter, or cannot be read, ends the connection, with path and offset in the reason: the peer was promised bytes. */
+int fb_connection_send_region(struct fb_connection* self, const uint8_t* head, size_t head_size,
+                              struct fb_file_region* region);
 /* Bytes at which it is writable again, and over which it is not: 64 KiB and 256 KiB at first. A sender that
  * heeds is_writable() keeps the queue at the high mark and one piece, however slow the peer. */
 void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high);

@@ -45,7 +45,8 @@ struct fb_reactor {
   uint32_t ring_count;
   struct fb_wakeup* rings[RINGS_KEPT]; /* to be rung after it */
   uint8_t* received;
-  char failure[200]; /* empty: none */
+  struct fb_io_executor* disk; /* NULL: nobody has asked for it */
+  char failure[200];           /* empty: none */
   struct fb_tcp_patience tcp_patience;
   _Atomic uint64_t turns, wakeups, bytes_read, bytes_written, writes;
   _Atomic uint32_t source_count;
@@ -391,7 +392,17 @@ void fb_reactor_close(struct fb_reactor* self) {
   atomic_store_explicit(&self->is_stopping, true, memory_order_seq_cst);
   wake_reactor(self);
   pthread_join(self->thread, NULL);
+  if (self->disk != NULL) {
+    fb_io_executor_close(self->disk);
+    fb_io_executor_drop(self->disk);
+    self->disk = NULL;
+  }
   fb_reactor_drop(self);
+}
+
+struct fb_io_executor* fb_reactor_disk(struct fb_reactor* self) {
+  if (self->disk == NULL && fb_io_executor_open("flinkbuf-disk", &self->disk) < 0) self->disk = NULL;
+  return self->disk;
 }
 
 void fb_reactor_retain(struct fb_reactor* self) {

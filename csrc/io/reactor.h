@@ -16,6 +16,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "io/io_executor.h"
 #include "io/poller.h"
 #include "io/tcp.h"
 #include "io/timer_queue.h"
@@ -104,6 +105,9 @@ void fb_reactor_leave(struct fb_reactor* self, struct fb_chore* chore);
 /* Memory that whoever receives may use until it returns: FB_RECEIVE_SIZE bytes. */
 #define FB_RECEIVE_SIZE ((size_t)64 << 10)
 uint8_t* fb_reactor_receive_buffer(struct fb_reactor* self);
+/* The thread that waits for disks in place of this one; it begins with its first request, and ends with close(). NULL without
+ * memory. */
+struct fb_io_executor* fb_reactor_disk(struct fb_reactor* self);
 void fb_reactor_count_read(struct fb_reactor* self, size_t size);
 void fb_reactor_count_written(struct fb_reactor* self, size_t size);
 

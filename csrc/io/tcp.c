@@ -239,16 +239,26 @@ int fb_tcp_error(int fd) {
 
 /* ---- bytes ----------------------------------------------------------------------------------------- */
 
-int64_t fb_tcp_write(int fd, const struct iovec* ranges, size_t count) {
+static int64_t send_ranges(int fd, const struct iovec* ranges, size_t count, int flags) {
   struct msghdr message = {.msg_iov = (struct iovec*)ranges};
   ssize_t written;
 
   message.msg_iovlen = (__typeof__(message.msg_iovlen))count;
   do {
-    written = sendmsg(fd, &message, SEND_FLAGS);
+    written = sendmsg(fd, &message, SEND_FLAGS | flags);
   } while (written < 0 && errno == EINTR);
   if (written >= 0) return written;
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS ? 0 : FB_EIO;
+}
+
+int64_t fb_tcp_write(int fd, const struct iovec* ranges, size_t count) { return send_ranges(fd, ranges, count, 0); }
+
+int64_t fb_tcp_write_more(int fd, const struct iovec* ranges, size_t count) {
+#ifdef MSG_MORE
+  return send_ranges(fd, ranges, count, MSG_MORE);
+#else
+  return send_ranges(fd, ranges, count, 0);
+#endif
 }
 
 int64_t fb_tcp_read(int fd, const struct iovec* ranges, size_t count) {

@@ -66,6 +66,8 @@ void fb_tcp_set_user_timeout(int fd, uint32_t timeout_ms);
 
 /* Writes what fits now. Bytes; 0 if nothing fits; FB_EIO. */
 int64_t fb_tcp_write(int fd, const struct iovec* ranges, size_t count);
+/* The same where more follows at once, which is to travel with it. */
+int64_t fb_tcp_write_more(int fd, const struct iovec* ranges, size_t count);
 /* Reads what is there. Bytes; 0 if nothing is there; FB_EFINISHED: the peer has ended its side; FB_EIO. */
 int64_t fb_tcp_read(int fd, const struct iovec* ranges, size_t count);
 
