@@ -1,5 +1,7 @@
 #include "record/channel_selector.h"
 
+#include "ground/wide.h"
+
 int fb_channel_selector_open(struct fb_channel_selector* self, enum fb_channel_selector_kind kind,
                              uint32_t channel_count, uint32_t max_parallelism, uint64_t seed) {
   bool is_keyed = kind == FB_SELECT_KEY_GROUP;
@@ -20,16 +22,24 @@ int fb_channel_selector_open(struct fb_channel_selector* self, enum fb_channel_s
   return FB_OK;
 }
 
-void fb_channel_selector_of_hashes(const struct fb_channel_selector* self, const int32_t* hashes, size_t count,
-                                   uint32_t* channels) {
+/* A loop without a branch inside, so that the compiler can take several hashes at once. */
+static FB_WIDE_INLINE void select_by_shift(const struct fb_channel_selector* self, const int32_t* hashes, size_t count,
+                                           uint32_t* channels) {
   uint32_t mask = self->max_parallelism - 1, channel_count = self->channel_count, shift = self->shift;
 
-  /* Two loops, each without a branch inside, so that the compiler can take several hashes at once. */
-  if (shift != UINT32_MAX) {
-    for (size_t i = 0; i < count; i++) channels[i] = (fb_key_group_murmur(hashes[i]) & mask) * channel_count >> shift;
-    return;
-  }
-  for (size_t i = 0; i < count; i++) channels[i] = fb_channel_selector_of_hash(self, hashes[i]);
+  for (size_t i = 0; i < count; i++) channels[i] = (fb_key_group_murmur(hashes[i]) & mask) * channel_count >> shift;
+}
+static FB_WIDE_TARGET void select_by_shift_wide(const struct fb_channel_selector* self, const int32_t* hashes,
+                                                size_t count, uint32_t* channels) {
+  select_by_shift(self, hashes, count, channels);
+}
+
+void fb_channel_selector_of_hashes(const struct fb_channel_selector* self, const int32_t* hashes, size_t count,
+                                   uint32_t* channels) {
+  if (self->shift == UINT32_MAX)
+    for (size_t i = 0; i < count; i++) channels[i] = fb_channel_selector_of_hash(self, hashes[i]);
+  else if (fb_wide_is_there()) select_by_shift_wide(self, hashes, count, channels);
+  else select_by_shift(self, hashes, count, channels);
 }
 
 void fb_channel_selector_next_many(struct fb_channel_selector* self, size_t count, uint32_t* channels) {

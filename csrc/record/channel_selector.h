@@ -22,6 +22,7 @@ enum fb_channel_selector_kind {
   FB_SELECT_BROADCAST,   /* every channel: asking for one is an error of the caller */
   FB_SELECT_KEY_GROUP,   /* of_hash() */
   FB_SELECT_CUSTOM,      /* the caller asks the user's function */
+  FB_SELECT_RANGE,       /* the caller asks range_bounds.h */
   FB_SELECT_KIND_COUNT
 };
 

@@ -1,6 +1,7 @@
 #include "record/key_group.h"
 
 #include "ground/byte_order.h"
+#include "record/binary_row.h"
 #include "record/object.h"
 
 /* A count over what is left can only be honest where elements take no bytes at all (NULL_VALUE, the empty
@@ -521,6 +522,15 @@ static int object_hash(const struct fb_type* type, struct fb_data_input* input, 
   return set_hash(out, (int32_t)hash_bytes(start, (size_t)(input->pos - start)));
 }
 
+/* BinaryRowData.hashCode: of the row's bytes, whatever its fields are. */
+static int row_data_hash(const struct fb_type* type, struct fb_data_input* input, bool deep, struct hashed* out) {
+  const uint8_t* row = input->pos + 4;
+  int code = fb_type_skip(type, input);
+
+  (void)deep;
+  return code < 0 ? code : set_hash(out, fb_binary_row_hash(row, (size_t)(input->pos - row)));
+}
+
 static const hasher HASHERS[FB_TYPE_KIND_COUNT] = {
     [FB_TYPE_BOOLEAN] = number_hash,
     [FB_TYPE_BYTE] = number_hash,
@@ -558,6 +568,7 @@ static const hasher HASHERS[FB_TYPE_KIND_COUNT] = {
     [FB_TYPE_EITHER] = either_hash,
     [FB_TYPE_NULLABLE] = nullable_hash,
     [FB_TYPE_STREAM_ELEMENT] = no_hash,
+    [FB_TYPE_ROW_DATA] = row_data_hash, /* its parts by themselves have none */
 };
 
 /* Kinds that Row's deep hash looks into, rather than asking the object. */
@@ -585,6 +596,7 @@ static int check_type(const struct fb_type* type, bool deep) {
   bool below = kind == FB_TYPE_ROW ? DEEP : passes_depth(kind) ? deep : PLAIN;
 
   if (hasher_of(type) == no_hash || (is_array && !deep)) return FB_EARGUMENT;
+  if (kind == FB_TYPE_ROW_DATA) return FB_OK;
   for (uint32_t i = 0; i < type->child_count; i++)
     if (check_type(type->children[i], below) < 0) return FB_EARGUMENT;
   return FB_OK;

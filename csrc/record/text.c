@@ -134,3 +134,32 @@ uint8_t* fb_text_encode(const void* points, size_t length, int width, uint8_t* t
   }
   return to;
 }
+
+/* The bytes after the first of a character, of which the second has bounds of its own; 0: no character begins so. */
+static unsigned utf8_rest(uint8_t first, uint8_t* low, uint8_t* high) {
+  *low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  *high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  if (first >= 0xc2 && first < 0xe0) return 1;
+  if (first >= 0xe0 && first < 0xf0) return 2;
+  return first >= 0xf0 && first < 0xf5 ? 3 : 0;
+}
+
+bool fb_text_is_utf8(const uint8_t* from, size_t size) {
+  const uint8_t* end = from + size;
+  uint8_t low, high;
+
+  if (fb_text_is_ascii(from, size)) return true;
+  while (from < end) {
+    unsigned rest;
+    if (*from < 0x80) {
+      from++;
+      continue;
+    }
+    rest = utf8_rest(*from, &low, &high);
+    if (rest == 0 || (size_t)(end - from) <= rest || from[1] < low || from[1] > high) return false;
+    for (unsigned i = 2; i <= rest; i++)
+      if ((from[i] & 0xc0) != 0x80) return false;
+    from += rest + 1;
+  }
+  return true;
+}

@@ -56,6 +56,9 @@ static inline bool fb_text_is_ascii(const uint8_t* from, size_t size) {
   return ((seen | word) & 0x8080808080808080u) == 0;
 }
 
+/* Whether the bytes are UTF-8 as Unicode has it: no surrogates, nothing longer than it has to be. */
+bool fb_text_is_utf8(const uint8_t* from, size_t size);
+
 /* memcpy for text, which is mostly short: no call for up to 16 bytes, and no byte outside of either side. */
 static inline void fb_text_copy(uint8_t* to, const uint8_t* from, size_t size) {
   if (size > 16) {

@@ -1,6 +1,7 @@
 #include "record/type.h"
 
 #include "ground/byte_order.h"
+#include "record/binary_row.h"
 #include "record/object.h"
 #include "record/text.h"
 
@@ -50,6 +51,9 @@ void fb_type_measure(struct fb_type* self) {
       self->min_size = add_saturated(1, left < self->padding ? left : self->padding);
       break;
     case FB_TYPE_STREAM_ELEMENT: self->min_size = 1; break;
+    case FB_TYPE_TIMESTAMP_DATA:
+    case FB_TYPE_TIMESTAMP_LTZ_DATA: self->min_size = 8; break;
+    case FB_TYPE_ROW_DATA: self->min_size = add_saturated(12, self->child_count); break; /* fewer than it takes */
     default: self->min_size = fixed_sizes[self->kind] > 0 ? fixed_sizes[self->kind] : 4; /* a length */
   }
 }
@@ -308,6 +312,132 @@ static int skip_sized_bytes(struct fb_data_input* input) {
   return code == FB_OK ? skip_bytes(input, size) : code;
 }
 
+/* --- skip: the table runtime's ---------------------------------------------------------------------- */
+
+uint32_t fb_type_slot_width(const struct fb_type* self) {
+  switch (self->kind) {
+    case FB_TYPE_BOOLEAN:
+    case FB_TYPE_BYTE: return 1;
+    case FB_TYPE_SHORT: return 2;
+    case FB_TYPE_INT:
+    case FB_TYPE_FLOAT:
+    case FB_TYPE_DATE_DATA:
+    case FB_TYPE_TIME_DATA: return 4;
+    default: return 8;
+  }
+}
+
+bool fb_type_is_compact(const struct fb_type* self) {
+  if (self->kind == FB_TYPE_DECIMAL_DATA) return self->precision <= FB_BINARY_ROW_MAX_COMPACT;
+  return self->precision <= FB_BINARY_ROW_MILLIS;
+}
+
+static bool is_time_of_day(uint64_t millis) { return millis < 86400000; }
+
+/* A slot that is not null. */
+static int check_slot(const struct fb_type* self, struct fb_binary_section* section, uint32_t i) {
+  uint64_t slot = fb_binary_row_load_slot(section, i), size;
+  const uint8_t* part;
+  fb_wide_int unscaled;
+  int64_t millis;
+  uint32_t nanos;
+  int code;
+
+  switch (self->kind) {
+    case FB_TYPE_VOID: return FB_ECORRUPT;
+    case FB_TYPE_BOOLEAN: return (uint8_t)slot > 1 ? FB_ECORRUPT : FB_OK;
+    case FB_TYPE_TIME_DATA: return is_time_of_day((uint32_t)slot) ? FB_OK : FB_ECORRUPT;
+    case FB_TYPE_STRING_DATA:
+      code = fb_binary_row_take_bytes(section, i, &part, &size);
+      return code == FB_OK && !fb_text_is_utf8(part, size) ? FB_ECORRUPT : code;
+    case FB_TYPE_PRIMITIVE_ARRAY: return fb_binary_row_take_bytes(section, i, &part, &size);
+    case FB_TYPE_DECIMAL_DATA:
+      if (!fb_type_is_compact(self)) return fb_binary_row_take_decimal(section, i, self->precision, &unscaled);
+      return fb_binary_row_has_digits((int64_t)slot, self->precision) ? FB_OK : FB_ECORRUPT;
+    case FB_TYPE_TIMESTAMP_DATA:
+    case FB_TYPE_TIMESTAMP_LTZ_DATA:
+      return fb_type_is_compact(self) ? FB_OK : fb_binary_row_take_timestamp(section, i, &millis, &nanos);
+    case FB_TYPE_ARRAY_DATA:
+    case FB_TYPE_MAP_DATA:
+    case FB_TYPE_ROW_DATA:
+      code = fb_binary_row_take_part(section, i, &part, &size);
+      if (code != FB_OK) return code;
+      if (self->kind == FB_TYPE_ARRAY_DATA) return fb_type_check_array(self, part, size);
+      if (self->kind == FB_TYPE_MAP_DATA) return fb_type_check_map(self, part, size);
+      return fb_type_check_row(self, part, size);
+    default: return FB_OK;
+  }
+}
+
+static int check_elements(const struct fb_type* element, struct fb_binary_section* section) {
+  int code = FB_OK;
+
+  for (uint32_t i = 0; code == FB_OK && i < section->count; i++)
+    if (!fb_binary_row_is_null(section, i)) code = check_slot(element, section, i);
+  return code;
+}
+
+int fb_type_check_row(const struct fb_type* self, const uint8_t* start, uint64_t size) {
+  struct fb_binary_section row;
+  int code = fb_binary_row_open(start, size, self->child_count, &row);
+
+  for (uint32_t i = 0; code == FB_OK && i < row.count; i++)
+    if (!fb_binary_row_is_null(&row, i)) code = check_slot(self->children[i], &row, i);
+  return code;
+}
+
+int fb_type_check_array(const struct fb_type* self, const uint8_t* start, uint64_t size) {
+  struct fb_binary_section array;
+  int code = fb_binary_row_open_array(start, size, fb_type_slot_width(self->children[0]), &array);
+
+  return code == FB_OK ? check_elements(self->children[0], &array) : code;
+}
+
+int fb_type_check_map(const struct fb_type* self, const uint8_t* start, uint64_t size) {
+  struct fb_binary_section keys, values;
+  int code = fb_binary_row_open_map(start, size, fb_type_slot_width(self->children[0]),
+                                    fb_type_slot_width(self->children[1]), &keys, &values);
+
+  if (code == FB_OK) code = check_elements(self->children[0], &keys);
+  return code == FB_OK ? check_elements(self->children[1], &values) : code;
+}
+
+/* What has 4 length bytes in front. What is wrong inside is said of its beginning. */
+static int skip_sized_data(const struct fb_type* self, struct fb_data_input* input) {
+  const uint8_t* start = input->pos;
+  uint32_t size;
+  int code = skip_count(input, 1, &size);
+
+  if (code != FB_OK) return code;
+  switch (self->kind) {
+    case FB_TYPE_STRING_DATA: code = fb_text_is_utf8(input->pos, size) ? FB_OK : FB_ECORRUPT; break;
+    case FB_TYPE_DECIMAL_DATA:
+      if (size < 1 || size > 16 ||
+          !fb_binary_row_has_digits(fb_binary_row_load_digits(input->pos, size), self->precision))
+        code = FB_ECORRUPT;
+      break;
+    case FB_TYPE_ARRAY_DATA: code = fb_type_check_array(self, input->pos, size); break;
+    case FB_TYPE_MAP_DATA: code = fb_type_check_map(self, input->pos, size); break;
+    default: code = fb_type_check_row(self, input->pos, size);
+  }
+  if (code != FB_OK) return input->pos = start, FB_ECORRUPT; /* all its bytes are there */
+  input->pos += size;
+  return FB_OK;
+}
+
+static int skip_fixed_data(const struct fb_type* self, struct fb_data_input* input) {
+  bool is_timestamp = self->kind == FB_TYPE_TIMESTAMP_DATA || self->kind == FB_TYPE_TIMESTAMP_LTZ_DATA;
+  size_t size = self->kind == FB_TYPE_TIME_DATA ? 4 : is_timestamp && !fb_type_is_compact(self) ? 12 : 8;
+
+  if (fb_data_input_left(input) < size) return FB_ETRUNCATED;
+  if ((size == 4 && !is_time_of_day(fb_load_be32(input->pos))) ||
+      (size == 12 && fb_load_be32(input->pos + 8) > FB_BINARY_ROW_MAX_NANOS) ||
+      (!is_timestamp && size == 8 && !fb_binary_row_has_digits((int64_t)fb_load_be64(input->pos), self->precision)))
+    return FB_ECORRUPT;
+  input->pos += size;
+  return FB_OK;
+}
+
 int fb_type_skip(const struct fb_type* self, struct fb_data_input* input) {
   bool flag;
 
@@ -338,6 +468,15 @@ int fb_type_skip(const struct fb_type* self, struct fb_data_input* input) {
     case FB_TYPE_EITHER: return skip_either(self, input);
     case FB_TYPE_NULLABLE: return skip_nullable(self, input);
     case FB_TYPE_STREAM_ELEMENT: return skip_stream_element(self, input);
+    case FB_TYPE_DECIMAL_DATA:
+      return fb_type_is_compact(self) ? skip_fixed_data(self, input) : skip_sized_data(self, input);
+    case FB_TYPE_TIME_DATA:
+    case FB_TYPE_TIMESTAMP_DATA:
+    case FB_TYPE_TIMESTAMP_LTZ_DATA: return skip_fixed_data(self, input);
+    case FB_TYPE_STRING_DATA:
+    case FB_TYPE_ARRAY_DATA:
+    case FB_TYPE_MAP_DATA:
+    case FB_TYPE_ROW_DATA: return skip_sized_data(self, input);
     default: return skip_bytes(input, fixed_sizes[self->kind]);
   }
 }
