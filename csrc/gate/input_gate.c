@@ -104,10 +104,11 @@ int fb_input_gate_open(struct fb_input_gate* self, uint32_t channel_count) {
 }
 
 static void release_local(struct fb_input_channel* channel) {
+  struct fb_subpartition_view* view = channel->view;
+
   if (channel->partition == NULL) return;
-  if (channel->has_view)
-    fb_subpartition_release_view_of(&channel->partition->subpartitions[channel->subpartition_index], channel);
-  channel->has_view = false;
+  channel->view = NULL;
+  fb_subpartition_view_release(view);
   fb_result_partition_drop(channel->partition);
   channel->partition = NULL;
 }
@@ -267,17 +268,17 @@ void fb_input_gate_set_priority(struct fb_input_gate* self, struct fb_input_gate
 /* ---- requests --------------------------------------------------------------------------------------- */
 
 static int attach_channel(struct fb_input_channel* channel) {
-  struct fb_availability_listener listener = {on_channel_data, on_channel_priority, channel};
+  struct fb_view_options options = {.listener = {on_channel_data, on_channel_priority, channel}};
   int code;
 
-  if (channel->has_view) return FB_OK; /* attached by an earlier call that failed further on */
-  if (channel->subpartition_index >= channel->partition->subpartition_count) return FB_EARGUMENT;
-  code = fb_subpartition_create_view(&channel->partition->subpartitions[channel->subpartition_index], &listener);
-  if (code < 0) return code;
-  channel->has_view = true;
+  if (channel->view != NULL) return FB_OK; /* attached by an earlier call that failed further on */
+  code = fb_result_partition_create_view(channel->partition, channel->subpartition_index, &options, &channel->view);
+  if (code < 0) {
+    channel->attach_error = code;
+    return code;
+  }
   if (channel->gate->announced_size > 0) /* while it was waited for */
-    fb_subpartition_set_buffer_size(&channel->partition->subpartitions[channel->subpartition_index],
-                                    channel->gate->announced_size);
+    fb_subpartition_view_set_buffer_size(channel->view, channel->gate->announced_size);
   notify_gate(channel, false); /* what was written before the view existed told nobody */
   return FB_OK;
 }
@@ -380,8 +381,10 @@ static uint32_t buffers_in_use(struct fb_input_gate* self) {
       fb_remote_channel_get_usage(channel->remote, &usage);
       count += usage.queued;
       if (usage.required > channel->remote->initial_credit) count += usage.required - channel->remote->initial_credit;
-    } else if (channel->has_view) {
-      count += fb_subpartition_queued_buffers(&channel->partition->subpartitions[channel->subpartition_index]);
+    } else if (channel->view != NULL) {
+      struct fb_subpartition_usage usage;
+      fb_subpartition_view_get_usage(channel->view, &usage);
+      count += usage.queued;
     }
   }
   return count;
@@ -392,8 +395,7 @@ static void announce_buffer_size(struct fb_input_gate* self, int32_t size) {
   for (uint32_t i = 0; i < self->channel_count; i++) {
     struct fb_input_channel* channel = &self->channels[i];
     if (channel->remote != NULL) fb_remote_channel_announce_buffer_size(channel->remote, size);
-    else if (channel->has_view)
-      fb_subpartition_set_buffer_size(&channel->partition->subpartitions[channel->subpartition_index], size);
+    else if (channel->view != NULL) fb_subpartition_view_set_buffer_size(channel->view, size);
   }
 }
 
@@ -462,12 +464,11 @@ static void note_end(struct fb_input_gate* self, struct fb_input_channel* channe
 }
 
 static int poll_local(struct fb_input_channel* channel, bool with_priority, struct fb_polled_buffer* polled) {
-  struct fb_subpartition* subpartition = &channel->partition->subpartitions[channel->subpartition_index];
-  int code = with_priority ? fb_subpartition_poll_priority_of(subpartition, channel, polled)
-                           : fb_subpartition_poll_of(subpartition, channel, polled);
+  int code = with_priority ? fb_subpartition_view_poll_priority(channel->view, polled)
+                           : fb_subpartition_view_poll(channel->view, polled);
 
   if (code == 1) fb_channel_persister_see(&channel->persister, &polled->slice, polled->sequence_number);
-  if (code == FB_ESTATE) channel->is_replaced = !fb_subpartition_is_viewed_by(subpartition, channel);
+  if (code == FB_ESTATE) channel->is_replaced = fb_subpartition_view_is_replaced(channel->view);
   return code == 0 && fb_result_partition_is_released(channel->partition) ? FB_ERELEASED : code;
 }
 
@@ -476,7 +477,7 @@ static int poll_source(struct fb_input_channel* channel, bool with_priority, str
   if (channel->remote != NULL)
     return with_priority ? fb_remote_channel_poll_priority(channel->remote, polled)
                          : fb_remote_channel_poll(channel->remote, polled);
-  if (channel->partition == NULL) return 0; /* a late notification of an ended channel */
+  if (channel->view == NULL) return 0; /* a late notification of an ended channel */
   return poll_local(channel, with_priority, polled);
 }
 
@@ -633,10 +634,16 @@ int fb_input_gate_convert_to_priority(struct fb_input_gate* self, uint32_t chann
 
 const char* fb_input_gate_failure(struct fb_input_gate* self, uint32_t index) {
   struct fb_input_channel* channel = &self->channels[index];
+  const char* failure;
 
   if (channel->remote != NULL) return fb_remote_channel_failure(channel->remote);
   if (channel->is_replaced) return "another reader has taken its place";
-  return channel->partition != NULL ? fb_result_partition_failure(channel->partition) : NULL;
+  if (channel->view != NULL) return fb_result_partition_view_failure(channel->view);
+  if (channel->partition == NULL) return NULL;
+  failure = fb_result_partition_failure(channel->partition);
+  if (failure != NULL || (channel->attach_error != FB_EUNFINISHED && channel->attach_error != FB_ENOT_FOUND))
+    return failure;
+  return fb_result_partition_view_error(channel->partition, channel->attach_error);
 }
 
 uint32_t fb_input_gate_queued_channels(struct fb_input_gate* self) {
@@ -682,8 +689,8 @@ int fb_input_gate_resume(struct fb_input_gate* self, uint32_t channel_index) {
   if (channel_index >= self->channel_count) return FB_EARGUMENT;
   channel = &self->channels[channel_index];
   if (channel->remote != NULL) return fb_remote_channel_resume(channel->remote);
-  if (channel->partition == NULL) return FB_ESTATE;
-  code = fb_subpartition_resume_of(&channel->partition->subpartitions[channel->subpartition_index], channel);
+  if (channel->view == NULL) return FB_ESTATE;
+  code = fb_subpartition_view_resume(channel->view);
   if (code == FB_OK) notify_gate(channel, false);
   return code;
 }
@@ -709,9 +716,9 @@ void fb_input_gate_get_channel_usage(struct fb_input_gate* self, uint32_t index,
     usage->credit = (int32_t)of_remote.credit;
     usage->oldest_ms = of_remote.oldest_ms;
     usage->backlog = atomic_load_explicit(&channel->remote->backlog, memory_order_relaxed);
-  } else if (channel->has_view) {
+  } else if (channel->view != NULL) {
     struct fb_subpartition_usage of_local;
-    fb_subpartition_get_usage(&channel->partition->subpartitions[channel->subpartition_index], &of_local);
+    fb_subpartition_view_get_usage(channel->view, &of_local);
     usage->queued = of_local.queued;
     usage->backlog = of_local.backlog;
     usage->oldest_ms = of_local.oldest_ms;

@@ -49,13 +49,14 @@ struct fb_input_channel {
   uint8_t kind;                               /* enum fb_channel_kind */
   uint8_t partition_id[FB_PARTITION_ID_SIZE]; /* remote, and local by id */
   bool is_awaited;                            /* local: the partition is not there yet */
-  bool has_view;
-  bool is_replaced;      /* local: another reader has taken its place */
-  bool is_enqueued;      /* under the gate's lock */
-  bool has_priority;     /* under the gate's lock: it stands in the front part of the queue */
-  bool has_ended;        /* EndOfPartition was read */
-  bool has_ended_data;   /* EndOfData was read */
-  uint64_t buffer_count; /* polled, events included */
+  struct fb_subpartition_view* view;          /* local: NULL until the partition is there, and once released */
+  int attach_error;                           /* local: why there is no view; FB_OK: nothing went wrong */
+  bool is_replaced;                           /* local: another reader has taken its place */
+  bool is_enqueued;                           /* under the gate's lock */
+  bool has_priority;                          /* under the gate's lock: it stands in the front part of the queue */
+  bool has_ended;                             /* EndOfPartition was read */
+  bool has_ended_data;                        /* EndOfData was read */
+  uint64_t buffer_count;                      /* polled, events included */
   uint64_t byte_count;
   struct fb_buffer_slice restored;       /* what is left of it; no buffer: nothing */
   struct fb_channel_persister persister; /* local: is shown what is polled; remote: has what came before its end */

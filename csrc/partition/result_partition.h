@@ -1,39 +1,46 @@
-/* What one task wrote for its n readers: n subpartitions and the builders that fill them.
+/* What one task wrote for its n readers: what all kinds of it have in common, and the builders that fill it.
  *
+ * A kind (result_partition_kind.h) says what becomes of a buffer: it is queued for one reader (pipelined_partition.h), or
+ * written to files that any number of readers read when it is finished. Nobody else asks for the kind.
  * Unicast: one builder per subpartition. Broadcast: one builder for all, of which every subpartition holds a
  * copy of the consumer. The two exclude each other: opening one kind finishes the other, so records keep
  * their order. An event finishes all builders and is a buffer of its own. An open builder is never full.
- * Flink: BufferWritingResultPartition, PipelinedResultPartition.
+ * Flink: ResultPartition, BufferWritingResultPartition.
  *
- * Owner:   counted. open() gives the producer's reference; each view holds one. close() by the producer only:
+ * Owner:   counted. A kind's open() gives the producer's reference; each view holds one. close() by the producer only:
  *          it alone touches the builders.
- * Threads: the producer emits; readers poll their subpartition; anybody releases. */
+ * Threads: the producer emits; readers poll their views; anybody releases. */
 #ifndef FB_RESULT_PARTITION_H
 #define FB_RESULT_PARTITION_H
 
 #include "ground/data_view.h"
 #include "memory/local_buffer_pool.h"
-#include "partition/subpartition.h"
+#include "partition/result_partition_kind.h"
 
 enum fb_result_partition_type {
   FB_PIPELINED = 0,
   FB_PIPELINED_BOUNDED = 1,
   FB_PIPELINED_APPROXIMATE = 2,
+  FB_BLOCKING = 3,
+  FB_BLOCKING_PERSISTENT = 4, /* its files outlive it */
 };
 
 struct fb_flushed_partition;
 
 struct fb_result_partition {
+  const struct fb_result_partition_kind* kind;
   _Atomic uint32_t references;
-  _Atomic uint32_t users; /* readers that have not consumed their subpartition, and the producer */
+  _Atomic uint32_t
+      users; /* readers that have not consumed their subpartition, and the producer; of a blocking one: 1, its
+                             owner, who never says so */
   enum fb_result_partition_type type;
   uint32_t subpartition_count;
-  struct fb_subpartition* subpartitions;
   struct fb_buffer_builder* unicast;  /* one slot per subpartition; closed if it has none */
   struct fb_buffer_builder broadcast; /* closed while unicast is in use */
   uint32_t open_unicast_count;        /* slots of `unicast` that are open */
-  uint32_t continued;                 /* who has half a record (subpartition_count: all), or FB_NO_CHANNEL */
-  struct fb_local_buffer_pool* pool;  /* owned */
+  bool takes_records; /* set by the kind: there are no builders now, emit() and broadcast() take the bytes */
+  uint32_t continued; /* who has half a record (subpartition_count: all), or FB_NO_CHANNEL */
+  struct fb_local_buffer_pool* pool; /* owned */
   struct fb_wakeup own_wakeup;
   struct fb_wakeup_shared* task_wakeup; /* retained; NULL: none was given */
   /* Rung when the pool has room, a reader is done or has acknowledged, and at the release: the task's, else its own. */
@@ -46,11 +53,12 @@ struct fb_result_partition {
   /* Whose readers said that they have processed everything, and how many have not. */
   _Atomic bool* acknowledged;
   _Atomic uint32_t unacknowledged_count;
-  bool is_finished;
+  _Atomic bool is_finished; /* release, by the producer; see fb_result_partition_is_finished() */
   _Atomic bool is_closed;   /* by the producer, or by who saw that it has ended it */
   _Atomic bool is_going;    /* a release has begun: nothing is a reason for one any more */
   _Atomic bool is_released; /* it has reached every subpartition */
-  _Atomic int verdict;      /* what the producer is told by whatever it does next: FB_OK, FB_ELOST, or FB_ERELEASED */
+  _Atomic int verdict;      /* what the producer is told by whatever it does next; see fb_result_partition_verdict() */
+  int failure_errno;        /* of the system, with fail_output(); written before the verdict; 0: none */
   _Atomic(char*) failure;   /* why it was released; owned; NULL: no failure */
   /* Told once, after the partition was released because all readers and the producer are done with it. Set
    * before the first view is created; NULL: nobody. */
@@ -65,9 +73,6 @@ struct fb_result_partition {
   uint64_t* record_counts;
 };
 
-/* Takes the pool's handle over, also on failure. FB_EARGUMENT (0 subpartitions, or over 2^31), FB_ENOMEM. */
-int fb_result_partition_open(enum fb_result_partition_type type, uint32_t subpartition_count,
-                             struct fb_local_buffer_pool* pool, struct fb_result_partition** self);
 void fb_result_partition_retain(struct fb_result_partition* self);
 void fb_result_partition_drop(struct fb_result_partition* self);
 
@@ -77,12 +82,14 @@ int fb_result_partition_share_wakeup(struct fb_result_partition* self, struct fb
 
 /* ---- the producer's side --------------------------------------------------------------------------
  *
- * All of these give FB_EFINISHED after finish(), FB_ELOST once a reader was lost, and FB_ERELEASED once it was aborted.
+ * All of these give FB_EFINISHED after finish(), FB_ELOST once a reader was lost, FB_ERELEASED once it was aborted (or, a
+ * blocking one, released), and FB_EIO once its files could not be written.
  * Between FB_NEEDS_BUFFER in the middle of a record and the call that brings the rest of it they give FB_ESTATE; only
  * priority events may pass, in front of it. */
 
 /* Makes sure that unicast[subpartition] is open (finishing the broadcast builder first). FB_OK, also when the
- * reader is gone: then the slot stays closed and the caller drops the record. FB_NEEDS_BUFFER: the pool has
+ * reader is gone or the partition takes records: then the slot stays closed, and the caller encodes elsewhere what
+ * fb_result_partition_emit() takes, or drops. FB_NEEDS_BUFFER: the pool has
  * none now. FB_EARGUMENT (no such subpartition), FB_EDESTROYED, FB_ENOMEM. */
 int fb_result_partition_open_unicast(struct fb_result_partition* self, uint32_t subpartition);
 int fb_result_partition_open_broadcast(struct fb_result_partition* self);
@@ -138,9 +145,17 @@ int fb_result_partition_restore(struct fb_result_partition* self, uint32_t subpa
                                 size_t size);
 void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpartition);
 void fb_result_partition_flush_all(struct fb_result_partition* self);
-/* Finishes the builders and adds EndOfPartition everywhere. FB_EFINISHED the second time. FB_ENOMEM adds it nowhere. */
+/* Finishes the builders and adds EndOfPartition everywhere; a blocking one writes all that is left, and
+ * gives its memory back to the global pool. FB_EFINISHED the second
+ * time. FB_ENOMEM adds it nowhere. */
 int fb_result_partition_finish(struct fb_result_partition* self);
-/* Sleeps until the pool may have room. Returns whether it has, or the partition was released. */
+/* Whether a record may be begun, without a wait for readers: the pool has room, or the partition makes room itself. */
+bool fb_result_partition_has_room(struct fb_result_partition* self);
+/* Whether wait() makes room instead of sleeping until somebody else has: for those who never wait for readers. */
+static inline bool fb_result_partition_makes_room(const struct fb_result_partition* self) {
+  return self->kind->make_room != NULL;
+}
+/* Makes room if the partition does so itself, which may write to files. Else sleeps until the pool may have room. Returns whether it has, or the partition was released. */
 bool fb_result_partition_wait(struct fb_result_partition* self, int64_t timeout_ms);
 /* Before a record that may not fit the open buffer of `subpartition` (subpartition_count: of all). Where readers want
  * that buffer small, it keeps its size only if the pool has another one: sleeps until it may. Returns whether it
@@ -151,12 +166,29 @@ bool fb_result_partition_is_answered(struct fb_result_partition* self);
 /* Sleeps until that is so. Returns whether it is. */
 bool fb_result_partition_wait_acknowledged(struct fb_result_partition* self, int64_t timeout_ms);
 /* The producer is done: closes the builders, destroys the pool lazily. What is queued stays readable if it is
- * finished; otherwise it fails, so that readers do not wait for the rest.
+ * finished; otherwise it fails, so that readers do not wait for the rest. A blocking one stays until it is released.
  * Idempotent; the flusher must have let go of it before. */
 void fb_result_partition_close(struct fb_result_partition* self);
 
 /* ---- anybody ------------------------------------------------------------------------------------- */
 
+/* Attaches a reader to a subpartition. FB_EARGUMENT: there is no such one. FB_EUNFINISHED: a blocking one that is still
+ * written. FB_ERELEASED, FB_ESTATE (it has a reader, or had one), FB_ENOT_FOUND (its files are gone), FB_ENOMEM, FB_EIO. */
+int fb_result_partition_create_view(struct fb_result_partition* self, uint32_t index,
+                                    const struct fb_view_options* options, struct fb_subpartition_view** view);
+/* What is said of such an error. */
+const char* fb_result_partition_view_error(const struct fb_result_partition* self, int code);
+/* Why a view gives an error, as a sentence: its own cause, else its partition's; NULL: nothing more than the code is
+ * known. Valid as long as the view. */
+const char* fb_result_partition_view_failure(struct fb_subpartition_view* view);
+static inline void fb_result_partition_get_usage(struct fb_result_partition* self, uint32_t index,
+                                                 struct fb_subpartition_usage* usage) {
+  self->kind->get_usage(self, index, usage);
+}
+static inline bool fb_result_partition_is_finished(struct fb_result_partition* self) {
+  /* Acquire, partner of the store in fb_result_partition_finish(): who sees it sees what was written. */
+  return atomic_load_explicit(&self->is_finished, memory_order_acquire);
+}
 /* The reader of `subpartition`, which exists, has processed all records that came before EndOfData. Idempotent. */
 void fb_result_partition_acknowledge(struct fb_result_partition* self, uint32_t subpartition);
 /* Whether all readers have. */
@@ -176,9 +208,10 @@ void fb_result_partition_lose_reader(struct fb_result_partition* self, const cha
 /* The same by somebody who takes the partition from its producer: the environment that is closed. The producer closes
  * it afterwards, or whoever knows that the producer is at rest. */
 void fb_result_partition_abort(struct fb_result_partition* self, const char* cause);
-/* FB_OK; FB_ELOST: a reader was lost; FB_ERELEASED: it was aborted. The first of them stays. */
+/* FB_OK; FB_ELOST: a reader was lost; FB_ERELEASED: it was aborted, or, blocking and unfinished, released; what
+ * fail_output() was told. The first of them stays. */
 static inline int fb_result_partition_verdict(struct fb_result_partition* self) {
-  /* Acquire, partner of the exchange in stop_producer(): who sees it also sees the failure. */
+  /* Acquire, partner of the exchange in set_verdict(): who sees it also sees the failure. */
   return atomic_load_explicit(&self->verdict, memory_order_acquire);
 }
 static inline bool fb_result_partition_is_reader_lost(struct fb_result_partition* self) {
@@ -192,5 +225,36 @@ static inline bool fb_result_partition_is_released(struct fb_result_partition* s
    * and the failure. */
   return atomic_load_explicit(&self->is_released, memory_order_acquire);
 }
+
+/* ---- for the kinds -------------------------------------------------------------------------------- */
+
+/* Opens the common part, at the front of a kind's struct that calloc() gave. Takes the pool's handle over, also on failure,
+ * after which the kind frees its struct. If a kind's own part fails later, it drops the partition.
+ * FB_EARGUMENT (0 subpartitions, or over 2^31), FB_ENOMEM. */
+int fb_result_partition_open_base(struct fb_result_partition* self, const struct fb_result_partition_kind* kind,
+                                  enum fb_result_partition_type type, uint32_t subpartition_count,
+                                  struct fb_local_buffer_pool* pool);
+/* Ends all open builders: their consumers are complete. By the producer. */
+void fb_result_partition_finish_builders(struct fb_result_partition* self);
+/* It cannot be written any more, and is released: `code` is what the producer is told, `error` the system's errno or 0,
+ * `cause` (copied) a sentence with path and offset. By the producer. */
+void fb_result_partition_fail_output(struct fb_result_partition* self, int code, int error, const char* cause);
+/* Counts what did not come from builders. By the producer. */
+void fb_result_partition_count_written(struct fb_result_partition* self, uint64_t buffers, uint64_t bytes);
+/* One of the readers of a subpartition that can be read once is done with it. */
+void fb_result_partition_drop_user(struct fb_result_partition* self);
+/* Whether nobody will read what is written to `target`. */
+static inline bool fb_result_partition_is_gone(struct fb_result_partition* self, uint32_t target) {
+  return self->kind->is_gone != NULL ? self->kind->is_gone(self, target) : fb_result_partition_is_released(self);
+}
+static inline struct fb_wakeup* fb_result_partition_bell(struct fb_result_partition* self) {
+  /* Acquire, partner of the store in fb_result_partition_share_wakeup(): a reader rings what was made there. */
+  return atomic_load_explicit(&self->wakeup, memory_order_acquire);
+}
+/* The common part of a view: takes a reference of the partition. */
+void fb_result_partition_open_view(struct fb_result_partition* self, const struct fb_subpartition_view_kind* kind,
+                                   uint32_t index, struct fb_subpartition_view* view);
+/* Gives that reference back, the partition's last perhaps: all of a kind's release() but what is its own, and free(). */
+void fb_result_partition_close_view(struct fb_subpartition_view* view);
 
 #endif

@@ -88,7 +88,7 @@ static void plan_notification(struct fb_subpartition* self, struct notification*
     return;
   }
   notification->sequence_number = self->sequence_number;
-  notification->listener = self->listener;
+  notification->listener = self->options.listener;
   self->notifying++;
 }
 
@@ -101,7 +101,7 @@ static void deliver_notification(struct fb_subpartition* self, const struct noti
     listener->on_priority_event(listener->context, self->index, notification->sequence_number);
   if (notification->of_data) listener->on_data_available(listener->context, self->index);
 
-  /* The signal is given inside the lock: once release_view() has seen zero, the partition may be freed. */
+  /* The signal is given inside the lock: once detach() has seen zero, the partition may be freed. */
   pthread_mutex_lock(&self->lock);
   is_last = --self->notifying == 0;
   if (is_last) pthread_cond_broadcast(&self->quiet);
@@ -373,7 +373,7 @@ static int poll_head(struct fb_subpartition* self, struct fb_polled_buffer* poll
     *taken = queue_take(&self->queue);
     if (is_buffer(taken)) self->backlog--;
   }
-  if (polled->slice.size > 0 || (is_finished && self->sends_empty_buffers)) return 1;
+  if (polled->slice.size > 0 || (is_finished && self->options.sends_empty_buffers)) return 1;
   return is_finished ? SKIPPED : 0;
 }
 
@@ -389,22 +389,19 @@ static void describe_polled(struct fb_subpartition* self, struct fb_polled_buffe
   self->sequence_number = (int32_t)((uint32_t)self->sequence_number + 1);
 }
 
-static bool is_viewer(const struct fb_subpartition* self, const void* context) {
-  return self->has_view && self->listener.context == context;
+static bool is_viewer(const struct fb_subpartition* self, const void* viewer) {
+  return self->has_view && (viewer == NULL || self->viewer == viewer);
 }
 
-/* Who may poll, and what. */
-enum poll_kind { BY_ANYBODY, BY_VIEWER, PRIORITY_BY_VIEWER };
-
-static int poll_locked(struct fb_subpartition* self, enum poll_kind kind, const void* context,
+static int poll_locked(struct fb_subpartition* self, const void* viewer, bool with_priority,
                        struct fb_polled_buffer* polled, struct fb_buffer_consumer* taken) {
-  if (kind != BY_ANYBODY && !is_viewer(self, context)) return FB_ESTATE;
-  if (kind == PRIORITY_BY_VIEWER && self->queue.priority_count == 0) return 0;
+  if (viewer != NULL && !is_viewer(self, viewer)) return FB_ESTATE;
+  if (with_priority && self->queue.priority_count == 0) return 0;
   return poll_head(self, polled, taken);
 }
 
-static int poll(struct fb_subpartition* self, enum poll_kind kind, const void* context,
-                struct fb_polled_buffer* polled) {
+static int poll_queue(struct fb_subpartition* self, const void* viewer, bool with_priority,
+                      struct fb_polled_buffer* polled) {
   int step;
 
   do {
@@ -412,7 +409,7 @@ static int poll(struct fb_subpartition* self, enum poll_kind kind, const void* c
 
     *polled = (struct fb_polled_buffer){0};
     pthread_mutex_lock(&self->lock);
-    step = poll_locked(self, kind, context, polled, &taken);
+    step = poll_locked(self, viewer, with_priority, polled, &taken);
     if (step == 1) describe_polled(self, polled, taken.buffer != NULL);
     pthread_mutex_unlock(&self->lock);
 
@@ -425,17 +422,12 @@ static int poll(struct fb_subpartition* self, enum poll_kind kind, const void* c
   return step;
 }
 
-int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled) {
-  return poll(self, BY_ANYBODY, NULL, polled);
+int fb_subpartition_poll(struct fb_subpartition* self, const void* viewer, struct fb_polled_buffer* polled) {
+  return poll_queue(self, viewer, false, polled);
 }
 
-int fb_subpartition_poll_of(struct fb_subpartition* self, const void* context, struct fb_polled_buffer* polled) {
-  return poll(self, BY_VIEWER, context, polled);
-}
-
-int fb_subpartition_poll_priority_of(struct fb_subpartition* self, const void* context,
-                                     struct fb_polled_buffer* polled) {
-  return poll(self, PRIORITY_BY_VIEWER, context, polled);
+int fb_subpartition_poll_priority(struct fb_subpartition* self, const void* viewer, struct fb_polled_buffer* polled) {
+  return poll_queue(self, viewer, true, polled);
 }
 
 static void wait_until_quiet(struct fb_subpartition* self) {
@@ -452,7 +444,7 @@ static void detach_view(struct fb_subpartition* self) {
   self->sequence_number = 0;
 }
 
-int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener) {
+int fb_subpartition_attach(struct fb_subpartition* self, const void* viewer, const struct fb_view_options* options) {
   struct notification farewell = {0};
   int code = FB_OK;
 
@@ -460,7 +452,7 @@ int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_av
   if (self->has_view && self->is_approximate) {
     detach_view(self);
     /* Whoever sleeps until there are data would not hear that they go to another from now on. */
-    farewell = (struct notification){.of_data = true, .listener = self->listener};
+    farewell = (struct notification){.of_data = true, .listener = self->options.listener};
     self->notifying++;
   }
   if (fb_subpartition_is_released(self)) {
@@ -468,7 +460,8 @@ int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_av
   } else if (self->has_view) {
     code = FB_ESTATE;
   } else {
-    self->listener = *listener;
+    self->viewer = viewer;
+    self->options = *options;
     self->has_view = true;
   }
   pthread_mutex_unlock(&self->lock);
@@ -476,51 +469,39 @@ int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_av
   return code;
 }
 
-static void release_view(struct fb_subpartition* self, bool is_any, const void* context) {
-  bool had_view;
+void fb_subpartition_detach(struct fb_subpartition* self, const void* viewer) {
+  bool was_attached;
 
   pthread_mutex_lock(&self->lock);
-  had_view = is_any ? self->has_view : is_viewer(self, context);
-  if (had_view) detach_view(self);
+  was_attached = is_viewer(self, viewer);
+  if (was_attached) detach_view(self);
   else wait_until_quiet(self); /* it may be told just now that another has its place */
   pthread_mutex_unlock(&self->lock);
-  if (!had_view || self->is_approximate) return;
+  if (!was_attached || self->is_approximate) return;
 
   fb_subpartition_release(self);
   if (self->on_consumed != NULL) self->on_consumed(self);
 }
 
-void fb_subpartition_release_view(struct fb_subpartition* self) { release_view(self, true, NULL); }
-
-void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context) {
-  release_view(self, false, context);
-}
-
-bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* context) {
-  bool is_its_own;
+bool fb_subpartition_is_attached(struct fb_subpartition* self, const void* viewer) {
+  bool is_attached;
 
   pthread_mutex_lock(&self->lock);
-  is_its_own = is_viewer(self, context);
+  is_attached = is_viewer(self, viewer);
   pthread_mutex_unlock(&self->lock);
-  return is_its_own;
+  return is_attached;
 }
 
-static int resume(struct fb_subpartition* self, bool is_any, const void* context) {
+int fb_subpartition_resume(struct fb_subpartition* self, const void* viewer) {
   int code = FB_ESTATE;
 
   pthread_mutex_lock(&self->lock);
-  if (self->is_blocked && (is_any || is_viewer(self, context))) {
+  if (self->is_blocked && (viewer == NULL || is_viewer(self, viewer))) {
     self->is_blocked = false;
     code = FB_OK;
   }
   pthread_mutex_unlock(&self->lock);
   return code;
-}
-
-int fb_subpartition_resume(struct fb_subpartition* self) { return resume(self, true, NULL); }
-
-int fb_subpartition_resume_of(struct fb_subpartition* self, const void* context) {
-  return resume(self, false, context);
 }
 
 bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit, uint32_t* backlog) {
@@ -569,15 +550,6 @@ uint64_t fb_subpartition_total_buffers(struct fb_subpartition* self) {
 
   pthread_mutex_lock(&self->lock);
   total = self->total_buffers;
-  pthread_mutex_unlock(&self->lock);
-  return total;
-}
-
-uint64_t fb_subpartition_total_bytes(struct fb_subpartition* self) {
-  uint64_t total;
-
-  pthread_mutex_lock(&self->lock);
-  total = self->total_bytes;
   pthread_mutex_unlock(&self->lock);
   return total;
 }

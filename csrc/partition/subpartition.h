@@ -3,13 +3,12 @@
  * The producing thread adds consumers of buffers that it is still filling; the reading side polls slices of
  * what was committed. Only the last consumer may be unfinished. Priority events stand in front.
  * Notification is edge-triggered (the first finished buffer, or a flush): a reader drains until the next
- * data type it is told is FB_NONE. Flink: PipelinedSubpartition, PipelinedSubpartitionView,
- * PipelinedApproximateSubpartition.
+ * data type it is told is FB_NONE. Flink: PipelinedSubpartition, PipelinedApproximateSubpartition.
  *
  * Owner:   embedded in the result partition, which outlives its views (it is counted).
  * Threads: add, reserve, finish by the producer; flush also by the flusher; poll, resume and the view by the
  *          reader; release by anybody. One lock; buffers are recycled and the listener is called after
- *          leaving it. A call to the listener is counted while it runs, so that release_view() can wait
+ *          leaving it. A call to the listener is counted while it runs, so that detach() can wait
  *          for those in flight; it must therefore not be called from the listener itself, nor with a lock
  *          held that the listener takes. */
 #ifndef FB_SUBPARTITION_H
@@ -20,14 +19,7 @@
 #include "ground/deque.h"
 #include "memory/buffer_builder.h"
 #include "memory/slice_list.h"
-
-/* Who is told that a subpartition has something to poll, or was released. Called without any lock, from the
- * thread that made it so; must not block. */
-struct fb_availability_listener {
-  void (*on_data_available)(void* context, uint32_t subpartition_index);
-  void (*on_priority_event)(void* context, uint32_t subpartition_index, int32_t sequence_number);
-  void* context;
-};
+#include "partition/subpartition_view.h"
 
 struct fb_queued_consumer {
   struct fb_buffer_consumer consumer;
@@ -52,8 +44,8 @@ struct fb_subpartition {
   bool is_flush_requested;
   bool is_cleanup_required; /* approximate: skip the rest of a broken record */
   bool has_view;
-  bool sends_empty_buffers; /* the reader has no exclusive buffers: an empty one tells it to release credit */
-  struct fb_availability_listener listener;
+  const void* viewer; /* who is attached, if has_view */
+  struct fb_view_options options;
   /* Told once when the reader of a subpartition that can be read only once is done; NULL: nobody. */
   void (*on_consumed)(struct fb_subpartition* self);
   /* Told, without a lock, that a barrier which could have been converted has left the queue; NULL: nobody. */
@@ -62,14 +54,6 @@ struct fb_subpartition {
   uint64_t total_buffers; /* added, events included */
   uint64_t total_bytes;   /* polled */
   _Atomic int32_t credit; /* that a reader elsewhere has left; -1: its reader, if any, needs none */
-};
-
-/* What poll() gives. `slice` owns a reference. */
-struct fb_polled_buffer {
-  struct fb_buffer_slice slice;
-  uint32_t backlog;       /* data buffers that can be taken after this one */
-  uint8_t next_data_type; /* enum fb_buffer_data_type of the following buffer, FB_NONE if nothing is available */
-  int32_t sequence_number;
 };
 
 int fb_subpartition_open(struct fb_subpartition* self, uint32_t index, bool is_approximate);
@@ -109,32 +93,25 @@ static inline bool fb_subpartition_is_released(struct fb_subpartition* self) {
   return atomic_load_explicit(&self->is_released, memory_order_acquire);
 }
 
-/* Gives the next buffer. Returns 1 with one, 0 if there is none now; FB_ERELEASED; FB_ESTATE if the queue is
- * broken (an unfinished buffer that is not the last). */
-int fb_subpartition_poll(struct fb_subpartition* self, struct fb_polled_buffer* polled);
-/* The same for a reader that may have been replaced meanwhile: FB_ESTATE unless `context` is that of the present view's
- * listener, and nothing is taken. */
-int fb_subpartition_poll_of(struct fb_subpartition* self, const void* context, struct fb_polled_buffer* polled);
-/* As poll_of(), but 0 unless what comes next has priority. */
-int fb_subpartition_poll_priority_of(struct fb_subpartition* self, const void* context,
-                                     struct fb_polled_buffer* polled);
-/* Attaches the reader; `listener` is copied. It is not told of what is there already: poll after this. The one whose
- * place it takes is told once more, and finds with poll_of() that it has lost it.
- * FB_ERELEASED, FB_ESTATE (a second view; approximate ones replace the first). */
-int fb_subpartition_create_view(struct fb_subpartition* self, const struct fb_availability_listener* listener);
-/* Detaches the reader: its listener is not called again after this returns. An approximate subpartition waits
- * for its next reader, every other one counts as consumed and drops what it has and gets. Idempotent. */
-void fb_subpartition_release_view(struct fb_subpartition* self);
-/* The same for a reader that may have been replaced meanwhile: nothing is detached unless `context` is that of the present
- * view's listener. */
-void fb_subpartition_release_view_of(struct fb_subpartition* self, const void* context);
-/* Whether the present view's listener has this context: a reader that was replaced must take nothing more. */
-bool fb_subpartition_is_viewed_by(struct fb_subpartition* self, const void* context);
-/* FB_ESTATE unless blocked. The caller polls next. */
-int fb_subpartition_resume(struct fb_subpartition* self);
-int fb_subpartition_resume_of(struct fb_subpartition* self, const void* context); /* as poll_of() */
-/* Whether poll() would give something: with credit any buffer, without credit only an event. *backlog (may
- * be NULL) = data buffers that can be taken. */
+/* ---- the reader's side: `viewer` is the view that asks. It is compared only; NULL asks for whoever is attached. */
+
+/* As fb_subpartition_view_poll(). FB_ESTATE: the viewer is attached no more and nothing is taken, or the queue is broken (an
+ * unfinished buffer that is not the last). */
+int fb_subpartition_poll(struct fb_subpartition* self, const void* viewer, struct fb_polled_buffer* polled);
+/* The same, but 0 unless what comes next has priority. */
+int fb_subpartition_poll_priority(struct fb_subpartition* self, const void* viewer, struct fb_polled_buffer* polled);
+/* Attaches a reader. It is not told of what is there already: poll after this. The one whose place it takes is told once
+ * more, and finds with poll() that it has lost it. FB_ERELEASED, FB_ESTATE (a second one; approximate ones replace the
+ * first). */
+int fb_subpartition_attach(struct fb_subpartition* self, const void* viewer, const struct fb_view_options* options);
+/* Detaches the reader unless another has its place: its listener is not called again after this returns. An approximate
+ * subpartition waits for its next reader, every other one counts as consumed and drops what it has and gets.
+ * Idempotent. */
+void fb_subpartition_detach(struct fb_subpartition* self, const void* viewer);
+bool fb_subpartition_is_attached(struct fb_subpartition* self, const void* viewer);
+/* FB_ESTATE unless blocked, and for one that is attached no more. The caller polls next. */
+int fb_subpartition_resume(struct fb_subpartition* self, const void* viewer);
+/* As fb_subpartition_view_is_available(). */
 bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit, uint32_t* backlog);
 /* FB_EARGUMENT for a negative size. */
 int fb_subpartition_set_buffer_size(struct fb_subpartition* self, int32_t size);
@@ -142,17 +119,6 @@ int fb_subpartition_set_buffer_size(struct fb_subpartition* self, int32_t size);
 uint32_t fb_subpartition_queued_buffers(struct fb_subpartition* self);
 uint32_t fb_subpartition_backlog(struct fb_subpartition* self); /* as reported to readers */
 uint64_t fb_subpartition_total_buffers(struct fb_subpartition* self);
-uint64_t fb_subpartition_total_bytes(struct fb_subpartition* self);
-
-/* All of it at one moment. */
-struct fb_subpartition_usage {
-  uint64_t buffers; /* added, events included */
-  uint64_t bytes;   /* polled */
-  uint32_t queued;  /* buffers and events, the open one included */
-  uint32_t backlog;
-  int32_t credit;    /* -1: the reader is local, or there is none */
-  int64_t oldest_ms; /* at most so long the first byte to be read has waited; 0: there is none */
-};
 void fb_subpartition_get_usage(struct fb_subpartition* self, struct fb_subpartition_usage* usage);
 /* The server tells how much credit the reader has left. From any thread. */
 static inline void fb_subpartition_set_credit(struct fb_subpartition* self, int64_t credit) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "ground/owner.h"
@@ -15,7 +16,7 @@
 #define BACKLOG     128       /* connections that wait to be accepted */
 #define MAX_EVENT   (1 << 20) /* bytes of a task event */
 #define MAX_ANSWERS (1 << 20) /* bytes over the high mark: a client that takes no more of them is not heard */
-#define REASON_SIZE 400       /* why a reader was lost */
+#define REASON_SIZE 700       /* why a reader was lost */
 
 /* Who reads one subpartition for one channel of a client. */
 struct reader {
@@ -24,7 +25,7 @@ struct reader {
   struct session* session;
   uint8_t partition_id[FB_PARTITION_ID_SIZE];
   struct fb_result_partition* partition; /* NULL: waits for it */
-  struct fb_subpartition* subpartition;
+  struct fb_subpartition_view* view;
   uint32_t index;
   int64_t credits;
   int32_t buffer_size;       /* that it would like; 0: it has not said */
@@ -109,10 +110,7 @@ static void remove_reader(struct reader* self) {
   atomic_fetch_sub_explicit(&session->server->channel_count, 1, memory_order_relaxed);
   take_out(session, self);
   fb_reactor_cancel_timer(session->server->reactor, &self->timer);
-  if (self->subpartition != NULL) {
-    if (fb_subpartition_is_viewed_by(self->subpartition, self)) fb_subpartition_set_credit(self->subpartition, -1);
-    fb_subpartition_release_view_of(self->subpartition, self);
-  }
+  fb_subpartition_view_release(self->view);
   if (self->partition != NULL) fb_result_partition_drop(self->partition);
   self->is_removed = true;
   /* Acquire, partner of fb_reactor_post() by a listener that has returned. */
@@ -124,7 +122,7 @@ static void lose_reader(struct reader* self, const char* why) {
   char cause[REASON_SIZE + 64];
 
   snprintf(cause, sizeof cause, "the reader of subpartition %u was lost: %s", self->index, why);
-  if (self->subpartition != NULL) fb_result_partition_lose_reader(self->partition, cause);
+  if (self->view != NULL) fb_result_partition_lose_reader(self->partition, cause);
   remove_reader(self);
 }
 
@@ -140,17 +138,24 @@ static void remove_all(struct session* self, const char* why) {
 
 /* ---- sending --------------------------------------------------------------------------------------- */
 
-/* Without memory a stream would have a hole: the connection goes instead. */
-static void send_session_frame(struct session* self, const struct fb_frame* frame, struct fb_buffer_slice* body) {
+/* Without memory a stream would have a hole: the connection goes instead. `body` or `region`, or none. */
+static void send_frame_with(struct session* self, const struct fb_frame* frame, struct fb_buffer_slice* body,
+                            struct fb_file_region* region) {
   uint8_t bytes[FB_FRAME_HEAD_MAX];
   int size = fb_frame_write_head(frame, bytes);
   int code = size;
 
-  if (size >= 0) code = fb_connection_send(self->connection, bytes, (size_t)size, body);
-  else if (body != NULL) fb_buffer_slice_release(body);
+  if (size >= 0 && region != NULL) code = fb_connection_send_region(self->connection, bytes, (size_t)size, region);
+  else if (size >= 0) code = fb_connection_send(self->connection, bytes, (size_t)size, body);
+  if (body != NULL) fb_buffer_slice_release(body); /* what was not taken over */
+  if (region != NULL) fb_file_region_release(region);
   if (code >= 0) size = fb_frame_write_tail(frame, bytes);
   if (code >= 0 && size > 0) code = fb_connection_send(self->connection, bytes, (size_t)size, NULL);
   if (code < 0 && code != FB_ERELEASED) fb_connection_close(self->connection);
+}
+
+static void send_session_frame(struct session* self, const struct fb_frame* frame, struct fb_buffer_slice* body) {
+  send_frame_with(self, frame, body, NULL);
 }
 
 /* Takes the cause over. `receiver` NULL: the error ends the connection. */
@@ -182,7 +187,7 @@ static void end_session(struct session* self, const char* message) {
 }
 
 static void refuse_reader(struct reader* self, const char* what) {
-  char id[FB_PARTITION_ID_TEXT_SIZE], message[FB_PARTITION_ID_TEXT_SIZE + 300], why[REASON_SIZE];
+  char id[FB_PARTITION_ID_TEXT_SIZE], message[FB_PARTITION_ID_TEXT_SIZE + 900], why[REASON_SIZE];
 
   fb_error_cause_id_text(self->partition_id, id);
   snprintf(message, sizeof message, "subpartition %u of partition %s: %s", self->index, id, what);
@@ -193,17 +198,39 @@ static void refuse_reader(struct reader* self, const char* what) {
 
 /* Fails a reader whose partition went away; says why if that is known. */
 static void fail_released(struct reader* self) {
-  const char* failure = fb_result_partition_failure(self->partition);
+  const char* failure =
+      self->view != NULL ? fb_result_partition_view_failure(self->view) : fb_result_partition_failure(self->partition);
 
   /* Who has read everything does not care. */
   if (self->has_ended) remove_reader(self);
   else refuse_reader(self, failure != NULL ? failure : "the partition was released before its end was read");
 }
 
-/* Another has asked for its approximate subpartition: what is there now is for that one. True: it is gone. */
+/* What it reads is not here: Flink's own exception, by which the client knows that the producer has to run again. */
+static void refuse_not_found(struct reader* self) {
+  struct fb_buffer_slice cause;
+
+  if (fb_error_cause_new_not_found(self->partition_id, &cause) < 0) {
+    fb_connection_close(self->session->connection);
+    return;
+  }
+  send_cause(self->session, self->entry.id, &cause);
+  remove_reader(self);
+}
+
+/* Its view could not be created, or gives an error from now on. */
+static void fail_reader(struct reader* self, int code) {
+  const char* failure = self->view != NULL ? fb_result_partition_view_failure(self->view) : NULL;
+
+  if (code == FB_ERELEASED) fail_released(self);
+  else if (code == FB_ENOT_FOUND) refuse_not_found(self);
+  else if (self->view == NULL) refuse_reader(self, fb_result_partition_view_error(self->partition, code));
+  else refuse_reader(self, failure != NULL ? failure : fb_strerror(code));
+}
+
+/* Another has its place: what is there now is for that one. True: it is gone. */
 static bool has_given_way(struct reader* self) {
-  if (self->subpartition == NULL || !self->subpartition->is_approximate) return false;
-  if (fb_subpartition_is_viewed_by(self->subpartition, self)) return false;
+  if (self->view == NULL || !fb_subpartition_view_is_replaced(self->view)) return false;
   refuse_reader(self, "another reader has taken its place");
   return true;
 }
@@ -223,18 +250,34 @@ static void send_buffer(struct reader* self, struct fb_polled_buffer* polled) {
   memcpy(frame.receiver, self->entry.id, FB_CHANNEL_ID_SIZE);
   atomic_fetch_add_explicit(&self->session->server->buffer_count, 1, memory_order_relaxed);
   atomic_fetch_add_explicit(&self->session->server->byte_count, polled->slice.size, memory_order_relaxed);
-  send_session_frame(self->session, &frame, &polled->slice);
+  send_frame_with(self->session, &frame, &polled->slice, polled->region.file != NULL ? &polled->region : NULL);
+}
+
+/* A file that is shorter than what was written to it is found before a frame promises its bytes. True: the reader is gone. */
+static bool has_lost_file(struct reader* self, struct fb_polled_buffer* polled) {
+  const struct fb_file_region* region = &polled->region;
+  char what[600];
+  struct stat file;
+
+  if (region->file == NULL) return false;
+  if (fstat(region->file->fd, &file) == 0 && (uint64_t)file.st_size >= region->offset + region->size) return false;
+  snprintf(what, sizeof what, "file %.400s is damaged: %u bytes at byte %llu are missing, since it was shortened",
+           region->file->path != NULL ? region->file->path : "(without a name)", region->size,
+           (unsigned long long)region->offset);
+  fb_file_region_release(&polled->region);
+  refuse_reader(self, what);
+  return true;
 }
 
 static void set_credits(struct reader* self, int64_t credits) {
   self->credits = credits;
-  if (self->subpartition != NULL) fb_subpartition_set_credit(self->subpartition, credits);
+  if (self->view != NULL) fb_subpartition_view_set_credit(self->view, credits);
 }
 
 static bool is_available(struct reader* self, uint32_t* backlog) {
   /* One that was released has its end to tell. */
-  return fb_subpartition_is_available(self->subpartition, self->credits > 0, backlog) ||
-         fb_subpartition_is_released(self->subpartition);
+  return fb_subpartition_view_is_available(self->view, self->credits > 0, backlog) ||
+         fb_subpartition_view_is_released(self->view);
 }
 
 /* Puts the reader in the queue if it may send; else tells a client without credit what waits for it. */
@@ -242,7 +285,7 @@ static void enqueue_reader(struct reader* self, bool is_first) {
   struct session* session = self->session;
   uint32_t backlog = 0;
 
-  if (self->partition == NULL || (self->is_ready && !is_first)) return;
+  if (self->view == NULL || (self->is_ready && !is_first)) return;
   if (is_available(self, &backlog)) {
     take_out(session, self);
     if (is_first) put_first(session, self);
@@ -263,16 +306,15 @@ static void send_next(struct reader* self) {
 
   /* Credit may have gone since it was put in the queue. */
   if (!is_available(self, &backlog)) return;
-  code = fb_subpartition_poll_of(self->subpartition, self, &polled);
+  code = fb_subpartition_view_poll(self->view, &polled);
   if (code == FB_ESTATE && has_given_way(self)) return;
-  if (code == FB_ERELEASED) {
-    fail_released(self);
-  } else if (code < 0) {
-    refuse_reader(self, fb_strerror(code));
+  if (code < 0) {
+    fail_reader(self, code);
   } else if (code == 1) {
     if (fb_buffer_data_type_is_buffer(polled.slice.data_type)) set_credits(self, self->credits - 1);
     if (polled.slice.data_type == FB_END_OF_PARTITION) self->has_ended = true;
     next = polled.next_data_type;
+    if (has_lost_file(self, &polled)) return;
     send_buffer(self, &polled);
     if (fb_buffer_data_type_is_event(next) || (next != FB_NONE && self->credits > 0)) put_last(self->session, self);
   }
@@ -322,42 +364,27 @@ static void run_reader(struct fb_task* task) {
 
 /* Starts to read if the partition is there. The reader may be gone after this. */
 static void attach_reader(struct reader* self) {
-  struct fb_availability_listener listener = {on_reader_data, on_reader_priority, self};
+  struct fb_view_options options = {
+      .listener = {on_reader_data, on_reader_priority, self},
+      .sends_empty_buffers = self->had_no_credit,
+      .takes_file_regions = true,
+  };
   int code;
 
   self->partition = fb_partition_manager_find(self->session->server->manager, self->partition_id);
   if (self->partition == NULL) return;
   fb_reactor_cancel_timer(self->session->server->reactor, &self->timer);
-  if (self->index >= self->partition->subpartition_count) {
-    refuse_reader(self, "there is no such subpartition");
+  code = fb_result_partition_create_view(self->partition, self->index, &options, &self->view);
+  if (code < 0) {
+    fail_reader(self, code);
     return;
   }
-  self->subpartition = &self->partition->subpartitions[self->index];
-  code = fb_subpartition_create_view(self->subpartition, &listener);
-  if (code == FB_ERELEASED) {
-    fail_released(self);
-  } else if (code < 0) {
-    self->subpartition = NULL; /* the view is another reader's */
-    refuse_reader(self, "it is read already, and can be read only once");
-  } else {
-    self->subpartition->sends_empty_buffers = self->had_no_credit;
-    set_credits(self, self->credits);
-    if (self->buffer_size > 0) fb_subpartition_set_buffer_size(self->subpartition, self->buffer_size);
-    enqueue_reader(self, false);
-  }
+  set_credits(self, self->credits);
+  if (self->buffer_size > 0) fb_subpartition_view_set_buffer_size(self->view, self->buffer_size);
+  enqueue_reader(self, false);
 }
 
-static void on_request_timeout(struct fb_timer* timer) {
-  struct reader* self = FB_OWNER(reader, timer, timer);
-  struct fb_buffer_slice cause;
-
-  if (fb_error_cause_new_not_found(self->partition_id, &cause) < 0) {
-    fb_connection_close(self->session->connection);
-    return;
-  }
-  send_cause(self->session, self->entry.id, &cause);
-  remove_reader(self);
-}
+static void on_request_timeout(struct fb_timer* timer) { refuse_not_found(FB_OWNER(reader, timer, timer)); }
 
 static void on_request(struct session* self, const struct fb_frame* frame) {
   struct reader* asked = reader_of(fb_channel_map_find(&self->readers, frame->receiver));
@@ -413,13 +440,13 @@ static void on_reader_credit(struct reader* self, int32_t credit) {
 /* Of one that still waits for its partition the size is kept for it. */
 static void on_buffer_size(struct reader* self, int32_t size) {
   self->buffer_size = size;
-  if (self->subpartition != NULL) fb_subpartition_set_buffer_size(self->subpartition, size);
+  if (self->view != NULL) fb_subpartition_view_set_buffer_size(self->view, size);
 }
 
 static void on_resume(struct reader* self) {
   /* Its floating buffers went back meanwhile. */
   if (self->had_no_credit) set_credits(self, 0);
-  if (self->subpartition == NULL || fb_subpartition_resume_of(self->subpartition, self) < 0)
+  if (self->view == NULL || fb_subpartition_view_resume(self->view) < 0)
     refuse_reader(self, "it is not blocked by an event, so it cannot be resumed");
   else enqueue_reader(self, false);
 }
@@ -455,8 +482,7 @@ static void handle_session_frame(struct session* self, const struct fb_frame* fr
       if (reader != NULL) on_buffer_size(reader, frame->buffer_size);
       break;
     case FB_ACK_ALL_USER_RECORDS_PROCESSED:
-      if (reader != NULL && reader->subpartition != NULL)
-        fb_result_partition_acknowledge(reader->partition, reader->index);
+      if (reader != NULL && reader->view != NULL) fb_result_partition_acknowledge(reader->partition, reader->index);
       break;
     case FB_SEGMENT_ID: /* of tiered storage */
     default: break;
