@@ -6,10 +6,28 @@ FLINKBUF_SANITIZE  a list for -fsanitize=, such as address,undefined
 
 import os
 from glob import glob
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.build_clib import build_clib
+
+
+class ParallelBuildClib(build_clib):
+    """Compiles as many files at once as there are cores, which build_ext can do by itself."""
+
+    def build_libraries(self, libraries):
+        compile_in_turn = self.compiler.compile
+
+        def compile_at_once(sources, **options):
+            with ThreadPool(os.cpu_count()) as pool:
+                compiled = pool.map(lambda source: compile_in_turn([source], **options), sources)
+            return [file for files in compiled for file in files]
+
+        self.compiler.compile = compile_at_once
+        super().build_libraries(libraries)
+
 
 build, sanitize = os.environ.get("FLINKBUF_BUILD", "release"), os.environ.get("FLINKBUF_SANITIZE")
 flags = ["-std=gnu11", "-fvisibility=hidden", "-fPIC", "-pthread", "-g"]
@@ -26,6 +44,7 @@ core = {
 }
 
 setup(
+    cmdclass={"build_clib": ParallelBuildClib},
     libraries=[("flinkbuf_core", core)],
     options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=cythonize(

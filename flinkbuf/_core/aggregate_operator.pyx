@@ -154,6 +154,7 @@ cdef class ReduceOperator(StreamOperator):
 
     def open(self):
         self.state = self.context.keyed_state.get_internal_state(self.descriptor)
+        self.is_batch |= self.context.settings.is_batch
         if self.is_batch:
             self.timer_service = self.timers.service("_timer_service", self)
         if self.lifecycle is not None:

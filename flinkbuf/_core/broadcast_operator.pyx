@@ -105,6 +105,11 @@ cdef class BroadcastProcessOperator(CoProcessOperator):
         super().__init__(function, combined)
         self.descriptors = tuple(descriptors)
 
+    @property
+    def broadcast_inputs(self):
+        """Inputs that batch execution reads before the others, from 1."""
+        return (2,)
+
     def methods(self):
         return self.function.process_element, self.function.process_broadcast_element
 

@@ -44,7 +44,7 @@ cdef class Buffer:
         return self
 
     @staticmethod
-    def copy_of(data, int data_type=FB_DATA_BUFFER):
+    def copy_of(data, int data_type=FB_DATA_BUFFER, bint is_compressed=False):
         """A buffer outside every pool that holds a copy of a bytes-like object.
 
         Parameters
@@ -52,6 +52,8 @@ cdef class Buffer:
         data : bytes-like
         data_type : DataType
             What the bytes are; a buffer of data unless said otherwise.
+        is_compressed : bool, default False
+            Whether they are a compressed block.
         """
         cdef Py_buffer view
         cdef fb_buffer_slice slice
@@ -63,6 +65,7 @@ cdef class Buffer:
             PyBuffer_Release(&view)
         if code < 0:
             fail(code, f"a buffer of {len(data)} items with data type {data_type}")
+        slice.is_compressed = is_compressed
         return Buffer.adopt(slice)
 
     cdef int check_held(self) except -1:

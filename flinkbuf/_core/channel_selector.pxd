@@ -14,6 +14,7 @@ cdef extern from "record/channel_selector.h" nogil:
         FB_SELECT_BROADCAST
         FB_SELECT_KEY_GROUP
         FB_SELECT_CUSTOM
+        FB_SELECT_RANGE
     struct fb_channel_selector:
         fb_channel_selector_kind kind
         uint32_t channel_count
@@ -52,9 +53,11 @@ cdef class KeyField:
 
 cdef class KeyGroupSelector(ChannelSelector):
     cdef readonly tuple fields
-    cdef KeyField field         # the only one; None where the key is a tuple of several
+    cdef KeyField field         # the only one; None where the key is a tuple of several, or a row
+    cdef KeyHasher row_hasher   # of the row of all fields; None: the key is a tuple
     cdef int hash(self, object record, int32_t* hash) except -1
     cdef int hash_tuple(self, object record, int32_t* hash) except -1
+    cdef int hash_row(self, object record, int32_t* hash) except -1
     cdef int hash_field(self, KeyField field, object key, int32_t* hash) except -1
 
 cdef class CustomSelector(ChannelSelector):

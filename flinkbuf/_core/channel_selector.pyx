@@ -17,8 +17,9 @@ KINDS = {
     "global": FB_SELECT_GLOBAL, "forward": FB_SELECT_FORWARD, "round_robin": FB_SELECT_ROUND_ROBIN,
     "rescale": FB_SELECT_RESCALE, "rebalance": FB_SELECT_REBALANCE, "shuffle": FB_SELECT_SHUFFLE,
     "broadcast": FB_SELECT_BROADCAST, "key_group": FB_SELECT_KEY_GROUP, "custom": FB_SELECT_CUSTOM,
+    "range": FB_SELECT_RANGE,
 }
-WITHOUT_RECORD = tuple(kind for kind in KINDS if kind not in ("key_group", "custom"))
+WITHOUT_RECORD = tuple(kind for kind in KINDS if kind not in ("key_group", "custom", "range"))
 cdef extern from "Python.h":
     PyTypeObject* Py_TYPE(object value)
 
@@ -73,7 +74,7 @@ cdef class ChannelSelector:
 
     @property
     def kind(self):
-        """The name of what it does, as given to the constructor; else ``"key_group"`` or ``"custom"``."""
+        """The name of what it does, as given to the constructor; else ``"key_group"``, ``"custom"`` or ``"range"``."""
         return NAMES[self.c.kind]
 
     @property
@@ -186,20 +187,23 @@ cdef class KeyGroupSelector(ChannelSelector):
         How many channels there are.
     max_parallelism : int
         How many key groups there are.
+    row_hasher : KeyHasher, optional
+        The key is a row of the fields' values, also of one, and this is its type's: as in Flink's table runtime.
 
     References
     ----------
-    Flink ``KeyGroupStreamPartitioner``, ``KeyGroupRangeAssignment.assignKeyToParallelOperator``.
+    Flink ``KeyGroupStreamPartitioner``, ``KeyGroupRangeAssignment.assignKeyToParallelOperator``,
+    ``BinaryRowDataKeySelector``.
     """
 
-    def __init__(self, fields, channel_count, max_parallelism):
-        self.fields = tuple(fields)
+    def __init__(self, fields, channel_count, max_parallelism, KeyHasher row_hasher=None):
+        self.fields, self.row_hasher = tuple(fields), row_hasher
         if not self.fields:
             raise ValueError("a key needs at least one field")
         for field in self.fields:
             if not isinstance(field, KeyField):
                 raise TypeError(f"fields must be of KeyField, got {field!r}")
-        self.field = self.fields[0] if len(self.fields) == 1 else None
+        self.field = self.fields[0] if len(self.fields) == 1 and row_hasher is None else None
         check_parallelism(max_parallelism, channel_count)
         self.open(FB_SELECT_KEY_GROUP, channel_count, max_parallelism, 0)
 
@@ -211,6 +215,8 @@ cdef class KeyGroupSelector(ChannelSelector):
 
     cdef int hash(self, object record, int32_t* hash) except -1:
         cdef KeyField field = self.field
+        if self.row_hasher is not None:
+            return self.hash_row(record, hash)
         if field is None:
             return self.hash_tuple(record, hash)
         key = field.extract(record, self.record_number)
@@ -234,6 +240,15 @@ cdef class KeyGroupSelector(ChannelSelector):
             sum = 31 * sum + <uint32_t>part
         hash[0] = <int32_t>sum
         return 0
+
+    cdef int hash_row(self, object record, int32_t* hash) except -1:
+        cdef KeyField field
+        key = tuple([field.extract(record, self.record_number) for field in self.fields])
+        try:
+            return self.row_hasher.hash(key, hash, -1)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise record_refused(type(error)(f"record {self.record_number}: the key: {error}"), self.record_number,
+                                 "key", "the key") from None
 
     cdef int hash_field(self, KeyField field, object key, int32_t* hash) except -1:
         try:
@@ -271,7 +286,8 @@ cdef class KeyGroupSelector(ChannelSelector):
             If the array's numbers do not all fit the key's type.
         """
         if self.field is None:
-            raise ValueError(f"the key has {len(self.fields)} fields: one column cannot hold it")
+            raise ValueError(f"the key has {len(self.fields)} fields: one column cannot hold it"
+                             if self.row_hasher is None else "the key is a row: a column of values cannot hold it")
         channels = self.field.hasher.hash_codes(keys).view("u4")
         cdef uint32_t[::1] out = channels
         if out.shape[0] > 0:

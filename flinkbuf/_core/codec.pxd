@@ -49,6 +49,7 @@ cdef class Codec:
     cdef dict ordinals      # ENUM: value to ordinal
     cdef str array_dtype    # PRIMITIVE_ARRAY: of numpy
     cdef str array_formats  # PRIMITIVE_ARRAY: characters of the buffer protocol
+    cdef readonly tuple required    # ROW, ROW_DATA: whether each field must not be null; None: all may
     cdef str describe(self)
     cdef str step(self, index)
 

@@ -25,7 +25,11 @@ cdef class Codec:
 
     cdef str describe(self):
         """The type as text for messages."""
-        if not self.children or self.kind == "STRING_ARRAY":
+        if self.kind == "DECIMAL_DATA":
+            return f"DECIMAL_DATA({self.type.precision}, {self.type.scale})"
+        if self.kind == "TIMESTAMP_DATA" or self.kind == "TIMESTAMP_LTZ_DATA":
+            return f"{self.kind}({self.type.precision})"
+        if not self.children or self.kind in ("STRING_ARRAY", "DATE_DATA", "TIME_DATA"):
             return self.kind
         names = self.names if self.names is not None else [None] * len(self.children)
         inner = ", ".join([(f"{name} " if name is not None else "") + (<Codec>child).describe()
@@ -34,7 +38,7 @@ cdef class Codec:
 
     cdef str step(self, index):
         """Child `index` in the path to a refused value: fields as ``.'name'``, elements as ``[3]``."""
-        if self.kind == "ROW" or self.kind == "TUPLE":
+        if self.kind == "ROW" or self.kind == "TUPLE" or self.kind == "ROW_DATA":
             return "." + repr(self.names[index] if self.names is not None else f"f{index}")
         return f"[{index}]"
 

@@ -20,6 +20,7 @@ cdef extern from "ground/errors.h" nogil:
         FB_ETHREAD
         FB_ENOT_FOUND
         FB_ELOST
+        FB_EUNFINISHED
     enum fb_progress:
         FB_RECORD
         FB_NEEDS_INPUT

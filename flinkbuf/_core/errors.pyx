@@ -25,6 +25,7 @@ cdef dict EXCEPTIONS = {
     FB_ETHREAD: OSError,
     FB_ENOT_FOUND: PartitionNotFoundError,
     FB_ELOST: RemoteTransportError,
+    FB_EUNFINISHED: RuntimeError,
 }
 
 

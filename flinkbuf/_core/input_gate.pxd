@@ -1,6 +1,7 @@
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_buffer_slice
+from flinkbuf._core.buffer_codec cimport BlockDecompressor
 from flinkbuf._core.buffer_debloater cimport fb_buffer_debloater, fb_buffer_debloater_config
 from flinkbuf._core.local_buffer_pool cimport NetworkBufferPool, fb_local_buffer_pool, fb_network_buffer_pool
 from flinkbuf._core.partition_client cimport PartitionClient, fb_partition_client
@@ -117,6 +118,7 @@ cdef class AbstractInputGate:
     cdef int wait(self, int64_t timeout_ms) except -1
     cdef bint has_finished(self)
     cdef object decompressor_of(self, uint32_t channel_index)
+    cdef int restore_block(self, BlockDecompressor decompressor, fb_gate_item* item) except -1
     cdef int show_counts(self, RecordCounts counts, uint32_t offset) except -1
     cdef str source_of(self, uint32_t channel_index)
 

@@ -13,8 +13,10 @@ from libc.stdint cimport INT64_MAX, uint16_t
 from libc.string cimport memcpy, memset
 
 from flinkbuf._core.buffer cimport (
-    Buffer, fb_buffer_slice_release, fb_buffer_slice_retain,
+    Buffer, fb_buffer_data_type, fb_buffer_new_unpooled, fb_buffer_slice, fb_buffer_slice_data,
+    fb_buffer_slice_release, fb_buffer_slice_retain,
 )
+from flinkbuf._core.buffer_codec cimport BlockDecompressor, fb_buffer_codec, fb_buffer_codec_read_header
 from flinkbuf._core.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
 from flinkbuf._core.errors cimport (
     FB_EARGUMENT, FB_ECORRUPT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
@@ -45,6 +47,14 @@ cdef bytes resolve(str host, uint16_t port):
         known = "" if error == EINVAL else f": {os.strerror(error)}"  # EINVAL: no name of a host at all
         raise RemoteTransportError(f"the address of {host}:{port} cannot be found{known}")
     return (<const char*>&address)[:sizeof(address)]
+
+
+cdef dict totals_of(dict figures):
+    """The sums over the channels of a gate that is closed."""
+    channels = figures["channels"]
+    sums = {name: sum([each[name] for each in channels]) for name in ("bytes", "buffers", "queued")}
+    return {**sums, "credit": sum([max(each["credit"], 0) for each in channels]),
+            "oldest_ms": max([each["oldest_ms"] for each in channels], default=0), "pool": figures["pool"]}
 
 
 cdef class RecordCounts:
@@ -126,6 +136,8 @@ cdef class AbstractInputGate:
                 f"{where} is compressed, but the gate has no decompressor: give it one with "
                 "decompressor=fb.BufferDecompressor(codec), codec being the sender's "
                 "taskmanager.network.compression.codec (NetworkConfig.compression_codec)")
+        if isinstance(decompressor, BlockDecompressor) and self.restore_block(decompressor, item) == 1:
+            return 1
         fb_buffer_slice_retain(&self.held.slice)
         compressed = Buffer.adopt(self.held.slice)
         try:
@@ -139,6 +151,30 @@ cdef class AbstractInputGate:
         item[0] = self.held
         item.slice = original.c
         fb_buffer_slice_retain(&item.slice)
+        fb_buffer_slice_release(&self.held.slice)
+        return 1
+
+    cdef int restore_block(self, BlockDecompressor decompressor, fb_gate_item* item) except -1:
+        """1: the original of the buffer in hand is in *item. 0: it has none, and decompress() says why."""
+        cdef fb_buffer_codec* codec = decompressor.buffer_codec.c
+        cdef fb_gate_item held = self.held
+        cdef fb_buffer_slice original
+        cdef uint32_t size = 0
+        cdef int code = fb_buffer_codec_read_header(
+            fb_buffer_slice_data(&held.slice), held.slice.size, decompressor.segment_size, &size)
+        if code < 0:
+            return 0
+        check(fb_buffer_new_unpooled(NULL, size, <fb_buffer_data_type>held.slice.data_type, &original))
+        fb_buffer_slice_retain(&held.slice)  # another thread may close the gate now
+        with nogil:
+            code = codec.decompress(codec, fb_buffer_slice_data(&held.slice), held.slice.size,
+                                    <uint8_t*>fb_buffer_slice_data(&original), size, &size)
+        fb_buffer_slice_release(&held.slice)
+        if code < 0:
+            fb_buffer_slice_release(&original)
+            return 0
+        item[0] = held
+        item.slice = original
         fb_buffer_slice_release(&self.held.slice)
         return 1
 
@@ -450,6 +486,30 @@ cdef class InputGate(AbstractInputGate):
         """
         return self.last_figures if self.last_figures is not None else self.look()
 
+    def totals(self):
+        """The sums over all channels, as a dict of ``bytes``, ``buffers``, ``queued`` and ``credit`` (of channels to
+        other processes) and the highest ``oldest_ms``; ``pool`` as in `figures`. No object is made for a channel."""
+        if self.last_figures is not None:
+            return totals_of(self.last_figures)
+        cdef fb_channel_usage usage
+        cdef fb_buffer_pool_usage of_pool
+        cdef uint64_t byte_count = 0, buffers = 0, queued = 0, credit = 0
+        cdef int64_t oldest_ms = 0
+        cdef uint32_t i
+        for i in range(self.c.channel_count):
+            fb_input_gate_get_channel_usage(self.c, i, &usage)
+            byte_count += usage.bytes
+            buffers += usage.buffers
+            queued += usage.queued
+            credit += max(usage.credit, 0)
+            oldest_ms = max(oldest_ms, usage.oldest_ms)
+        pool = None
+        if self.c.pool is not NULL:
+            fb_local_buffer_pool_get_usage(self.c.pool, &of_pool)
+            pool = of_pool
+        return {"bytes": byte_count, "buffers": buffers, "queued": queued, "credit": credit, "oldest_ms": oldest_ms,
+                "pool": pool}
+
     cdef dict look(self):
         cdef fb_channel_usage usage
         cdef fb_buffer_pool_usage of_pool
@@ -503,6 +563,9 @@ cdef class InputGate(AbstractInputGate):
         return fb_input_gate_is_finished(self.c)
 
     cdef object decompressor_of(self, uint32_t channel_index):
+        source = self.sources[channel_index]
+        if self.decompressor is None and isinstance(source, ResultPartition):
+            return (<ResultPartition>source).decompressor
         return self.decompressor
 
     cdef int show_counts(self, RecordCounts counts, uint32_t offset) except -1:
@@ -516,6 +579,9 @@ cdef class InputGate(AbstractInputGate):
 
     cdef str source_of(self, uint32_t channel_index):
         source = self.sources[channel_index] if channel_index < <uint32_t>len(self.sources) else None
+        path = getattr(source.storage, "path", None) if isinstance(source, ResultPartition) else None
+        if path is not None:
+            return f"subpartition {self.c.channels[channel_index].subpartition_index} of {path}"
         return source if isinstance(source, str) else None
 
     cdef int fail_channel(self, int code, uint32_t channel_index, uint32_t offset) except -1:
@@ -533,7 +599,7 @@ cdef class InputGate(AbstractInputGate):
         where = f"channel {channel_index + offset}" + (f" ({source})" if isinstance(source, str) else "")
         if code == FB_ENOT_FOUND:
             raise PartitionNotFoundError(f"{where}: {cause or 'nobody has registered this partition in time'}")
-        if code == FB_EIO or code == FB_ETIMEOUT:  # a timeout of the connection
+        if (code == FB_EIO or code == FB_ETIMEOUT) and self.c.channels[channel_index].remote is not NULL:
             raise RemoteTransportError(f"{where}: {cause}")
         if code == FB_ERELEASED:
             if cause is None:

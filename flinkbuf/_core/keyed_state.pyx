@@ -28,6 +28,10 @@ cdef class KeyedState:
         """Put what the current key has in `sources` into `target`; they have nothing afterwards."""
         raise TypeError(f"the state {self.name!r} cannot be merged: {type(self).__name__} has no rule for that")
 
+    def forget_keys(self):
+        """No key has a value any more, in no namespace."""
+        self.table.clear()
+
     def freeze(self):
         """All values as they are now, for a snapshot."""
         return self.table.freeze()

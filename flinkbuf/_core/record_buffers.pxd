@@ -64,6 +64,7 @@ cdef class SortBufferWriter(RecordBufferWriter):
     cdef uint8_t** segments
     cdef uint32_t segment_count
     cdef bint is_draining
+    cdef object spare               # a page that was read into, but not handed out
     cdef int64_t waiting_channel    # of the record in the scratch that waits for the log to be drained; -2: none
 
     @cython.final

@@ -304,21 +304,22 @@ cdef class SortBufferWriter(RecordBufferWriter):
         """Make one buffer of the full log ready; 0 when the log is empty again and the waiting record stored."""
         cdef uint32_t channel = 0
         cdef fb_buffer_data_type kind
-        cdef PyObject* filled
         cdef uint32_t size
-        fresh = PyBytes_FromStringAndSize(NULL, self.segment_size)
-        size = fb_data_buffer_read(
-            &self.log, <uint8_t*>PyBytes_AS_STRING(fresh), self.segment_size, &channel, &kind)
+        cdef uint8_t* to
+        page, self.spare = self.spare, None
+        if page is None:
+            page = PyBytes_FromStringAndSize(NULL, self.segment_size)
+        to = <uint8_t*>PyBytes_AS_STRING(page)
+        with nogil:
+            size = fb_data_buffer_read(&self.log, to, self.segment_size, &channel, &kind)
         if size > 0:
             if size < self.segment_size:
-                Py_INCREF(fresh)
-                filled = <PyObject*>fresh
-                fresh = None
-                _PyBytes_Resize(&filled, size)
-                fresh = <object>filled
-                Py_XDECREF(filled)
-            self.add_ready(BROADCAST if self.selector.is_broadcast else <int64_t>channel, fresh)
+                # With many channels most buffers are far from full: what is handed out is no larger than it has to be.
+                self.spare = page
+                page = PyBytes_FromStringAndSize(<const char*>to, size)
+            self.add_ready(BROADCAST if self.selector.is_broadcast else <int64_t>channel, page)
             return 1
+        self.spare = page if not self.is_exhausted else None
         fb_data_buffer_reset(&self.log)
         self.is_draining = False
         return self.store_waiting()
@@ -367,7 +368,7 @@ cdef PyObject* decoded(RecordBufferReader reader, const uint8_t* record, size_t 
 cdef class RecordBufferReader:
     """The records in an iterable of buffers: one channel's, in the order they were written."""
 
-    def __cinit__(self, buffers, TypeCodec codec not None):
+    def __cinit__(self, buffers, TypeCodec codec not None, *args):
         self.buffers = iter(buffers)
         self.codec = codec
         self.input.channel = -1
@@ -392,6 +393,11 @@ cdef class RecordBufferReader:
         value = (<PyObject* (*)(RecordBufferReader, const uint8_t*, size_t) noexcept>decoded)(self, record, size)
         self.is_busy = False
         return FB_IDENTITY(value)
+
+    @property
+    def pending_bytes(self):
+        """Bytes of a record that has begun in the buffers taken so far, and has not ended."""
+        return fb_record_deserializer_pending(&self.deserializer)
 
     cdef object next_spanning(self):
         """The next record where it may take another buffer, or more."""

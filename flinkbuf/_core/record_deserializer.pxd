@@ -36,13 +36,17 @@ cdef extern from "record/record_deserializer.h" nogil:
 cdef int fail_record(const fb_record_deserializer* self, int code, int64_t channel) except -1
 
 
+cdef class SpillPaths:
+    cdef list encoded
+    cdef const char** c  # NULL: the usual ones
+
+
 cdef class RecordDeserializer:
     cdef fb_record_deserializer c
     cdef readonly int64_t channel_index
     cdef Py_buffer view             # the buffer being read
     cdef bint has_view
-    cdef list spill_paths           # what spill_dirs points into
-    cdef const char** spill_dirs
+    cdef SpillPaths spill_paths
     cdef bint is_busy               # other code may run in the middle of a call
     cdef int enter(self) except -1
     cdef int release_buffer(self) except -1

@@ -49,6 +49,25 @@ cdef int fail_record(const fb_record_deserializer* self, int code, int64_t chann
     return fail(code, where)
 
 
+cdef class SpillPaths:
+    """Directories for records that are too long for memory, as C has them; None: $TMPDIR or /tmp."""
+
+    def __cinit__(self, paths):
+        if paths is None:
+            return
+        self.encoded = [os.fsencode(path) for path in paths]
+        if not self.encoded:
+            raise ValueError("spill_dirs must name at least one directory, or be None for $TMPDIR or /tmp")
+        self.c = <const char**>PyMem_Calloc(len(self.encoded) + 1, sizeof(char*))
+        if self.c is NULL:
+            raise MemoryError
+        for i, path in enumerate(self.encoded):
+            self.c[<size_t>i] = PyBytes_AS_STRING(path)
+
+    def __dealloc__(self):
+        PyMem_Free(self.c)
+
+
 @cython.no_gc_clear  # so that __dealloc__ still finds the view's object, to release the view
 cdef class RecordDeserializer:
     """Reads the records of one channel out of its buffers, wherever they are cut.
@@ -100,23 +119,14 @@ cdef class RecordDeserializer:
         if not 0 < max_record_size <= MAX_RECORD_SIZE:
             raise ValueError(f"max_record_size must be from 1 to {MAX_RECORD_SIZE} bytes, got {max_record_size}")
         self.channel_index = channel_index
-        if spill_dirs is not None:
-            self.spill_paths = [os.fsencode(path) for path in spill_dirs]
-            if not self.spill_paths:
-                raise ValueError("spill_dirs must name at least one directory, or be None for $TMPDIR or /tmp")
-            self.spill_dirs = <const char**>PyMem_Calloc(len(self.spill_paths) + 1, sizeof(char*))
-            if self.spill_dirs is NULL:
-                raise MemoryError
-            for i, path in enumerate(self.spill_paths):
-                self.spill_dirs[<size_t>i] = PyBytes_AS_STRING(path)
+        self.spill_paths = SpillPaths(spill_dirs)
         options.spill_threshold = spill_threshold
         options.max_record_size = max_record_size
-        options.spill_dirs = self.spill_dirs
+        options.spill_dirs = self.spill_paths.c
         fb_record_deserializer_open(&self.c, &options)
 
     def __dealloc__(self):
         fb_record_deserializer_close(&self.c)
-        PyMem_Free(self.spill_dirs)
         if self.has_view:
             PyBuffer_Release(&self.view)
 

@@ -5,7 +5,7 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t
 from flinkbuf._core.buffer cimport fb_buffer_slice
 from flinkbuf._core.data_view cimport fb_data_input
 from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item
-from flinkbuf._core.record_deserializer cimport fb_record_deserializer
+from flinkbuf._core.record_deserializer cimport SpillPaths, fb_record_deserializer
 from flinkbuf._core.type_codec cimport TypeCodec
 
 
@@ -31,6 +31,7 @@ cdef class RecordReader:
     cdef TypeCodec codec
     cdef object event_of            # called with (bytes, data type) of an event; None: events are not given
     cdef fb_record_deserializer* deserializers  # one a channel
+    cdef SpillPaths spill_paths  # where their files go
     cdef uint32_t channel_count
     cdef RecordCounts record_counts             # shown by the gate
     cdef fb_record_deserializer* current        # the channel being read; NULL: take a buffer first
@@ -45,6 +46,7 @@ cdef class RecordReader:
     cdef object kept_values         # an array: read for a column that was not given because of an error; else None
     cdef bint is_finished
     cdef bint is_busy
+    cdef bint is_held               # busy between two batches: the iterator over them has begun rows of the next one
     cdef bint is_polling            # what goes wrong is the gate's
 
     @cython.final

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,13 @@ from flinkbuf._core.type_codec import TypeCodec
 class RecordReader(Iterator[Any]):
     gate: AbstractInputGate
     def __new__(
-        cls, gate: AbstractInputGate, codec: TypeCodec, event_of: Callable[[int, bytes, int], Any] | None = None
+        cls,
+        gate: AbstractInputGate,
+        codec: TypeCodec,
+        event_of: Callable[[int, bytes, int], Any] | None = None,
+        *,
+        spill_threshold: int = 0,
+        spill_dirs: Iterable[Any] | None = None,
     ) -> Any: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __next__(self) -> Any: ...

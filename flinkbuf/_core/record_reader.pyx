@@ -27,7 +27,8 @@ from flinkbuf._core.inline_element cimport get_head
 from flinkbuf._core.input_gate cimport AbstractInputGate, RecordCounts, fb_gate_item, fb_input_gate_priority_is_set
 from flinkbuf._core.record_batch cimport fb_record_batch_read
 from flinkbuf._core.record_deserializer cimport (
-    fail_record, fb_record_deserializer_close, fb_record_deserializer_next_spanning, fb_record_deserializer_open,
+    SpillPaths, fail_record, fb_record_deserializer_close,
+    fb_record_deserializer_next_spanning, fb_record_deserializer_open, fb_record_deserializer_options,
     fb_record_deserializer_pending, fb_record_deserializer_set_next_buffer, fb_record_deserializer_take,
 )
 from flinkbuf._core.python_object cimport FB_IDENTITY, Py_INCREF
@@ -125,7 +126,9 @@ cdef class RecordIterator:
 cdef class RecordReader:
     """Reads records of one type from an input gate; see `flinkbuf.RecordReader`."""
 
-    def __cinit__(self, AbstractInputGate gate not None, TypeCodec codec not None, event_of=None):
+    def __cinit__(self, AbstractInputGate gate not None, TypeCodec codec not None, event_of=None, *,
+                  size_t spill_threshold=0, spill_dirs=None):
+        cdef fb_record_deserializer_options options
         cdef uint32_t channel
         self.gate = gate
         self.codec = codec
@@ -135,8 +138,11 @@ cdef class RecordReader:
         self.deserializers = <fb_record_deserializer*>PyMem_Calloc(self.channel_count, sizeof(fb_record_deserializer))
         if self.deserializers is NULL:
             raise MemoryError(f"no memory for {self.channel_count} channels")
+        self.spill_paths = SpillPaths(spill_dirs)
+        options.spill_threshold, options.max_record_size = spill_threshold, 0
+        options.spill_dirs = self.spill_paths.c
         for channel in range(self.channel_count):
-            fb_record_deserializer_open(&self.deserializers[channel], NULL)
+            fb_record_deserializer_open(&self.deserializers[channel], &options)
         self.record_counts = RecordCounts(self.channel_count)
         gate.show_counts(self.record_counts, 0)
 
@@ -316,6 +322,8 @@ cdef class RecordReader:
 
     cdef int begin_use(self) except -1:
         """What follows has the reader to itself, until it clears `is_busy`."""
+        if self.is_held:
+            raise RuntimeError("read_batches() has rows in hand, as a column was full: go on with its iterator")
         if self.is_busy:
             raise RuntimeError("the record reader is already reading: in another thread, in a signal handler, or in a "
                                "value's own conversion code; use one reader a thread")
@@ -390,8 +398,9 @@ cdef class RecordReader:
 
     def close(self):
         """Give the buffer in hand back. The gate is closed by its owner."""
-        if self.is_busy:
+        if self.is_busy and not self.is_held:
             raise RuntimeError("the record reader cannot be closed while it is reading")
+        self.is_busy = self.is_held = False
         if self.current is not NULL:
             self.record_counts.note(self.buffer_channel, self.current.record_count)
         self.current = NULL

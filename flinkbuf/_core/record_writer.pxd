@@ -7,9 +7,18 @@ from flinkbuf._core.channel_selector cimport ChannelSelector
 from flinkbuf._core.codec cimport codec_node
 from flinkbuf._core.data_view cimport fb_data_output
 from flinkbuf._core.record_serializer cimport fb_record_serializer
-from flinkbuf._core.result_partition cimport ResultPartition, fb_result_partition
+from flinkbuf._core.result_partition cimport (
+    ResultPartition, fb_result_partition, fb_result_partition_broadcast, fb_result_partition_emit,
+)
 from flinkbuf._core.type_codec cimport TypeCodec
 from flinkbuf._core.wakeup cimport fb_wakeup
+
+
+cdef inline int emit_bytes(fb_result_partition* c, uint32_t target, const uint8_t** data, size_t* size) noexcept nogil:
+    """Bytes to one subpartition, or to all of them."""
+    if target == c.subpartition_count:
+        return fb_result_partition_broadcast(c, data, size)
+    return fb_result_partition_emit(c, target, data, size)
 
 
 cdef class RecordWriter:
@@ -122,6 +131,9 @@ cdef class RecordWriter:
     @cython.final
     cdef int write_column_to(self, const uint8_t* values, uint32_t width, size_t count,
                              const uint32_t* channels) except -1
+    @cython.final
+    cdef size_t emit_values(self, const uint8_t* values, uint32_t width, size_t count,
+                            const uint32_t* channels) except? 0
     @cython.final
     cdef int write_value_to(self, const uint8_t* value, uint32_t width, uint32_t channel) except -1
     @cython.final

@@ -28,7 +28,6 @@ from flinkbuf._core.byte_order cimport fb_store_be32, fb_store_be64
 from flinkbuf._core.buffer_builder cimport (
     fb_buffer_builder, fb_buffer_builder_commit, fb_buffer_builder_is_committed, fb_buffer_builder_is_full,
 )
-from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool_is_available
 from flinkbuf._core.channel_selector cimport (
     ChannelSelector, fb_channel_selector_is_blind, fb_channel_selector_next,
 )
@@ -48,7 +47,8 @@ from flinkbuf._core.record_serializer cimport (
 from flinkbuf._core.result_partition cimport (
     ResultPartition, claim_partition, fb_result_partition_broadcast, fb_result_partition_drop, fb_result_partition_emit,
     fb_result_partition_finish_broadcast, fb_result_partition_finish_unicast, fb_result_partition_flush,
-    fb_result_partition_flush_all, fb_result_partition_is_released, fb_result_partition_mark_written,
+    fb_result_partition_flush_all, fb_result_partition_has_room, fb_result_partition_makes_room,
+    fb_result_partition_mark_written,
     fb_result_partition_open_broadcast, fb_result_partition_open_unicast, fb_result_partition_prefetch,
     fb_result_partition_retain, fb_result_partition_verdict, fb_result_partition_wait,
     fb_result_partition_wait_available, unclaim_partition,
@@ -64,6 +64,16 @@ cdef enum:
     ELEMENT_CLASSES = 6
     WAIT_SLICE_MS = 100
     COLUMN_CHUNK = 16384  # records; some 100 us
+
+
+cdef inline size_t frame_value(uint8_t* framed, const uint8_t* value, uint32_t width) noexcept nogil:
+    """One number of a column as a record; how many bytes, at most 12."""
+    cdef fb_buffer_builder builder
+    builder.data = framed
+    builder.position = 0
+    builder.capacity = 12
+    fb_record_batch_write(&builder, value, width, 1)
+    return builder.position
 
 
 cdef int forks = 0  # of which this process is the child
@@ -95,8 +105,10 @@ cdef class RecordWriter:
             self.element_classes[i] = <PyObject*>(codec.classes[i])
         self.node = codec.node.children if self.is_of_elements else &codec.node
         self.given_count = -1
-        self.flushes_always = buffer_timeout_ms == 0
         self.fork_count = forks
+        if partition.c.kind.is_blocking:
+            buffer_timeout_ms = -1  # nobody reads it before it is finished
+        self.flushes_always = buffer_timeout_ms == 0
         if buffer_timeout_ms > 0:
             start_flushing(partition.c, buffer_timeout_ms)
             self.has_flusher = True
@@ -315,6 +327,10 @@ cdef class RecordWriter:
                 if self.held_channel == CHOSEN:
                     self.held_channel = self.select(record)
                 code = self.start(record, self.held_channel)
+                while code == FB_NEEDS_BUFFER and fb_result_partition_makes_room(self.c):
+                    self.wait_for_buffer()  # for nobody: it writes
+                    code = self.start(record, self.held_channel) if self.rest_size == 0 else \
+                        self.go_on(self.held_channel)
                 self.has_record_in_hand = False
                 if code == FB_NEEDS_BUFFER:
                     self.held, self.is_holding = record, True
@@ -344,7 +360,7 @@ cdef class RecordWriter:
 
     cdef bint has_room(self) noexcept:
         """Whether a record can be begun; its rest may still find none."""
-        return fb_local_buffer_pool_is_available(self.c.pool) or fb_result_partition_is_released(self.c)
+        return fb_result_partition_has_room(self.c)
 
     @cython.final
     cdef int start(self, object record, int64_t channel) except -1:
@@ -366,7 +382,7 @@ cdef class RecordWriter:
         if builder.buffer is NULL:
             if self.partition.check_written(fb_result_partition_open_unicast(self.c, channel)) == FB_NEEDS_BUFFER:
                 return FB_NEEDS_BUFFER
-            if builder.buffer is NULL:  # a released partition takes nothing more; the record is still checked
+            if builder.buffer is NULL:  # it takes records; a released one nothing, but checks them
                 self.encode(record, builder)
                 fb_record_serializer_end(&self.serializer, builder)
                 return self.go_on_with_scratch(channel)
@@ -398,7 +414,7 @@ cdef class RecordWriter:
 
     cdef int encode(self, object record, fb_buffer_builder* builder) except -1:
         """The record to the builder's end, or to the scratch if it does not fit."""
-        if builder.buffer is NULL:  # a released partition takes nothing more; the record is still checked
+        if builder.buffer is NULL:  # it takes records, not buffers; a released one nothing, but the record is checked
             check(fb_record_serializer_begin_at(&self.serializer, NULL, NULL))
         else:
             check(fb_record_serializer_begin(&self.serializer, builder))
@@ -654,7 +670,12 @@ cdef class RecordWriter:
                 else:
                     self.open_unicast(0)
             if builder.buffer is NULL:
-                return 0  # released: nobody reads it
+                if not self.c.takes_records:
+                    return 0  # released: nobody reads it
+                written = self.emit_values(values, width, count, NULL)
+                values += written * width
+                count -= written
+                continue
             with nogil:
                 written = fb_record_batch_write(builder, values, width, count)
                 fb_buffer_builder_commit(builder)
@@ -693,6 +714,9 @@ cdef class RecordWriter:
                     if channels[i] >= self.c.subpartition_count:
                         raise IndexError(f"value {i} is meant for channel {channels[i]} of a partition with "
                                          f"{self.c.subpartition_count} subpartitions")
+                    if self.c.takes_records:
+                        i += self.emit_values(values + i * width, width, end - i, channels + i)
+                        continue
                     self.write_value_to(values + i * width, width, channels[i])
                     i += 1
                 self.commit_column()
@@ -701,13 +725,44 @@ cdef class RecordWriter:
                 self.commit_column()
         return 0
 
+    cdef size_t emit_values(self, const uint8_t* values, uint32_t width, size_t count,
+                            const uint32_t* channels) except? 0:
+        """Values to a partition that takes records, as long as it does; how many. `channels` NULL: all go to channel 0,
+        or to every channel."""
+        cdef uint8_t framed[12]
+        cdef const uint8_t* rest = NULL
+        cdef size_t done = 0, size = 0
+        cdef uint32_t target = self.c.subpartition_count if self.selector.is_broadcast else 0
+        cdef int code = 0
+        while done < count and self.c.takes_records:
+            with nogil:
+                while done < count and self.c.takes_records:
+                    if channels is not NULL:
+                        target = channels[done]
+                        if target >= self.c.subpartition_count:
+                            break
+                        self.c.record_counts[target] += 1
+                    done += 1
+                    size = frame_value(framed, values + (done - 1) * width, width)
+                    rest = framed
+                    code = emit_bytes(self.c, target, &rest, &size)
+                    if code != FB_RECORD:
+                        break
+            if code != FB_RECORD:
+                while self.partition.check_written(code) == FB_NEEDS_BUFFER:
+                    self.wait_for_buffer()
+                    code = emit_bytes(self.c, target, &rest, &size)
+            elif done < count and channels is not NULL and channels[done] >= self.c.subpartition_count:
+                break
+        return done
+
     cdef int write_value_to(self, const uint8_t* value, uint32_t width, uint32_t channel) except -1:
         cdef fb_buffer_builder* builder = &self.c.unicast[channel]
         if builder.buffer is NULL:
             self.open_unicast(channel)
-        if builder.buffer is NULL:
+        if builder.buffer is NULL and not self.c.takes_records:
             pass  # this channel's reader is gone
-        elif fb_record_batch_write(builder, value, width, 1) == 1:
+        elif builder.buffer is not NULL and fb_record_batch_write(builder, value, width, 1) == 1:
             fb_buffer_builder_commit(builder)
             if fb_buffer_builder_is_full(builder):
                 fb_result_partition_finish_unicast(self.c, channel)
@@ -729,14 +784,10 @@ cdef class RecordWriter:
     cdef int write_edge(self, const uint8_t* value, uint32_t width, uint32_t channel, bint is_broadcast) except -1:
         """One value whose record is cut by the end of a buffer."""
         cdef uint8_t framed[12]
-        cdef fb_buffer_builder edge
-        edge.data = framed
-        edge.position = 0
-        edge.capacity = sizeof(framed)
-        fb_record_batch_write(&edge, value, width, 1)
+        cdef size_t size = frame_value(framed, value, width)
         if is_broadcast:
-            return self.append_broadcast(framed, edge.position)
-        return self.append_unicast(channel, framed, edge.position)
+            return self.append_broadcast(framed, size)
+        return self.append_unicast(channel, framed, size)
 
     def stop(self):
         """Nothing more is written or flushed by time; what the stream ends with is the caller's to say."""

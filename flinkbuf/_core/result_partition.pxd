@@ -5,7 +5,7 @@ from flinkbuf._core.buffer cimport FB_NO_CHANNEL, fb_buffer_data_type
 from flinkbuf._core.buffer_builder cimport fb_buffer_builder
 from flinkbuf._core.local_buffer_pool cimport fb_local_buffer_pool
 from flinkbuf._core.slice_list cimport fb_slice_list
-from flinkbuf._core.subpartition cimport fb_subpartition
+from flinkbuf._core.subpartition cimport fb_result_partition, fb_subpartition_usage
 from flinkbuf._core.wakeup cimport TaskBell, fb_wakeup_shared
 
 cdef extern from "partition/result_partition.h" nogil:
@@ -13,24 +13,28 @@ cdef extern from "partition/result_partition.h" nogil:
         FB_PIPELINED
         FB_PIPELINED_BOUNDED
         FB_PIPELINED_APPROXIMATE
+        FB_BLOCKING
+        FB_BLOCKING_PERSISTENT
+    struct fb_result_partition_kind:
+        const char* name
+        bint is_blocking
     struct fb_result_partition:
+        const fb_result_partition_kind* kind
         uint32_t subpartition_count
         uint32_t users
-        fb_subpartition* subpartitions
         fb_buffer_builder* unicast
         fb_buffer_builder broadcast
         fb_local_buffer_pool* pool
+        bint takes_records
         uint32_t continued
         uint64_t* record_counts
         uint64_t total_written_bytes
         uint64_t total_buffers
         uint64_t hard_back_pressured_ms
         uint64_t soft_back_pressured_ms
-        bint is_finished
         bint is_closed
+        int failure_errno
         void (*on_consumed)(fb_result_partition* self, void* context) noexcept
-    int fb_result_partition_open(fb_result_partition_type type, uint32_t subpartition_count,
-                                 fb_local_buffer_pool* pool, fb_result_partition** self)
     int fb_result_partition_share_wakeup(fb_result_partition* self, fb_wakeup_shared* wakeup)
     void fb_result_partition_retain(fb_result_partition* self)
     void fb_result_partition_drop(fb_result_partition* self)
@@ -54,6 +58,8 @@ cdef extern from "partition/result_partition.h" nogil:
     void fb_result_partition_flush(fb_result_partition* self, uint32_t subpartition)
     void fb_result_partition_flush_all(fb_result_partition* self)
     int fb_result_partition_finish(fb_result_partition* self)
+    bint fb_result_partition_has_room(fb_result_partition* self)
+    bint fb_result_partition_makes_room(const fb_result_partition* self)
     bint fb_result_partition_wait(fb_result_partition* self, int64_t timeout_ms)
     bint fb_result_partition_wait_available(fb_result_partition* self, uint32_t subpartition, int64_t timeout_ms)
     bint fb_result_partition_is_answered(fb_result_partition* self)
@@ -69,12 +75,26 @@ cdef extern from "partition/result_partition.h" nogil:
     bint fb_result_partition_is_reader_lost(fb_result_partition* self)
     const char* fb_result_partition_failure(fb_result_partition* self)
     bint fb_result_partition_is_released(fb_result_partition* self)
+    bint fb_result_partition_is_finished(fb_result_partition* self)
+    void fb_result_partition_get_usage(fb_result_partition* self, uint32_t index, fb_subpartition_usage* usage)
+
+cdef extern from "partition/pipelined_partition.h" nogil:
+    int fb_pipelined_partition_open(fb_result_partition_type type, uint32_t subpartition_count,
+                                    fb_local_buffer_pool* pool, fb_result_partition** self)
+
+
+cdef class PartitionStorage:
+    # As fb_pipelined_partition_open(): takes the pool's handle over, also on failure. Another kind overrides it.
+    cdef int open(self, int type, uint32_t subpartition_count, fb_local_buffer_pool* pool,
+                  fb_result_partition** partition) except? -100
 
 
 cdef class ResultPartition:
     cdef fb_result_partition* c
     cdef object pool             # the global pool, kept open
+    cdef readonly PartitionStorage storage  # what opened it, kept as long
 
+    cdef public object decompressor  # what restores its buffers where they are compressed; None: they are not
     cdef object manager          # where it is registered: it tells that of its end
     cdef object __weakref__
 

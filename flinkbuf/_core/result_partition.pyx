@@ -1,4 +1,4 @@
-"""The binding of csrc/partition/result_partition.h: the n queues that one task writes."""
+"""The binding of csrc/partition/result_partition.h: what one task writes for its n readers."""
 
 import math
 import threading
@@ -14,12 +14,9 @@ from flinkbuf._core.local_buffer_pool cimport (
     LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage, fb_local_buffer_pool_is_available,
 )
 from flinkbuf._core.errors cimport (
-    FB_EARGUMENT, FB_EFINISHED, FB_ELOST, FB_ERELEASED, FB_NEEDS_BUFFER, check, fail,
+    FB_EARGUMENT, FB_EFINISHED, FB_EIO, FB_ELOST, FB_ERELEASED, FB_NEEDS_BUFFER, check, fail,
 )
-from flinkbuf._core.subpartition cimport (
-    AvailabilityListener, attach_view, fb_subpartition_get_usage, fb_subpartition_queued_buffers,
-    fb_subpartition_total_bytes, fb_subpartition_usage,
-)
+from flinkbuf._core.subpartition cimport AvailabilityListener, attach_view, fb_subpartition_usage
 
 from flinkbuf.errors import CancelTaskError, RemoteTransportError
 
@@ -41,24 +38,40 @@ cdef bytes encoded_text_of(cause):
     return text_of(cause).encode("utf-8", "backslashreplace").replace(b"\0", b"\\x00")
 
 
+cdef class PartitionStorage:
+    """Where a result partition keeps what is written: this one in memory, in a queue for each reader."""
+
+    cdef int open(self, int type, uint32_t subpartition_count, fb_local_buffer_pool* pool,
+                  fb_result_partition** partition) except? -100:
+        return fb_pipelined_partition_open(<fb_result_partition_type>type, subpartition_count, pool, partition)
+
+
+cdef PartitionStorage IN_MEMORY = PartitionStorage()
+
+
 @cython.no_gc_clear  # __dealloc__ needs the manager
 cdef class ResultPartition:
     """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size."""
 
-    def __cinit__(self, LocalBufferPool pool not None, int type, uint32_t subpartition_count):
+    def __cinit__(self, LocalBufferPool pool not None, int type, uint32_t subpartition_count,
+                  PartitionStorage storage=None):
         cdef int code
         if pool.c is NULL:
             raise RuntimeError("the local pool belongs to another result partition")
-        code = fb_result_partition_open(<fb_result_partition_type>type, subpartition_count, pool.c, &self.c)
+        self.storage = IN_MEMORY if storage is None else storage
         self.pool = pool.global_pool
-        pool.c = NULL  # the partition has taken the handle over, also when it could not be opened
+        try:
+            code = self.storage.open(type, subpartition_count, pool.c, &self.c)
+        finally:
+            pool.c = NULL  # the partition has taken the handle over, also when it could not be opened
         if code < 0:
             fail(code, f"a result partition with {subpartition_count} subpartitions")
 
     def __dealloc__(self):
         if self.c is not NULL:
-            fb_result_partition_close(self.c)
-            fb_result_partition_drop(self.c)
+            with nogil:
+                fb_result_partition_close(self.c)
+                fb_result_partition_drop(self.c)
 
     cdef int check_open(self) except -1:
         if self.is_closing:
@@ -177,12 +190,18 @@ cdef class ResultPartition:
     cdef int check_written(self, int code) except -1:
         if code == FB_EFINISHED:
             return fail(code, "nothing can be written after finish()")
-        return self.fail_stopped() if code == FB_ELOST or code == FB_ERELEASED else check(code)
+        return self.fail_stopped() if code < 0 and fb_result_partition_verdict(self.c) < 0 else check(code)
 
     cdef int fail_stopped(self) except -1:
-        """Raise why nothing can be written any more: a reader is gone without leave, or somebody aborted it."""
-        if fb_result_partition_verdict(self.c) == FB_ELOST:
+        """Raise why nothing can be written any more: a reader is gone without leave, somebody aborted it, or the disk
+        failed."""
+        cdef int verdict = fb_result_partition_verdict(self.c)
+        if verdict == FB_ELOST:
             raise RemoteTransportError(self.failure_cause or "a reader of the result partition was lost")
+        if verdict == FB_EIO:
+            raise OSError(self.c.failure_errno, self.failure_cause or "the result partition could not be written")
+        if verdict != FB_ERELEASED:
+            return fail(verdict, self.failure_cause)
         raise CancelTaskError(f"the result partition was aborted: {self.failure_cause or 'nobody said why'}")
 
     def emit(self, data, uint32_t subpartition):
@@ -223,8 +242,9 @@ cdef class ResultPartition:
         cdef int code
         self.check_open()
         self.check_unclaimed()
-        code = fb_result_partition_broadcast_event(
-            self.c, &data[0], <size_t>data.shape[0], <fb_buffer_data_type>data_type)
+        with nogil:  # a blocking one may have to write
+            code = fb_result_partition_broadcast_event(
+                self.c, &data[0], <size_t>data.shape[0], <fb_buffer_data_type>data_type)
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
         self.check_written(code)
@@ -235,8 +255,9 @@ cdef class ResultPartition:
         self.check_open()
         self.check_index(subpartition)
         self.check_unclaimed()
-        code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
-                                              <fb_buffer_data_type>data_type)
+        with nogil:
+            code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
+                                                  <fb_buffer_data_type>data_type)
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
         self.check_written(code)
@@ -245,18 +266,23 @@ cdef class ResultPartition:
         """Make what was written to one subpartition readable; its open buffer goes on filling."""
         self.check_open()
         self.check_index(subpartition)
-        fb_result_partition_flush(self.c, subpartition)
+        with nogil:
+            fb_result_partition_flush(self.c, subpartition)
 
     def flush_all(self):
         """Make everything written so far readable."""
         self.check_open()
-        fb_result_partition_flush_all(self.c)
+        with nogil:
+            fb_result_partition_flush_all(self.c)
 
     def finish(self):
         """End every subpartition: finish the open buffers and add EndOfPartition. RuntimeError the second time."""
+        cdef int code
         self.check_open()
         self.check_unclaimed()
-        self.check_written(fb_result_partition_finish(self.c))
+        with nogil:
+            code = fb_result_partition_finish(self.c)
+        self.check_written(code)
 
     def release(self):
         """Drop everything queued and to come; readers are told. From any thread; idempotent."""
@@ -360,7 +386,7 @@ cdef class ResultPartition:
             The partition was released.
         """
         self.check_index(subpartition)
-        return attach_view(self, &self.c.subpartitions[subpartition], listener)
+        return attach_view(self, self.c, subpartition, listener)
 
     def wait_for_all_data_processed(self, timeout_ms=None):
         """Wait until every reader has processed all records that were written before EndOfData.
@@ -421,7 +447,7 @@ cdef class ResultPartition:
         cdef uint64_t broadcast = self.c.record_counts[self.c.subpartition_count]
         cdef list figures = []
         for i in range(self.c.subpartition_count):
-            fb_subpartition_get_usage(&self.c.subpartitions[i], &usage)
+            fb_result_partition_get_usage(self.c, i, &usage)
             figures.append({"records": self.c.record_counts[i] + broadcast, **usage})
         return figures
 
@@ -432,13 +458,14 @@ cdef class ResultPartition:
 
     @property
     def is_available(self):
-        """Whether the pool has a buffer and no subpartition has reached its quota."""
-        return bool(fb_local_buffer_pool_is_available(self.c.pool))
+        """Whether the pool has a buffer and no subpartition has reached its quota; a blocking partition always is: it
+        makes room by writing."""
+        return fb_result_partition_makes_room(self.c) or bool(fb_local_buffer_pool_is_available(self.c.pool))
 
     @property
     def is_finished(self):
         """Whether `finish` was called."""
-        return bool(self.c.is_finished)
+        return bool(fb_result_partition_is_finished(self.c))
 
     @property
     def is_closed(self):
@@ -452,8 +479,11 @@ cdef class ResultPartition:
 
     @property
     def unconsumed_subpartition_count(self):
-        """Subpartitions whose reader is not done; one that nobody has asked for yet counts, too."""
+        """Subpartitions whose reader is not done; one that nobody has asked for yet counts, too. Of a blocking one
+        there are none: reading does not consume it."""
         cdef uint32_t users = self.c.users
+        if self.c.kind.is_blocking:
+            return 0
         return users if self.c.is_closed or users == 0 else users - 1  # the producer is one until it closes
 
     @property
@@ -480,7 +510,13 @@ cdef class ResultPartition:
     @property
     def queued_buffer_count(self):
         """Buffers and events in all queues, open buffers included."""
-        return sum([fb_subpartition_queued_buffers(&self.c.subpartitions[i]) for i in range(self.c.subpartition_count)])
+        cdef fb_subpartition_usage usage
+        cdef uint64_t queued = 0
+        cdef uint32_t i
+        for i in range(self.c.subpartition_count):
+            fb_result_partition_get_usage(self.c, i, &usage)
+            queued += usage.queued
+        return queued
 
     @property
     def total_written_bytes(self):
@@ -490,7 +526,13 @@ cdef class ResultPartition:
     @property
     def total_read_bytes(self):
         """Bytes that readers polled, events included."""
-        return sum([fb_subpartition_total_bytes(&self.c.subpartitions[i]) for i in range(self.c.subpartition_count)])
+        cdef fb_subpartition_usage usage
+        cdef uint64_t read = 0
+        cdef uint32_t i
+        for i in range(self.c.subpartition_count):
+            fb_result_partition_get_usage(self.c, i, &usage)
+            read += usage.bytes
+        return read
 
     @property
     def total_buffer_count(self):

@@ -10,3 +10,5 @@ cdef PyObject* get_tuple(const codec_node* n, fb_data_input* source) except NULL
 cdef PyObject* get_row(const codec_node* n, fb_data_input* source) except NULL
 cdef int check_row_class(object type_) except -1
 cdef PyObject* new_row(PyObject* type_, Py_ssize_t size) except NULL
+cdef unsigned row_kind_of(PyObject* value) except? 9
+cdef tuple row_fields(const codec_node* n, PyObject* value)

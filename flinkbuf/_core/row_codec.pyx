@@ -55,7 +55,7 @@ cdef uint8_t* put_tuple(const codec_node* n, PyObject* value, uint8_t* pos, fb_d
     if not PyTuple_CheckExact(value):
         if not PyTuple_Check(value) and not PyList_Check(value):
             refuse(n, value, TypeError)
-        if getattr(<object>value, "row_kind", 0) != 0:
+        if row_kind_of(value) != 0:
             refuse(n, value, ValueError, "a TUPLE cannot hold the kind of a Row; declare a ROW, or make a tuple of it")
         held = tuple(<object>value)
         return put_tuple_checked(n, value, <PyObject*>held, pos, out)
@@ -113,7 +113,49 @@ cdef uint8_t* put_row(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
             if kind == n.classes[i] and PyTuple_GET_SIZE(value) == n.child_count:
                 return put_row_fields(n, value, i, pos, out)
     held = row_fields(n, value)
-    return put_row_fields(n, <PyObject*>held, int(getattr(<object>value, "row_kind", 0)), pos, out)
+    return put_row_fields(n, <PyObject*>held, row_kind_of(value), pos, out)
+
+
+# What is known of the class of tuples that came last: a class that is asked for what it has not takes long to say so.
+cdef object known_class = None
+cdef object known_names = None      # of its fields; None: it has none
+cdef bint names_are_own = False     # each of its rows may have names, as pyspark's have
+cdef bint kinds_are_own = False     # each of its rows may have a kind
+cdef unsigned known_kind = 0
+
+
+cdef int know_class(PyObject* value) except -1:
+    global known_class, known_names, names_are_own, kinds_are_own, known_kind
+    cdef object cls = <object>FB_TYPE_OF(value)
+    if cls is known_class:
+        return 0
+    names = getattr(cls, "_fields", None)  # a row of ours, a namedtuple
+    if not isinstance(names, tuple):
+        names = None
+    kind = getattr(cls, "row_kind", None)
+    is_row = issubclass(cls, NamedFields)
+    is_field = names is not None and "row_kind" in names
+    known_class = None  # until all is known
+    known_names = names
+    names_are_own = names is None and not is_row
+    if is_row or is_field or cls.__module__ == "pyspark.sql.types":  # attributes of pyspark's rows are fields
+        kinds_are_own = False
+    else:
+        kinds_are_own = kind is not None or cls.__dictoffset__ != 0
+    known_kind = <unsigned>kind if is_row else 0
+    known_class = cls
+    return 0
+
+
+cdef unsigned row_kind_of(PyObject* value) except? 9:
+    """Mostly that of the value's class; a field of a pyspark Row or of a namedtuple that is called so is none."""
+    know_class(value)
+    if not kinds_are_own:
+        return known_kind
+    kind = int(getattr(<object>value, "row_kind", 0))
+    if not 0 <= kind <= 3:
+        raise ValueError(f"row_kind is one of 0 to 3, got {kind}")
+    return kind
 
 
 cdef tuple row_fields(const codec_node* n, PyObject* value):
@@ -123,9 +165,8 @@ cdef tuple row_fields(const codec_node* n, PyObject* value):
     if PyDict_Check(value):
         own = tuple(v)
     elif PyTuple_Check(value):
-        own = getattr(v, "__fields__", None)  # a pyspark Row
-        if own is None:
-            own = getattr(v, "_fields", None)  # a row of ours, a namedtuple
+        know_class(value)
+        own = getattr(v, "__fields__", None) if names_are_own else known_names
     elif PyList_Check(value):
         own = None
     else:

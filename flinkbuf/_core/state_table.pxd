@@ -24,6 +24,7 @@ cdef class StateTable:
     cdef object get(self, object token)
     cdef int put(self, object token, object value) except -1
     cdef int remove(self, object token) except -1
+    cdef int clear(self) except -1
     cdef int set_namespace(self, object namespace) except -1
     cdef object get_slowly(self, object token)
     cdef int put_slowly(self, object token, object value) except -1

@@ -97,6 +97,18 @@ cdef class StateTable:
             self.is_plain = False
         return 0
 
+    cdef int clear(self) except -1:
+        """Nobody has a value any more. Values that a snapshot reads stay its own."""
+        if self.is_plain and self.namespace is None and len(self.spaces) == 1:
+            self.current.clear()
+            return 0
+        self.layers = self.changes = self.frozen = self.sweep_namespaces = self.sweep_space = None
+        self.current = {}
+        self.spaces = {None: self.current}
+        self.namespace, self.sweep_namespace = None, None
+        self.is_plain = True
+        return 0
+
     cdef int set_namespace(self, object namespace) except -1:
         """All calls are about this namespace from now on."""
         if namespace is self.namespace:

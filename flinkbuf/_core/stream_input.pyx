@@ -19,12 +19,10 @@ from flinkbuf._core.record_reader cimport (
 from flinkbuf._core.record_writer_output cimport TaskOutputs
 from flinkbuf._core.source_operator cimport SourceOutput
 from flinkbuf._core.stream_operator cimport Input, Output
-from flinkbuf._core.task_mailbox cimport TaskMailbox, monotonic_ns
+from flinkbuf._core.task_mailbox cimport TaskMailbox
 
 cdef enum:
     TURN_NS = 1_000_000
-    FIRST_LOOK = 1          # records until the clock is read first; then each time twice as many have gone by,
-    MAX_LOOK = 64           # but never more than so many later
     LOOK_NS = 20_000_000    # after so long a source comes back, however few its records are; a fast one
     RECORDS_A_LOOK = 4      # reads the clock once in so many
 
@@ -42,11 +40,12 @@ cdef inline int64_t coarse_ns() noexcept nogil:
 
 @cython.final
 cdef class TaskTurn:
-    """Whether a turn may go on."""
+    """Whether a turn may go on: no mail waits, the outputs have room, and `length_ns` are not over."""
 
-    def __init__(self, TaskMailbox mailbox not None, TaskOutputs outputs not None):
+    def __init__(self, TaskMailbox mailbox not None, TaskOutputs outputs not None, int64_t length_ns=TURN_NS):
         self.mailbox = mailbox
         self.outputs = outputs
+        self.length_ns = length_ns
 
 
 @cython.final
@@ -119,9 +118,7 @@ cdef class NetworkInput:
         cdef stream_element element
         cdef int kind
         cdef int status
-        cdef int64_t count = 0
-        cdef int64_t look = FIRST_LOOK
-        cdef int64_t end_ns = monotonic_ns() + TURN_NS
+        self.turn.begin()
         while True:
             kind = self.reader.poll_element(&element)
             if kind == RECORD:
@@ -133,13 +130,8 @@ cdef class NetworkInput:
                 status = self.process_other(kind, &element)
                 if status != MORE_AVAILABLE or kind == EVENT:
                     return status
-            if self.turn.must_end():
+            if self.turn.is_over():
                 return MORE_AVAILABLE
-            count += 1
-            if count == look:
-                if monotonic_ns() >= end_ns:
-                    return MORE_AVAILABLE
-                look += min(count, MAX_LOOK)
 
     cpdef bint process_priority(self) except -1:
         """Take events that overtake records, and nothing else; whether there were any."""

@@ -1,4 +1,4 @@
-"""SubpartitionView and AvailabilityListener: how one reader takes buffers from its queue in a result partition."""
+"""SubpartitionView and AvailabilityListener: how one reader takes buffers out of a result partition."""
 
 cimport cython
 import math
@@ -7,7 +7,9 @@ import time
 from cpython.exc cimport PyErr_CheckSignals
 
 from flinkbuf._core.buffer cimport Buffer
-from flinkbuf._core.errors cimport FB_ERELEASED, FB_ESTATE, check, fail
+from flinkbuf._core.errors cimport (
+    FB_ENOT_FOUND, FB_ENOMEM, FB_ERELEASED, FB_ESTATE, FB_EUNFINISHED, check, fail,
+)
 from flinkbuf._core.wakeup cimport (
     fb_wakeup_close, fb_wakeup_open, fb_wakeup_ring, fb_wakeup_seen, fb_wakeup_wait,
 )
@@ -77,14 +79,14 @@ cdef class AvailabilityListener:
         return fb_wakeup_seen(&self.wakeup)
 
 
-@cython.no_gc_clear  # __dealloc__ needs the partition, which keeps the queue, and the listener
+@cython.no_gc_clear  # __dealloc__ needs the listener
 cdef class SubpartitionView:
     """The reading end of one subpartition; made by `ResultPartition.create_view`.
 
     One thread polls. Notification is edge-triggered: after the listener was rung, poll until the next data type
     is 0 (``NONE``). Use it as a context manager, or call `release`: a released view means that the subpartition
     is consumed, and what it still holds or gets is dropped (not with PIPELINED_APPROXIMATE, which waits for its
-    next reader). Flink: ``PipelinedSubpartitionView``.
+    next reader, nor with a blocking partition, which can be read again). Flink: ``ResultSubpartitionView``.
     """
 
     def __init__(self):
@@ -92,7 +94,7 @@ cdef class SubpartitionView:
 
     def __dealloc__(self):
         if self.c is not NULL:
-            fb_subpartition_release_view_of(self.c, &self.listener.wakeup)
+            fb_subpartition_view_release(self.c)
 
     def __enter__(self):
         return self
@@ -104,6 +106,12 @@ cdef class SubpartitionView:
         if self.c is NULL:
             raise RuntimeError("the subpartition view has been released")
         return 0
+
+    cdef fb_subpartition_usage usage(self) except *:
+        cdef fb_subpartition_usage usage
+        self.check_attached()
+        fb_subpartition_view_get_usage(self.c, &usage)
+        return usage
 
     def poll(self):
         """Take the next buffer, without waiting.
@@ -118,29 +126,38 @@ cdef class SubpartitionView:
         ------
         CancelTaskError
             The partition was released; the message has the cause if it failed.
+        PartitionNotFoundError, OSError, CorruptDataError
+            A blocking partition's file is gone, cannot be read, or is broken; the message has path and offset.
         RuntimeError
             The view was released, or (PIPELINED_APPROXIMATE) another one has taken its place.
         """
         cdef fb_polled_buffer polled
         cdef int code
         self.check_attached()
-        code = fb_subpartition_poll_of(self.c, &self.listener.wakeup, &polled)
+        code = fb_subpartition_view_poll(self.c, &polled)
         if code == 0:
             return None
-        if code == FB_ESTATE and not fb_subpartition_is_viewed_by(self.c, &self.listener.wakeup):
-            fail(code, f"subpartition {self.c.index} cannot be read on, since another reader has taken its place")
-        if code == FB_ERELEASED:
-            cause = self.partition.failure_cause
-            fail(code, f"subpartition {self.c.index} cannot be read on" + (f" ({cause})" if cause else ""))
-        elif code < 0:
-            fail(code, f"subpartition {self.c.index}: a buffer that is not finished stands before another, or a "
-                       f"restored one where records have to be skipped")
+        if code < 0:
+            self.fail_poll(code)
         return Buffer.adopt(polled.slice), polled.backlog, polled.next_data_type, polled.sequence_number
+
+    cdef int fail_poll(self, int code) except -1:
+        cdef const char* failure = fb_result_partition_view_failure(self.c)
+        where = f"subpartition {self.c.index}"
+        if code == FB_ESTATE and fb_subpartition_view_is_replaced(self.c):
+            return fail(code, f"{where} cannot be read on, since another reader has taken its place")
+        if failure is not NULL:
+            cause = failure.decode("utf-8", "replace")
+            return fail(code, f"{where} cannot be read on ({cause})" if code == FB_ERELEASED else f"{where}: {cause}")
+        if code == FB_ESTATE:
+            return fail(code, f"{where}: a buffer that is not finished stands before another, or a restored one where "
+                              f"records have to be skipped")
+        return fail(code, f"{where} cannot be read on")
 
     def resume_consumption(self):
         """Let the subpartition go on after a barrier that blocked it. RuntimeError unless it is blocked."""
         self.check_attached()
-        if fb_subpartition_resume_of(self.c, &self.listener.wakeup) == FB_ESTATE:
+        if fb_subpartition_view_resume(self.c) == FB_ESTATE:
             fail(FB_ESTATE, f"subpartition {self.c.index} is not blocked by a barrier")
 
     def announce_buffer_size(self, int32_t size):
@@ -153,76 +170,82 @@ cdef class SubpartitionView:
         """
         cdef int code
         self.check_attached()
-        code = fb_subpartition_set_buffer_size(self.c, size)
+        code = fb_subpartition_view_set_buffer_size(self.c, size)
         if code < 0:
             fail(code, f"a buffer size must not be negative, got {size}")
 
     def release(self):
         """Give the view up. Its listener is not rung again after this returns. Idempotent."""
-        cdef fb_subpartition* c = self.c
-        cdef const void* context = &self.listener.wakeup
+        cdef fb_subpartition_view* c = self.c
         if c is NULL:
             return
         self.c = NULL
         with nogil:
-            fb_subpartition_release_view_of(c, context)
+            fb_subpartition_view_release(c)
 
     @property
     def is_available(self):
         """Whether `poll` is worth a call: a finished buffer, a flush, or an event."""
         self.check_attached()
-        return bool(fb_subpartition_is_available(self.c, True, NULL))
+        return bool(fb_subpartition_view_is_available(self.c, True, NULL))
 
     @property
     def is_available_without_credit(self):
         """Whether the next one is an event, which needs no credit."""
         self.check_attached()
-        return bool(fb_subpartition_is_available(self.c, False, NULL))
+        return bool(fb_subpartition_view_is_available(self.c, False, NULL))
 
     @property
     def backlog(self):
         """Data buffers that can be taken; an open last one counts only when it was flushed."""
-        self.check_attached()
-        return fb_subpartition_backlog(self.c)
+        return self.usage().backlog
 
     @property
     def queued_buffer_count(self):
         """Buffers and events in the queue, the open one included."""
-        self.check_attached()
-        return fb_subpartition_queued_buffers(self.c)
+        return self.usage().queued
 
     @property
     def total_buffer_count(self):
         """Buffers and events that were ever added."""
-        self.check_attached()
-        return fb_subpartition_total_buffers(self.c)
+        return self.usage().buffers
 
     @property
     def total_byte_count(self):
         """Bytes that were ever polled."""
-        self.check_attached()
-        return fb_subpartition_total_bytes(self.c)
+        return self.usage().bytes
 
     @property
     def is_released(self):
         """Whether this view, or its partition, was released."""
-        return self.c is NULL or bool(fb_subpartition_is_released(self.c))
+        return self.c is NULL or bool(fb_subpartition_view_is_released(self.c))
 
 
-cdef SubpartitionView attach_view(object partition, fb_subpartition* c, AvailabilityListener listener):
+cdef SubpartitionView attach_view(object partition, fb_result_partition* c, uint32_t index,
+                                  AvailabilityListener listener):
     cdef SubpartitionView view = SubpartitionView.__new__(SubpartitionView)
-    cdef fb_availability_listener c_listener
+    cdef fb_view_options options
     cdef int code
     view.partition = partition
     view.listener = AvailabilityListener() if listener is None else listener
-    c_listener.on_data_available = on_data_available
-    c_listener.on_priority_event = on_priority_event
-    c_listener.context = &view.listener.wakeup
+    options.listener.on_data_available = on_data_available
+    options.listener.on_priority_event = on_priority_event
+    options.listener.context = &view.listener.wakeup
+    options.sends_empty_buffers = options.takes_file_regions = False
     with nogil:
-        code = fb_subpartition_create_view(c, &c_listener)
-    if code == FB_ESTATE:
-        fail(code, f"subpartition {c.index} is being consumed already, and a pipelined one can be consumed only once")
-    elif code < 0:
-        fail(code, f"subpartition {c.index} was released, or its only reader has consumed it")
-    view.c = c
+        code = fb_result_partition_create_view(c, index, &options, &view.c)
+    if code < 0:
+        fail_view(partition, c, index, code)
     return view
+
+
+cdef int fail_view(object partition, fb_result_partition* c, uint32_t index, int code) except -1:
+    """Raise why there is no view of a subpartition."""
+    if code == FB_ESTATE:
+        return fail(code, f"subpartition {index} is being consumed already, and a pipelined one can be consumed only "
+                          f"once")
+    text = fb_result_partition_view_error(c, code).decode("ascii")
+    if code == FB_ERELEASED or code == FB_ENOT_FOUND or code == FB_EUNFINISHED or code == FB_ENOMEM:
+        cause = partition.failure_cause
+        return fail(code, f"subpartition {index}: {text}" + (f" ({cause})" if cause else ""))
+    return fail(code, f"subpartition {index}: {partition.failure_cause or text}")

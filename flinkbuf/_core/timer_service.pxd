@@ -40,3 +40,7 @@ cdef class InternalTimerService:
     cpdef delete_processing_time_timer(self, object namespace, object time)
     cpdef advance_watermark(self, int64_t timestamp)
     cdef int arm(self) except -1
+
+
+cdef class BatchTimerService(InternalTimerService):
+    cpdef end_key(self)

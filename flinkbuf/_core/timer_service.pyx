@@ -306,3 +306,37 @@ cdef class InternalTimerService:
 
     def __len__(self):
         return sum([1 for queue in self.freeze() for _ in timers_in(queue)])
+
+
+cdef class BatchTimerService(InternalTimerService):
+    """Timers of one key at a time, in batch execution.
+
+    Nothing fires while the key has records to come; when it ends all its timers do, first those of event time, then
+    those of processing time, each in order of time. Meanwhile event time is at its end, and what they register is
+    ignored: a key would never end. Flink: BatchExecutionInternalTimeService.
+    """
+
+    cpdef register_event_time_timer(self, object namespace, object time):
+        """Call back when the key ends."""
+        cdef int64_t timestamp = checked_time(time)
+        if self.current_watermark != INT64_MAX:
+            self.event_time.register(self.keys.token, namespace, time, timestamp)
+
+    cpdef register_processing_time_timer(self, object namespace, object time):
+        """Call back when the key ends, behind the timers of event time."""
+        cdef int64_t timestamp = checked_time(time)
+        if self.current_watermark != INT64_MAX:
+            self.processing_time.register(self.keys.token, namespace, time, timestamp)
+
+    cpdef advance_watermark(self, int64_t timestamp):
+        if timestamp == INT64_MAX:
+            self.end_key()
+
+    cpdef end_key(self):
+        """No more records of the key follow."""
+        if self.event_time.heap_size == 0 and self.processing_time.heap_size == 0:
+            return
+        self.current_watermark = INT64_MAX
+        self.event_time.fire(INT64_MAX, self.keys, self.on_event_time, None)
+        self.processing_time.fire(INT64_MAX, self.keys, self.on_processing_time, None)
+        self.current_watermark = INT64_MIN

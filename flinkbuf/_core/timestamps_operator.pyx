@@ -9,7 +9,7 @@ from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
-from flinkbuf._core.watermark_generator cimport WatermarkOutput
+from flinkbuf._core.watermark_generator cimport NoWatermarksGenerator, WatermarkOutput
 
 cdef object MIN_AS_OBJECT = INT64_MIN  # what an assigner is given for a record without a timestamp
 
@@ -41,7 +41,8 @@ cdef class WatermarkEmitter(WatermarkOutput):
 cdef class TimestampsAndWatermarksOperator(StreamOperator):
     """What a `WatermarkStrategy` says, done to each record. Watermarks and statuses from its input end here.
 
-    Only the watermark at the end of event time goes through, or all that waits for it would wait for ever.
+    Only the watermark at the end of event time goes through, or all that waits for it would wait for ever. In batch
+    execution there is no other: records get their timestamps, and the strategy is not asked for watermarks.
     """
 
     def __init__(self, strategy):
@@ -52,12 +53,16 @@ cdef class TimestampsAndWatermarksOperator(StreamOperator):
         return True
 
     def open(self):
+        settings = self.context.settings
         assigner = self.strategy.create_timestamp_assigner()
         self.extract = None if assigner is None else assigner.extract_timestamp
-        self.generator = self.strategy.create_watermark_generator(self.context.clock)
+        if settings.is_batch:
+            self.generator = NoWatermarksGenerator()
+        else:
+            self.generator = self.strategy.create_watermark_generator(self.context.clock)
         self.is_users_generator = not type(self.generator).__module__.startswith("flinkbuf._core.")
         self.emitter = WatermarkEmitter(self.output)
-        self.interval_ms = self.context.settings.auto_watermark_interval_ms
+        self.interval_ms = 0 if settings.is_batch else settings.auto_watermark_interval_ms
         self.register_timer()
 
     def register_timer(self):

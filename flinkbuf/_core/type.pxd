@@ -41,6 +41,15 @@ cdef extern from "record/type.h" nogil:
         FB_TYPE_EITHER
         FB_TYPE_NULLABLE
         FB_TYPE_STREAM_ELEMENT
+        FB_TYPE_STRING_DATA
+        FB_TYPE_DECIMAL_DATA
+        FB_TYPE_DATE_DATA
+        FB_TYPE_TIME_DATA
+        FB_TYPE_TIMESTAMP_DATA
+        FB_TYPE_TIMESTAMP_LTZ_DATA
+        FB_TYPE_ARRAY_DATA
+        FB_TYPE_MAP_DATA
+        FB_TYPE_ROW_DATA
         FB_TYPE_KIND_COUNT
     enum fb_element_tag:
         FB_ELEMENT_RECORD_WITH_TIMESTAMP
@@ -58,7 +67,11 @@ cdef extern from "record/type.h" nogil:
         const fb_type* const* children
         uint32_t symbol_count
         uint32_t padding
+        uint32_t precision
+        uint32_t scale
         uint32_t min_size
     void fb_type_measure(fb_type* self)
     bint fb_type_fits(uint32_t count, uint32_t min_size, size_t left)
     int fb_type_skip(const fb_type* self, fb_data_input* input)
+    uint32_t fb_type_slot_width(const fb_type* self)
+    bint fb_type_is_compact(const fb_type* self)

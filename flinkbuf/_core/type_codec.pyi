@@ -18,6 +18,9 @@ class TypeCodec(Codec):
         trusted: bool = True,
         is_key: bool = False,
         row_classes: Callable[[tuple[str, ...] | None], Sequence[type]] | None = None,
+        precision: int = 0,
+        scale: int = 0,
+        required: Sequence[bool] | None = None,
     ) -> None: ...
     def serialize(self, value: Any) -> bytes: ...
     def deserialize(self, data: Any) -> Any: ...

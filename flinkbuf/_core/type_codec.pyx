@@ -23,6 +23,7 @@ from flinkbuf._core.number_codec cimport (
 from flinkbuf._core.object_codec cimport get_object, put_object
 from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.row_codec cimport check_row_class, get_row, get_tuple, put_row, put_tuple
+from flinkbuf._core.row_data_codec cimport get_leaf_data, get_sized_data, put_leaf_data, put_sized_data
 from flinkbuf._core.text_codec cimport (
     FB_TEXT_CODEC_KEPT, fb_kept_text, fb_text_codec_forget, get_char, get_pickled, get_text, put_char, put_pickled,
     put_text,
@@ -36,8 +37,10 @@ from flinkbuf._core.type cimport (
     FB_TYPE_LOCAL_DATE, FB_TYPE_LOCAL_DATE_TIME, FB_TYPE_LOCAL_TIME, FB_TYPE_LONG, FB_TYPE_MAP, FB_TYPE_NULLABLE,
     FB_TYPE_NULL_VALUE, FB_TYPE_OBJECT, FB_TYPE_OBJECT_ARRAY, FB_TYPE_PICKLED_BYTES, FB_TYPE_PRIMITIVE_ARRAY,
     FB_TYPE_ROW, FB_TYPE_SET, FB_TYPE_SHORT, FB_TYPE_SQL_DATE, FB_TYPE_SQL_TIME, FB_TYPE_SQL_TIMESTAMP,
-    FB_TYPE_STREAM_ELEMENT, FB_TYPE_STRING, FB_TYPE_STRING_ARRAY, FB_TYPE_STRING_VALUE, FB_TYPE_TUPLE, FB_TYPE_VOID,
-    fb_type, fb_type_kind, fb_type_measure,
+    FB_TYPE_ARRAY_DATA, FB_TYPE_DATE_DATA, FB_TYPE_DECIMAL_DATA, FB_TYPE_MAP_DATA, FB_TYPE_ROW_DATA,
+    FB_TYPE_STREAM_ELEMENT, FB_TYPE_STRING, FB_TYPE_STRING_ARRAY, FB_TYPE_STRING_DATA, FB_TYPE_STRING_VALUE,
+    FB_TYPE_TIMESTAMP_DATA, FB_TYPE_TIMESTAMP_LTZ_DATA, FB_TYPE_TIME_DATA, FB_TYPE_TUPLE, FB_TYPE_VOID, fb_type,
+    fb_type_kind, fb_type_measure,
 )
 from flinkbuf._core.variant_codec cimport (
     get_either, get_element, get_enum, get_null_value, get_nullable, get_void, put_either, put_element, put_enum,
@@ -62,28 +65,44 @@ cdef dict KINDS = {
     "PRIMITIVE_ARRAY": FB_TYPE_PRIMITIVE_ARRAY, "STRING_ARRAY": FB_TYPE_STRING_ARRAY,
     "OBJECT_ARRAY": FB_TYPE_OBJECT_ARRAY, "LIST": FB_TYPE_LIST, "SET": FB_TYPE_SET, "MAP": FB_TYPE_MAP,
     "TUPLE": FB_TYPE_TUPLE, "ROW": FB_TYPE_ROW, "EITHER": FB_TYPE_EITHER, "NULLABLE": FB_TYPE_NULLABLE,
-    "STREAM_ELEMENT": FB_TYPE_STREAM_ELEMENT,
+    "STREAM_ELEMENT": FB_TYPE_STREAM_ELEMENT, "STRING_DATA": FB_TYPE_STRING_DATA, "DECIMAL_DATA": FB_TYPE_DECIMAL_DATA,
+    "DATE_DATA": FB_TYPE_DATE_DATA, "TIME_DATA": FB_TYPE_TIME_DATA, "TIMESTAMP_DATA": FB_TYPE_TIMESTAMP_DATA,
+    "TIMESTAMP_LTZ_DATA": FB_TYPE_TIMESTAMP_LTZ_DATA, "ARRAY_DATA": FB_TYPE_ARRAY_DATA, "MAP_DATA": FB_TYPE_MAP_DATA,
+    "ROW_DATA": FB_TYPE_ROW_DATA,
 }
+# The plain type that a leaf of the table runtime has its Python values from: its child.
+cdef dict PLAIN_KINDS = {
+    "DECIMAL_DATA": "BIG_DEC", "DATE_DATA": "LOCAL_DATE", "TIME_DATA": "LOCAL_TIME",
+    "TIMESTAMP_DATA": "LOCAL_DATE_TIME", "TIMESTAMP_LTZ_DATA": "INSTANT",
+}
+# What may lie in the slots of a ROW_DATA, ARRAY_DATA or MAP_DATA.
+cdef frozenset SLOT_KINDS = frozenset([
+    "BOOLEAN", "BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE", "PRIMITIVE_ARRAY", "VOID", "STRING_DATA",
+    "ARRAY_DATA", "MAP_DATA", "ROW_DATA", *PLAIN_KINDS,
+])
 # How many children and classes a kind has; any number where it says None.
 cdef dict CHILD_COUNTS = {
     "PRIMITIVE_ARRAY": 1, "OBJECT_ARRAY": 1, "LIST": 1, "SET": 1, "MAP": 2, "TUPLE": None, "ROW": None, "EITHER": 2,
-    "NULLABLE": 1, "STREAM_ELEMENT": 1,
+    "NULLABLE": 1, "STREAM_ELEMENT": 1, "ARRAY_DATA": 1, "MAP_DATA": 2, "ROW_DATA": None,
+    **dict.fromkeys(PLAIN_KINDS, 1),
 }
 cdef dict CLASS_COUNTS = {
     "ROW": 4, "EITHER": 2, "INSTANT": 1, "LOCAL_DATE": 1, "LOCAL_TIME": 1, "LOCAL_DATE_TIME": 1, "DATE": 1,
-    "SQL_DATE": 1, "SQL_TIME": 1, "SQL_TIMESTAMP": 1, "STREAM_ELEMENT": 6,
+    "SQL_DATE": 1, "SQL_TIME": 1, "SQL_TIMESTAMP": 1, "STREAM_ELEMENT": 6, "ROW_DATA": 4,
 }
 # What a PRIMITIVE_ARRAY can hold: the numpy dtype, and the buffer formats that need no conversion but byte order.
 cdef dict ARRAY_TYPES = {
     "BOOLEAN": ("bool", "?"), "BYTE": ("int8", "bBc?"), "SHORT": ("int16", "h"), "CHAR": ("uint16", "H"),
     "INT": ("int32", "il"), "LONG": ("int64", "lq"), "FLOAT": ("float32", "f"), "DOUBLE": ("float64", "d"),
 }
-cdef tuple UNHASHABLE = ("LIST", "SET", "MAP", "PRIMITIVE_ARRAY", "OBJECT_ARRAY", "STRING_ARRAY")
+cdef tuple UNHASHABLE = (
+    "LIST", "SET", "MAP", "PRIMITIVE_ARRAY", "OBJECT_ARRAY", "STRING_ARRAY", "ARRAY_DATA", "MAP_DATA",
+)
 # Their Python values hold no other objects, so a row of them is no concern of the garbage collector; it finds that out
 # by itself for plain tuples only.
 cdef frozenset ACYCLIC = frozenset([
     "BOOLEAN", "BYTE", "SHORT", "CHAR", "INT", "LONG", "FLOAT", "DOUBLE", "STRING", "STRING_VALUE", "VOID",
-    "NULL_VALUE", "BIG_INT", "BIG_DEC",
+    "NULL_VALUE", "BIG_INT", "BIG_DEC", "STRING_DATA", "DECIMAL_DATA",
 ])
 # Kinds with several Python values for the same bytes: what is rounded, what has a class of ours beside Python's own.
 cdef frozenset MERGING = frozenset([
@@ -135,6 +154,15 @@ pair(FB_TYPE_ROW, <put_function>put_row, <get_function>get_row)
 pair(FB_TYPE_EITHER, <put_function>put_either, <get_function>get_either)
 pair(FB_TYPE_NULLABLE, <put_function>put_nullable, <get_function>get_nullable)
 pair(FB_TYPE_STREAM_ELEMENT, <put_function>put_element, <get_function>get_element)
+pair(FB_TYPE_STRING_DATA, <put_function>put_leaf_data, <get_function>get_leaf_data)
+pair(FB_TYPE_DECIMAL_DATA, <put_function>put_leaf_data, <get_function>get_leaf_data)
+pair(FB_TYPE_DATE_DATA, <put_function>put_leaf_data, <get_function>get_leaf_data)
+pair(FB_TYPE_TIME_DATA, <put_function>put_leaf_data, <get_function>get_leaf_data)
+pair(FB_TYPE_TIMESTAMP_DATA, <put_function>put_leaf_data, <get_function>get_leaf_data)
+pair(FB_TYPE_TIMESTAMP_LTZ_DATA, <put_function>put_leaf_data, <get_function>get_leaf_data)
+pair(FB_TYPE_ARRAY_DATA, <put_function>put_sized_data, <get_function>get_sized_data)
+pair(FB_TYPE_MAP_DATA, <put_function>put_sized_data, <get_function>get_sized_data)
+pair(FB_TYPE_ROW_DATA, <put_function>put_sized_data, <get_function>get_sized_data)
 
 
 cdef inline bint keeps_texts(const codec_node* n) noexcept:
@@ -151,7 +179,7 @@ cdef class TypeCodec(Codec):
     children : tuple of TypeCodec
         The types inside: of fields, of elements, of key and value.
     names : tuple of str, optional
-        TUPLE and ROW: field names, for messages and for rows given as dict or pyspark Row.
+        TUPLE, ROW and ROW_DATA: field names, for messages and for rows given as dict or pyspark Row.
     symbols : tuple, optional
         ENUM: the values in ordinal order.
     padding : int, default 0
@@ -170,6 +198,10 @@ cdef class TypeCodec(Codec):
         OBJECT: write the form that a value has as a key, which is compared and hashed and never read.
     row_classes : callable, optional
         OBJECT: gives, for a tuple of field names or None, the classes of rows by kind of change.
+    precision, scale : int, default 0
+        DECIMAL_DATA: digits, and those behind the point. TIMESTAMP_DATA and TIMESTAMP_LTZ_DATA: digits of a second.
+    required : tuple of bool, optional
+        ROW and ROW_DATA: whether each field is declared NOT NULL. Batches are held to it, and what a ROW_DATA is given.
 
     Raises
     ------
@@ -178,7 +210,8 @@ cdef class TypeCodec(Codec):
     """
 
     def __cinit__(self, str kind, tuple children=(), *, names=None, symbols=None, padding=0, classes=None, numpy=False,
-                  field_path_name=None, trusted=True, is_key=False, row_classes=None):
+                  field_path_name=None, trusted=True, is_key=False, row_classes=None, precision=0, scale=0,
+                  required=None):
         cdef uint32_t i
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -189,7 +222,9 @@ cdef class TypeCodec(Codec):
         self.symbols = None if symbols is None else tuple(symbols)
         self.numpy, self.field_path_name = numpy, field_path_name
         self.trusted, self.row_classes, self.row_heads, self.classes_of_heads = trusted, row_classes, {}, {}
+        self.required = None if required is None or not any(required) else tuple(required)
         self.check_arguments(padding)
+        check_data(self, precision, scale)
         self.child_types = <const fb_type**>PyMem_Calloc(len(children) + 1, sizeof(fb_type*))
         self.node.children = <codec_node*>PyMem_Calloc(len(children) + 1, sizeof(codec_node))
         if self.child_types == NULL or self.node.children == NULL:
@@ -204,6 +239,8 @@ cdef class TypeCodec(Codec):
         self.type.children = self.child_types
         self.type.symbol_count = len(self.symbols or ())
         self.type.padding = padding
+        if kind in PLAIN_KINDS:  # in the same places
+            self.type.precision, self.type.scale = precision, scale
         fb_type_measure(&self.type)
         self.node.kind = self.type.kind
         self.node.put = PAIRS[<int>self.type.kind].put
@@ -219,10 +256,10 @@ cdef class TypeCodec(Codec):
         if holds_bytes:
             self.node.put, self.node.get = <put_function>put_bytes, <get_function>get_bytes
         self.node.acyclic = holds_bytes or (
-            (kind in ACYCLIC if not children else kind == "ROW" or kind == "TUPLE") and all(
+            (kind in ACYCLIC if not children or kind in PLAIN_KINDS else kind in ("ROW", "TUPLE", "ROW_DATA")) and all(
                 [(<TypeCodec>child).node.acyclic for child in children]))
         # A named ROW is taken by its names, in any order of them.
-        self.node.merges = kind in MERGING or (kind == "ROW" and self.names is not None) or any(
+        self.node.merges = kind in MERGING or (kind in ("ROW", "ROW_DATA") and self.names is not None) or any(
             [(<TypeCodec>child).node.merges for child in children])
         if keeps_texts(&self.node):
             self.node.texts = PyMem_Calloc(FB_TEXT_CODEC_KEPT, sizeof(fb_kept_text))
@@ -255,7 +292,7 @@ cdef class TypeCodec(Codec):
             raise ValueError(f"{kind} needs {len(self.children)} different field names, got {list(self.names)}")
         if len(self.classes) != CLASS_COUNTS.get(kind, 0):
             raise ValueError(f"{kind} needs {CLASS_COUNTS.get(kind, 0)} classes, got {len(self.classes)}")
-        if kind == "ROW":
+        if kind == "ROW" or kind == "ROW_DATA":
             for row in self.classes:
                 check_row_class(row)
         if kind == "ENUM" and (not self.symbols or len(set(self.symbols)) != len(self.symbols)):
@@ -264,9 +301,12 @@ cdef class TypeCodec(Codec):
             raise ValueError(f"PRIMITIVE_ARRAY holds {', '.join(ARRAY_TYPES)}, got {self.children[0].kind}")
         if not 0 <= padding <= INT32_MAX:
             raise ValueError(f"padding must be within 0..{INT32_MAX} bytes, got {padding}")
-        if kind in ("SET", "MAP") and not hashable(self.children[0]):
+        if kind in ("SET", "MAP", "MAP_DATA") and not hashable(self.children[0]):
             raise ValueError(f"{(<TypeCodec>self.children[0]).describe()} gives no hashable value in Python, so no "
-                             f"{kind} can hold it" + (" as key" if kind == "MAP" else ""))
+                             f"{kind} can hold it" + (" as key" if kind != "SET" else ""))
+        if self.required is not None and (kind not in ("ROW", "ROW_DATA") or len(self.required) != len(self.children)):
+            raise ValueError(f"required says of each field of a ROW or ROW_DATA whether it may be null, got "
+                             f"{self.required} for {kind} of {len(self.children)} types")
         return 0
 
     cdef TypeCodec as_key(self):
@@ -280,7 +320,7 @@ cdef class TypeCodec(Codec):
         return TypeCodec(
             self.kind, tuple(children), names=self.names, symbols=self.symbols, padding=self.type.padding,
             classes=self.classes, numpy=self.numpy, field_path_name=self.field_path_name, is_key=self.kind == "OBJECT",
-            row_classes=self.row_classes)
+            row_classes=self.row_classes, required=self.required)
 
     cdef int fail_encode(self, fb_data_output* output, size_t used) except -1:
         """Takes back what a refused value has written, and makes the user's exception of the one that is set."""
@@ -343,3 +383,21 @@ cdef bint hashable(TypeCodec codec):
     if codec.kind == "PRIMITIVE_ARRAY":
         return codec.children[0].kind == "BYTE" and not codec.numpy
     return codec.kind not in UNHASHABLE and all([hashable(child) for child in codec.children])
+
+
+cdef int check_data(TypeCodec codec, precision, scale) except -1:
+    """The digits, and what may lie in slots."""
+    cdef str kind = codec.kind
+    if kind == "DECIMAL_DATA" and not (1 <= precision <= 38 and 0 <= scale <= precision):
+        raise ValueError(f"a decimal has 1 to 38 digits, of which none to all are behind the point; got precision "
+                         f"{precision} and scale {scale}")
+    if kind in ("TIMESTAMP_DATA", "TIMESTAMP_LTZ_DATA") and not 0 <= precision <= 9:
+        raise ValueError(f"a timestamp has 0 to 9 digits behind the second, got {precision}")
+    if kind in PLAIN_KINDS and codec.children[0].kind != PLAIN_KINDS[kind]:
+        raise ValueError(f"{kind} has its values from a {PLAIN_KINDS[kind]}, got {codec.children[0]!r}")
+    if kind in ("ARRAY_DATA", "MAP_DATA", "ROW_DATA"):
+        for child in codec.children:
+            if child.kind not in SLOT_KINDS or child.numpy or (
+                    child.kind == "PRIMITIVE_ARRAY" and child.children[0].kind != "BYTE"):
+                raise ValueError(f"{kind} cannot hold {(<TypeCodec>child).describe()}")
+    return 0

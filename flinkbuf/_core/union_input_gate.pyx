@@ -138,7 +138,7 @@ cdef class UnionInputGate(AbstractInputGate):
     cdef object decompressor_of(self, uint32_t channel_index):
         cdef uint32_t local = 0
         cdef InputGate gate = self.gate_of(channel_index, &local)
-        return gate.decompressor
+        return gate.decompressor_of(local)
 
     cdef str source_of(self, uint32_t channel_index):
         cdef uint32_t local = 0

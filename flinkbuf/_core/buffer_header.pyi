@@ -1,0 +1,6 @@
+from typing import Any
+
+HEADER_SIZE: int
+
+def write_header(data_type: int, is_compressed: bool, size: int) -> bytes: ...
+def read_header(header: Any) -> tuple[int, bool, int]: ...
