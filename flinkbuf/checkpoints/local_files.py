@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Sequence
 
@@ -13,7 +14,7 @@ from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
 from flinkbuf.checkpoints.locations import is_checkpoint_name
 
 _BUFFER = 256 * 1024  # bytes gathered before a system call; larger pieces go to it as they are
-_ATTEMPTS = 5  # of what others may undo while it is done
+_ATTEMPTS = 20  # of what others may undo while it is done
 _READ_MAX = 1 << 30  # bytes of one system call
 _IOV_MAX = 1024  # pieces of one system call
 
@@ -71,18 +72,19 @@ class LocalFiles(Files):
 
     def make_directory(self, location: str) -> None:
         """Make a directory, and those it lies in; each is known to the one above it for good."""
-        if os.path.isdir(location):
-            return
         above = os.path.dirname(location)
-        if above != location:
-            self.make_directory(above)
-        try:
-            os.mkdir(location)
-        except FileExistsError:
-            if not os.path.isdir(location):
-                raise NotADirectoryError(f"{location} is no directory: checkpoints cannot lie in it") from None
+        for _ in range(_ATTEMPTS):
+            if _is_directory(location):
+                return
+            if above not in (location, ""):
+                self.make_directory(above)
+            try:
+                os.mkdir(location)
+            except (FileExistsError, FileNotFoundError):  # others make it, too, or take it away again
+                continue
+            sync_directory(above or os.curdir)
             return
-        sync_directory(above)
+        raise FileNotFoundError(errno.ENOENT, "others take this directory away as often as it is made", location)
 
     def entries(self, location: str) -> Sequence[FileEntry]:
         """Return what lies in a directory, by name; what vanishes meanwhile is left out."""
@@ -93,6 +95,17 @@ class LocalFiles(Files):
                     status = each.stat()
                     found.append(FileEntry(each.path, each.is_dir(), status.st_size, status.st_mtime_ns // 1_000_000))
         return sorted(found, key=lambda each: each.location)
+
+
+def _is_directory(location: str) -> bool:
+    """False: nothing is there; what is no directory is an error."""
+    try:
+        if stat.S_ISDIR(os.stat(location).st_mode):
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        if not os.path.islink(location):
+            return False
+    raise NotADirectoryError(f"{location} is no directory: checkpoints cannot lie in it")
 
 
 def sync_directory(directory: str) -> None:

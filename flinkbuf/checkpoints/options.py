@@ -23,6 +23,11 @@ class SnapshotKind(Enum):
         return self.value.startswith("SAVEPOINT")
 
     @property
+    def noun(self) -> str:
+        """What users call it."""
+        return "savepoint" if self.is_savepoint else "checkpoint"
+
+    @property
     def is_synchronous(self) -> bool:
         """Whether the tasks end with it."""
         return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)

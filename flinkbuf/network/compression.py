@@ -2,72 +2,29 @@
 
 Every compressed buffer is one block: 4 bytes little-endian length of what follows the header, 4 bytes little-endian
 length of the original, then an LZ4 block or a ZSTD frame. Producer and consumer agree on the codec beforehand; nothing
-in the bytes names it. The codecs themselves are the packages lz4 and zstandard, the extra ``compression``.
+in the bytes names it. LZ4 is flinkbuf's own; ZSTD is the package zstandard, of the extra ``compression``.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any
 
+from flinkbuf._core.buffer_codec import BlockDecompressor, BufferCodec
 from flinkbuf.errors import CorruptDataError
 
+CODECS = ("LZ4", "ZSTD")
 _HEADER = struct.Struct("<ii")  # bytes of the block behind this header, bytes of the original
 _MAX_SEGMENT_SIZE = 2**30
 
 
-class _Codec(NamedTuple):
-    """Both directions of one codec, on blocks without header."""
-
-    compress: Callable[[memoryview], bytes]
-    decompress: Callable[[memoryview, int], bytes]  # told how large the original is
-    error: type[Exception]  # what the package raises for bytes that it cannot read
-
-
-def _lz4() -> _Codec:
-    block = _package("lz4.block", "LZ4")
-
-    def compress(data: memoryview) -> bytes:
-        return block.compress(data, store_size=False)
-
-    def decompress(data: memoryview, size: int) -> bytes:
-        return block.decompress(data, uncompressed_size=size)
-
-    return _Codec(compress, decompress, block.LZ4BlockError)
-
-
-def _zstd() -> _Codec:
-    package = _package("zstandard", "ZSTD")
-    # Level and checksum as Flink's compressor has them.
-    compressor = package.ZstdCompressor(level=3, write_checksum=True)
-    decompressor = package.ZstdDecompressor()
-
-    def decompress(data: memoryview, size: int) -> bytes:
-        # A frame may state its own size, and that much is allocated before anything is decoded.
-        stated = package.frame_content_size(data)
-        if stated not in (-1, size):
-            raise package.ZstdError(f"its frame states an original of {stated} bytes")
-        return decompressor.decompress(data, max_output_size=size, allow_extra_data=False)
-
-    return _Codec(compressor.compress, decompress, package.ZstdError)
-
-
-_CODECS: dict[str, Callable[[], _Codec]] = {"LZ4": _lz4, "ZSTD": _zstd}
-
-
-def _package(name: str, codec: str) -> Any:
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise ImportError(
-            f"buffers compressed with {codec} need the package {name.partition('.')[0]}: "
-            "pip install flinkbuf[compression]"
-        ) from error
-
-
-def _codec_of(name: str) -> _Codec:
+def buffer_codec(name: str) -> BufferCodec:
+    """The codec of a name, for buffers of one partition or gate; a ValueError or an ImportError says what to do."""
+    if name == "LZ4":
+        return BufferCodec("LZ4")
+    if name == "ZSTD":
+        return BufferCodec("ZSTD", _package("zstandard", "ZSTD"))
     if name == "LZO":
         raise ValueError(
             "flinkbuf does not read or write LZO: set the producer's taskmanager.network.compression.codec to LZ4 "
@@ -78,9 +35,16 @@ def _codec_of(name: str) -> _Codec:
             "NONE is no codec for a buffer that is compressed: set NetworkConfig.compression_codec to the producer's "
             "taskmanager.network.compression.codec"
         )
-    if name not in _CODECS:
-        raise ValueError(f"codec must be one of {', '.join(_CODECS)}, got {name!r}")
-    return _CODECS[name]()
+    raise ValueError(f"codec must be one of {', '.join(CODECS)}, got {name!r}")
+
+
+def _package(name: str, codec: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise ImportError(
+            f"buffers compressed with {codec} need the package {name}: pip install flinkbuf[compression]"
+        ) from error
 
 
 def _check_segment_size(size: int) -> int:
@@ -104,11 +68,11 @@ class BufferCompressor:
     ValueError
         For an unknown codec, and for LZO.
     ImportError
-        Without the codec's package; the message says how to install it.
+        For ZSTD without its package; the message says how to install it.
 
     Notes
     -----
-    Used by one thread.
+    Any thread may use it. LZ4 is done without the GIL.
 
     References
     ----------
@@ -122,7 +86,7 @@ class BufferCompressor:
     """
 
     def __init__(self, codec: str, segment_size: int = 32 * 1024) -> None:
-        self._codec = _codec_of(codec)
+        self._codec = buffer_codec(codec)
         self.codec = codec
         self.segment_size = _check_segment_size(segment_size)
 
@@ -148,13 +112,10 @@ class BufferCompressor:
             size = len(view)
             if not 0 < size <= self.segment_size:
                 raise ValueError(f"a buffer of {size} bytes: it must have from 1 to segment_size = {self.segment_size}")
-            block = self._codec.compress(view)
-        if len(block) + _HEADER.size >= size:
-            return None
-        return _HEADER.pack(len(block), size) + block
+            return self._codec.compress(view)
 
 
-class BufferDecompressor:
+class BufferDecompressor(BlockDecompressor):
     """Restore single buffers that a Flink producer compressed.
 
     Parameters
@@ -169,12 +130,12 @@ class BufferDecompressor:
     ValueError
         For an unknown codec, and for LZO.
     ImportError
-        Without the codec's package; the message says how to install it.
+        For ZSTD without its package; the message says how to install it.
 
     Notes
     -----
     Nothing in a block is believed: its lengths are checked against what is there and against ``segment_size`` before
-    memory is taken for the original. Used by one thread.
+    memory is taken for the original. Any thread may use it. LZ4 is done without the GIL.
 
     References
     ----------
@@ -182,9 +143,8 @@ class BufferDecompressor:
     """
 
     def __init__(self, codec: str, segment_size: int = 32 * 1024) -> None:
-        self._codec = _codec_of(codec)
+        super().__init__(buffer_codec(codec), _check_segment_size(segment_size))
         self.codec = codec
-        self.segment_size = _check_segment_size(segment_size)
 
     def decompress(self, data: Any) -> bytes:
         """Give the original of one compressed buffer.
@@ -201,15 +161,16 @@ class BufferDecompressor:
         """
         with memoryview(data).cast("B") as view:
             size = self._check_header(view)
-            with view[_HEADER.size :] as block:
-                try:
-                    original = self._codec.decompress(block, size)
-                except self._codec.error as error:
-                    what = f"it is no block of that codec ({error}); does the producer use another?"
-                    raise self._corrupt(view, what) from error
-            if len(original) != size:
-                raise self._corrupt(view, f"it holds {len(original)} bytes where its header states {size}")
-        return original
+            try:
+                return self.buffer_codec.decompress(view, size)
+            except (MemoryError, KeyboardInterrupt):
+                raise
+            except Exception as error:  # of whatever class the codec's package raises
+                what = (
+                    f"it is no block of that codec for the {size} bytes that its header states ({error}); does the "
+                    "producer use another?"
+                )
+                raise self._corrupt(view, what) from error
 
     def _check_header(self, view: memoryview) -> int:
         """The length of the original, which is now known to be sensible."""

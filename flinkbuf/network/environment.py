@@ -25,12 +25,15 @@ from flinkbuf._core.partition_client import PartitionClient
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
+from flinkbuf._core.read_buffer_pool import ReadBufferPool
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CancelTaskError, RemoteTransportError
 from flinkbuf.log import logger
 from flinkbuf.metrics import Gauge, Meter, MetricGroup
+from flinkbuf.network.blocking_storage import BLOCKING_TYPES
 from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.network.input_gate import InputGate
+from flinkbuf.network.io_manager import IOManager
 from flinkbuf.network.metrics import NetworkMetrics, gate_metrics, partition_metrics
 from flinkbuf.network.owners import Owners
 from flinkbuf.network.partition import ResultPartition, ResultPartitionID
@@ -158,8 +161,15 @@ def gate_buffers(num_channels: int, config: NetworkConfig) -> GateBuffers:
     return GateBuffers(exclusive, minimum, max(minimum, maximum))
 
 
-class _Decompressor:
-    """The codec of the configuration; made when the first compressed buffer comes, which in most jobs is never."""
+def _decompressor_of(config: NetworkConfig) -> Any:
+    """What restores the buffers that the configuration's codec compressed."""
+    if config.compression_codec == "LZ4":
+        return BufferDecompressor("LZ4", config.segment_size)
+    return _LateDecompressor(config.compression_codec, config.segment_size)
+
+
+class _LateDecompressor:
+    """A codec of a package: made when the first compressed buffer comes, which in most jobs is never."""
 
     def __init__(self, codec: str, segment_size: int) -> None:
         self._codec = codec
@@ -189,6 +199,8 @@ class NetworkEnvironment:
     num_segments : int, optional
         Buffers of all partitions and gates together; what ``network.memory.min`` holds if left out (2,048 of 32 KiB).
         Memory is taken from the system as it is first used.
+    io_manager : IOManager, optional
+        Where blocking partitions keep their files; the process's own if left out. It stays the caller's.
 
     Attributes
     ----------
@@ -236,6 +248,7 @@ class NetworkEnvironment:
         host: str = "127.0.0.1",
         advertised_host: str | None = None,
         num_segments: int | None = None,
+        io_manager: IOManager | None = None,
     ) -> None:
         if config is not None and not isinstance(config, NetworkConfig):
             raise TypeError(f"config must be a NetworkConfig, got {config!r:.80}")
@@ -249,6 +262,8 @@ class NetworkEnvironment:
         self._gates_lock = threading.Lock()
         self._owners = Owners()
         self._last_metrics: NetworkMetrics | None = None  # when it was closed
+        self._io_manager = io_manager
+        self._read_pool: ReadBufferPool | None = None  # made with the first blocking partition
         count = num_segments if num_segments is not None else max(16, config.network_memory_min // config.segment_size)
         self.pool = NetworkBufferPool(count, config.segment_size)
         self._reactor = Reactor(
@@ -340,6 +355,7 @@ class NetworkEnvironment:
         partition_id: ResultPartitionID | bytes | str,
         subpartition_count: int,
         type: str = "PIPELINED_BOUNDED",
+        path: Any = None,
         *,
         owner: Hashable | None = None,
     ) -> ResultPartition:
@@ -351,36 +367,30 @@ class NetworkEnvironment:
             Its name; each is used once.
         subpartition_count : int
             Readers.
-        type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
+        type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE", "BLOCKING", "BLOCKING_PERSISTENT"}
+        path : path, optional
+            Blocking only: as in `ResultPartition`.
         owner : hashable, optional
             Whose it is, for `release_owner`: such as one of several tasks of the process.
 
         Returns
         -------
         ResultPartition
-            For a `RecordWriter`. It is forgotten once its writer is closed and all readers have read their end: at the
-            latest when buffers are asked for next, by `create_partition` or `create_gate`.
+            For a `RecordWriter`. A pipelined one is forgotten once its writer is closed and all readers have read their
+            end: at the latest when buffers are asked for next, by `create_partition` or `create_gate`. A blocking one
+            stays until `release_partition`, `release_owner` or `close`.
 
         Raises
         ------
         InsufficientBuffersError
-            The pool cannot guarantee ``subpartition_count + 1`` buffers.
+            The pool cannot guarantee ``subpartition_count + 1`` buffers; for a sort-merge partition, two.
         RuntimeError
             The name is taken.
         """
         self._check_open()
-        config = self.config
         name = _partition_id(partition_id)
         self._forget_consumed()
-        partition = ResultPartition(
-            self.pool,
-            subpartition_count,
-            type,
-            buffers_per_channel=config.buffers_per_channel,
-            floating_buffers=config.floating_buffers_per_gate,
-            max_buffers_per_channel=config.max_buffers_per_channel,
-            max_overdraft=config.max_overdraft_buffers_per_gate,
-        )
+        partition = self._new_partition(subpartition_count, type, path)
         try:
             self._manager.register(name, partition)
         except BaseException:
@@ -393,6 +403,35 @@ class NetworkEnvironment:
             partition.abort(_CLOSED)
             self._check_open()
         return partition
+
+    def _new_partition(self, subpartition_count: int, type: str, path: Any) -> ResultPartition:
+        config = self.config
+        if type not in BLOCKING_TYPES:
+            return ResultPartition(
+                self.pool,
+                subpartition_count,
+                type,
+                path,
+                buffers_per_channel=config.buffers_per_channel,
+                floating_buffers=config.floating_buffers_per_gate,
+                max_buffers_per_channel=config.max_buffers_per_channel,
+                max_overdraft=config.max_overdraft_buffers_per_gate,
+            )
+        if self._read_pool is None:
+            self._read_pool = ReadBufferPool(config.batch_shuffle_read_size)
+        sorts = subpartition_count >= config.sort_shuffle_min_parallelism
+        compresses = config.batch_shuffle_compression_enabled and config.compression_codec != "NONE"
+        return ResultPartition(
+            self.pool,
+            subpartition_count,
+            type,
+            path,
+            io_manager=self._io_manager,
+            compression=config.compression_codec if compresses else None,
+            storage="sort-merge" if sorts else config.blocking_shuffle_type,
+            sort_buffers=max(2, config.sort_shuffle_min_buffers),
+            read_pool=self._read_pool,
+        )
 
     def create_gate(
         self, channels: Iterable[RemoteChannel | LocalChannel], *, owner: Hashable | None = None
@@ -422,9 +461,7 @@ class NetworkEnvironment:
         if not sources:
             raise ValueError("an input gate needs at least one channel")
         self._forget_consumed()
-        gate = InputGate(
-            channel_count=len(sources), decompressor=_Decompressor(config.compression_codec, config.segment_size)
-        )
+        gate = InputGate(channel_count=len(sources), decompressor=_decompressor_of(config))
         if owner is not None:  # already now: waiting for buffers may take long, and be given up
             self._owners.add_gate(owner, gate)
         try:
@@ -481,10 +518,12 @@ class NetworkEnvironment:
         """Close and forget what was written to its end and read to its end: its buffers are for others now.
 
         One that was written to its end and lost its reader is kept, for `wait_until_consumed` to tell; its writer was
-        told of any other. One that has an owner is closed by nobody else.
+        told of any other. One that has an owner is closed by nobody else. A blocking one is not consumed by reading.
         """
         for name, partition in list(self._partitions.items()):
             if partition.is_finished and partition.is_reader_lost:
+                continue
+            if partition.partition_type in BLOCKING_TYPES and not partition.is_released:
                 continue
             if self._owners.has(name):
                 if partition.is_closed and (partition.is_released or partition.unconsumed_subpartition_count == 0):
@@ -519,12 +558,41 @@ class NetworkEnvironment:
         """
         self.release_gates(owner)
         for name, partition in self._owners.take_partitions(owner):
-            self._partitions.pop(name, None)
-            self._manager.unregister(name)
-            if not partition.is_finished:
-                partition.fail(_RELEASED)
-            partition.release()
-            partition.abort(_RELEASED, timeout_ms=0)
+            self._release(name, partition)
+
+    def release_partition(self, partition_id: ResultPartitionID | bytes | str) -> None:
+        """Drop one partition, read or not: nobody needs it any more. From any thread.
+
+        Who writes or reads it gets a `CancelTaskError`; the files of a blocking one are deleted when the last reader is
+        gone, but for those of a BLOCKING_PERSISTENT one that was finished. One that is not here is no error.
+
+        Examples
+        --------
+        >>> import flinkbuf as fb
+        >>> partition_id = fb.ResultPartitionID.random()
+        >>> with fb.NetworkEnvironment() as env:
+        ...     with fb.RecordWriter(env.create_partition(partition_id, 2, "BLOCKING"), fb.Types.INT()) as writer:
+        ...         _ = writer.emit_all(range(10))
+        ...     for _ in range(2):
+        ...         with env.create_gate([fb.LocalChannel(partition_id, index) for index in range(2)]) as gate:
+        ...             print(sum(fb.RecordReader(gate, fb.Types.INT())))
+        ...     env.release_partition(partition_id)
+        45
+        45
+        """
+        name = _partition_id(partition_id)
+        partition = self._partitions.get(name)
+        if partition is not None:
+            self._owners.forget_partition(name)
+            self._release(name, partition)
+
+    def _release(self, name: ResultPartitionID, partition: ResultPartition) -> None:
+        self._partitions.pop(name, None)
+        self._manager.unregister(name)
+        if not partition.is_finished:
+            partition.fail(_RELEASED)
+        partition.release()
+        partition.abort(_RELEASED, timeout_ms=0)
 
     def wait_until_consumed(self, timeout_ms: int | None = None) -> bool:
         """Wait until every partition that was finished has been read to its end by all of its readers.
@@ -625,6 +693,8 @@ class NetworkEnvironment:
         for partition in list(self._partitions.values()):
             if partition.is_finished:
                 partition.close()
+                if partition.partition_type in BLOCKING_TYPES:
+                    partition.release()
             else:
                 partition.abort(_CLOSED, max(0, int(1000 * (deadline - time.monotonic()))))
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 from flinkbuf._core.input_gate import InputGate as _InputGate
 from flinkbuf._core.union_input_gate import UnionInputGate as _UnionInputGate
+from flinkbuf.network.partition_file import PartitionFile
 
 
 class InputGate(_InputGate):
@@ -11,11 +15,12 @@ class InputGate(_InputGate):
 
     Parameters
     ----------
-    channels : iterable of (ResultPartition, int)
-        One pair a channel: a partition of this process and the index of the subpartition to read (0-based). A
-        subpartition can be read once.
+    channels : iterable of (ResultPartition or PartitionFile, int)
+        One pair a channel: a partition of this process, or a finished one on disk, and the index of the subpartition to
+        read (0-based). A subpartition of a pipelined partition can be read once, of a blocking one any number of times.
     decompressor : BufferDecompressor, optional
-        Restores what a producer of another process compressed; compressed buffers are an error without it.
+        Restores what a producer of another process compressed; compressed buffers are an error without it. What a
+        partition of this process has compressed is restored by itself.
 
     Raises
     ------
@@ -26,9 +31,9 @@ class InputGate(_InputGate):
 
     Notes
     -----
-    A channel holds the producer's buffers, not copies of them: the producer's pool is the only bound. A gate is used
-    by one thread; any other may close it, and the one that reads gets a `CancelTaskError`. It is a context manager;
-    leaving it gives all channels up.
+    A channel of a pipelined partition holds the producer's buffers, not copies of them: the producer's pool is the only
+    bound. A blocking partition must be finished before it is read. A gate is used by one thread; any other may close
+    it, and the one that reads gets a `CancelTaskError`. It is a context manager; leaving it gives all channels up.
 
     References
     ----------
@@ -47,11 +52,19 @@ class InputGate(_InputGate):
     [1, 2, 3]
     """
 
+    def __new__(cls, channels: Iterable[tuple[Any, int]] = (), **options: Any) -> InputGate:
+        pairs = [(_source(source), index) for source, index in channels]
+        return super().__new__(cls, pairs, **options)  # type: ignore[call-arg]
+
     def __enter__(self) -> InputGate:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
+
+
+def _source(source: Any) -> Any:
+    return source.source if isinstance(source, PartitionFile) else source
 
 
 class UnionInputGate(_UnionInputGate):

@@ -10,9 +10,13 @@ from typing import Any
 from flinkbuf._core.local_buffer_pool import NetworkBufferPool
 from flinkbuf._core.output_flusher import add_partition, remove_partition
 from flinkbuf._core.result_partition import ResultPartition as _ResultPartition
+from flinkbuf.network import blocking_storage as blocking
+from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.network.events import Event
+from flinkbuf.network.io_manager import IOManager
 
-PARTITION_TYPES = ("PIPELINED", "PIPELINED_BOUNDED", "PIPELINED_APPROXIMATE")  # by their numbers in the core
+PIPELINED_TYPES = ("PIPELINED", "PIPELINED_BOUNDED", "PIPELINED_APPROXIMATE")
+PARTITION_TYPES = (*PIPELINED_TYPES, *blocking.BLOCKING_TYPES)  # by their numbers in the core
 
 
 def buffer_limits(
@@ -145,43 +149,70 @@ class ResultPartitionID(bytes):
 
 
 class ResultPartition(_ResultPartition):
-    """What one task writes for its readers: one queue of buffers for each of them.
+    """What one task writes for its readers.
+
+    Pipelined, it is a queue of buffers for each of them, read while it is written. Blocking, it is a set of files: read
+    when it is finished, by any number of readers, at once and one after the other, also over the network.
 
     Parameters
     ----------
     pool : NetworkBufferPool
         Where its local pool borrows its buffers.
     subpartition_count : int
-        Readers.
-    type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE"}
+        How many streams it has: one for each reader that reads at the same time.
+    type : {"PIPELINED_BOUNDED", "PIPELINED", "PIPELINED_APPROXIMATE", "BLOCKING", "BLOCKING_PERSISTENT"}
         BOUNDED limits the buffers in flight; APPROXIMATE lets a reader that was lost be replaced: the new one goes
-        on with the next whole record.
+        on with the next whole record. The files of a BLOCKING partition are deleted when it is released, or when nobody
+        has it any more; those of a BLOCKING_PERSISTENT one that was finished and closed stay, for `PartitionFile`.
+    path : path, optional
+        Blocking only: what the names of its files begin with, such as ``"/data/result"``, which gives
+        ``/data/result.shuffle.data`` and ``/data/result.shuffle.index``. Left out, they are temporary files of
+        `io_manager`; a BLOCKING_PERSISTENT partition needs one.
     buffers_per_channel : int, default 2
-        Buffers for each subpartition that the limit counts; ``network.memory.buffers-per-channel``.
+        Pipelined only: buffers for each subpartition that the limit counts; ``network.memory.buffers-per-channel``.
     floating_buffers : int, default 8
-        Buffers shared by all that the limit adds; ``network.memory.floating-buffers-per-gate``.
+        Pipelined only: buffers shared by all that the limit adds; ``network.memory.floating-buffers-per-gate``.
     max_buffers_per_channel : int, default 10
-        From so many buffers of one subpartition on, the partition reports itself unavailable;
+        Pipelined only: from so many buffers of one subpartition on, the partition reports itself unavailable;
         ``network.memory.max-buffers-per-channel``.
     max_overdraft : int, default 5
-        Buffers above the limit that one record may still take; ``network.memory.max-overdraft-buffers-per-gate``.
-        None with PIPELINED_APPROXIMATE.
+        Pipelined only: buffers above the limit that one record may still take;
+        ``network.memory.max-overdraft-buffers-per-gate``. None with PIPELINED_APPROXIMATE.
+    io_manager : IOManager, optional
+        Blocking only: where temporary files go, and the threads that read; the process's own if left out.
+    compression : {None, "LZ4", "ZSTD"}
+        Blocking only: each buffer is compressed if that makes it smaller.
+    storage : {"sort-merge", "file", "mmap", "auto"}
+        Blocking only: one pair of files for all subpartitions, or one file for each, which is read from the file, from
+        memory that it is mapped to, or as suits the machine; ``network.blocking-shuffle.type``.
+    sort_buffers : int, default 512
+        Blocking only: how many buffers it collects before it writes them, at most;
+        ``network.sort-shuffle.min-buffers``. Memory does not grow with `subpartition_count` in a sort-merge partition.
+    read_pool : ReadBufferPool, optional
+        Blocking only: the memory that its readers read into; the process's own (64 MiB) if left out.
 
     Raises
     ------
     InsufficientBuffersError
-        The network pool cannot guarantee ``subpartition_count + 1`` buffers.
+        The network pool cannot guarantee ``subpartition_count + 1`` buffers; of a sort-merge partition, two.
+    OSError
+        Its files cannot be made, or (from what writes later) written; the message has path and byte offset. What was
+        written of them is removed.
+    ValueError
+        For a combination that has no meaning.
 
     Notes
     -----
-    One thread writes: `emit`, `broadcast`, events, `finish`, `close`. Each subpartition has one reader, in any
-    thread. `release`, `fail` and `abort` may come from anywhere. Written bytes become readable when their buffer is
-    full, at `flush` and `flush_all`, at an event, or by `start_flushing`. After the producer's `close` the partition
-    lives on until its readers are done. As a context manager it closes at the end, or fails first if the block raised.
+    One thread writes: `emit`, `broadcast`, events, `finish`, `close`. Each subpartition of a pipelined partition has
+    one reader, in any thread. `release`, `fail` and `abort` may come from anywhere. Written bytes become readable when
+    their buffer is full, at `flush` and `flush_all`, at an event, or by `start_flushing`; those of a blocking partition
+    at `finish`. After the producer's `close` a pipelined partition lives on until its readers are done, a blocking one
+    until it is released. As a context manager it closes at the end, or fails first if the block raised.
 
     References
     ----------
-    Flink ``PipelinedResultPartition``, ``BufferWritingResultPartition``; bytes in tests/golden/spanning.
+    Flink ``PipelinedResultPartition``, ``BufferWritingResultPartition``, ``SortMergeResultPartition``,
+    ``BoundedBlockingResultPartition``; bytes in tests/golden/spanning and tests/golden/partition_file.
 
     Examples
     --------
@@ -194,42 +225,72 @@ class ResultPartition(_ResultPartition):
     ...     buffer, backlog, next_data_type, sequence_number = view.poll()
     >>> bytes(buffer), backlog, next_data_type, sequence_number
     (b'\\x00\\x00\\x00\\x05hello', 0, 10, 0)
+
+    Written once, read twice:
+
+    >>> partition = ResultPartition(pool, 2, "BLOCKING", compression="LZ4")
+    >>> with fb.RecordWriter(partition, fb.Types.INT(), fb.by_key("*")) as writer:
+    ...     writer.emit_all(range(100))
+    100
+    >>> for _ in range(2):
+    ...     with fb.InputGate([(partition, 0), (partition, 1)]) as gate:
+    ...         print(sum(fb.RecordReader(gate, fb.Types.INT())))
+    4950
+    4950
+    >>> partition.release()
     """
 
     _type: str
+    path: str | None
+    """What the names of its files begin with; None: it has none."""
 
     def __new__(
         cls,
         pool: NetworkBufferPool,
         subpartition_count: int,
         type: str = "PIPELINED_BOUNDED",
+        path: Any = None,
         *,
         buffers_per_channel: int = 2,
         floating_buffers: int = 8,
         max_buffers_per_channel: int = 10,
         max_overdraft: int = 5,
+        io_manager: IOManager | None = None,
+        compression: str | None = None,
+        storage: str = "sort-merge",
+        sort_buffers: int = blocking.SORT_BUFFERS,
+        read_pool: Any = None,
     ) -> ResultPartition:
         if type not in PARTITION_TYPES:
             raise ValueError(f"type must be one of {', '.join(PARTITION_TYPES)}, got {type!r}")
         subpartition_count = operator.index(subpartition_count)
         if subpartition_count < 1:
             raise ValueError(f"subpartition_count must be at least 1, got {subpartition_count}")
-        for name, value in (
-            ("buffers_per_channel", buffers_per_channel),
-            ("floating_buffers", floating_buffers),
-            ("max_overdraft", max_overdraft),
-        ):
-            if value < 0:
-                raise ValueError(f"{name} must not be negative, got {value}")
-        minimum, maximum = buffer_limits(type, subpartition_count, buffers_per_channel, floating_buffers)
-        local_pool = pool.create_buffer_pool(
-            minimum,
-            maximum,
-            channel_count=subpartition_count,
-            max_buffers_per_channel=max_buffers_per_channel,
-            max_overdraft_buffers=0 if type == "PIPELINED_APPROXIMATE" else max_overdraft,
-        )
-        self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), subpartition_count)
+        if type in blocking.BLOCKING_TYPES:
+            _check_blocking(type, path, storage, sort_buffers)
+            base = blocking.base_path(path, io_manager)
+            opened = blocking.open_storage(
+                storage, base, io_manager=io_manager, read_pool=read_pool, compression=compression
+            )
+            local_pool = blocking.create_pool(pool, subpartition_count, storage, sort_buffers)
+            self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), subpartition_count, opened)
+            if compression is not None:
+                self.decompressor = BufferDecompressor(compression, pool.segment_size)
+            self.path = base
+        else:
+            if path is not None or compression is not None or storage != "sort-merge":
+                raise ValueError(f"path, compression and storage are for blocking partitions; this one is {type}")
+            _check_limits(buffers_per_channel, floating_buffers, max_overdraft)
+            minimum, maximum = buffer_limits(type, subpartition_count, buffers_per_channel, floating_buffers)
+            local_pool = pool.create_buffer_pool(
+                minimum,
+                maximum,
+                channel_count=subpartition_count,
+                max_buffers_per_channel=max_buffers_per_channel,
+                max_overdraft_buffers=0 if type == "PIPELINED_APPROXIMATE" else max_overdraft,
+            )
+            self = super().__new__(cls, local_pool, PARTITION_TYPES.index(type), subpartition_count)
+            self.path = None
         self._type = type
         return self
 
@@ -288,3 +349,22 @@ class ResultPartition(_ResultPartition):
     def partition_type(self) -> str:
         """Its type, as given."""
         return self._type
+
+
+def _check_limits(buffers_per_channel: int, floating_buffers: int, max_overdraft: int) -> None:
+    for name, value in (
+        ("buffers_per_channel", buffers_per_channel),
+        ("floating_buffers", floating_buffers),
+        ("max_overdraft", max_overdraft),
+    ):
+        if value < 0:
+            raise ValueError(f"{name} must not be negative, got {value}")
+
+
+def _check_blocking(type: str, path: Any, storage: str, sort_buffers: int) -> None:
+    if storage not in blocking.STORAGES:
+        raise ValueError(f"storage must be one of {', '.join(blocking.STORAGES)}, got {storage!r}")
+    if sort_buffers < 2:
+        raise ValueError(f"sort_buffers must be at least 2, got {sort_buffers}")
+    if type == "BLOCKING_PERSISTENT" and path is None:
+        raise ValueError("a BLOCKING_PERSISTENT partition needs a path: its files outlive this process")

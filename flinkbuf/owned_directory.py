@@ -40,9 +40,10 @@ class OwnedDirectory:
     def __init__(self, prefix: str, parent: str | None = None) -> None:
         where = parent or tempfile.gettempdir()
         sweep(prefix, where)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
-        lock = os.open(self.path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock = None
+        while lock is None:
+            self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=where))
+            lock = _lock(self.path)
         # Also when it was made and never used; a child that was forked removes nothing of its parent's.
         self._remove = weakref.finalize(self, _remove, self.path, lock, os.getpid())
 
@@ -55,6 +56,19 @@ class OwnedDirectory:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _lock(path: Path) -> int | None:
+    """Lock a new directory; None if another process swept it, since it had no lock yet."""
+    try:
+        lock = os.open(path / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    except FileNotFoundError:
+        return None
+    fcntl.flock(lock, fcntl.LOCK_EX)  # waits until who sweeps has removed it all
+    if os.fstat(lock).st_nlink:
+        return lock
+    os.close(lock)
+    return None
 
 
 def sweep(prefix: str, parent: str) -> None:

@@ -1,0 +1,443 @@
+"""A data set of partition files in a directory: versions, commits that are all or nothing, and what is cleared away.
+
+=========================  ============================================================================================
+``_manifests/<n>.json``    Version n: which files are the data set. The highest one counts.
+``data/part-….shuffle.*``  Partition files, one for each task that wrote rows.
+``_jobs/<job>.<owner>``    Who is writing; gone after the commit. Not empty: the job was aborted, tasks shall stop.
+=========================  ============================================================================================
+
+A commit writes its manifest under another name, makes it last (fsync), and links it to the next free number: that
+either works or somebody else was first. Then the commit looks again at what it builds upon, so of two overwrites the
+later one stands, and of two appends both do. Whoever is killed before the link has changed nothing.
+
+Files of a version that was replaced stay for a while (the retention), for readers that began before. What killed jobs
+have left is removed by the next commit: at once where their driver is known to be gone (same machine), else a day
+after it was last written.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from urllib.parse import unquote, urlsplit
+
+from flinkbuf.checkpoints.local_files import sync_directory
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.log import logger
+from flinkbuf.partition_files.job_owner import JobOwner
+from flinkbuf.partition_files.manifest import DataFile, Layout, Manifest, file_name, job_of, layout_difference
+from flinkbuf.partition_files.schema_merge import merged_schema
+
+MANIFESTS, DATA, JOBS = "_manifests", "data", "_jobs"
+RETENTION_S = 3600.0  # so long a reader may take that began before an overwrite
+LEFTOVER_S = 24 * 3600.0  # so long a job of another machine may take
+DATA_SUFFIX, INDEX_SUFFIX = ".shuffle.data", ".shuffle.index"
+_ATTEMPTS = 10_000  # to be the first with a number; each failure is a commit of somebody else's
+_MANIFEST_NAME = re.compile(r"([1-9][0-9]{0,17})\.json", re.ASCII)
+_JOB_IN_NAME = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def local_path(path: str) -> str:
+    """The directory that a path, or a URI such as ``file:/data``, means.
+
+    Raises
+    ------
+    ValueError
+        If it lies in another file system than one that is mounted here.
+
+    Examples
+    --------
+    >>> local_path("file:///data/flights"), local_path("/data/flights/")
+    ('/data/flights', '/data/flights')
+    """
+    parts = urlsplit(path) if re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path) else None
+    if parts is None:
+        return os.path.abspath(path)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+        raise ValueError(
+            f"{path!r} is not in a file system of this machine: partition files need one that all workers have "
+            "mounted at the same path; give that path, such as /mnt/data/flights"
+        )
+    return os.path.abspath(unquote(parts.path))
+
+
+def new_job() -> str:
+    """The name of a writing job: 16 random hexadecimal digits."""
+    return uuid.uuid4().hex[:16]
+
+
+class PartitionDataSet:
+    """A directory of partition files.
+
+    Parameters
+    ----------
+    path : str
+        The directory, or its ``file:`` URI; it need not exist yet.
+    now : callable, optional
+        Gives seconds since 1970.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> data_set = PartitionDataSet(tempfile.mkdtemp())
+    >>> layout = Layout({"type": "struct", "fields": []}, "Types.ROW([])", (), 4, 128)
+    >>> data_set.commit(new_job(), layout, [], "append").version
+    1
+    """
+
+    def __init__(self, path: str, now: Callable[[], float] = time.time) -> None:
+        self.path = local_path(path)
+        self._now = now
+
+    def __repr__(self) -> str:
+        return f"PartitionDataSet({self.path!r})"
+
+    def directory(self, name: str) -> str:
+        """One of the three directories in it."""
+        return os.path.join(self.path, name)
+
+    def base_path(self, file: DataFile | str) -> str:
+        """Path of a data file, without the ending that says which of the two it is."""
+        return os.path.join(self.path, DATA, file if isinstance(file, str) else file.name)
+
+    # ---- versions
+
+    def versions(self) -> list[int]:
+        """Numbers of the manifests that are there, ascending."""
+        return sorted(
+            int(found[1]) for found in map(_MANIFEST_NAME.fullmatch, _names(self.directory(MANIFESTS))) if found
+        )
+
+    def exists(self) -> bool:
+        """Whether anything was ever committed."""
+        return bool(self.versions())
+
+    def manifest(self, version: int | None = None) -> Manifest:
+        """A version of the data set, without a number the last one.
+
+        Raises
+        ------
+        FileNotFoundError
+            If there is none.
+        CorruptDataError
+            If it cannot be read; an older version is no substitute.
+        """
+        found = self._latest() if version is None else self._read(version)
+        if found is None:
+            raise FileNotFoundError(f"{self.path} holds no data set of partition files (no {MANIFESTS}/<number>.json)")
+        return found
+
+    def _latest(self) -> Manifest | None:
+        for _ in range(_ATTEMPTS):
+            versions = self.versions()
+            if not versions:
+                return None
+            with contextlib.suppress(FileNotFoundError):  # replaced and cleared away since
+                return self._read(versions[-1])
+        raise TimeoutError(f"{self.path}: each version was gone before it could be read")
+
+    def _read(self, version: int) -> Manifest:
+        path = self._manifest_path(version)
+        with open(path, "rb") as file:
+            return Manifest.parse(file.read(), path)
+
+    def _manifest_path(self, version: int) -> str:
+        return os.path.join(self.path, MANIFESTS, f"{version}.json")
+
+    # ---- writing
+
+    def check_new_rows(self, layout: Layout, operation: str) -> None:
+        """Say before any row is written what would keep them out.
+
+        Raises
+        ------
+        ValueError
+            If they do not fit the rows to which they would be appended.
+        FileExistsError
+            If something else lies in the directory.
+        NotADirectoryError
+            If it is a file.
+        """
+        if os.path.lexists(self.path) and not os.path.isdir(self.path):
+            raise NotADirectoryError(f"{self.path} is no directory: a data set needs one of its own")
+        strange = sorted(set(_names(self.path)) - {MANIFESTS, DATA, JOBS})
+        if strange and not self.exists():
+            raise FileExistsError(
+                f"{self.path} holds {strange[0]!r}, which is no part of a data set of partition files; "
+                "save to a directory of its own"
+            )
+        before = self._latest() if operation == "append" else None
+        if before is not None:
+            self._appended(before, layout, ())
+
+    def begin_part(self, job: str, owner: JobOwner, task: int) -> str:
+        """Name a new data file and make the directories; returns its base path.
+
+        Raises
+        ------
+        InterruptedError
+            If the job was aborted.
+        """
+        for name in (MANIFESTS, JOBS, DATA):
+            os.makedirs(self.directory(name), exist_ok=True)
+        os.close(os.open(self._record(job, owner), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+        self.check_job(job, owner)
+        return self.base_path(file_name(job, task, uuid.uuid4().hex[:8]))
+
+    def check_job(self, job: str, owner: JobOwner) -> None:
+        """See whether the job was aborted; a task looks before its file is there and after it is whole.
+
+        Raises
+        ------
+        InterruptedError
+            If it was. From then on a file of the task is its own to remove.
+        """
+        record = self._record(job, owner)
+        with contextlib.suppress(FileNotFoundError):  # committed: of tasks that ran twice this is the one too many
+            if os.stat(record).st_size:
+                raise InterruptedError(errno.EINTR, "the job that writes this data set was aborted", record)
+
+    def _record(self, job: str, owner: JobOwner) -> str:
+        return os.path.join(self.path, JOBS, f"{job}.{owner.to_name()}")
+
+    def commit(
+        self,
+        job: str,
+        layout: Layout,
+        files: Sequence[DataFile],
+        operation: str,
+        *,
+        retention_s: float = RETENTION_S,
+        must_be_new: bool = False,
+    ) -> Manifest:
+        """Make the files of a job the data set, or part of it: all of them at once, or none.
+
+        Parameters
+        ----------
+        job : str
+            Files that it wrote and does not name here are removed.
+        layout : Layout
+            Of the files.
+        files : sequence of DataFile
+            What its tasks wrote; finished and synced.
+        operation : {"overwrite", "append"}
+        retention_s : float, default 3600
+            Seconds for which the files of a replaced version stay.
+        must_be_new : bool
+            Refuse if there is a data set already.
+
+        Returns
+        -------
+        Manifest
+            The new version.
+
+        Raises
+        ------
+        FileExistsError
+            If it must be new and is not.
+        ValueError
+            If the files do not fit those of the data set, which somebody else has overwritten meanwhile.
+        FileNotFoundError
+            If a file of the job is gone.
+        """
+        for name in (MANIFESTS, JOBS, DATA):
+            os.makedirs(self.directory(name), exist_ok=True)
+        self._check_files(files)
+        sync_directory(self.directory(DATA))
+        manifest = self._link_next(job, layout, tuple(files), operation, must_be_new)
+        try:
+            self._remove_files(job, kept={each.name for each in files})
+            self._remove_records(job)
+            self.sweep(retention_s)
+        except (OSError, CorruptDataError) as error:  # the commit stands; the next one clears away
+            logger.warning(
+                "data set %s: version %d is there, but leftovers stay: %s", self.path, manifest.version, error
+            )
+        return manifest
+
+    def abort(self, job: str, owner: JobOwner) -> None:
+        """Remove all that a job has written, and tell tasks that still run.
+
+        Spark does not wait for them. The record stays, for those that have yet to begin; a later commit removes it.
+        """
+        self._remove_files(job, kept=set())  # first: the disk may be full
+        if os.path.isdir(self.directory(JOBS)):
+            with open(self._record(job, owner), "wb") as record:
+                record.write(b"aborted\n")
+            self._remove_files(job, kept=set())
+
+    def _check_files(self, files: Iterable[DataFile]) -> None:
+        for each in files:
+            for suffix, size in ((DATA_SUFFIX, each.data_size), (INDEX_SUFFIX, each.index_size)):
+                path = self.base_path(each) + suffix
+                found = os.stat(path).st_size
+                if found != size:
+                    raise OSError(errno.EIO, f"{found} bytes where a task has written {size}; write again", path)
+
+    def _link_next(
+        self, job: str, layout: Layout, files: tuple[DataFile, ...], operation: str, must_be_new: bool
+    ) -> Manifest:
+        temporary = os.path.join(self.path, MANIFESTS, f".{job}.tmp")
+        try:
+            for _ in range(_ATTEMPTS):
+                last = max(self.versions(), default=0)
+                if last and must_be_new:
+                    raise FileExistsError(f"{self.path} holds a data set already; choose append or overwrite")
+                manifest = self._successor(last, job, layout, files, operation)
+                _write_synced(temporary, manifest.to_bytes())
+                if _link(temporary, self._manifest_path(manifest.version)):
+                    sync_directory(self.directory(MANIFESTS))
+                    sync_directory(self.path)
+                    with contextlib.suppress(PermissionError):
+                        sync_directory(os.path.dirname(self.path))
+                    return manifest
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        raise TimeoutError(f"{self.path}: others committed {_ATTEMPTS} times while this job tried to")
+
+    def _successor(self, last: int, job: str, layout: Layout, files: tuple[DataFile, ...], operation: str) -> Manifest:
+        before = self._latest() if operation == "append" else None  # an overwrite replaces what is damaged, too
+        if before is not None:
+            layout, files = self._appended(before, layout, files)
+            last = before.version
+        return Manifest(last + 1, job, int(self._now() * 1000), operation, layout, files)
+
+    def _appended(
+        self, before: Manifest, layout: Layout, files: tuple[DataFile, ...]
+    ) -> tuple[Layout, tuple[DataFile, ...]]:
+        difference = layout_difference(before.layout, layout)
+        if difference:
+            raise ValueError(f"rows cannot be appended to the data set at {self.path}: {difference}")
+        try:
+            schema = merged_schema(before.layout.schema, layout.schema)
+        except ValueError as error:
+            raise ValueError(f"rows cannot be appended to the data set at {self.path}: {error}") from None
+        return replace(before.layout, schema=schema), before.files + files
+
+    # ---- clearing away
+
+    def sweep(self, retention_s: float = RETENTION_S) -> list[str]:
+        """Remove what replaced versions and killed jobs have left; returns the paths that are gone.
+
+        Parameters
+        ----------
+        retention_s : float, default 3600
+            Seconds for which the files of a replaced version stay.
+        """
+        # What is there is listed before the manifests are read: a file that is committed in between is in one of them.
+        data = _names(self.directory(DATA))
+        records = [name.partition(".") for name in _names(self.directory(JOBS))]
+        kept, replaced, versions = self._replaced(retention_s)
+        gone = {job for job, _, owner in records if _is_gone(JobOwner.from_name(owner))}
+        removed = []
+        for name in data:
+            job = job_of(name)
+            base = name.partition(".")[0]
+            if job is None or base in kept:
+                continue
+            path = os.path.join(self.path, DATA, name)
+            if base in replaced or job in gone or self._is_old(path):
+                removed += _remove(path)
+        for version in versions:  # after its files, so that a sweep that is killed is done again
+            removed += _remove(self._manifest_path(version))
+        return removed + self._sweep_jobs(gone)
+
+    def _replaced(self, retention_s: float) -> tuple[set[str], set[str], list[int]]:
+        """Names of files that stay; of those that only replaced versions have; and these versions."""
+        kept: set[str] = set()
+        replaced: set[str] = set()
+        versions = []
+        next_created_ms: int | None = None
+        for version in reversed(self.versions()):
+            try:
+                manifest = self._read(version)
+            except FileNotFoundError:
+                continue  # somebody else sweeps, too
+            names = {each.name for each in manifest.files}
+            if next_created_ms is None or self._now() - next_created_ms / 1000 < retention_s:
+                kept |= names
+            else:
+                replaced |= names - kept
+                versions.append(version)
+            next_created_ms = manifest.created_ms
+        return kept, replaced, versions[::-1]
+
+    def _is_old(self, path: str) -> bool:
+        try:
+            return self._now() - os.stat(path).st_mtime > LEFTOVER_S
+        except FileNotFoundError:
+            return False
+
+    def _sweep_jobs(self, gone: set[str]) -> list[str]:
+        removed = []
+        for directory in (self.directory(JOBS), self.directory(MANIFESTS)):
+            for name in _names(directory):
+                found = _JOB_IN_NAME.match(name.lstrip("."))
+                path = os.path.join(directory, name)
+                if found and (found[0] in gone or self._is_old(path)):
+                    removed += _remove(path)
+        return removed
+
+    def _remove_files(self, job: str, kept: set[str]) -> None:
+        is_found = True
+        while is_found:  # again: a task that still runs may have renamed an index meanwhile
+            is_found = False
+            for name in _names(self.directory(DATA)):
+                if job_of(name) == job and name.partition(".")[0] not in kept:
+                    is_found = bool(_remove(os.path.join(self.path, DATA, name))) or is_found
+
+    def _remove_records(self, job: str) -> None:
+        for name in _names(self.directory(JOBS)):
+            if name.startswith(f"{job}."):
+                _remove(os.path.join(self.path, JOBS, name))
+
+
+def _names(directory: str) -> list[str]:
+    try:
+        return sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return []
+
+
+def _is_gone(owner: JobOwner | None) -> bool:
+    return owner is not None and owner.is_gone() is True
+
+
+def _remove(path: str) -> list[str]:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return []
+    return [path]
+
+
+def _write_synced(path: str, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _link(temporary: str, path: str) -> bool:
+    """Give a file its name; False if that is taken."""
+    try:
+        os.link(temporary, path)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno in _NO_LINKS:
+            raise OSError(
+                error.errno,
+                "the file system cannot link files, so a commit would not be atomic there; save to another one",
+                path,
+            ) from None
+        raise
+    return True

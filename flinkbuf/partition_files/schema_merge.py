@@ -1,0 +1,81 @@
+"""Two schemas, as Spark writes them in JSON, made one where rows of both can stand side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def merged_schema(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of rows of both: the same columns, each nullable if it is in one of them.
+
+    Raises
+    ------
+    ValueError
+        If they have other columns, in another order, or of other types; the message names the first one.
+
+    Examples
+    --------
+    >>> old = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": False}]}
+    >>> new = {"type": "struct", "fields": [{"name": "a", "type": "long", "nullable": True}]}
+    >>> merged_schema(old, new)["fields"][0]["nullable"]
+    True
+    """
+    return dict(_merged(old, new, ""))
+
+
+def _merged(old: Any, new: Any, where: str) -> Any:
+    place = f"column {where!r}" if where else "the row"
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or old.get("type") != new.get("type"):
+        if old == new:
+            return old
+        raise ValueError(f"{place} is {_type_name(old)} in the data set and {_type_name(new)} in the new rows")
+    merge = _MERGES.get(old["type"] if isinstance(old["type"], str) else "")
+    if merge is None:
+        if {**old, "metadata": None} != {**new, "metadata": None}:
+            raise ValueError(f"{place} is {_type_name(old)} in the data set and {_type_name(new)} in the new rows")
+        return old
+    return merge(old, new, where)
+
+
+def _merged_struct(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Any:
+    old_names, new_names = ([each["name"] for each in side["fields"]] for side in (old, new))
+    if old_names != new_names:
+        place = f" of column {where!r}" if where else ""
+        order = (
+            ", in another order: select them in that of the data set" if sorted(old_names) == sorted(new_names) else ""
+        )
+        raise ValueError(f"the columns{place} are {old_names} in the data set and {new_names} in the new rows{order}")
+    fields = []
+    for left, right in zip(old["fields"], new["fields"], strict=True):
+        path = f"{where}.{left['name']}" if where else left["name"]
+        nullable = bool(left.get("nullable", True) or right.get("nullable", True))
+        fields.append({**left, "type": _merged(left["type"], right["type"], path), "nullable": nullable})
+    return {**old, "fields": fields}
+
+
+def _merged_array(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Any:
+    element = _merged(old["elementType"], new["elementType"], f"{where}[]")
+    return {**old, "elementType": element, "containsNull": bool(old["containsNull"] or new["containsNull"])}
+
+
+def _merged_map(old: Mapping[str, Any], new: Mapping[str, Any], where: str) -> Any:
+    return {
+        **old,
+        "keyType": _merged(old["keyType"], new["keyType"], f"{where}.key"),
+        "valueType": _merged(old["valueType"], new["valueType"], f"{where}.value"),
+        "valueContainsNull": bool(old["valueContainsNull"] or new["valueContainsNull"]),
+    }
+
+
+_MERGES: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any], str], Any]] = {
+    "struct": _merged_struct,
+    "array": _merged_array,
+    "map": _merged_map,
+}
+
+
+def _type_name(found: Any) -> str:
+    if not isinstance(found, Mapping):
+        return str(found)
+    return str(found.get("type"))
