@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from flinkbuf._core import key_group as _key_group
 from flinkbuf._core.channel_selector import ChannelSelector, CustomSelector, KeyField, KeyGroupSelector
 from flinkbuf._core.key_group import KeyHasher, check_parallelism
-from flinkbuf.types.types import TypeInformation, as_type, object_type
+from flinkbuf.types.types import RowDataTypeInfo, TypeInformation, as_type, object_type
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,7 +118,20 @@ class KeyPartitioner(Partitioner):
         max_parallelism = self.max_parallelism
         if max_parallelism is None:
             max_parallelism = default_max_parallelism(channel_count)
-        return KeyGroupSelector(self.key_fields(record_type), channel_count, max_parallelism)
+        fields = self.key_fields(record_type)
+        return KeyGroupSelector(fields, channel_count, max_parallelism, self._row_hasher(record_type))
+
+    def _row_hasher(self, record_type: TypeInformation) -> KeyHasher | None:
+        """In rows of the table runtime, fields that are a key are a row themselves."""
+        parts = self.key if isinstance(self.key, tuple) else (self.key,)
+        if not isinstance(record_type, RowDataTypeInfo) or any(map(callable, parts)):
+            return None
+        names = record_type.field_names
+        if self.key == WHOLE_RECORD and self.key not in names:
+            return None
+        places = [names.index(part) if isinstance(part, str) else part for part in parts]
+        types = tuple(record_type.field_types[place] for place in places)
+        return _hasher(RowDataTypeInfo(types, tuple(f"f{i}" for i in range(len(types)))))
 
     def key_fields(self, record_type: TypeInformation) -> tuple[KeyField, ...]:
         """Where the key lies in records of `record_type`, and how it is hashed."""
@@ -144,7 +157,8 @@ def by_key(key: Any, key_type: Any = None, max_parallelism: int | None = None) -
     ----------
     key : str, int, callable or tuple
         A field's name or index; or a function of the record that gives the key; or a tuple of several, whose values
-        together are the key (hashed as Flink's ``Tuple``); or ``"*"``, the whole record.
+        together are the key (hashed as Flink's ``Tuple``; fields of a ``ROW_DATA`` as Flink SQL's ``BinaryRowData``,
+        in which None is a value); or ``"*"``, the whole record.
     key_type : type, optional
         The key's type, as `as_type` takes it. Needed for records whose type has no fields; a field's own type is
         known from the record type. What a function gives needs none: an int or an ASCII text hashes as a LONG or
@@ -378,6 +392,8 @@ def _key_field(key: Any, record_type: TypeInformation, key_type: TypeInformation
     field_type = _agreed(key, record_type.field_types[index], key_type)
     # Rows without declared names are taken by position, whatever their own names are: as their codec does.
     is_positional = getattr(record_type, "names", None) is None
+    if isinstance(record_type, RowDataTypeInfo):  # whose fields are hashed as a row
+        field_type = RowDataTypeInfo((field_type,), (names[index],))
     return KeyField(_hasher(field_type), index=index, name=names[index], is_positional=is_positional)
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf._core.batch_writer import RowChunks, write_batch
 from flinkbuf._core.channel_selector import ChannelSelector
 from flinkbuf._core.record_writer import RecordWriter as _RecordWriter
 from flinkbuf.network.events import EndOfData, Event
 from flinkbuf.network.partition import ResultPartition
+from flinkbuf.records.arrow_batches import arrow_batches, is_batch, record_type
 from flinkbuf.records.partitioner import as_partitioner
-from flinkbuf.types.types import StreamElementTypeInfo, TypeInformation, as_type, column_dtype
+from flinkbuf.types.types import StreamElementTypeInfo, TypeInformation, column_dtype
 
 if TYPE_CHECKING:
     import numpy as np
+
+_NUMBERS = ("BYTE", "SHORT", "INT", "LONG", "FLOAT", "DOUBLE")
 
 
 class RecordWriter(_RecordWriter):
@@ -31,7 +35,8 @@ class RecordWriter(_RecordWriter):
         ``"global"``, ``"forward"``, ``"broadcast"``, or ``callable(record, num_channels) -> int``.
     buffer_timeout_ms : int, default 100
         After how many milliseconds a written record can be read at the latest, also when its buffer is not full. 0:
-        at once, after each record. -1: only when buffers fill, at `flush` and at `close`.
+        at once, after each record. -1: only when buffers fill, at `flush` and at `close`. A blocking partition is read
+        when it is finished: nothing is flushed there.
     subtask_index : int, default 0
         Which of the parallel producers this one is.
     seed : int, optional
@@ -44,11 +49,14 @@ class RecordWriter(_RecordWriter):
         Nothing of that record was written, and the writer goes on working.
     CancelTaskError
         If the partition's buffer pool was destroyed.
+    OSError
+        If the files of a blocking partition cannot be written: path, byte offset and the system's words.
 
     Notes
     -----
-    `emit` waits, without the GIL, while the pool has no buffer: that is the back-pressure of a slow reader. A writer is
-    used by one thread. As a context manager it closes at the end, or fails the partition if the block raised.
+    `emit` waits, without the GIL, while the pool has no buffer: that is the back-pressure of a slow reader. Into a
+    blocking partition it writes instead what has been collected. A writer is used by one thread. As a context manager
+    it closes at the end, or fails the partition if the block raised.
 
     References
     ----------
@@ -85,6 +93,7 @@ class RecordWriter(_RecordWriter):
     type: TypeInformation
     partition: ResultPartition
     _selector: ChannelSelector
+    _chunks: RowChunks | None
 
     def __new__(
         cls,
@@ -98,25 +107,29 @@ class RecordWriter(_RecordWriter):
     ) -> RecordWriter:
         if buffer_timeout_ms < -1:
             raise ValueError(f"buffer_timeout_ms must be -1 (no timeout), 0 or more, got {buffer_timeout_ms}")
-        record_type = as_type(type)
-        value_type = record_type.value_type if isinstance(record_type, StreamElementTypeInfo) else record_type
+        written = record_type(type)
+        value_type = written.value_type if isinstance(written, StreamElementTypeInfo) else written
         selector = as_partitioner(partitioner).selector(
             value_type, partition.subpartition_count, subtask_index=subtask_index, seed=seed
         )
-        self = super().__new__(cls, partition, record_type.codec, selector, buffer_timeout_ms)
-        self.type = record_type
+        self = super().__new__(cls, partition, written.codec, selector, buffer_timeout_ms)
+        self.type = written
         self._selector = selector
+        self._chunks = None
         return self
 
     def emit_batch(self, values: Any, channels: Any = None) -> int:
-        """Write a column of numbers: one record a value, in one C loop.
+        """Write a batch of columns, each row as a record, or a column of numbers, each value; all of it in C.
 
         Parameters
         ----------
-        values : array_like
-            One-dimensional; converted to the type's number format if that loses nothing.
+        values : batch, or array_like
+            A pyarrow RecordBatch or Table, another object with ``__arrow_c_array__`` or ``__arrow_c_stream__`` (of
+            polars, pandas, duckdb), a structured numpy array, a dict of numpy arrays: its columns are the fields of
+            these names. Where the type is a number also a one-dimensional array, which is converted if that loses
+            nothing.
         channels : array_like of int, optional
-            The subpartition of each value. Without it the partitioner decides, for all values at once.
+            The subpartition of each row. Without it the partitioner decides, for all of them at once.
 
         Returns
         -------
@@ -126,10 +139,27 @@ class RecordWriter(_RecordWriter):
         Raises
         ------
         TypeError
-            If the writer's type is not a number, or the values are not numbers of it.
+            If a column does not fit its field, which the message names; if columns are missing or too many; if the
+            partitioner or the key is a function of a record. Nothing was written.
+        ValueError
+            For a value that its field cannot hold, or a key that is null, naming row and column: the rows before it
+            were written. For an array that is malformed: nothing of it was.
+
+        Examples
+        --------
+        >>> import flinkbuf as fb, pyarrow as pa
+        >>> partition = fb.ResultPartition(fb.NetworkBufferPool(16), 4)
+        >>> with fb.RecordWriter(partition, "origin string, delay double", fb.by_key("origin")) as writer:
+        ...     writer.emit_batch(pa.record_batch({"delay": [12.5, -3.0], "origin": ["JFK", "BOS"]}))
+        2
+        >>> reader = fb.RecordReader(fb.InputGate([(partition, 0), (partition, 3)]), writer.type)
+        >>> [batch.to_pylist() for batch in reader.read_batches()]
+        [[{'origin': 'BOS', 'delay': -3.0}, {'origin': 'JFK', 'delay': 12.5}]]
         """
         import numpy as np  # not before somebody has columns
 
+        if is_batch(values) and not (hasattr(values, "__array__") and self.type.kind in _NUMBERS):
+            return self._emit_columns(values, channels)
         dtype = column_dtype(self.type)
         if np.ma.is_masked(values):
             raise TypeError(
@@ -150,6 +180,18 @@ class RecordWriter(_RecordWriter):
         if channels is not None:
             channels = self._checked_channels(channels, len(column))
         return super().emit_column(column, channels)
+
+    def _emit_columns(self, source: Any, channels: Any) -> int:
+        if self._chunks is None:
+            self._chunks = RowChunks(self.type.codec, self._selector)
+        written = 0
+        batches = list(arrow_batches(source)) if channels is not None else arrow_batches(source)
+        if channels is not None:
+            channels = self._checked_channels(channels, sum(len(batch) for batch in batches))
+        for batch in batches:
+            targets = None if channels is None else channels[written : written + len(batch)]
+            written += write_batch(self, self._chunks, batch, targets)
+        return written
 
     def _checked_channels(self, channels: Any, count: int) -> np.ndarray:
         """Return a copy that nobody else can change while it is used, of numbers that are channels."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import dataclasses
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import cloudpickle
 
-from flinkbuf._core.stream_operator import NO_TIMESTAMP, Output, StreamOperator
+from flinkbuf._core.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Output, StreamOperator
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.metrics import MetricGroup
-from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
+from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, SortKey, TaskInfo
 from flinkbuf.streaming.operator_setup import make_context
 from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
+from flinkbuf.testing.batch_records import BatchRecords, sort_keys_of
 from flinkbuf.testing.manual_clock import ManualClock
 from flinkbuf.testing.manual_mailbox import ManualMailbox
 from flinkbuf.types.type_information import TypeInformation
@@ -63,6 +65,12 @@ class OperatorHarness:
         What `snapshot` returned: of the one subtask, or of all subtasks of the old job in order, at any parallelism.
     clock : ManualClock, optional
         Processing time; made if it is not given.
+    is_batch : bool, default False
+        Run it as in batch execution. Records of keyed inputs are kept until `end_input` was called for all of them,
+        then come sorted by key and time; with the end of a key its timers fire and its state goes. Event time ends
+        behind the last record.
+    sort_keys : sequence of SortKey or None, optional
+        In batch: by what each input is sorted, None where it is not. `of` finds them in the program.
 
     Notes
     -----
@@ -79,6 +87,8 @@ class OperatorHarness:
     [StreamRecord(value=2, timestamp=10), Watermark(timestamp=10)]
     """
 
+    _batch: BatchRecords | None = None
+
     def __init__(
         self,
         operator: StreamOperator,
@@ -92,20 +102,27 @@ class OperatorHarness:
         clock: ManualClock | None = None,
         settings: ExecutionSettings | None = None,
         extras: dict[str, Any] | None = None,
+        is_batch: bool = False,
+        sort_keys: Sequence[SortKey | None] = (),
     ) -> None:
+        settings = settings or ExecutionSettings()
+        if is_batch:
+            settings = dataclasses.replace(settings, is_batch=True)
+            self._batch = BatchRecords(sort_keys)
         self.operator = operator
         self.clock = clock if clock is not None else ManualClock()
         self.mailbox = ManualMailbox()
         self.metrics = MetricGroup()
         self._output = CollectingOutput()
         self._is_open = self._is_closed = False
+        self._ended: list[int] = []
         snapshots = (restore,) if isinstance(restore, OperatorSnapshot) else restore
         self._restored = None if snapshots is None else redistribute(snapshots, parallelism, subtask_index)
         name = type(operator).__name__
         self.context = make_context(
             TaskInfo("job", "harness", "vertex", name, subtask_index, parallelism, max_parallelism),
             OperatorConfig("0" * 32, name, lambda: operator, is_keyed=is_keyed, key_type=key_type),
-            settings=settings or ExecutionSettings(),
+            settings=settings,
             clock=self.clock,
             processing_time=self.clock,
             mailbox=self.mailbox,
@@ -138,12 +155,22 @@ class OperatorHarness:
         ...     harness.process_elements([("JFK", 2), ("LGA", 3), ("JFK", 5)])
         ...     harness.output_values
         [('JFK', 2), ('LGA', 3), ('JFK', 7)]
+
+        In batch execution there is one result a key, when all is there:
+
+        >>> with OperatorHarness.of(totals, is_batch=True) as harness:
+        ...     harness.process_elements([("JFK", 2), ("LGA", 3), ("JFK", 5)])
+        ...     harness.end_input()
+        ...     harness.output_values
+        [('JFK', 7), ('LGA', 3)]
         """
         transformation = getattr(stream, "_transformation", None)
         if not isinstance(transformation, OperatorTransformation) or transformation.is_source:
             raise TypeError(f"a stream whose last operator takes records is needed, got {type(stream).__name__}")
         factory = cloudpickle.loads(cloudpickle.dumps(transformation.factory))
         options = {"key_type": transformation.key_type, "is_keyed": transformation.is_keyed, **options}
+        if options.get("is_batch"):
+            options = {"sort_keys": sort_keys_of(transformation), **options}
         return cls(factory(), **options)
 
     def open(self) -> None:
@@ -155,7 +182,11 @@ class OperatorHarness:
 
     def process_element(self, value: Any, timestamp: int | None = None, input: int = 1) -> None:
         """Give the operator a record; `input` counts from 1."""
-        self._input(input).process_element(value, NO_TIMESTAMP if timestamp is None else timestamp)
+        target = self._input(input)
+        if self._batch is not None and self._batch.is_sorted(input - 1):
+            self._batch.add(input - 1, value, timestamp)
+            return
+        target.process_element(value, NO_TIMESTAMP if timestamp is None else timestamp)
 
     def process_elements(self, elements: Iterable[Any], input: int = 1) -> None:
         """Give the operator `StreamRecord`, `Watermark` and `WatermarkStatus` objects; anything else is a record."""
@@ -186,9 +217,26 @@ class OperatorHarness:
         return self.mailbox.run_all()
 
     def end_input(self, input: int = 1) -> None:
-        """Tell the operator that an input has ended."""
+        """Tell the operator that an input has ended; in batch it gets its sorted records now, with the last of them."""
         self._check_open()
-        self.operator.end_input(input)
+        if self._batch is None:
+            self.operator.end_input(input)
+            return
+        self._ended.append(input)
+        if self._batch.end(input - 1):
+            self._process_batch()
+
+    def _process_batch(self) -> None:
+        current: bytes | None = None
+        for key, timestamp, index, value in self._batch.take():  # type: ignore[union-attr]
+            if current is not None and key != current:
+                self.context.keyed_state.end_key()
+            current = key
+            self.operator.inputs[index].process_element(value, timestamp)
+        for input in self._ended:
+            self.operator.inputs[input - 1].process_watermark(MAX_WATERMARK)
+            self.operator.end_input(input)
+        self._ended = []
 
     def finish(self) -> None:
         """Tell the operator that all inputs have ended."""

@@ -28,7 +28,8 @@ struct<a: t, …>, also at the top   ROW_NAMED(["a", …], [t, …])         fli
 
 A single type such as ``bigint`` at the top is that type alone, not a row of one field, and None is no value of it
 unless the table says so (wrap it in ``Types.NULLABLE`` where the records themselves may be None). Lengths of char
-and varchar, precision and scale of decimal, NOT NULL, COLLATE and comments do not change any byte and are not kept.
+and varchar, precision and scale of decimal, COLLATE and comments do not change any byte and are not kept; of NOT NULL
+batches of columns are refused a null in such a column.
 Interval, variant, geometry and geography have no counterpart in Flink and raise TypeError.
 
 pyarrow types map likewise: unsigned integers to the next larger signed type and uint64 to BIG_INT, float16 to
@@ -222,34 +223,37 @@ class _DdlParser:
         """Columns up to the token `end`, which is not taken."""
         names: list[str] = []
         types: list[TypeInformation] = []
+        required: list[bool] = []
         while True:
             names.append(self.read_name())
             if self.peek() == ":":
                 self.take()
             types.append(self.read_type())
-            self.skip_attributes()
+            required.append(self.skip_attributes())
             if self.peek() != ",":
                 break
             self.take()
         if self.peek() != end:
             raise self.fail("',' or the end of the columns must come here")
-        return row_type(names, types)
+        return row_type(names, types, required)
 
-    def skip_attributes(self) -> None:
-        """NOT NULL and COMMENT 'text', in any order; other clauses of a table are no part of a type."""
+    def skip_attributes(self) -> bool:
+        """Whether NOT NULL is there, or COMMENT 'text', in any order; other clauses are no part of a type."""
+        is_required = False
         while True:
             if self.peek() == "not":
                 self.take()
                 if self.peek() != "null":
                     raise self.fail("NULL must follow NOT")
                 self.take()
+                is_required = True
             elif self.peek() == "comment":
                 self.take()
                 if self.tokens[self.index][0] != "text":
                     raise self.fail("a quoted text must follow COMMENT")
                 self.take()
             else:
-                return
+                return is_required
 
     def read_type(self) -> TypeInformation:
         self.depth += 1
@@ -312,6 +316,34 @@ class _DdlParser:
         return first[0] == "name" and (follows or second[1] == ":")
 
 
+class DecimalParser(_DdlParser):
+    """Also keeps how many digits each decimal has, which makes no difference to its bytes."""
+
+    def __init__(self, ddl: str) -> None:
+        super().__init__(ddl)
+        self.decimals: list[tuple[int, int]] = []
+        self.numbers: list[int] = []
+
+    @classmethod
+    def decimals_of(cls, ddl: str) -> list[tuple[int, int]]:
+        """Precision and scale of each decimal in a DDL text that can be read, in its order."""
+        parser = cls(ddl)
+        parser.read_columns("") if parser.starts_columns() else parser.read_type()
+        return parser.decimals
+
+    def read_number(self) -> None:
+        start = self.index
+        super().read_number()
+        self.numbers.append(int("".join(text for _, text, _ in self.tokens[start : self.index])))
+
+    def read_parameters(self, name: str) -> None:
+        self.numbers = []
+        super().read_parameters(name)
+        if name in ("decimal", "dec", "numeric"):
+            precision, scale = (self.numbers + [10, 0][len(self.numbers) :]) if self.numbers else (10, 0)
+            self.decimals.append((precision, scale))
+
+
 def _parse_ddl(ddl: str) -> TypeInformation:
     try:
         parser = _DdlParser(ddl)
@@ -344,7 +376,7 @@ def _from_pyspark(data_type: Any, where: str, depth: int) -> TypeInformation:
     if name == "struct":
         prefix = f"{where}." if where else ""
         types = [_from_pyspark(each.dataType, prefix + each.name, depth + 1) for each in data_type.fields]
-        return row_type(data_type.names, types)
+        return row_type(data_type.names, types, [not each.nullable for each in data_type.fields])
     found = _SPARK_TYPES.get(name)
     if found is None:
         raise _no_counterpart(name, where)
@@ -382,7 +414,8 @@ def _from_pyarrow(description: Any) -> TypeInformation:
     import pyarrow  # whoever has such an object has imported it already
 
     if isinstance(description, pyarrow.Schema):
-        return row_type(description.names, [_from_arrow_type(each.type, each.name) for each in description])
+        types = [_from_arrow_type(each.type, each.name) for each in description]
+        return row_type(description.names, types, [not each.nullable for each in description])
     if isinstance(description, pyarrow.Field):
         return _from_arrow_type(description.type, description.name)
     if isinstance(description, pyarrow.DataType):
@@ -406,7 +439,7 @@ def _from_arrow_type(arrow: Any, where: str) -> TypeInformation:
         prefix = f"{where}." if where else ""
         parts = [arrow.field(i) for i in range(arrow.num_fields)]
         children = [_from_arrow_type(each.type, prefix + each.name) for each in parts]
-        return row_type([each.name for each in parts], children)
+        return row_type([each.name for each in parts], children, [not each.nullable for each in parts])
     if types.is_timestamp(arrow):
         return basic_type("LOCAL_DATE_TIME" if arrow.tz is None else "INSTANT")
     if matches(("is_dictionary", "is_run_end_encoded")):

@@ -382,6 +382,8 @@ class RowTypeInfo(TypeInformation):
 
     field_types: tuple[TypeInformation, ...]
     names: tuple[str, ...] | None = None
+    # Which fields were declared NOT NULL: no byte depends on it, but batches are held to it.
+    required: tuple[bool, ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.names is None:
@@ -409,7 +411,7 @@ class RowTypeInfo(TypeInformation):
         return self.field_types
 
     def _codec_options(self) -> dict[str, Any]:
-        return {"names": self.names, "classes": row_classes(self.names)}
+        return {"names": self.names, "classes": row_classes(self.names), "required": self.required}
 
     def __repr__(self) -> str:
         types = f"[{', '.join(map(repr, self.field_types))}]"
@@ -601,9 +603,12 @@ def object_type(trusted: bool = True) -> ObjectTypeInfo:
     return _object_types[bool(trusted)]
 
 
-def row_type(names: Sequence[str] | None, types: Iterable[TypeInformation]) -> RowTypeInfo:
-    """A row with these fields; `names` None for one whose fields have none."""
-    return RowTypeInfo(tuple(types), None if names is None else tuple(names))
+def row_type(
+    names: Sequence[str] | None, types: Iterable[TypeInformation], required: Iterable[bool] | None = None
+) -> RowTypeInfo:
+    """A row with these fields; `names` None for one whose fields have none, `required` those that are NOT NULL."""
+    flags = None if required is None else tuple(required)
+    return RowTypeInfo(tuple(types), None if names is None else tuple(names), flags if flags and any(flags) else None)
 
 
 def column_dtype(record_type: TypeInformation) -> numpy.dtype[Any]:

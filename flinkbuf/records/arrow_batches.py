@@ -1,0 +1,422 @@
+"""Batches of columns for the records' doors: what counts as a batch, and which Arrow schema a type has.
+
+Nothing here imports pyarrow before a batch of pyarrow's is asked for, or an array of Python's objects is given.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.arrow_column import ArrowBatch, ArrowPlan, batches_of
+from flinkbuf._core.batch_reader import BatchBuilder
+from flinkbuf.records import spark_arrow
+from flinkbuf.records.numpy_columns import batch_of_arrays
+from flinkbuf.types.schema import DecimalParser
+from flinkbuf.types.types import (
+    MapDataTypeInfo,
+    MapTypeInfo,
+    NullableTypeInfo,
+    RowDataTypeInfo,
+    RowTypeInfo,
+    TupleTypeInfo,
+    TypeInformation,
+    as_type,
+)
+
+if TYPE_CHECKING:
+    import pyarrow
+
+MAX_ROWS = 65536
+MAX_BYTES = 64 << 20
+SINGLE = "value"  # the one column of records that have no fields
+
+# Spark's decimal where nobody said how many digits.
+_ANY_DECIMAL = (38, 18)
+# What needs no more than a name: by the kind of the type, the function of pyarrow that makes its Arrow type.
+ARROW_NAMES = {
+    "BOOLEAN": "bool_",
+    "BYTE": "int8",
+    "SHORT": "int16",
+    "INT": "int32",
+    "LONG": "int64",
+    "FLOAT": "float32",
+    "DOUBLE": "float64",
+    "STRING": "string",
+    "STRING_VALUE": "string",
+    "VOID": "null",
+    "LOCAL_DATE": "date32",
+}
+
+
+class _LastSeen:
+    """What was made of objects that do not change, for as long as few others were asked for.
+
+    Found by the objects themselves: two schemas may be equal and differ in their metadata.
+    """
+
+    LIMIT = 64
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[int, ...], tuple[tuple[Any, ...], Any]] = {}
+
+    def get(self, make: Callable[[], Any], *of: Any) -> Any:
+        key = tuple(map(id, of))
+        found = self._made.get(key)
+        if found is None:
+            if len(self._made) >= self.LIMIT:
+                self._made.clear()
+            found = self._made[key] = (of, make())  # which keeps them alive, and with them their numbers
+        return found[1]
+
+
+_TYPES = _LastSeen()
+_PLANS = _LastSeen()
+
+
+def is_batch(source: Any) -> bool:
+    """Whether `source` is columns, or a stream of them, rather than a record.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_batch({"a": np.arange(3)}), is_batch({"a": 3}), is_batch((1, 2))
+    (True, False, False)
+    """
+    if hasattr(source, "__arrow_c_array__") or hasattr(source, "__arrow_c_stream__"):
+        return True
+    if isinstance(source, dict):
+        return bool(source) and all(_is_array(column) and column.ndim == 1 for column in source.values())
+    return _is_array(source) and source.ndim == 1 and source.dtype.names is not None
+
+
+def _is_array(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype") and hasattr(value, "ndim")
+
+
+def arrow_batches(source: Any) -> Iterator[ArrowBatch]:
+    """The batches in one object for which `is_batch` is true."""
+    if isinstance(source, dict) or _is_array(source):
+        return _from_numpy(source)
+    return batches_of(source)
+
+
+def _from_numpy(source: Any) -> Iterator[ArrowBatch]:
+    columns = source if isinstance(source, dict) else {name: source[name] for name in source.dtype.names}
+    batch = batch_of_arrays(columns)
+    if batch is not None:
+        return iter((batch,))
+    import pyarrow as pa  # which knows what Python's objects are
+
+    return batches_of(
+        pa.record_batch([_numpy_column(name, column) for name, column in columns.items()], names=list(columns))
+    )
+
+
+def _numpy_column(name: str, column: Any) -> Any:
+    import numpy as np
+    import pyarrow as pa
+
+    mask = np.ma.getmaskarray(column) if isinstance(column, np.ma.MaskedArray) else None
+    values = np.ascontiguousarray(column)
+    if values.dtype.byteorder not in "=|" and values.dtype.kind != "U":
+        values = values.astype(values.dtype.newbyteorder("="))
+    if values.dtype.kind == "S" or values.dtype.kind == "T":  # without the zeros that numpy fills them up with
+        values = values.astype(object)
+    try:
+        return pa.array(values, mask=mask)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise TypeError(f"column {name!r}: {error}") from None
+
+
+def split_batches(items: Any) -> tuple[Iterator[ArrowBatch] | None, Iterable[Any]]:
+    """Look whether these are batches, without losing the first: the batches, or None and the records."""
+    if is_batch(items):
+        return arrow_batches(items), ()
+    rest = iter(items)
+    first = next(rest, items)
+    if first is items:
+        return None, ()
+    again = itertools.chain((first,), rest)
+    if not is_batch(first):
+        return None, again
+    return itertools.chain.from_iterable(map(arrow_batches, again)), ()
+
+
+# ------------------------------------------------------------------------------------------------- schemas and types
+
+
+def record_type(description: Any) -> TypeInformation:
+    """As `as_type`; of a pyarrow schema also durations and intervals, which are numbers in the records.
+
+    A duration is a LONG of its own units; an interval of months, days and nanoseconds is a row of INT, INT and LONG.
+    """
+    if type(description).__module__.partition(".")[0] == "pyarrow" and hasattr(description, "with_metadata"):
+        return _TYPES.get(lambda: as_type(_lowered(description)), description)
+    return as_type(description)
+
+
+def arrow_schema(description: Any) -> pyarrow.Schema:
+    """The schema of the batches that are read as records of a type.
+
+    A pyarrow schema is itself; what Spark describes gets Spark's Arrow types; a `TypeInformation` the same ones, with
+    decimals of 38 digits, 18 of them behind the point.
+
+    Raises
+    ------
+    TypeError
+        For a type that has no column, naming the field.
+
+    Examples
+    --------
+    >>> arrow_schema("a int, b decimal(10, 2), c array<timestamp>")
+    a: int32
+    b: decimal128(10, 2)
+    c: list<element: timestamp[us, tz=UTC]>
+      child 0, element: timestamp[us, tz=UTC]
+    """
+    import pyarrow as pa
+
+    if isinstance(description, pa.Schema):
+        return description
+    packages = {each.__module__.partition(".")[0] for each in type(description).__mro__}
+    if "pyspark" in packages:
+        return _from_pyspark(description)
+    if isinstance(description, pa.DataType):
+        return pa.schema([pa.field(SINGLE, description)])
+    parsed = as_type(description)
+    decimals = DecimalParser.decimals_of(description) if isinstance(description, str) else []
+    kinds = _ArrowTypes(decimals)
+    if isinstance(parsed, RowTypeInfo | TupleTypeInfo | RowDataTypeInfo):
+        return pa.schema(kinds.fields(parsed, ""))
+    return pa.schema([pa.field(SINGLE, kinds.of(parsed, SINGLE))])
+
+
+def _from_pyspark(description: Any) -> pyarrow.Schema:
+    import pyarrow as pa
+
+    if hasattr(description, "fields"):
+        return spark_arrow.arrow_schema_of(description)
+    return pa.schema([pa.field(SINGLE, spark_arrow.arrow_type_of(description))])
+
+
+def _decimal_of(found: Any) -> pyarrow.DataType:
+    import pyarrow as pa
+
+    return pa.decimal128(found.precision, found.scale)
+
+
+def _timestamp_of(found: Any) -> pyarrow.DataType:
+    import pyarrow as pa
+
+    unit = "ms" if found.precision <= 3 else "us" if found.precision <= 6 else "ns"
+    return pa.timestamp(unit, "UTC" if found.kind == "TIMESTAMP_LTZ_DATA" else None)
+
+
+def _plain_of(name: str) -> Any:
+    def make(_found: Any) -> pyarrow.DataType:
+        import pyarrow as pa
+
+        return pa.time32("ms") if name == "time32" else getattr(pa, name)()
+
+    return make
+
+
+# What the values of the table runtime are in Arrow.
+_DATA = {
+    "STRING_DATA": _plain_of("string"),
+    "DECIMAL_DATA": _decimal_of,
+    "DATE_DATA": _plain_of("date32"),
+    "TIME_DATA": _plain_of("time32"),
+    "TIMESTAMP_DATA": _timestamp_of,
+    "TIMESTAMP_LTZ_DATA": _timestamp_of,
+}
+
+
+class _ArrowTypes:
+    """What each of our types is in Arrow; the decimals get their digits in the order in which they were declared."""
+
+    def __init__(self, decimals: list[tuple[int, int]]) -> None:
+        self.decimals = iter(decimals)
+
+    def fields(self, row: Any, where: str) -> list[pyarrow.Field]:
+        import pyarrow as pa
+
+        names = getattr(row, "field_names", None) or [f"f{i}" for i in range(len(row.field_types))]
+        required = getattr(row, "required", None) or (False,) * len(names)
+        parts = zip(names, row.field_types, required, strict=True)
+        return [pa.field(name, self.of(each, f"{where}{name}"), not is_required) for name, each, is_required in parts]
+
+    def of(self, found: TypeInformation, where: str) -> pyarrow.DataType:
+        import pyarrow as pa
+
+        kind = found.kind
+        if kind in ARROW_NAMES:
+            return getattr(pa, ARROW_NAMES[kind])()
+        if kind in _DATA:
+            return _DATA[kind](found)
+        if kind == "BIG_DEC":
+            return pa.decimal128(*next(self.decimals, _ANY_DECIMAL))
+        if kind == "INSTANT":
+            return pa.timestamp("us", "UTC")
+        if kind == "LOCAL_DATE_TIME":
+            return pa.timestamp("us")
+        if kind == "LOCAL_TIME":
+            return pa.time64("us")
+        if kind == "PRIMITIVE_ARRAY" and found.children[0].kind == "BYTE":
+            return pa.binary()
+        if isinstance(found, RowTypeInfo | TupleTypeInfo | RowDataTypeInfo):
+            return pa.struct(self.fields(found, f"{where}."))
+        if isinstance(found, MapTypeInfo | MapDataTypeInfo):
+            key = self.of(found.key_type, f"{where}.key")
+            return pa.map_(key, self.of(found.value_type, f"{where}.value"))
+        if isinstance(found, NullableTypeInfo):
+            return self.of(found.children[0], where)
+        if kind in ("OBJECT_ARRAY", "LIST", "PRIMITIVE_ARRAY", "STRING_ARRAY", "ARRAY_DATA"):
+            element = pa.string() if kind == "STRING_ARRAY" else self.of(found.children[0], f"{where}.element")
+            return pa.list_(pa.field("element", element))
+        raise TypeError(f"column {where!r}: {found!r} has no column of Arrow; read it as records")
+
+
+def _lowered(schema: Any) -> Any:
+    """A schema in which intervals are the numbers that they are in the records."""
+    import pyarrow as pa
+
+    return pa.schema([field.with_type(_lower(field.type)) for field in schema])
+
+
+def _lower(found: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_duration(found):
+        return pa.int64()
+    if types.is_interval(found):
+        return pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
+    return _rebuilt(found, _lower)
+
+
+def _plain(found: Any) -> Any:
+    """The type that holds the same values without dictionary, views and run ends."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_dictionary(found) or types.is_run_end_encoded(found):
+        return _plain(found.value_type)
+    if isinstance(found, pa.BaseExtensionType):
+        return _plain(found.storage_type)
+    for test, plain in (("is_string_view", pa.string()), ("is_binary_view", pa.binary())):
+        if hasattr(types, test) and getattr(types, test)(found):
+            return plain
+    for test in ("is_list_view", "is_large_list_view"):
+        if hasattr(types, test) and getattr(types, test)(found):
+            return pa.list_(found.value_field.with_type(_plain(found.value_type)))
+    return _rebuilt(found, _plain)
+
+
+def _givable(found: Any) -> Any:
+    """The type of a column that is given: as declared, but nested in a column there are plain types only."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if isinstance(found, pa.BaseExtensionType) or types.is_dictionary(found) or types.is_run_end_encoded(found):
+        value = found.storage_type if isinstance(found, pa.BaseExtensionType) else found.value_type
+        return found if value.equals(_plain(value)) else _plain(value)
+    return _plain(found) if types.is_nested(found) else found
+
+
+def _rebuilt(found: Any, change: Any) -> Any:
+    """The same type with each part of it changed."""
+    import pyarrow as pa
+    from pyarrow import types
+
+    if types.is_struct(found):
+        parts = [found.field(i) for i in range(found.num_fields)]
+        return pa.struct([part.with_type(change(part.type)) for part in parts])
+    if types.is_map(found):
+        return pa.map_(
+            found.key_field.with_type(change(found.key_type)), found.item_field.with_type(change(found.item_type))
+        )
+    if types.is_fixed_size_list(found):
+        return pa.list_(found.value_field.with_type(change(found.value_type)), found.list_size)
+    if types.is_list(found):
+        return pa.list_(found.value_field.with_type(change(found.value_type)))
+    if types.is_large_list(found):
+        return pa.large_list(found.value_field.with_type(change(found.value_type)))
+    return found
+
+
+def batch_builder(
+    codec: Any, description: Any, max_rows: int, max_bytes: int, columns: Sequence[str] | None = None
+) -> BatchBuilder:
+    """What makes batches of the schema of `description` out of records of `codec`.
+
+    Of the columns that are not among `columns` no more is read than it takes to find the next one; in the batches,
+    which have the wanted ones alone, in that order, they cost nothing.
+    """
+    import pyarrow as pa
+
+    if columns is None and isinstance(description, pa.Schema | str | TypeInformation):
+        plan, source, make = _PLANS.get(lambda: _batch_plan(codec, description), codec, description)
+    else:  # a description of another kind may be changed: what was made of it before is worth nothing
+        plan, source, make = _batch_plan(codec, description, columns)
+    return BatchBuilder(plan, source, make, max_rows, max_bytes)
+
+
+def _batch_plan(
+    codec: Any, description: Any, columns: Sequence[str] | None = None
+) -> tuple[ArrowPlan, Any, Callable[[Any], Any]]:
+    """Columns for the fields, their schema, and what makes a batch of an array of them."""
+    import pyarrow as pa
+
+    schema = arrow_schema(description)
+    skipped = frozenset[str]()
+    if columns is not None and codec.kind == "ROW":
+        # Numbers are as quickly read as passed over.
+        skipped = frozenset(
+            field.name for field in schema if field.name not in columns and not _is_plain_number(field.type)
+        )
+        fields = [pa.field(field.name, pa.null()) if field.name in skipped else field for field in schema]
+        schema = pa.schema(fields, schema.metadata)
+    schema = pa.schema([field.with_type(_givable(field.type)) for field in schema], schema.metadata)
+    plain = pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
+    is_struct = codec.kind in ("ROW", "TUPLE", "ROW_DATA")
+    source = plain if is_struct else plain.field(0).type
+    plan = ArrowPlan(codec, source.__arrow_c_schema__(), is_strict=True, skipped=skipped)
+    is_plain = plain.equals(schema)
+
+    def make(data: Any) -> Any:
+        batch = pa.record_batch(data) if is_struct else pa.record_batch([pa.array(data)], schema=plain)
+        if columns is not None:
+            batch = batch.select(columns)
+        if is_plain:
+            return batch
+        declared = schema if columns is None else [schema.field(name) for name in columns]
+        made = [_as_declared(column, field.type) for column, field in zip(batch.columns, declared, strict=True)]
+        return pa.RecordBatch.from_arrays(made, schema=pa.schema(declared, schema.metadata))
+
+    return plan, source, make
+
+
+def _is_plain_number(found: Any) -> bool:
+    from pyarrow import types
+
+    return types.is_integer(found) or types.is_floating(found)
+
+
+def _as_declared(column: Any, declared: Any) -> Any:
+    import pyarrow as pa
+    from pyarrow import types
+
+    if column.type.equals(declared):
+        return column
+    if isinstance(declared, pa.BaseExtensionType):
+        return pa.ExtensionArray.from_storage(declared, _as_declared(column, declared.storage_type))
+    if types.is_dictionary(declared):
+        return _as_declared(column, declared.value_type).dictionary_encode().cast(declared)
+    if types.is_run_end_encoded(declared):
+        import pyarrow.compute as pc
+
+        return pc.run_end_encode(_as_declared(column, declared.value_type), run_end_type=declared.run_end_type)
+    return column.cast(declared)
