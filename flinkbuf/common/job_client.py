@@ -51,9 +51,13 @@ class JobEnd:
         if self._archive_directory is None:
             return
         from flinkbuf.jobs.master.job_archive import archive_job
+        from flinkbuf.jobs.master.page_picture import page_picture
 
         try:
-            archive_job(self._archive_directory, self.job.details())
+            details = self.job.details()
+            if hasattr(self.job, "picture"):  # one that had ended before has none
+                details["picture"] = page_picture(self.job.picture) | {"can-command": False, "can-rescale": False}
+            archive_job(self._archive_directory, details)
         except Exception:  # the job has done its work
             logger.exception("job %s could not be archived in %s", self.job.job_id, self._archive_directory)
 

@@ -99,6 +99,38 @@ def granularity_of(text: str) -> str:
     return granularity
 
 
+def directories_of(text: str) -> tuple[str, ...]:
+    """Read directories, with a comma, a colon or a vertical bar between them."""
+    return tuple(each.strip() for each in re.split(r"[,|:]", text) if each.strip())
+
+
+def ports_of(text: str) -> tuple[int, ...]:
+    """Read ports: one, a range, or several of both; they are tried in this order. 0 is a free one.
+
+    Examples
+    --------
+    >>> ports_of("8081"), ports_of("50100-50102,0")
+    ((8081,), (50100, 50101, 50102, 0))
+    """
+    ports: list[int] = []
+    for part in text.split(","):
+        first, dash, last = (each.strip() for each in part.partition("-"))
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"'{text}' is no port and no range of ports: write 8081 or 50100-50200")
+        low, high = int(first), int(last if dash else first)
+        if not low <= high <= 65_535:
+            raise ValueError(f"'{part.strip()}' is no range of ports, which go from 0 to 65535")
+        ports += range(low, high + 1)
+    return tuple(ports)
+
+
+def token_of(text: str) -> str:
+    """Read what lets somebody in: short ones could be guessed."""
+    if len(text) < 16 or not text.isprintable() or " " in text:
+        raise ValueError("it has at least 16 printable characters without spaces")
+    return text
+
+
 def positive_of(text: str) -> int:
     """Read a number of at least 1."""
     number = integer_of(text)
@@ -217,6 +249,12 @@ TARGETS = ("embedded", "local", "spark")
 TARGET = Option("execution.target", named_by({name: name for name in TARGETS}), None)  # None: what is there decides
 PROGRESS = Option("pipeline.progress", named_by({"auto": "auto", "true": "on", "false": "off"}), "auto")
 RUNTIME_MODE = Option("execution.runtime-mode", one_of("STREAMING", "BATCH", "AUTOMATIC"), "STREAMING")
+BATCH_SHUFFLE_MODE = Option(
+    "execution.batch-shuffle-mode",
+    one_of("ALL_EXCHANGES_BLOCKING", "ALL_EXCHANGES_PIPELINED"),
+    "ALL_EXCHANGES_BLOCKING",
+)
+SORTED_INPUTS_MEMORY = Option("execution.sorted-inputs.memory", parse_size, 128 * 1024**2)
 CANCELLATION_INTERVAL = Option("task.cancellation.interval", duration_ms_of, 30_000)
 CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000)
 
@@ -249,8 +287,15 @@ EXPONENTIAL_ATTEMPTS = Option(
 
 HEARTBEAT_INTERVAL = Option("heartbeat.interval", duration_ms_of, 10_000)
 HEARTBEAT_TIMEOUT = Option("heartbeat.timeout", duration_ms_of, 50_000)
+SLOT_LIMIT = Option("slotmanager.number-of-slots.max", positive_of, None)  # None: as many as a job needs
 SLOT_REQUEST_TIMEOUT = Option("slot.request.timeout", duration_ms_of, 300_000)
+REST_ENABLED = Option("rest.enabled", named_by({"auto": "auto", "true": "on", "false": "off"}), "auto")
+REST_PORT = Option("rest.port", ports_of, (0,), ("rest.bind-port",))  # Flink: 8081; here each program has its own
+REST_BIND_ADDRESS = Option("rest.bind-address", str, "127.0.0.1", ("rest.address",))
+REST_TOKEN = Option("rest.token", token_of, None)  # None: another one each time
+REPORTERS = Option("metrics.reporters", list_of, ())
 ARCHIVE_DIRECTORY = Option("jobmanager.archive.fs.dir", str, None)
+TEMPORARY_DIRECTORIES = Option("io.tmp.dirs", directories_of, ())  # empty: SPARK_LOCAL_DIRS, or the system's
 MANAGED_MEMORY = Option("taskmanager.memory.managed.size", parse_size, 128 * 1024**2)
 
 PYTHON_FILES = Option("python.files", list_of, ())
@@ -329,6 +374,9 @@ HA_LEASE_TIMEOUT = Option("high-availability.lease-timeout", duration_ms_of, 15_
 
 OPTIONS = {value.key: value for value in tuple(globals().values()) if isinstance(value, Option)}
 KNOWN_KEYS = {key for option in OPTIONS.values() for key in (option.key, *option.fallback_keys)}
+# Knobs of a reporter of metrics, with its name after the prefix: web_options.py reads them.
+REPORTER_PREFIX = "metrics.reporter."
+REPORTER_KNOBS = ("factory.class", "interval", "path", "port")
 # Knobs of a state backend: those among OPTIONS act.
 STATE_BACKEND_PREFIX = "state.backend."
 # Knobs of the network stack that are handed to task managers; those of buffer timeouts are read above.
@@ -336,6 +384,8 @@ NETWORK_PREFIX = "taskmanager."
 # Without effect here, and with reason.
 MEANINGLESS = {
     **{key: why for key, why in network_keys().items() if why and key.startswith(NETWORK_PREFIX)},
+    "execution.sorted-inputs.enabled": "keyed operators of a batch job always read one key after the other",
+    "execution.batch-state-backend.enabled": "keyed state of a batch job is always that of one key at a time",
     "state.changelog.enabled": "state is written at checkpoints only",
     "execution.checkpointing.unaligned.forced": "for iterations, which there are none of",
     "python.requirements": "packages are those of this interpreter, or of Spark's workers",
@@ -383,11 +433,16 @@ def keys_without_effect(keys: Iterable[str], target: str = "") -> list[str]:
 
     `target` is where the job will run: an embedded one has no use for sockets.
     """
-    acting = KNOWN_KEYS - MEANINGLESS.keys()
+    acting = KNOWN_KEYS - MEANINGLESS.keys() | {key for key in keys if _is_of_reporter(key)}
     if target != "embedded":
         acting |= _network_keys()
 
     return [f"{key} ({why})" if (why := _reason(key)) else key for key in sorted(keys) if key not in acting]
+
+
+def _is_of_reporter(key: str) -> bool:
+    name, _, knob = key.removeprefix(REPORTER_PREFIX).partition(".")
+    return key.startswith(REPORTER_PREFIX) and bool(name) and knob in REPORTER_KNOBS
 
 
 def _reason(key: str) -> str | None:

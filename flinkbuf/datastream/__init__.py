@@ -22,8 +22,8 @@ _NAMES = {
     "functions": (
         "AggregateFunction AsyncFunction AsyncRetryPredicate AsyncRetryStrategy BroadcastProcessFunction "
         "CoFlatMapFunction CoMapFunction CoProcessFunction FilterFunction FlatMapFunction KeySelector "
-        "KeyedBroadcastProcessFunction KeyedCoProcessFunction KeyedProcessFunction MapFunction Partitioner "
-        "ProcessFunction ProcessWindowFunction ReduceFunction RuntimeContext SinkFunction SourceFunction "
+        "KeyedBroadcastProcessFunction KeyedCoProcessFunction KeyedProcessFunction MapBatchFunction MapFunction "
+        "Partitioner ProcessFunction ProcessWindowFunction ReduceFunction RuntimeContext SinkFunction SourceFunction "
         "WindowFunction"
     ),
     "output_tag": "OutputTag",

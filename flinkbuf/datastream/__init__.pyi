@@ -35,6 +35,7 @@ from flinkbuf.datastream.functions import KeyedBroadcastProcessFunction as Keyed
 from flinkbuf.datastream.functions import KeyedCoProcessFunction as KeyedCoProcessFunction
 from flinkbuf.datastream.functions import KeyedProcessFunction as KeyedProcessFunction
 from flinkbuf.datastream.functions import KeySelector as KeySelector
+from flinkbuf.datastream.functions import MapBatchFunction as MapBatchFunction
 from flinkbuf.datastream.functions import MapFunction as MapFunction
 from flinkbuf.datastream.functions import Partitioner as Partitioner
 from flinkbuf.datastream.functions import ProcessFunction as ProcessFunction

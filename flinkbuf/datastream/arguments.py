@@ -68,6 +68,13 @@ def declared(type_info: Any) -> TypeInformation | None:
     return None if type_info == basic_type("PICKLED_BYTE_ARRAY") else type_info
 
 
+def declared_rows(description: Any) -> TypeInformation | None:
+    """Return the declared type of the rows of batches; None: nobody declared one."""
+    from flinkbuf.records.arrow_batches import record_type  # not before somebody has columns
+
+    return None if description is None else record_type(description)
+
+
 def said(type_info: TypeInformation | None) -> TypeInformation:
     """Return what a stream says its type is."""
     return with_names(type_info) or basic_type("PICKLED_BYTE_ARRAY")

@@ -14,6 +14,7 @@ from flinkbuf.datastream.arguments import (
     checked_max_parallelism,
     checked_uid_hash,
     declared,
+    declared_rows,
     group_name,
     of_spark,
     said,
@@ -26,6 +27,7 @@ from flinkbuf.datastream.operator_factories import (
     FunctionFactory,
     KeyedProcessFactory,
     MadeBy,
+    MapBatchesFactory,
     OperatorFactory,
     ProcessFactory,
     TimestampsFactory,
@@ -48,6 +50,7 @@ from flinkbuf.streaming.functions import (
     FlatMapFunction,
     Function,
     KeySelector,
+    MapBatchFunction,
     MapFunction,
     Partitioner,
     ReduceFunction,
@@ -66,6 +69,7 @@ from flinkbuf.streaming.state import MapStateDescriptor
 from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
+from flinkbuf.types.duration import Duration, milliseconds_of
 from flinkbuf.types.type_information import TupleTypeInfo, TypeInformation
 from flinkbuf.types.types import Types
 
@@ -86,6 +90,9 @@ __all__ = [
     "KeyedStream",
     "WindowedStream",
 ]
+
+
+DEFAULT_BATCH_DELAY = Duration.of_millis(100)
 
 
 class DataStream:
@@ -205,6 +212,95 @@ class DataStream:
         """Keep the records for which the function returns something true."""
         check_function(func, FilterFunction, "The input must be a FilterFunction or a callable function")
         return self._call("Filter", "filter", func, self._value_type, converts=False)
+
+    def map_batches(
+        self,
+        func: Callable[[Any], Any] | MapBatchFunction,
+        output_type: Any = None,
+        *,
+        input_type: Any = None,
+        max_rows: int = 8192,
+        max_bytes: int = 4 << 20,
+        max_delay: Any = DEFAULT_BATCH_DELAY,
+        timestamps: str = "kept",
+        timestamp_column: str | None = None,
+    ) -> DataStream:
+        """Call the function with many records at once, as a batch of Arrow columns; it gives batches, too.
+
+        PyFlink has no such method. Records become columns and columns records in C, so that a function which computes
+        with whole columns (numpy, pyarrow, polars, a model) costs a fraction of one that is called for each record.
+
+        Parameters
+        ----------
+        func : callable or MapBatchFunction
+            Takes a ``pyarrow.RecordBatch``, and returns a batch, an iterable of batches (a generator is one), or None:
+            pyarrow RecordBatches and Tables, DataFrames of polars and pandas, whatever else has the Arrow PyCapsule
+            interface, dicts of numpy arrays, structured arrays. Columns are found by name.
+        output_type : TypeInformation, DDL, pyspark StructType or pyarrow schema, optional
+            Of the records that the rows become. Without it they are the `Row` that each batch's own schema says, and
+            the stream has no declared type.
+        input_type : optional
+            Likewise, of the records that come; by default the stream's declared type. It also says which types the
+            columns have: give DDL or a pyarrow schema where decimals are to have their digits.
+        max_rows : int, default 8192
+            Of one batch.
+        max_bytes : int, default 4 MiB
+            A batch ends soon behind the record that brings so many bytes.
+        max_delay : Duration, Time, datetime.timedelta or None, default 100 ms
+            How long a record waits for others, by the clock; None: as long as event time stands still. In batch
+            execution nothing ends a batch but its size and the end of the input.
+        timestamps : {"kept", "latest"}, default "kept"
+            ``"kept"``: each row has the timestamp of the record in its place, so the function has to give as many rows
+            as it is given, in their order. ``"latest"``: all rows have the latest timestamp in their batch. Where
+            records have no timestamps it does not matter.
+        timestamp_column : str, optional
+            The function gets timestamps as the last column, of this name: int64, milliseconds since 1970, null where a
+            record has none. What it gives has such a column, too (int64 or an Arrow timestamp), and may have any
+            number of rows.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If the records' type is not known or has no columns; if an argument is out of range. When the job runs: if
+            a record is not of the type, a column cannot hold a value, or the rows are not of the output type.
+
+        Notes
+        -----
+        Before a watermark, an idle status, a checkpoint's barrier or the end of the input goes on, the function is
+        called with what has come: no row is late for that reason, checkpoints stay exactly once, nothing is held back.
+        So watermarks that come with every record make batches of one record each.
+        The function has no current key, on a keyed stream either: a batch holds records of many keys.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> prices = env.from_collection([("tea", 2.0), ("rum", 9.0)], "item string, net double")
+        >>> def with_tax(batch):
+        ...     return {"item": batch["item"].to_numpy(zero_copy_only=False), "gross": 1.25 * batch["net"].to_numpy()}
+        >>> with prices.map_batches(with_tax, "item string, gross double").execute_and_collect() as results:
+        ...     sorted(results)
+        [Row(item='rum', gross=11.25), Row(item='tea', gross=2.5)]
+        """
+        check_function(func, MapBatchFunction, "The input must be a MapBatchFunction or a callable function")
+        options = {
+            "function": func,
+            "input_type": self._value_type if input_type is None else input_type,
+            "output_type": output_type,
+            "max_rows": max_rows,
+            "max_bytes": max_bytes,
+            "max_delay_ms": -1 if max_delay is None else milliseconds_of("max_delay", max_delay),
+            "timestamps": timestamps,
+            "timestamp_column": timestamp_column,
+        }
+        if options["input_type"] is None:
+            raise ValueError(
+                f"the records of {self.get_name()!r} are of no declared type, so their columns are not known: pass "
+                "map_batches(..., input_type='id bigint, name string'), or give the operator before it an output type"
+            )
+        factory = MapBatchesFactory(None, options)
+        factory.check()
+        return self._transform("MapBatches", declared_rows(output_type), factory)
 
     def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream:
         """Give all that the function yields; ``yield tag, value`` goes to a side output."""

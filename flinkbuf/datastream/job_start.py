@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.common import checkpoint_options, job_options
 from flinkbuf.common.checkpoint_options import HighAvailability
-from flinkbuf.jobs.graphs.job_graph import build_job_graph
+from flinkbuf.jobs.graphs.job_graph import JobGraph, build_job_graph
+from flinkbuf.jobs.graphs.operator_ids import operator_ids
+from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
 from flinkbuf.jobs.job_files import JobFiles
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.restart_strategy import NoRestart
@@ -36,15 +40,56 @@ class JobStart:
         What it begins with.
     taken : TakenJob or None
         It is noted for other programs, and perhaps taken over from one.
+    graph_at : callable
+        Given a parallelism and what it begins with; returns the graph of the same program.
     """
 
     stored: StoredJob
     target: Target
     restored: RestoredCheckpoint | None
     taken: TakenJob | None
+    graph_at: Callable[[int, RestoredCheckpoint | None], JobGraph]
 
-    def make(self, *, clock: Clock | None, on_end: Iterable[Callable[[BaseException | None], None]]) -> Any:
-        """Make the job; it is not started yet. A job that had ended for good is not run again."""
+    def _run(
+        self,
+        clock: Clock | None,
+        on_end: list[Callable[[BaseException | None], None]],
+        graph: JobGraph | None = None,
+        restored: RestoredCheckpoint | None = None,
+        job_id: str | None = None,
+    ) -> RunningJob:
+        """One run of a job that nobody else can take over."""
+        stored = self.stored
+        return RunningJob(
+            graph or stored.graph,
+            stored.settings,
+            self.target,
+            clock=clock,
+            restart_strategy=stored.restart_strategy,
+            config=stored.config,
+            on_end=on_end,
+            bundle_fields=stored.bundle_fields,
+            job_id=job_id,
+            checkpointing=stored.checkpointing,
+            restored=restored or self.restored,
+        )
+
+    def make(
+        self,
+        *,
+        clock: Clock | None,
+        on_end: Iterable[Callable[[BaseException | None], None]],
+        is_rescalable: bool = False,
+    ) -> Any:
+        """Make the job; it is not started yet. A job that had ended for good is not run again.
+
+        With `is_rescalable` its parallelism can be changed, unless it is a batch job, or noted for other programs.
+        """
+        if is_rescalable and self.taken is None and not self.stored.settings.is_batch:
+            from flinkbuf.jobs.rescalable_job import RescalableJob
+
+            directory = self.stored.checkpointing.savepoint_directory
+            return RescalableJob(partial(self._run, clock), self.graph_at, on_end, directory)
         stored, taken = self.stored, self.taken
         if taken is not None and taken.result is not None:
             from flinkbuf.jobs.ended_job import EndedJob
@@ -108,17 +153,33 @@ def start_of(
     availability = checkpoint_options.high_availability_of(configuration) if can_be_taken_over else None
     taken = None if availability is None else _take(availability, stream_graph.settings.job_name)
     try:
-        restored = _restored(env, taken)
+        restored = _restored(env, taken, stream_graph.settings.is_batch)
         if restored is not None:
-            from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
-
             adopt_max_parallelism(stream_graph, restored.metadata)
         stored = _stored(env, build_job_graph(stream_graph), files, target, availability)
     except BaseException:
         if taken is not None:
             taken.lease.release()
         raise
-    return JobStart(stored, target, restored, taken)
+    graph_at = partial(_graph_at, list(env._operators), stream_graph.settings, operator_ids(stream_graph))
+    return JobStart(stored, target, restored, taken, graph_at)
+
+
+def _graph_at(
+    operators: list[Any],
+    settings: GraphSettings,
+    ids: dict[int, str],
+    parallelism: int,
+    restored: RestoredCheckpoint | None,
+) -> JobGraph:
+    """Return the graph of a program with another parallelism, its operators under the ids that they have."""
+    stream_graph = build_stream_graph(
+        operators, replace(settings, parallelism=parallelism, rescaled_from=settings.parallelism)
+    )
+    stream_graph.known_ids = ids  # they follow from what is chained, and that may be other operators now
+    if restored is not None:
+        adopt_max_parallelism(stream_graph, restored.metadata)
+    return build_job_graph(stream_graph)
 
 
 def _take(availability: HighAvailability, job_name: str) -> TakenJob:
@@ -131,26 +192,32 @@ def _take(availability: HighAvailability, job_name: str) -> TakenJob:
     return taken
 
 
-def _restored(env: Any, taken: TakenJob | None) -> RestoredCheckpoint | None:
+def _restored(env: Any, taken: TakenJob | None, is_batch: bool) -> RestoredCheckpoint | None:
     """A job that went on elsewhere has come further than what its program began with."""
     if taken is not None and (taken.restored is not None or taken.result is not None):
         return taken.restored
     recovery = checkpoint_options.recovery_of(env._configuration)
     if recovery is None:
         return None
+    if is_batch:
+        raise ValueError(
+            f"a batch job cannot begin with the state of {recovery.path}: it keeps none beyond one key; run it with "
+            "execution.runtime-mode STREAMING"
+        )
     return restored_from(recovery.path, recovery.claim_mode, recovery.allow_non_restored_state)
 
 
 def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None) -> StoredJob:
-    configuration, settings = env._configuration, env._execution_settings()
+    configuration, settings = env._configuration, env._execution_settings(graph.settings.is_batch)
+    checkpointing = checkpoint_options.checkpointing_of(configuration)
     restart = job_options.restart_of(configuration, has_checkpoints=settings.checkpointing_enabled)
     stored = StoredJob(
         graph,
         replace(settings, cached_files=files.local_cache() if target.name != "spark" else {}),
         target.name,
         None if isinstance(restart, NoRestart) else restart,
-        env._master_config(),
-        checkpoint_options.checkpointing_of(configuration),
+        env._master_config(sum(vertex.parallelism for vertex in graph.vertices)),
+        replace(checkpointing, interval_ms=0) if settings.is_batch else checkpointing,
         env._bundle_fields(files),
     )
     return stored if availability is None else replace(stored, lease_timeout_ms=availability.lease_timeout_ms)

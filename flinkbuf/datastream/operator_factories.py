@@ -96,6 +96,25 @@ class FunctionFactory(OperatorFactory):
 
 
 @dataclass(frozen=True)
+class MapBatchesFactory(OperatorFactory):
+    """Of map_batches; its records have their type already, so nothing converts them."""
+
+    options: Any  # of MapBatchesOperatorFactory
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf.streaming.map_batches import MapBatchesOperatorFactory
+
+        return MapBatchesOperatorFactory(**self.options)()
+
+    def check(self) -> None:
+        """Refuse what no operator can be made of."""
+        from flinkbuf.streaming.map_batches import MapBatchesOperatorFactory
+
+        MapBatchesOperatorFactory(**self.options).check()
+
+
+@dataclass(frozen=True)
 class CoFunctionFactory(OperatorFactory):
     """Of map and flat_map on two connected streams; `key_selectors` are given if both are keyed."""
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from flinkbuf.common import checkpoint_options, job_options, options
+from flinkbuf.common import checkpoint_options, job_options, options, web_options
 from flinkbuf.common.configuration import Configuration, default_configuration
 from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
 from flinkbuf.common.job_client import JobClient, JobEnd
@@ -20,7 +20,7 @@ from flinkbuf.datastream.checkpoint_config import CheckpointConfig
 from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
-from flinkbuf.datastream.execution_mode import RuntimeExecutionMode
+from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
@@ -35,10 +35,8 @@ from flinkbuf.types.type_information import TypeInformation
 
 DEFAULT_JOB_NAME = "Flink Streaming Job"
 SHOWN_HEARTBEAT_MS = 1_000
-_NO_BATCH = (
-    "flinkbuf runs programs as streams, where an aggregation gives a result for each record; a batch job gives one for "
-    "each key at the end. Use a window over all records instead, or leave the mode as it is"
-)
+MS_A_SUBTASK = 1  # the job master takes an eighth of it to hear of one: of very many it hears less often
+DEFAULT_BATCH_JOB_NAME = "Flink Batch Job"
 _NO_JVM = "there is no JVM that could load them: connectors of flinkbuf are Python classes"
 
 
@@ -137,9 +135,24 @@ class StreamExecutionEnvironment:
         return self
 
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
-        """Choose STREAMING, or AUTOMATIC, which is the same here; BATCH is refused."""
-        if execution_mode is RuntimeExecutionMode.BATCH:
-            raise NotImplementedError(_NO_BATCH)
+        """Choose whether the program runs as streams, or in batch: as data of which all is there.
+
+        In batch, keyed operators see one key after the other and give one result for each; what one task writes is
+        kept until those who read it have finished, and they begin when it is complete; there are no checkpoints, and
+        no watermark but the last.
+
+        Parameters
+        ----------
+        execution_mode : RuntimeExecutionMode
+            ``STREAMING``, the default; ``BATCH``, which needs sources that come to an end; ``AUTOMATIC``, batch if
+            all sources are known to.
+
+        References
+        ----------
+        Flink ``execution.runtime-mode``.
+        """
+        if not isinstance(execution_mode, RuntimeExecutionMode):
+            raise TypeError(f"a RuntimeExecutionMode is needed, got {execution_mode!r}")
         self._configuration.set_string(options.RUNTIME_MODE.key, execution_mode.name)
         return self
 
@@ -330,7 +343,14 @@ class StreamExecutionEnvironment:
         """
         factory = source_factory_of(source_func)
         is_parallel = isinstance(source_func, ParallelSourceFunction)
-        return self._source(source_name, declared(type_info), factory, is_parallel=is_parallel, is_legacy_source=True)
+        return self._source(
+            source_name,
+            declared(type_info),
+            factory,
+            is_parallel=is_parallel,
+            is_legacy_source=True,
+            is_bounded=is_bounded(source_func),
+        )
 
     def from_source(
         self, source: Any, watermark_strategy: WatermarkStrategy, source_name: str, type_info: Any = None
@@ -355,7 +375,7 @@ class StreamExecutionEnvironment:
         if type_info is None and hasattr(source, "get_produced_type"):
             type_info = source.get_produced_type()
         factory = SourceOperatorFactory(source, watermark_strategy)
-        return self._source(source_name, declared(type_info), factory, is_parallel=True)
+        return self._source(source_name, declared(type_info), factory, is_parallel=True, is_bounded=is_bounded(source))
 
     def create_input(self, input_format: Any, type_info: Any = None) -> DataStream:
         """Make a stream of an input format: an iterable, or a function without arguments that gives one."""
@@ -455,8 +475,7 @@ class StreamExecutionEnvironment:
         job_options.restart_of(self._configuration, has_checkpoints=False)
         checkpoint_options.checkpointing_of(self._configuration)
         checkpoint_options.high_availability_of(self._configuration)
-        if options.read(self._configuration, options.RUNTIME_MODE).upper() == RuntimeExecutionMode.BATCH.name:
-            raise NotImplementedError(_NO_BATCH)
+        web_options.web_config_of(self._configuration)
 
     def _source(
         self,
@@ -466,6 +485,7 @@ class StreamExecutionEnvironment:
         *,
         is_parallel: bool,
         is_legacy_source: bool = False,
+        is_bounded: bool | None = True,
     ) -> DataStream:
         parallelism = self.get_parallelism() if is_parallel else 1
         operator = OperatorTransformation(
@@ -475,6 +495,7 @@ class StreamExecutionEnvironment:
             parallelism,
             factory=factory,
             is_source=True,
+            is_bounded=is_bounded,
             is_legacy_source=is_legacy_source,
             max_allowed_parallelism=None if is_parallel else 1,
             contract="Data Source",
@@ -502,8 +523,11 @@ class StreamExecutionEnvironment:
         from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
 
         max_parallelism = self.get_max_parallelism()
+        is_batch = runs_in_batch(self._operators, options.read(self._configuration, options.RUNTIME_MODE))
+        default_name = DEFAULT_BATCH_JOB_NAME if is_batch else DEFAULT_JOB_NAME
+        shuffle_mode = options.read(self._configuration, options.BATCH_SHUFFLE_MODE)
         settings = GraphSettings(
-            job_name=job_name or options.read(self._configuration, options.JOB_NAME) or DEFAULT_JOB_NAME,
+            job_name=job_name or options.read(self._configuration, options.JOB_NAME) or default_name,
             parallelism=self.get_parallelism(),
             max_parallelism=max_parallelism if max_parallelism > 0 else None,
             buffer_timeout_ms=self.get_buffer_timeout(),
@@ -511,12 +535,17 @@ class StreamExecutionEnvironment:
             chains_different_max_parallelism=(self.is_chaining_of_operators_with_different_max_parallelism_enabled()),
             needs_uids=not self.get_config().has_auto_generated_uids_enabled(),
             runs_in_program=runs_in_program,
+            is_batch=is_batch,
+            is_blocking=shuffle_mode == "ALL_EXCHANGES_BLOCKING",
+            slot_limit=options.read(self._configuration, options.SLOT_LIMIT),
         )
         return build_stream_graph(self._operators, settings)
 
-    def _execution_settings(self) -> ExecutionSettings:
+    def _execution_settings(self, is_batch: bool = False) -> ExecutionSettings:
         config = self.get_config()
         settings = ExecutionSettings(
+            is_batch=is_batch,
+            sorted_inputs_memory=options.read(self._configuration, options.SORTED_INPUTS_MEMORY),
             auto_watermark_interval_ms=config.get_auto_watermark_interval(),
             latency_tracking_interval_ms=config.get_latency_tracking_interval(),
             latency_granularity=options.read(self._configuration, options.LATENCY_GRANULARITY),
@@ -525,7 +554,15 @@ class StreamExecutionEnvironment:
             task_cancellation_timeout_ms=config.get_task_cancellation_timeout(),
             job_parameters=config.get_global_job_parameters(),
         )
-        return checkpoint_options.with_checkpoints(settings, self._configuration)
+        settings = checkpoint_options.with_checkpoints(settings, self._configuration)
+        if is_batch and settings.checkpointing_enabled:
+            warnings.warn(
+                "checkpoints are switched off: a batch job keeps what its tasks have written instead, so that after a "
+                "failure only those begin again whose results are needed and gone",
+                UserWarning,
+                stacklevel=4,
+            )
+        return dataclasses.replace(settings, checkpointing_enabled=settings.checkpointing_enabled and not is_batch)
 
     def _job_files(self) -> JobFiles:
         """What was added, and what the options name."""
@@ -558,10 +595,34 @@ class StreamExecutionEnvironment:
         self._warn_of_keys(target_name or job_options.target_name(self._configuration))
         end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
         files = self._job_files()
+        web = web_options.web_config_of(self._configuration)
+        if web.is_watched:
+            from flinkbuf.web.serving import check
+
+            web = check(web)  # before anything of the job is there
         start = start_of(self, job_name, files, target_name, can_be_taken_over=can_be_taken_over)
-        job = end.job = start.make(clock=clock, on_end=[lambda error: files.close(), *on_end, end])
+        served: list[Any] = []
+
+        def end_serving(error: BaseException | None) -> None:
+            for each in served:
+                each.end()
+
+        calls = [lambda error: files.close(), *on_end, end_serving, end]
+        job = end.job = start.make(clock=clock, on_end=calls, is_rescalable=web.is_served)
         self._forget_program()
+        if web.is_watched and hasattr(job, "picture"):  # one that had ended before has none
+            served.append(self._serve(job, web))
         return job, end
+
+    def _serve(self, job: Any, web: Any) -> Any:
+        """Show where the job can be looked at."""
+        from flinkbuf.web.serving import serve
+
+        served = serve(job, web, self._configuration.to_dict(), getattr(job, "rescale", None))
+        if served.link is not None:
+            job.page = served.link
+            print(f"job {job.graph.settings.job_name!r} can be looked at: {served.link}", file=sys.stderr, flush=True)
+        return served
 
     def _bundle_fields(self, files: Any) -> dict[str, Any]:
         """What the processes of a job need besides its functions."""
@@ -569,6 +630,7 @@ class StreamExecutionEnvironment:
             "files": files,
             "network": job_options.network_config_of(self._configuration),
             "managed_memory_bytes": options.read(self._configuration, options.MANAGED_MEMORY),
+            "temporary_directories": options.read(self._configuration, options.TEMPORARY_DIRECTORIES),
         }
 
     def _program_for_spark(self, job_name: str | None) -> tuple[Any, ExecutionSettings, dict[str, Any]]:
@@ -581,7 +643,7 @@ class StreamExecutionEnvironment:
         graph = build_job_graph(self._stream_graph(job_name, False))
         self._warn_of_keys("spark")
         made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
-        settings = self._execution_settings()
+        settings = self._execution_settings(graph.settings.is_batch)
         if settings.checkpointing_enabled:
             warnings.warn(
                 "a job whose results go to Spark by to_rdd() or to_data_frame() keeps no checkpoints: Spark computes "
@@ -597,11 +659,12 @@ class StreamExecutionEnvironment:
         self._operators = []
         self._side_outputs = {}
 
-    def _master_config(self) -> Any:
+    def _master_config(self, subtask_count: int = 0) -> Any:
         """Counts come with heartbeats: who looks at them wants them more often, unless it was said how often."""
         config = job_options.master_config_of(self._configuration)
-        if self._shows_progress() and not self._configuration.contains_key(options.HEARTBEAT_INTERVAL.key):
-            interval_ms = min(config.heartbeat_interval_ms, SHOWN_HEARTBEAT_MS)
+        is_watched = self._shows_progress() or web_options.web_config_of(self._configuration).is_watched
+        if is_watched and not self._configuration.contains_key(options.HEARTBEAT_INTERVAL.key):
+            interval_ms = min(config.heartbeat_interval_ms, max(SHOWN_HEARTBEAT_MS, subtask_count * MS_A_SUBTASK))
             config = dataclasses.replace(config, heartbeat_interval_ms=interval_ms)
         return config
 

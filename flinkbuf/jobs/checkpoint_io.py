@@ -93,6 +93,11 @@ class CheckpointIo:
         self._discards.put(action)
         self._begin_discarding()
 
+    def do_later(self, call: Callable[[], None]) -> None:
+        """Have it done on the thread that deletes files, some time; `close` waits for it."""
+        self._discards.put(call)
+        self._begin_discarding()
+
     def read(self, handle: StateHandle) -> bytes:
         """Return bytes of state; it waits for the storage."""
         return bytes(self.storage.read(handle))
@@ -164,7 +169,10 @@ class CheckpointIo:
             if isinstance(action, DiscardState):
                 self._discard(action)
             else:
-                action()
+                try:
+                    action()
+                except Exception as error:
+                    logger.warning("files of job %r were not deleted: %s", self._job_name, error)
 
     def _discard(self, action: DiscardState) -> None:
         """Delete it, unless another program may have begun from it; what fails is left behind, and said."""

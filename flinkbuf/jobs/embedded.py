@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.in_process_manager import InProcessManager
-from flinkbuf.jobs.manager.shuffle import LocalShuffle, Shuffle, segments_needed
+from flinkbuf.jobs.manager.shuffle import LocalShuffle, Shuffle, io_manager_for, segments_needed
 from flinkbuf.jobs.master.slots import slot_count
 from flinkbuf.jobs.target import ManagerListener
 from flinkbuf.log import logger
@@ -55,7 +55,7 @@ class EmbeddedProvider:
         self._manager = InProcessManager(
             job,
             job.bundle,
-            LocalShuffle(segments_needed(job.plan)),
+            LocalShuffle(segments_needed(job.plan), io_manager=io_manager_for(job.bundle)),
             manager_id=f"embedded-{run}",
             run=run,
             index=0,

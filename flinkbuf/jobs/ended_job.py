@@ -93,3 +93,9 @@ class EndedJob:
         future: Future[str] = Future()
         future.set_exception(SavepointError(self._text))
         return future
+
+    def trigger_checkpoint(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> Future[int]:
+        """Fail: nothing runs."""
+        future: Future[int] = Future()
+        future.set_exception(SavepointError(self._text))
+        return future

@@ -9,6 +9,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
+import re
 import traceback as tracebacks
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -20,6 +21,9 @@ from flinkbuf.streaming.error_location import bounded_repr
 MESSAGE_LIMIT: Final = 64 * 1024  # characters; a message of the control plane has a limit, too
 TRACEBACK_LIMIT: Final = 256 * 1024  # of which the last are kept: they say most
 LOCATION: Final = ("operator_name", "operator_id", "subtask_index", "task_name", "record")
+
+_OF_PARTITIONS: Final = (FlinkbufError, OSError)  # what a channel raises names its partition
+_PARTITION_ID: Final = re.compile(r"\b[0-9a-f]{120}\b")
 
 # Raised anew elsewhere, these would end a loop, a generator, a thread or the program.
 _NEVER_AGAIN: Final = (StopIteration, StopAsyncIteration)
@@ -98,6 +102,8 @@ class Failure:
         Whether the restart strategy is asked; a job whose failure says no fails at once.
     exception : BaseException or None
         The object itself, in the process where it was raised; it never travels.
+    lost_partition : str
+        Id of a result partition that could not be read: it is written again; empty where it is not about one.
     base_names : tuple of str
         Classes that it came from and that every process has, the nearest first, such as "builtins.OSError".
     """
@@ -110,6 +116,7 @@ class Failure:
     can_restart: bool = True
     exception: BaseException | None = field(default=None, compare=False, repr=False, metadata={"travels": False})
     base_names: tuple[str, ...] = ()
+    lost_partition: str = ""
 
     @classmethod
     def of(cls, error: BaseException, **changes: Any) -> Failure:
@@ -135,6 +142,7 @@ class Failure:
             is_echo=isinstance(error, (CancelTaskError, RemoteTransportError)),
             can_restart=getattr(error, "can_restart", True) is not False,
             exception=error,
+            lost_partition=_lost_partition_of(error),
             base_names=tuple(_name_of(base) for base in kind.__mro__ if _found(_name_of(base)) is base),
         )
         return replace(failure, **changes) if changes else failure
@@ -205,6 +213,22 @@ def _location_of(error: BaseException) -> dict[str, str]:
         if value is not None:
             location[name] = value if isinstance(value, str) and name != "record" else bounded_repr(value)
     return location
+
+
+def _lost_partition_of(error: BaseException) -> str:
+    """Of what it says itself, or what it was raised from."""
+    seen: set[int] = set()
+    each: BaseException | None = error
+    while each is not None and id(each) not in seen:
+        seen.add(id(each))
+        partition_id = getattr(each, "partition_id", None)
+        if partition_id is not None:
+            return partition_id if isinstance(partition_id, str) else bytes(partition_id).hex()
+        found = _PARTITION_ID.search(_text_of(each)) if isinstance(each, _OF_PARTITIONS) else None
+        if found is not None:
+            return found.group()
+        each = each.__cause__ or each.__context__
+    return ""
 
 
 @functools.lru_cache(maxsize=256)

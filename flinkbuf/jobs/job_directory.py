@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flinkbuf.checkpoints.owned_directory import OwnedDirectory
+from flinkbuf.owned_directory import OwnedDirectory
 
 PREFIX = "flinkbuf-job-"
 

@@ -10,10 +10,9 @@ from typing import Any
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.jobs.control_link import ControlLink
 from flinkbuf.jobs.manager.job_bundle import JobBundle
-from flinkbuf.jobs.manager.shuffle import NetworkShuffle
+from flinkbuf.jobs.manager.shuffle import network_shuffle
 from flinkbuf.jobs.manager.task_log import log_to_stderr
 from flinkbuf.jobs.manager.task_manager import TaskManager
-from flinkbuf.network.environment import NetworkEnvironment
 
 CONNECT_TIMEOUT_S = 30.0  # the program is on this machine, but its threads may be busy
 
@@ -63,7 +62,9 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         (order.host, order.port), order.group_id, bytes.fromhex(order.secret), tls=tls, timeout_s=CONNECT_TIMEOUT_S
     )
     try:
-        environment = NetworkEnvironment(bundle.network, host=order.host, num_segments=bundle.network_segments)
+        shuffle = network_shuffle(
+            bundle, bundle.network, order.manager_id, host=order.host, num_segments=bundle.network_segments
+        )
     except BaseException:
         client.close()
         raise
@@ -74,7 +75,7 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         run=order.run,
         index=order.index,
         slot_count=1,
-        shuffle=NetworkShuffle(environment, order.manager_id),
+        shuffle=shuffle,
     )
     manager.run()
 

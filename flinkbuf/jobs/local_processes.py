@@ -24,13 +24,12 @@ from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher, working_directory
 from flinkbuf.jobs.local_manager import ManagerOrder
-from flinkbuf.jobs.manager.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
+from flinkbuf.jobs.manager.shuffle import Shuffle, io_manager_for, network_shuffle, slot_segments_needed
 from flinkbuf.jobs.manager.task_manager import TASK_MANAGER_KILLED
 from flinkbuf.jobs.master.manager import PROGRAM_MANAGER
 from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
 from flinkbuf.jobs.target import ManagerListener, ManagerProvider
 from flinkbuf.log import logger
-from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.streaming.operator_config import ExecutionSettings
 
 HOST = "127.0.0.1"
@@ -118,7 +117,7 @@ class LocalProcesses:
     def program_shuffle(self) -> Shuffle:
         """Return how the tasks in the program itself are reached by these processes, and reach them."""
         count = slot_segments_needed(self._job.plan, self._network, in_program=True)
-        return NetworkShuffle(NetworkEnvironment(self._network, host=HOST, num_segments=count), PROGRAM_MANAGER)
+        return network_shuffle(self._job.bundle, self._network, PROGRAM_MANAGER, host=HOST, num_segments=count)
 
     def start(self, run: int, indexes: tuple[int, ...]) -> None:
         """Have a process forked for each of these slots."""
@@ -155,6 +154,9 @@ class LocalProcesses:
         self._server.call_soon(self._end_all)
         if not self._all_ended.wait(CLOSE_PATIENCE_S):
             logger.error("processes of task managers have not ended, though they were killed")
+        left = io_manager_for(self._job.bundle)  # what killed processes have left goes when one is made
+        if left is not None:
+            left.close()
         self._server.close_group(self._group_id)
         if self._launcher is not None:
             self._launcher.forget(self._group_id)

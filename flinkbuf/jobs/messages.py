@@ -69,6 +69,14 @@ class OperatorEventReport:
 
 
 @dataclass(frozen=True)
+class PartitionsReleased:
+    """The answer to `ReleasePartitions`: they are gone, or were not there."""
+
+    session_id: str
+    partition_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class ManagerLeaving:
     """A task manager goes on its own, and says why; a connection that ends without it was lost."""
 
@@ -103,6 +111,15 @@ class EndOfDataReport:
 
     session_id: str
     attempt: AttemptId
+
+
+@dataclass(frozen=True)
+class TasksSampled:
+    """What threads of tasks were doing: calls as a tree, see flame_tree.py. Flink: TaskThreadInfoResponse."""
+
+    session_id: str
+    request: int
+    tree: Json
 
 
 # ---- to a task manager
@@ -176,6 +193,14 @@ class ReleaseManager:
 
 
 @dataclass(frozen=True)
+class ReleasePartitions:
+    """All who read these have finished: delete them, and say so. Flink: releasePartitions."""
+
+    session_id: str
+    partition_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class TriggerCheckpoint:
     """Take a checkpoint, beginning with this task."""
 
@@ -205,6 +230,17 @@ class NotifyCheckpointAborted:
     latest_completed_id: int = 0
 
 
+@dataclass(frozen=True)
+class SampleTasks:
+    """Look at what the threads of these tasks do; `TasksSampled` answers. Flink: requestThreadInfoSamples."""
+
+    session_id: str
+    request: int
+    attempts: tuple[AttemptId, ...]
+    sample_count: int
+    interval_ms: int
+
+
 KINDS: Final = {
     1: RegisterManager,
     2: TaskStateReport,
@@ -214,6 +250,8 @@ KINDS: Final = {
     6: CheckpointAcknowledgement,
     7: CheckpointRefusal,
     8: EndOfDataReport,
+    9: PartitionsReleased,
+    16: TasksSampled,
     33: RegistrationAccepted,
     34: RegistrationRefused,
     35: DeployTask,
@@ -225,4 +263,6 @@ KINDS: Final = {
     41: TriggerCheckpoint,
     42: NotifyCheckpointComplete,
     43: NotifyCheckpointAborted,
+    44: ReleasePartitions,
+    48: SampleTasks,
 }

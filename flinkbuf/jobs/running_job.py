@@ -28,6 +28,8 @@ from flinkbuf.jobs.checkpoint_directory import CheckpointDirectory
 from flinkbuf.jobs.checkpoint_io import CheckpointIo
 from flinkbuf.jobs.checkpoint_log import log_checkpoint, log_restart
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, JobSuspendedError, add_note
+from flinkbuf.jobs.flame_graphs import INTERVAL_MS, SAMPLE_COUNT, FlameGraphs, to_be_sampled
+from flinkbuf.jobs.flame_tree import TERMINATED
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
 from flinkbuf.jobs.job_result import JobResult
@@ -37,9 +39,11 @@ from flinkbuf.jobs.manager.manager_link import ManagerConnection
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.jobs.master.job_picture import PICTURE_INTERVAL_MS, JobPicture, PictureMaker
 from flinkbuf.jobs.master.master_actions import (
     CancelJob,
     CheckpointEnded,
+    CheckpointRecord,
     CoordinatorsSnapshotted,
     DiscardState,
     EndJob,
@@ -47,12 +51,14 @@ from flinkbuf.jobs.master.master_actions import (
     ManagerSaid,
     RequestAnswered,
     RunFailed,
+    SendTo,
     StartJob,
     StatusChanged,
     SuspendJob,
 )
 from flinkbuf.jobs.master.restart_limits import RestartLimits
 from flinkbuf.jobs.master.restart_strategy import NoRestart
+from flinkbuf.jobs.messages import SampleTasks, TasksSampled
 from flinkbuf.jobs.savepoint_requests import SavepointError, SavepointRequests
 from flinkbuf.jobs.story import Entry, Story
 from flinkbuf.jobs.target import Target, target_named
@@ -109,6 +115,13 @@ class RunningJob:
         What failed the job.
     net_runtime_ms : int
         From its start to its end; 0 before that.
+    picture : JobPicture
+        How it stood at the last full second, and after its end how it ended; read it from any thread.
+    page : str or None
+        Where one can look at it; who serves it says so before it starts.
+    after_first_checkpoint : callable or None
+        Called once, when a checkpoint of its own is complete that is no savepoint: what it began with is not needed any
+        more. Not on the job's thread, so it may wait for files; set it before the start.
     """
 
     bundle: JobBundle  # from `start` on
@@ -141,6 +154,8 @@ class RunningJob:
         self.status = JobStatus.CREATED
         self.exception: BaseException | None = None
         self.net_runtime_ms = 0
+        self.page: str | None = None
+        self.after_first_checkpoint: Callable[[], None] | None = None
         self.plan = _plan(graph, self.job_id, self.target)
         self.config = _config(config or JobMasterConfig(), graph, self.target)
         strategy = (NoRestart() if restart_strategy is None else restart_strategy).create(random.Random())
@@ -154,6 +169,9 @@ class RunningJob:
             initial=restored,
             chance=random.Random(),
         )
+        self._maker = PictureMaker(self._master)
+        self.picture: JobPicture = self._maker.make(self._now_ms())
+        self._next_picture_ms = self.picture.now_ms + PICTURE_INTERVAL_MS
         self._is_restored = restored is not None
         self._leadership = leadership
         self._limits = RestartLimits(
@@ -166,6 +184,7 @@ class RunningJob:
         self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
         self._ended = threading.Event()
         self._requests = SavepointRequests()
+        self._flame_graphs = FlameGraphs()
         self._last_answers: list[RequestAnswered] = []
         self._why_suspended = "its program has ended"
         self._checkpoints = CheckpointIo(
@@ -272,6 +291,19 @@ class RunningJob:
             future: Future[str] = Future()
             future.set_exception(SavepointError(f"no savepoint was taken: {error}"))
             return future
+        return self._ask_for(kind, location)
+
+    def trigger_checkpoint(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> Future[int]:
+        """Have a checkpoint taken now, as the clock would; the future gives its number.
+
+        `kind` says whether it may refer to files of earlier ones. The future fails with a `SavepointError` that says
+        why there is none.
+        """
+        if kind.is_savepoint:
+            raise ValueError(f"a {kind.value} is no checkpoint: `trigger_savepoint` makes such")
+        return self._ask_for(kind, "")
+
+    def _ask_for(self, kind: SnapshotKind, location: str) -> Future[Any]:
         stimulus, future = self._requests.ask(kind, location)
         with self._closing:
             if self in _running:
@@ -289,12 +321,55 @@ class RunningJob:
         """Return a picture of the job in the shapes of Flink's REST API, see `job_details`; from any thread."""
         from flinkbuf.jobs.master.job_details import job_details
 
-        return self._ask(lambda: job_details(self._master, self._now_ms()))
+        return job_details(self._ask(self._take_picture))
 
     def accumulators(self) -> dict[str, Any]:
         """Return what the job's functions have counted so far, by name; from any thread."""
         gathered = self._ask(lambda: [each.accumulators for each in self._master.graph.executions()])
         return results_of(merge_accumulators(gathered))
+
+    def flame_graph(self, vertex_id: str, subtask: int | None = None, kind: str = "FULL") -> dict[str, Any]:
+        """Return what the threads of a task were doing when they were last looked at; from any thread, never waits.
+
+        Parameters
+        ----------
+        vertex_id : str
+        subtask : int, optional
+            One of its subtasks; by default all, or the 16 busiest if there are more.
+        kind : str, default "FULL"
+            Or ``"ON_CPU"``, ``"OFF_CPU"``: samples of threads that worked, or waited.
+
+        Returns
+        -------
+        dict
+            ``{"endTimestamp": milliseconds, "data": {"name", "value", "children"}}``. Without data the time is -1 (the
+            task does not run) or -3 (its threads are looked at now: ask again in a second).
+
+        Raises
+        ------
+        KeyError
+            The job has no such task.
+        ValueError
+            It has no such subtask, or there is no such kind.
+
+        References
+        ----------
+        Flink ``JobVertexFlameGraphHandler``.
+        """
+        found = {each.id: each for each in self.plan.vertices}[vertex_id]
+        if subtask is not None and not 0 <= subtask < found.parallelism:
+            raise ValueError(f"task {found.name!r} has the subtasks 0 to {found.parallelism - 1}, not {subtask}")
+        graph, request = self._flame_graphs.ask(vertex_id, subtask, kind, self._now_ms())
+        with self._closing:
+            if self not in _running or self._has_ended(vertex_id):
+                return TERMINATED
+            if request is not None:
+                self._inbox.put(_Answer(partial(self._sample_threads, request)))
+        return graph
+
+    def _has_ended(self, vertex_id: str) -> bool:
+        vertices = {each.plan.id: each for each in self.picture.vertices}
+        return vertices[vertex_id].aggregate_state.is_terminal
 
     def story(self) -> list[Entry]:
         """Return the last things that its job master was told, and what it wanted done."""
@@ -353,16 +428,44 @@ class RunningJob:
 
     def _turn(self) -> EndJob | None:
         """Take what comes, or wait for the master's deadline."""
-        deadline_ms = self._master.next_deadline_ms
-        wait_s = None if deadline_ms is None else max(deadline_ms - self._now_ms(), 0) / 1_000
+        deadline_ms, now_ms = self._master.next_deadline_ms, self._now_ms()
+        if now_ms >= self._next_picture_ms:
+            self._next_picture_ms = now_ms + PICTURE_INTERVAL_MS
+            self._take_picture_if_possible()
+        until_ms = self._next_picture_ms if deadline_ms is None else min(deadline_ms, self._next_picture_ms)
         try:
-            item = self._inbox.get(timeout=wait_s)
+            item = self._inbox.get(timeout=max(until_ms - now_ms, 0) / 1_000)
         except queue.Empty:
-            return self._handle(TimePassed())
+            return self._handle(TimePassed()) if until_ms == deadline_ms else None
         if isinstance(item, _Answer):
             item.give()
             return None
+        if isinstance(item, ManagerSaid) and isinstance(item.message, TasksSampled):
+            self._flame_graphs.answered(item.manager_id, item.message.request, item.message.tree, self._now_ms())
+            return None
         return self._handle(self._limits.checked(item))
+
+    def _take_picture(self) -> JobPicture:
+        """On the job's thread; of a job that is over there is the last one."""
+        if not self.picture.is_over:
+            self.picture = self._maker.make(self._now_ms())
+        return self.picture
+
+    def _take_picture_if_possible(self) -> None:
+        """The job goes on without, and it may be its own control that has failed."""
+        try:
+            self._take_picture()
+        except Exception:
+            logger.exception("there is no new picture of job %s", self.job_id)
+
+    def _sample_threads(self, request: int) -> None:
+        """On the job's thread: ask the managers of a task's busiest subtasks what their threads do."""
+        vertex_id, subtask = self._flame_graphs.key_of(request) or ("", None)
+        places = to_be_sampled(self._master.graph, vertex_id, subtask)
+        self._flame_graphs.sent(request, places, self._now_ms())
+        for manager_id, found in places.items():
+            message = SampleTasks(self.session_id, request, tuple(found), SAMPLE_COUNT, INTERVAL_MS)
+            self._performer.perform(SendTo(manager_id, message))
 
     def _now_ms(self) -> int:
         """Milliseconds since 1970 that never go back, whatever is done to the machine's clock."""
@@ -383,7 +486,7 @@ class RunningJob:
             if isinstance(action, EndJob):
                 end = action
             elif isinstance(action, CheckpointEnded):
-                log_checkpoint(self.graph.settings.job_name, action.record)
+                self._checkpoint_ended(action.record)
             elif isinstance(action, RequestAnswered):
                 answers.append(action)
             elif not isinstance(action, StatusChanged):
@@ -399,6 +502,13 @@ class RunningJob:
         else:
             self._last_answers = answers  # who stops a job with a savepoint waits until it has stopped
         return end
+
+    def _checkpoint_ended(self, record: CheckpointRecord) -> None:
+        log_checkpoint(self.graph.settings.job_name, record)
+        if record.status == "COMPLETED" and not SnapshotKind(record.kind).is_savepoint:
+            call, self.after_first_checkpoint = self.after_first_checkpoint, None
+            if call is not None:
+                self._checkpoints.do_later(call)
 
     def _answer(self, answers: list[RequestAnswered]) -> None:
         for answer in answers:
@@ -449,6 +559,10 @@ class RunningJob:
             self.exception = self._exception_of(end.failure)
         self.net_runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         self.status = end.status
+        self._take_picture_if_possible()
+        if is_over and not self.picture.is_over:  # it never began, or its control has failed
+            times = {**self.picture.timestamps, end.status: self.picture.now_ms}
+            self.picture = replace(self.picture, status=end.status, timestamps=times)
         with self._closing:
             _running.discard(self)
         self._answer_the_rest()
@@ -508,7 +622,8 @@ def _plan(graph: JobGraph, job_id: str, target: Target) -> JobPlan:
     plan = plan_of(graph, job_id)
     if target.is_in_process:
         plan = replace(plan, vertices=tuple(replace(vertex, is_in_program=False) for vertex in plan.vertices))
-    return plan
+    fit = getattr(target, "fit", None)  # only where there may be fewer slots than a batch job would like
+    return fit(plan) if fit is not None and plan.is_batch else plan
 
 
 if hasattr(os, "register_at_fork"):

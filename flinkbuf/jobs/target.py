@@ -29,6 +29,7 @@ class ManagerListener(Protocol):
     bundle: JobBundle  # without network and files; a target that has such makes its own with dataclasses.replace
     config: JobMasterConfig
     clock: Clock
+    page: str | None  # where one can look at it
 
     def manager_connected(self, manager_id: str, connection: ManagerConnection) -> None:
         """There is a way to a task manager; before its first message."""

@@ -27,6 +27,9 @@ class FunctionCounter:
         return self._counter.value
 
 
+DISTRIBUTION_SIZE = 1_000  # values: they are put in order each time somebody looks, every second
+
+
 class FunctionMeter:
     """How often something happens. PyFlink's ``Meter``."""
 
@@ -70,9 +73,13 @@ class FunctionMetricGroup:
         self._known: dict[str, Any] = {}
 
     def add_group(self, name: str, extra: str | None = None) -> FunctionMetricGroup:
-        """Return the group `name` in this one, or the group `extra` in that."""
+        """Return the group `name` in this one; with both, the group whose metrics are labelled ``{name: extra}``."""
         inner = self._once(name, FunctionMetricGroup, lambda: FunctionMetricGroup(self.group.group(name)))
-        return inner if extra is None else inner.add_group(extra)
+        if extra is None:
+            return inner
+        return inner._once(
+            extra, FunctionMetricGroup, lambda: FunctionMetricGroup(self.group.key_value_group(name, extra))
+        )
 
     def counter(self, name: str) -> FunctionCounter:
         """Return a counter."""
@@ -93,9 +100,11 @@ class FunctionMetricGroup:
         )
 
     def distribution(self, name: str) -> FunctionDistribution:
-        """Return a distribution."""
+        """Return a distribution of its last 1,000 values."""
         return self._once(
-            name, FunctionDistribution, lambda: FunctionDistribution(self.group.register(name, metrics.Histogram()))
+            name,
+            FunctionDistribution,
+            lambda: FunctionDistribution(self.group.register(name, metrics.Histogram(DISTRIBUTION_SIZE))),
         )
 
     def _once(self, name: str, kind: type, make: Callable[[], Any]) -> Any:

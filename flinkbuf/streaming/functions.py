@@ -43,6 +43,21 @@ class MapFunction(Function):
         """Return the result; None is one too."""
 
 
+class MapBatchFunction(Function):
+    """A batch of columns for each batch of columns, for ``DataStream.map_batches``; Flink has none.
+
+    Examples
+    --------
+    >>> class Doubled(MapBatchFunction):
+    ...     def map_batch(self, batch):
+    ...         return {"n": 2 * batch["n"].to_numpy()}
+    """
+
+    @abstractmethod
+    def map_batch(self, batch: Any) -> Any:
+        """Return a batch, or an iterable of batches, or None: nothing comes of this one."""
+
+
 class FlatMapFunction(Function):
     """Any number of results for each record. Flink's ``FlatMapFunction``."""
 

@@ -63,8 +63,13 @@ class TaskMetrics:
         How far event time has come: the lowest of what its inputs gave it, or what its source has sent.
     queued_in, queued_out : int
         Buffers that wait to be read by it, and by those behind it.
-    out_pool_usage : float
-        From 0 to 1, which share of the buffers for what it writes is in use.
+    credit_in : int
+        Buffers that wait for what other processes may send it.
+    in_pool_usage, out_pool_usage : float
+        From 0 to 1, which share of the buffers for what it reads from other processes, and for what it writes, is in
+        use.
+    alignment_ms, start_delay_ms : int
+        Of its last checkpoint: how long it waited for the last barrier after the first, and for the first.
     operators : tuple of dict
         Records, watermarks and the user's own metrics of each operator, head first.
     """
@@ -84,7 +89,11 @@ class TaskMetrics:
     buffers_out: int = 0
     queued_in: int = 0
     queued_out: int = 0
+    credit_in: int = 0
+    in_pool_usage: float = 0.0
     out_pool_usage: float = 0.0
     soft_back_pressured_ms: int = 0
     hard_back_pressured_ms: int = 0
+    alignment_ms: int = 0
+    start_delay_ms: int = 0
     operators: tuple[dict[str, Any], ...] = ()

@@ -51,11 +51,20 @@ class OperatorConfig:
 
 
 @dataclass(frozen=True)
+class SortKey:
+    """By what an input is sorted in batch execution."""
+
+    selector: Callable[[Any], Any] | None = None  # None: all records have one key
+    type: TypeInformation | None = None  # of the keys; None: not declared
+
+
+@dataclass(frozen=True)
 class InputConfig:
     """One logical input of the head operator, read from one or several gates (a union)."""
 
     type: TypeInformation
     gate_indexes: tuple[int, ...]  # among the task's gates
+    sort_key: SortKey | None = None  # None: records are processed as they come
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,8 @@ class ChainConfig:
 class ExecutionSettings:
     """What holds for all tasks of a job. Flink: ExecutionConfig and CheckpointConfig, as far as a task asks."""
 
+    is_batch: bool = False  # all input has an end, and results are given once, at that. Flink: JobType.BATCH
+    sorted_inputs_memory: int = 128 * 1024**2  # bytes in which a task of a batch job sorts its keyed input
     auto_watermark_interval_ms: int = 200
     latency_tracking_interval_ms: int = 0  # 0: no latency markers
     latency_granularity: str = "operator"  # which markers share a histogram

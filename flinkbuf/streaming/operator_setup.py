@@ -9,6 +9,7 @@ from typing import Any
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf.metrics import MetricGroup
 from flinkbuf.streaming.accumulators import AccumulatorRegistry
+from flinkbuf.streaming.batch import BatchKeyedStateBackend, BatchTimerServices
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
@@ -59,7 +60,7 @@ def make_context(
     key_context, keyed_state, timers = None, None, None
     if config.is_keyed:
         key_context = KeyContext(None if config.key_type is None else config.key_type.codec)
-        timers = TimerServices(key_context, processing_time)
+        timers = (BatchTimerServices if settings.is_batch else TimerServices)(key_context, processing_time)
         key_groups = KeyGroups.of_subtask(
             config.key_type, task.max_parallelism, parallelism=task.parallelism, subtask_index=task.subtask_index
         )
@@ -84,6 +85,8 @@ def make_context(
 
 def _keyed_state(settings: ExecutionSettings) -> Callable[..., KeyedStateBackend]:
     """Return what makes the state backend of the job."""
+    if settings.is_batch:
+        return BatchKeyedStateBackend
     if settings.state_backend == "hashmap":
         return KeyedStateBackend
     if settings.state_backend != "rocksdb":

@@ -11,8 +11,8 @@ from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, use_rocksdb_table
-from flinkbuf.checkpoints.owned_directory import OwnedDirectory
 from flinkbuf.checkpoints.state_index import StateMeta
+from flinkbuf.owned_directory import OwnedDirectory
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups, codec_of
 from flinkbuf.streaming.rocksdb_snapshot import FrozenFiles, LiveRocksDbSnapshot, RocksDbSnapshot, UploadedFiles

@@ -50,8 +50,9 @@ class NonTimestampContext:
 class ManualWatermarkContext:
     """Timestamps and watermarks are those of the source; what it emits after a pause makes it active again."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: Output, is_batch: bool = False) -> None:
         self._output = output
+        self._is_batch = is_batch  # nobody wants a watermark before the last
         self._is_idle = False
         self._is_at_end = False
 
@@ -67,7 +68,7 @@ class ManualWatermarkContext:
 
     def emit_watermark(self, timestamp: int) -> None:
         """No record with a timestamp up to this one follows."""
-        if self._is_at_end:
+        if self._is_at_end or (self._is_batch and timestamp != MAX_WATERMARK):
             return
         self._is_at_end = timestamp == MAX_WATERMARK
         self._be_active()
@@ -75,7 +76,7 @@ class ManualWatermarkContext:
 
     def mark_as_temporarily_idle(self) -> None:
         """Let others not wait for this source until it emits again."""
-        if not self._is_idle:
+        if not self._is_idle and not self._is_batch:
             self._is_idle = True
             self._output.emit_watermark_status(True)
 
@@ -98,9 +99,11 @@ class AutomaticWatermarkContext:
         The clock, and timers for watermarks while no records come.
     interval_ms : int
         pipeline.auto-watermark-interval.
+    is_batch : bool
+        There is no watermark but the last, and nobody is idle.
     """
 
-    def __init__(self, output: Output, time: ProcessingTimeService, interval_ms: int) -> None:
+    def __init__(self, output: Output, time: ProcessingTimeService, interval_ms: int, is_batch: bool = False) -> None:
         if interval_ms < 1:
             raise ValueError(
                 f"ingestion time needs a pipeline.auto-watermark-interval of at least 1 ms, got {interval_ms}"
@@ -108,7 +111,8 @@ class AutomaticWatermarkContext:
         self._output = output
         self._time = time
         self._interval_ms = interval_ms
-        self._next_watermark = NO_TIMESTAMP
+        self._next_watermark = MAX_WATERMARK if is_batch else NO_TIMESTAMP
+        self._is_batch = is_batch
         self._is_idle = False
         self._is_at_end = False
         self._timer: TimerHandle = time.register_timer(time.now_ms() + interval_ms, self._on_timer)
@@ -136,7 +140,7 @@ class AutomaticWatermarkContext:
 
     def mark_as_temporarily_idle(self) -> None:
         """Let others not wait for this source until it emits again."""
-        if not self._is_idle:
+        if not self._is_idle and not self._is_batch:
             self._is_idle = True
             self._output.emit_watermark_status(True)
 
@@ -165,11 +169,15 @@ class AutomaticWatermarkContext:
 
 
 def source_context(
-    characteristic: TimeCharacteristic, output: Output, time: ProcessingTimeService, interval_ms: int
+    characteristic: TimeCharacteristic,
+    output: Output,
+    time: ProcessingTimeService,
+    interval_ms: int,
+    is_batch: bool = False,
 ) -> Any:
     """Make the context of one source."""
     if characteristic is TimeCharacteristic.PROCESSING_TIME:
         return NonTimestampContext(output)
     if characteristic is TimeCharacteristic.INGESTION_TIME:
-        return AutomaticWatermarkContext(output, time, interval_ms)
-    return ManualWatermarkContext(output)
+        return AutomaticWatermarkContext(output, time, interval_ms, is_batch)
+    return ManualWatermarkContext(output, is_batch)

@@ -61,8 +61,13 @@ class SourceFunctionOperator(SourceOperatorBase):
             self._function.open(self.context.runtime_context)
         context = self.context
         self._handover = SourceHandover(context.extras["wake"])
+        settings = context.settings
         self._source_context = source_context(
-            self._characteristic, self.output, context.processing_time, context.settings.auto_watermark_interval_ms
+            self._characteristic,
+            self.output,
+            context.processing_time,
+            settings.auto_watermark_interval_ms,
+            settings.is_batch,
         )
         self._markers = emit_latency_markers(self)
 

@@ -11,6 +11,7 @@ from typing import Any
 from flinkbuf._core.source_operator import ReaderOutput, ReaderSourceOperator
 from flinkbuf._core.stream_operator import MAX_WATERMARK, Output
 from flinkbuf.log import logger
+from flinkbuf.streaming.batch import strategy_of
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.operator_context import TimerHandle
@@ -97,6 +98,7 @@ class SourceOperator(ReaderSourceOperator):
         )
 
     def _make_output(self) -> ReaderOutput:
+        self._strategy = strategy_of(self._strategy, self.context.settings.is_batch)
         if self._strategy is None or not generates_watermarks(self._strategy, self.context.clock):
             return PlainOutput(self.output)
         settings, output = self.context.settings, self.output

@@ -50,6 +50,7 @@ from flinkbuf.streaming.operator_setup import make_context as make_operator_cont
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.snapshot_reader import read_restore
 from flinkbuf.streaming.snapshot_writer import write_snapshot
+from flinkbuf.streaming.sorting_inputs import InputSorting
 from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
 from flinkbuf.streaming.task_events import EndOfDataReached, TaskEvent
 from flinkbuf.streaming.task_figures import input_figures, operator_figures, output_figures, watermark_of
@@ -80,6 +81,7 @@ class StreamTask:
         *,
         restore: TaskRestore | TaskStateSnapshot | None = None,
         storage: Any = None,
+        io_manager: Any = None,
         report: Callable[[TaskEvent], None] = ignore_event,
         make_context: Callable[..., Any] = make_operator_context,
         write_snapshot: WriteSnapshot = write_snapshot,
@@ -92,6 +94,8 @@ class StreamTask:
         self._config = config
         self._settings = settings
         self._restore = restore
+        self._io_manager = io_manager
+        self._sorting: InputSorting | None = None
         self._seed = seed
         self._report = report
         self._partitions = list(partitions)
@@ -172,6 +176,8 @@ class StreamTask:
             self._check_canceled()
             self._restore_in_flight(restored)
             self.chain.initialize_state_and_open(None if restored is None else restored.operators)
+            if self._sorting is not None:
+                self._sorting.open(self.chain.head.context.runtime_context)
         self._restore = None  # as large as the state
         self._inputs.request_partitions()
         self._check_canceled()
@@ -196,6 +202,12 @@ class StreamTask:
         targets = chain.head.operator.inputs
         if len(targets) != len(inputs):
             raise ValueError(f"{chain.head.config.name} has {len(targets)} inputs, its task is to read {len(inputs)}")
+        if self._settings.is_batch:
+            memory = chain.head.context.extras.get("memory")  # of its slot, if it has one
+            self._sorting = InputSorting(inputs, self._settings.sorted_inputs_memory, memory, self._io_manager)
+            return self._inputs.make_batch_processor(
+                chain.head.operator, chain.head.counters, chain.end_input, self._sorting
+            )
         next_selection = getattr(chain.head.operator, "next_selection", None)
         return self._inputs.make_processor(targets, chain.head.counters, chain.end_input, next_selection)
 
@@ -345,6 +357,7 @@ class StreamTask:
             self.system_timers.quiesce,
             self.checkpoints.close,
             self.chain.close,
+            *([self._sorting.close] if self._sorting is not None else []),
             *self._inputs.closers,
             *(writer.stop for writer in self._writers),
             *([self._unsubscribe] if self._unsubscribe is not None else []),
@@ -427,6 +440,7 @@ class StreamTask:
     def metrics(self) -> TaskMetrics:
         """Its numbers now; from any thread."""
         counters, times, processor = self.chain.task_counters, self.times, self.mailbox_processor
+        last = self.checkpoints.last_metrics
         return TaskMetrics(
             records_in=counters.records_in,
             records_out=counters.records_out,
@@ -437,6 +451,8 @@ class StreamTask:
             mails_processed=processor.mails_processed,
             mailbox_latency_ms=processor.last_latency_ns / NS_PER_MS,
             watermark=watermark_of(self.chain, [valve.last_watermark for valve in list(self._inputs.valves)]),
+            alignment_ms=0 if last is None else last.alignment_ms,
+            start_delay_ms=0 if last is None else last.start_delay_ms,
             operators=operator_figures(self.chain),
             **input_figures(self._gates),
             **output_figures(self._partitions),

@@ -125,6 +125,7 @@ class SubtaskCheckpoints:
         self.final_id: int | None = None
         self.synchronous_id: int | None = None
         self.in_flight: InFlight | None = None
+        self.last_metrics: CheckpointMetrics | None = None  # of the last one that it began to write
         self.runner = SnapshotRunner(f"{info.task_name_with_subtask} snapshots")
         self._info = info
         self._chain = chain
@@ -285,6 +286,7 @@ class SubtaskCheckpoints:
 
     def _write(self, snapshot: TaskStateSnapshot, options: CheckpointOptions, metrics: CheckpointMetrics) -> None:
         checkpoint_id, start_ns = snapshot.checkpoint_id, self._ticks()
+        self.last_metrics = metrics
 
         def done(state: SubtaskState) -> None:
             async_ms = (self._ticks() - start_ns) // NS_PER_MS

@@ -49,7 +49,8 @@ class Task:
     report : callable, optional
         Called with each `TaskEvent`, on the thread where it happens; it must be short and must not raise.
     options
-        As `StreamTask` has them: ``make_context``, ``write_snapshot``, ``read_restore``, ``ticks``, ``seed``.
+        As `StreamTask` has them: ``io_manager`` (where sorted inputs put what memory does not hold), ``make_context``,
+        ``write_snapshot``, ``read_restore``, ``ticks``, ``seed``.
 
     Attributes
     ----------

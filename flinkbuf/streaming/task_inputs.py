@@ -24,6 +24,7 @@ from flinkbuf.streaming.input_processor import (
 )
 from flinkbuf.streaming.input_selection import MultipleInputSelectionHandler
 from flinkbuf.streaming.operator_config import InputConfig
+from flinkbuf.streaming.sorting_inputs import FirstInputs, InputSorting, SortingInputProcessor
 from flinkbuf.streaming.valve import StatusWatermarkValve
 from flinkbuf.types.types import Types
 
@@ -75,14 +76,42 @@ class TaskInputs:
         self, targets: Sequence[Any], counters: OperatorCounters, end_input: Callable[[int], None], next_selection: Any
     ) -> Any:
         """Return what the default action calls: it gives each logical input to one of `targets`."""
-        processors = [
-            OneInputProcessor(self._make_input(config, target, counters), end_input, index)
-            for index, (config, target) in enumerate(zip(self._configs, targets, strict=True))
-        ]
+        return self._processor(
+            [
+                OneInputProcessor(self._make_input(config, target, counters), end_input, index)
+                for index, (config, target) in enumerate(zip(self._configs, targets, strict=True))
+            ],
+            next_selection,
+        )
+
+    def _processor(self, processors: Sequence[OneInputProcessor], next_selection: Any) -> Any:
         if len(processors) == 1:
             return processors[0]
         selection = MultipleInputSelectionHandler(len(processors), next_selection)
         return MultipleInputProcessor(processors, selection, self._bell.seen)
+
+    def make_batch_processor(
+        self, operator: Any, counters: OperatorCounters, end_input: Callable[[int], None], sorting: InputSorting
+    ) -> Any:
+        """Return the same for batch execution: inputs with a sort key are sorted, broadcast ones are read first."""
+        first = FirstInputs(getattr(operator, "broadcast_inputs", ()))
+
+        def end_plain(input_number: int) -> None:
+            first.end_input(input_number)
+            end_input(input_number)
+
+        processors = []
+        for index, config in enumerate(self._configs):
+            made = self._make_input(config, operator.inputs[index], counters)
+            if config.sort_key is None:
+                processors.append(OneInputProcessor(made, end_plain, index))
+                continue
+            made.target = sorting.make(index, config, made.reader, operator)
+            processors.append(OneInputProcessor(made, pass_over, index))
+        if not sorting.inputs:
+            return self._processor(processors, first.next_selection)
+        processor = self._processor(processors, None)
+        return SortingInputProcessor(processor, sorting, self._turn, operator.context.keyed_state, end_input)
 
     def make_finished_processor(self) -> Any:
         """Return the same for a task whose operators were finished before: it waits for the end of all inputs."""

@@ -71,9 +71,12 @@ class TimerServices:
         """
         service = self._services.get(name)
         if service is None:
-            service = self._services[name] = InternalTimerService(name, self._keys, target, self._clock)
+            service = self._services[name] = self._make_service(name, target)
             service.restore(*self._restored.pop(name, ((), ())))
         return service
+
+    def _make_service(self, name: str, target: Any) -> InternalTimerService:
+        return InternalTimerService(name, self._keys, target, self._clock)
 
     def advance_watermark(self, timestamp: int) -> None:
         """Event time has come to `timestamp`: fire what is due in each service."""

@@ -41,15 +41,15 @@ def _null_or(text: TextOf) -> TextOf:
 
 def _text_of_kind(type_info: TypeInformation) -> TextOf:
     kind, children = type_info.kind, type_info.children
-    if kind == "ROW":
+    if kind in ("ROW", "ROW_DATA"):
         return _row_text
     if kind == "TUPLE":
         texts = [text_of(child) for child in children]
         return lambda value: f"({','.join(text(field) for text, field in zip(texts, value, strict=True))})"
-    if kind == "MAP":
+    if kind in ("MAP", "MAP_DATA"):
         key_text, value_text = map(text_of, children)
         return lambda value: f"{{{', '.join(f'{key_text(k)}={value_text(v)}' for k, v in value.items())}}}"
-    if kind in ("LIST", "SET", "OBJECT_ARRAY", "PRIMITIVE_ARRAY"):
+    if kind in ("LIST", "SET", "OBJECT_ARRAY", "PRIMITIVE_ARRAY", "ARRAY_DATA"):
         return _elements_text(text_of(children[0]))
     if kind == "STRING_ARRAY":
         return _elements_text(_null_or(str))

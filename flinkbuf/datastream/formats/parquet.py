@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.records.arrow_batches import ARROW_NAMES
 from flinkbuf.streaming.file_format import BulkFormat
 from flinkbuf.streaming.file_split import FileSplit
 from flinkbuf.types.date_time import Instant
@@ -187,20 +188,6 @@ class _ParquetWriter:
         self._writer.write_batch(self._pyarrow.record_batch(columns, schema=self._schema))
 
 
-_ARROW_NAMES = {
-    "BOOLEAN": "bool_",
-    "BYTE": "int8",
-    "SHORT": "int16",
-    "INT": "int32",
-    "LONG": "int64",
-    "FLOAT": "float32",
-    "DOUBLE": "float64",
-    "STRING": "string",
-    "SQL_DATE": "date32",
-    "LOCAL_DATE": "date32",
-}
-
-
 def arrow_schema(row_type: RowTypeInfo) -> Any:
     """The pyarrow schema of rows."""
     fields = zip(row_type.field_names, row_type.field_types, strict=True)
@@ -209,8 +196,10 @@ def arrow_schema(row_type: RowTypeInfo) -> Any:
 
 def _arrow_type(type_info: TypeInformation) -> Any:
     pyarrow, kind, children = _pyarrow(), type_info.kind, type_info.children
-    if kind in _ARROW_NAMES:
-        return getattr(pyarrow, _ARROW_NAMES[kind])()
+    if kind in ARROW_NAMES:
+        return getattr(pyarrow, ARROW_NAMES[kind])()
+    if kind == "SQL_DATE":
+        return pyarrow.date32()
     if kind == "BIG_DEC":
         return pyarrow.decimal128(38, 18)
     if kind in ("SQL_TIME", "LOCAL_TIME"):

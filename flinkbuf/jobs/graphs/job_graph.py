@@ -11,9 +11,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from flinkbuf.jobs.graphs.batch_inputs import sort_key_of
 from flinkbuf.jobs.graphs.edge_wiring import channels_of, subpartition_count
 from flinkbuf.jobs.graphs.operator_ids import operator_ids
-from flinkbuf.jobs.graphs.stream_graph import GraphSettings, StreamEdge, StreamGraph, StreamNode, is_chainable
+from flinkbuf.jobs.graphs.slot_needs import connected, slots_of_widest, widths
+from flinkbuf.jobs.graphs.stream_graph import (
+    DEFAULT_SLOT_SHARING_GROUP,
+    GraphSettings,
+    StreamEdge,
+    StreamGraph,
+    StreamNode,
+    is_chainable,
+    is_pipelined,
+)
 from flinkbuf.jobs.graphs.transformation import CustomExchange, KeyedExchange
 from flinkbuf.records.partitioner import as_partitioner, by_key, default_max_parallelism
 from flinkbuf.streaming.operator_config import ChainConfig, ChainedEdge, InputConfig, NetworkEdge, OperatorConfig
@@ -38,6 +48,7 @@ class JobEdge:
     gate_index: int
     is_pointwise: bool
     ship_strategy: str
+    is_pipelined: bool = True  # read while it is written, and once; else when it is complete
 
     def subpartition_count(self, producer: int) -> int:
         """How many subpartitions the partition of one subtask of the source has."""
@@ -109,13 +120,13 @@ class JobGraph:
     def slot_count(self) -> int:
         """Slots that the job needs: the highest parallelism of each slot sharing group, summed.
 
-        What runs beside the program takes none.
+        What runs beside the program takes none. Of a batch job: those of its widest region, since regions that wait for
+        each other's results run one after the other.
         """
-        groups: dict[str, int] = {}
-        for vertex in self.vertices:
-            if not vertex.is_in_program:
-                groups[vertex.slot_sharing_group] = max(groups.get(vertex.slot_sharing_group, 0), vertex.parallelism)
-        return sum(groups.values())
+        needs = [(each.slot_sharing_group, 0 if each.is_in_program else each.parallelism) for each in self.vertices]
+        if not self.settings.is_batch:
+            return sum(widths(needs).values())
+        return slots_of_widest(needs, regions_of(self))
 
 
 def build_job_graph(graph: StreamGraph) -> JobGraph:
@@ -128,12 +139,35 @@ def build_job_graph(graph: StreamGraph) -> JobGraph:
     vertices = {head.id: JobVertex(ids[head.id], chains[head.id], _max_parallelism(chains[head.id])) for head in heads}
     owner = {node.id: vertices[head] for head, nodes in chains.items() for node in nodes}
     wires: Wires = {}
+    streams = is_pipelined(graph)
     for vertex in vertices.values():  # gates are numbered by their reader, in the order of its inputs
         for stream_edge in vertex.nodes[0].in_edges:
-            wires[stream_edge] = _wire(stream_edge, owner[stream_edge.source.id], vertex, ids)
+            wires[stream_edge] = _wire(stream_edge, owner[stream_edge.source.id], vertex, ids, streams)
     for vertex in vertices.values():
-        vertex.chain = _chain_config(vertex, wires, ids)
-    return JobGraph(graph.settings, _in_order(list(vertices.values())))
+        vertex.chain = _chain_config(vertex, wires, ids, graph.settings.is_batch)
+    job = JobGraph(graph.settings, _in_order(list(vertices.values())))
+    if graph.settings.is_batch:
+        share_slots_by_region(job)
+    return job
+
+
+def regions_of(graph: JobGraph) -> list[list[int]]:
+    """Return the vertices, by index, that stream to each other, directly or through others."""
+    indexes = {id(vertex): index for index, vertex in enumerate(graph.vertices)}
+    pairs = ((indexes[id(edge.source.producer)], indexes[id(edge.target)]) for edge in graph.edges if edge.is_pipelined)
+    return connected(len(graph.vertices), pairs)
+
+
+def share_slots_by_region(graph: JobGraph) -> None:
+    """Let only those share slots that stream to each other, where the program does not say who does.
+
+    Flink: StreamingJobGraphGenerator.buildVertexRegionSlotSharingGroups.
+    """
+    regions = regions_of(graph)
+    for number, region in enumerate(regions, 1):
+        for vertex in (graph.vertices[index] for index in region):
+            if vertex.slot_sharing_group == DEFAULT_SLOT_SHARING_GROUP and len(regions) > 1:
+                vertex.slot_sharing_group = f"{DEFAULT_SLOT_SHARING_GROUP}:{number}"
 
 
 def _chained(node: StreamNode) -> Iterator[StreamNode]:
@@ -162,18 +196,20 @@ def _max_parallelism(nodes: list[StreamNode]) -> int:
     return max(asked) if asked else default_max_parallelism(nodes[0].parallelism)
 
 
-def _wire(edge: StreamEdge, producer: JobVertex, consumer: JobVertex, ids: dict[int, str]) -> JobEdge:
+def _wire(
+    edge: StreamEdge, producer: JobVertex, consumer: JobVertex, ids: dict[int, str], is_pipelined: bool
+) -> JobEdge:
     data_set = IntermediateDataSet(f"{ids[edge.source.id]}-{len(producer.outputs)}", producer, len(producer.outputs))
-    job_edge = JobEdge(data_set, consumer, len(consumer.inputs), edge.is_pointwise, edge.ship_strategy)
+    job_edge = JobEdge(data_set, consumer, len(consumer.inputs), edge.is_pointwise, edge.ship_strategy, is_pipelined)
     producer.outputs.append(job_edge)
     consumer.inputs.append(job_edge)
     return job_edge
 
 
-def _chain_config(vertex: JobVertex, wires: Wires, ids: dict[int, str]) -> ChainConfig:
+def _chain_config(vertex: JobVertex, wires: Wires, ids: dict[int, str], is_batch: bool) -> ChainConfig:
     places = {node.id: index for index, node in enumerate(vertex.nodes)}
     operators = tuple(_operator_config(node, places, wires, ids) for node in vertex.nodes)
-    return ChainConfig(operators, _input_configs(vertex.nodes[0], wires), len(vertex.outputs))
+    return ChainConfig(operators, _input_configs(vertex.nodes[0], wires, is_batch), len(vertex.outputs))
 
 
 def _operator_config(node: StreamNode, places: dict[int, int], wires: Wires, ids: dict[int, str]) -> OperatorConfig:
@@ -239,13 +275,17 @@ class _ByKeyOfRecord:
         return repr(self.exchange.partition)  # what an error names
 
 
-def _input_configs(head: StreamNode, wires: Wires) -> tuple[InputConfig, ...]:
+def _input_configs(head: StreamNode, wires: Wires, is_batch: bool) -> tuple[InputConfig, ...]:
     """Edges with the same input number are one input: a union of gates."""
     inputs: dict[int, list[StreamEdge]] = {}
     for edge in head.in_edges:
         inputs.setdefault(edge.input_number, []).append(edge)
     return tuple(
-        InputConfig(_type_of(edges[0]), tuple(wires[edge].gate_index for edge in edges))
+        InputConfig(
+            _type_of(edges[0]),
+            tuple(wires[edge].gate_index for edge in edges),
+            sort_key_of(head.transformation.is_keyed, edges[0].partitioner) if is_batch else None,
+        )
         for _, edges in sorted(inputs.items())
     )
 

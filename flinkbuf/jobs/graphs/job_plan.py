@@ -11,6 +11,7 @@ from flinkbuf.jobs.graphs.edge_wiring import channels_of, subpartition_count
 from flinkbuf.jobs.graphs.job_graph import JobGraph, JobVertex
 
 PIPELINED_BOUNDED = "PIPELINED_BOUNDED"
+BLOCKING = "BLOCKING"
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class VertexPlan:
     co_location_group: str | None = None  # subtasks of the same index of all its vertices share a slot
     is_in_program: bool = False  # its functions hold objects of the program itself: it runs in that process, in no slot
     operators: tuple[OperatorPlan, ...] = ()
+    is_slot_fixed: bool = False  # it reads or feeds what belongs to its slot: subtask i of the vertex takes slot i
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,8 @@ class JobPlan:
     job_name: str
     vertices: tuple[VertexPlan, ...]
     edges: tuple[EdgePlan, ...] = ()
+    is_batch: bool = False  # its regions run one after the other
+    slot_limit: int | None = None  # so many slots at most
 
     def subpartition_count(self, edge: EdgePlan, producer: int) -> int:
         """How many subpartitions the partition of one subtask of the edge's source has."""
@@ -86,10 +90,18 @@ def plan_of(graph: JobGraph, job_id: str) -> JobPlan:
             gate_index=edge.gate_index,
             is_pointwise=edge.is_pointwise,
             ship_strategy=edge.ship_strategy,
+            partition_type=PIPELINED_BOUNDED if edge.is_pipelined else BLOCKING,
         )
         for edge in graph.edges
     ]
-    return JobPlan(job_id, graph.settings.job_name, tuple(_vertex_plan(each) for each in graph.vertices), tuple(edges))
+    return JobPlan(
+        job_id,
+        graph.settings.job_name,
+        tuple(_vertex_plan(each) for each in graph.vertices),
+        tuple(edges),
+        graph.settings.is_batch,
+        graph.settings.slot_limit,
+    )
 
 
 def _vertex_plan(vertex: JobVertex) -> VertexPlan:
@@ -106,4 +118,10 @@ def _vertex_plan(vertex: JobVertex) -> VertexPlan:
             OperatorPlan(each.operator_id, each.name, hasattr(each.factory, "create_coordinator"), each.uid)
             for each in operators
         ),
+        is_slot_fixed=any(_is_of_slot(each.factory) for each in operators),
     )
+
+
+def _is_of_slot(factory: object) -> bool:
+    """Whether its operator reads what Spark gives a slot, or gives Spark what a slot has."""
+    return any(getattr(factory, name, False) for name in ("reads_spark", "feeds_spark"))

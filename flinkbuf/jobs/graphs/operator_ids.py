@@ -41,6 +41,8 @@ def operator_ids(graph: StreamGraph) -> dict[int, str]:
 
 def _hash(node: StreamNode, hashes: dict[int, bytes], graph: StreamGraph) -> bytes:
     transformation = node.transformation
+    if node.id in graph.known_ids:
+        return bytes.fromhex(graph.known_ids[node.id])
     if transformation.uid_hash is not None:
         return bytes.fromhex(transformation.uid_hash)
     if transformation.uid is not None:

@@ -35,6 +35,10 @@ class GraphSettings:
     chains_different_max_parallelism: bool = True
     needs_uids: bool = False  # pipeline.auto-generate-uids: false
     runs_in_program: bool = True  # all of it, as threads of the program's process; else task managers run it
+    is_batch: bool = False  # all input has an end, and results are given once, at that
+    is_blocking: bool = True  # in batch: what one task writes is read when it is complete; else while it is written
+    slot_limit: int | None = None  # slotmanager.number-of-slots.max
+    rescaled_from: int | None = None  # what `parallelism` was: operators that were made with it take the new one
 
 
 @dataclass(eq=False)
@@ -57,6 +61,12 @@ class StreamNode:
         name = self.transformation.name
         prefix = "Source: " if self.transformation.is_source else "Sink: " if self.transformation.is_sink else ""
         return name if name.startswith(prefix) else prefix + name
+
+    @property
+    def reads_one_input_first(self) -> bool:
+        """Whether it has a broadcast input beside others; in batch that is read to its end before them."""
+        everywhere = [edge.partitioner == "broadcast" for edge in self.in_edges]
+        return any(everywhere) and not all(everywhere)
 
     @property
     def description(self) -> str:
@@ -100,6 +110,7 @@ class StreamGraph:
 
     settings: GraphSettings
     nodes: list[StreamNode]
+    known_ids: dict[int, str] = field(default_factory=dict)  # of nodes by number, from the same program made before
 
     @property
     def edges(self) -> Iterable[StreamEdge]:
@@ -184,10 +195,11 @@ def _check_no_cycle(transformations: Sequence[Transformation]) -> None:
 
 
 def _node(number: int, operator: OperatorTransformation, settings: GraphSettings, groups: dict[int, str]) -> StreamNode:
-    parallelism = operator.parallelism or settings.parallelism
+    own = None if operator.parallelism == settings.rescaled_from else operator.parallelism
+    parallelism = own or settings.parallelism
     limit = operator.max_allowed_parallelism
     if limit is not None:
-        if operator.parallelism is not None and operator.parallelism > limit:
+        if own is not None and own > limit:
             raise ValueError(
                 f"operator {operator.name!r} cannot be parallel: its parallelism must be {limit}, got "
                 f"{operator.parallelism}"
@@ -245,7 +257,8 @@ def _connect(source: StreamNode, target: StreamNode, input_number: int, feed: _F
             f"forward partitioning cannot change the parallelism: {source.name!r} has {source.parallelism}, "
             f"{target.name!r} has {target.parallelism}; use rebalance(), rescale(), shuffle() or broadcast() instead"
         )
-    timeout = source.transformation.buffer_timeout_ms
+    # Nobody reads a blocking partition before its end, so that nobody waits for a flush.
+    timeout = -1 if settings.is_batch else source.transformation.buffer_timeout_ms
     edge = StreamEdge(
         source,
         target,
@@ -316,3 +329,14 @@ def is_chainable(edge: StreamEdge, settings: GraphSettings) -> bool:
         and (settings.chains_different_max_parallelism or edge.source.max_parallelism == edge.target.max_parallelism)
         and edge.is_forward
     )
+
+
+def is_pipelined(graph: StreamGraph) -> bool:
+    """Whether what one task writes is read by another while it is written.
+
+    In batch it is not, unless that is asked for; and not where an operator reads one input to its end before another:
+    what writes both would wait for it. Flink: StreamingJobGraphGenerator.determineUndefinedResultPartitionType.
+    """
+    if not graph.settings.is_batch:
+        return True
+    return not graph.settings.is_blocking and not any(node.reads_one_input_first for node in graph.nodes)

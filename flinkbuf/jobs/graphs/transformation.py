@@ -54,6 +54,7 @@ class OperatorTransformation(Transformation):
     factory: Callable[[], Any] = None  # type: ignore[assignment]
     is_source: bool = False
     is_sink: bool = False
+    is_bounded: bool | None = True  # of a source: whether it comes to an end by itself; None: nobody knows
     is_legacy_source: bool = False  # a SourceFunction: operators that yield to the mailbox are not chained to it
     is_yielding: bool = False  # such as the async operator
     is_keyed: bool = False

@@ -39,6 +39,8 @@ class JobBundle:
         Of one slot.
     files : JobFiles
         What functions need beside the program; the target brings it to each process. Empty: nothing.
+    temporary_directories : tuple of str
+        Where a batch job keeps what its tasks write; empty: where the system does.
     sys_path : tuple of str
         Where else modules are looked for.
     working_directory : str or None
@@ -53,6 +55,7 @@ class JobBundle:
     network_segments: int | None = None
     managed_memory_bytes: int = DEFAULT_MANAGED_MEMORY
     files: Any = ()
+    temporary_directories: tuple[str, ...] = ()
     sys_path: tuple[str, ...] = ()
     working_directory: str | None = None
 

@@ -121,6 +121,18 @@ class MemoryManager:
             if size:
                 self._reserved[owner] += size
 
+    def reserve_part(self, owner: Hashable, size: int) -> int:
+        """Reserve at most `size` bytes, and no more than half of what is left; return how many.
+
+        For those who can do with less: who comes later finds something, too.
+        """
+        with self._lock:
+            found = min(size, self.available_bytes // 2)
+            if found:
+                self._used_bytes += found
+                self._reserved[owner] += found
+            return found
+
     def release_reserved(self, owner: Hashable, size: int) -> None:
         """Give back some of what `reserve` gave.
 
@@ -207,6 +219,10 @@ class OperatorMemory:
     def reserve(self, size: int) -> None:
         """As `MemoryManager.reserve`."""
         self._manager.reserve(self.owner, size)
+
+    def reserve_part(self, size: int) -> int:
+        """As `MemoryManager.reserve_part`."""
+        return self._manager.reserve_part(self.owner, size)
 
     def release_reserved(self, size: int) -> None:
         """As `MemoryManager.release_reserved`."""

@@ -162,6 +162,11 @@ class RunningTask:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
+    @property
+    def thread(self) -> threading.Thread:
+        """The one that it runs on."""
+        return self._thread
+
     def metrics(self) -> Json:
         """Its figures now."""
         task = self._task
@@ -220,6 +225,7 @@ class RunningTask:
             storage=storage,
             report=self._reported,
             make_context=self._make_context,
+            io_manager=around.shuffle.io_manager,
         )
 
     def _make_context(self, *, config: OperatorConfig, extras: dict[str, Any], **rest: Any) -> OperatorContext:
@@ -287,7 +293,8 @@ class RunningTask:
         place = {"task_name": self._info.task_name_with_subtask, "subtask_index": str(self._info.subtask_index)}
         # Whoever was to write that partition has failed, or was cancelled: that is told by its own task.
         is_echo = failure.is_echo or isinstance(error, PartitionNotFoundError)
-        return replace(failure, location={**place, **failure.location}, is_echo=is_echo)
+        lost = failure.lost_partition or self._surroundings.shuffle.partition_in(failure.message)
+        return replace(failure, location={**place, **failure.location}, is_echo=is_echo, lost_partition=lost)
 
 
 def _info_of(descriptor: TaskDeploymentDescriptor, bundle: JobBundle) -> TaskInfo:

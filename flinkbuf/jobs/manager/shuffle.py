@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
 
 from flinkbuf._core.local_buffer_pool import NetworkBufferPool
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import PartitionNotFoundError
 from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, GateDescriptor, PartitionDescriptor
-from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.jobs.graphs.job_plan import BLOCKING, JobPlan
+from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel, gate_buffers
 from flinkbuf.network.input_gate import InputGate
+from flinkbuf.network.io_manager import IOManager
 from flinkbuf.network.partition import ResultPartition, buffer_limits
 
 SEGMENT_SIZE = 32 * 1024
 BUFFERS_PER_CHANNEL, FLOATING_BUFFERS = 2, 8
+SORT_BUFFERS, LEAST_SORT_BUFFERS = 512, 64  # of a blocking partition: it can do with two, but not fast
 POOL_LIMIT = 8192  # segments (256 MiB) that a job has for comfort; a job that cannot run with so many has what it needs
 RELEASED = "it was released: nobody needs it any more"
 
@@ -31,10 +35,14 @@ class Shuffle(Protocol):
     ----------
     host, data_port
         Where other processes find what tasks write here; port 0: they cannot.
+    io_manager : IOManager or None
+        Where blocking partitions and sorted input are kept: its directories go when the shuffle is closed. None: there
+        are no such.
     """
 
     host: str
     data_port: int
+    io_manager: IOManager | None
 
     def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
         """Make what a task writes; its readers can find it from now on."""
@@ -50,6 +58,14 @@ class Shuffle(Protocol):
 
     def release(self, owner: AttemptId) -> None:
         """Free all that a task has; nobody reads it any more."""
+        ...
+
+    def release_partitions(self, partition_ids: Iterable[str]) -> None:
+        """Delete partitions that were finished and that nobody needs any more; one that is not here is no error."""
+        ...
+
+    def partition_in(self, text: str) -> str:
+        """Return the id of the partition of this process that an error speaks of, by its files; empty: of none."""
         ...
 
     def figures(self) -> dict[str, int]:
@@ -69,12 +85,17 @@ class LocalShuffle:
     num_segments : int
         Buffers of all partitions together, such as `segments_needed` says. Memory is taken when it is used.
     segment_size : int, default 32768
+    io_manager : IOManager, optional
+        For blocking partitions; this shuffle's from now on.
     """
 
     host = ""
     data_port = 0
 
-    def __init__(self, num_segments: int, segment_size: int = SEGMENT_SIZE) -> None:
+    def __init__(
+        self, num_segments: int, segment_size: int = SEGMENT_SIZE, *, io_manager: IOManager | None = None
+    ) -> None:
+        self.io_manager = io_manager
         self.pool = NetworkBufferPool(num_segments, segment_size)
         self._lock = threading.Lock()
         self._partitions: dict[str, ResultPartition] = {}
@@ -83,13 +104,10 @@ class LocalShuffle:
 
     def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
         """Make a partition."""
-        partition = ResultPartition(
-            self.pool,
-            descriptor.subpartition_count,
-            descriptor.type,
-            buffers_per_channel=BUFFERS_PER_CHANNEL,
-            floating_buffers=FLOATING_BUFFERS,
-        )
+        options: dict[str, Any] = {"buffers_per_channel": BUFFERS_PER_CHANNEL, "floating_buffers": FLOATING_BUFFERS}
+        if descriptor.type == BLOCKING:
+            options = {"io_manager": self.io_manager, "compression": "LZ4", "sort_buffers": SORT_BUFFERS}
+        partition = ResultPartition(self.pool, descriptor.subpartition_count, descriptor.type, **options)
         with self._lock:
             self._partitions[descriptor.partition_id] = partition
             self._names[owner].append(descriptor.partition_id)
@@ -129,15 +147,27 @@ class LocalShuffle:
         """Close an attempt's gates, and drop what it wrote."""
         self.release_gates(owner)
         with self._lock:
-            partitions = [self._partitions.pop(name) for name in self._names.pop(owner, ())]
+            names = self._names.pop(owner, ())
+            partitions = [self._partitions.pop(name) for name in names if name in self._partitions]
         for partition in partitions:
-            partition.release()
-            partition.abort(RELEASED, timeout_ms=0)
+            _drop(partition)
+
+    def release_partitions(self, partition_ids: Iterable[str]) -> None:
+        """Drop partitions, whoever wrote them."""
+        for name in partition_ids:
+            with self._lock:
+                partition = self._partitions.pop(name, None)
+            if partition is not None:
+                _drop(partition)
+
+    def partition_in(self, text: str) -> str:
+        """Return the id of the partition whose files an error speaks of."""
+        with self._lock:
+            return _named_in(text, {name: getattr(each, "path", None) for name, each in self._partitions.items()})
 
     def figures(self) -> dict[str, int]:
-        """Return how many buffers there are, and in use."""
-        total, available = self.pool.total_segment_count, self.pool.available_segment_count
-        return {"totalMemorySegments": total, "usedMemorySegments": total - available}
+        """Return how many buffers there are and in use, and bytes of all."""
+        return _figures_of(self.pool)
 
     def close(self) -> None:
         """Release what all attempts have."""
@@ -145,6 +175,8 @@ class LocalShuffle:
             owners = [*self._gates, *self._names]
         for owner in owners:
             self.release(owner)
+        if self.io_manager is not None:
+            self.io_manager.close()
 
 
 class NetworkShuffle:
@@ -156,18 +188,29 @@ class NetworkShuffle:
         This shuffle's from now on: `close` closes it.
     manager_id : str
         Of the task manager; channels that name it are read within the process.
+    io_manager : IOManager, optional
+        The environment's; this shuffle's from now on.
     """
 
-    def __init__(self, environment: NetworkEnvironment, manager_id: str) -> None:
+    def __init__(
+        self, environment: NetworkEnvironment, manager_id: str, *, io_manager: IOManager | None = None
+    ) -> None:
         self.environment = environment
+        self.io_manager = io_manager
         self.host, self.data_port = environment.address
         self._manager_id = manager_id
+        self._lock = threading.Lock()
+        self._paths: dict[str, str | None] = {}  # of blocking partitions, by id
 
     def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
         """Make a partition that others can ask for."""
-        return self.environment.create_partition(
+        partition = self.environment.create_partition(
             descriptor.partition_id, descriptor.subpartition_count, descriptor.type, owner=owner
         )
+        if descriptor.type == BLOCKING:
+            with self._lock:
+                self._paths[descriptor.partition_id] = getattr(partition, "path", None)
+        return partition
 
     def create_gate(self, owner: AttemptId, descriptor: GateDescriptor) -> InputGate:
         """Make a gate; a partition that is not there yet is waited for when it is asked for."""
@@ -186,15 +229,78 @@ class NetworkShuffle:
         """Close an attempt's gates, and drop what it wrote."""
         self.environment.release_owner(owner)
 
+    def release_partitions(self, partition_ids: Iterable[str]) -> None:
+        """Drop partitions, whoever wrote them."""
+        for partition_id in partition_ids:
+            self.environment.release_partition(partition_id)
+            with self._lock:
+                self._paths.pop(partition_id, None)
+
+    def partition_in(self, text: str) -> str:
+        """Return the id of the partition whose files an error speaks of."""
+        with self._lock:
+            return _named_in(text, self._paths)
+
     def figures(self) -> dict[str, int]:
-        """Return how many buffers there are, and in use."""
-        pool = self.environment.pool
-        total, available = pool.total_segment_count, pool.available_segment_count
-        return {"totalMemorySegments": total, "usedMemorySegments": total - available}
+        """Return how many buffers there are and in use, and bytes of all."""
+        return _figures_of(self.environment.pool)
 
     def close(self) -> None:
         """Close the environment."""
-        self.environment.close()
+        try:
+            self.environment.close()
+        finally:
+            if self.io_manager is not None:
+                self.io_manager.close()
+
+
+def _figures_of(pool: Any) -> dict[str, int]:
+    total, available = pool.total_segment_count, pool.available_segment_count
+    used = total - available
+    return {"totalMemorySegments": total, "usedMemorySegments": used, "totalMemory": total * pool.segment_size}
+
+
+def _named_in(text: str, paths: Mapping[str, str | None]) -> str:
+    return next((partition_id for partition_id, path in paths.items() if path and path in text), "")
+
+
+def _drop(partition: ResultPartition) -> None:
+    partition.release()
+    partition.abort(RELEASED, timeout_ms=0)
+
+
+def io_manager_for(bundle: JobBundle) -> IOManager | None:
+    """Make what a task manager of a job keeps files with; None for a job that writes none.
+
+    What a killed process of this machine has left there goes.
+    """
+    if not bundle.settings.is_batch:
+        return None
+    return IOManager(bundle.temporary_directories or None)
+
+
+def network_shuffle(bundle: JobBundle, config: NetworkConfig, manager_id: str, **options: Any) -> NetworkShuffle:
+    """Make the shuffle of a task manager that others read from.
+
+    Parameters
+    ----------
+    bundle : JobBundle
+        Of the job.
+    config : NetworkConfig
+    manager_id : str
+    **options
+        What `NetworkEnvironment` takes besides.
+    """
+    io_manager = io_manager_for(bundle)
+    if io_manager is not None:
+        options["io_manager"] = io_manager
+    try:
+        environment = NetworkEnvironment(config, **options)
+    except BaseException:
+        if io_manager is not None:
+            io_manager.close()
+        raise
+    return NetworkShuffle(environment, manager_id, io_manager=io_manager)
 
 
 def segments_needed(plan: JobPlan) -> int:
@@ -202,6 +308,9 @@ def segments_needed(plan: JobPlan) -> int:
     least = wanted = 0
     for edge in plan.edges:
         for producer in range(plan.vertices[edge.source].parallelism):
+            if not edge.is_pipelined:
+                least, wanted = least + LEAST_SORT_BUFFERS, wanted + SORT_BUFFERS
+                continue
             minimum, maximum = buffer_limits(
                 edge.partition_type, plan.subpartition_count(edge, producer), BUFFERS_PER_CHANNEL, FLOATING_BUFFERS
             )
@@ -237,7 +346,9 @@ def _task_segments(plan: JobPlan, index: int, config: NetworkConfig) -> int:
     """Of the subtask of a vertex that needs the most."""
     count = 0
     for edge in plan.edges:
-        if edge.source == index:
+        if edge.source == index and not edge.is_pipelined:
+            count += max(LEAST_SORT_BUFFERS, config.sort_shuffle_min_buffers)
+        elif edge.source == index:
             width = max(plan.subpartition_count(edge, producer) for producer in range(plan.vertices[index].parallelism))
             minimum, maximum = buffer_limits(
                 edge.partition_type, width, config.buffers_per_channel, config.floating_buffers_per_gate

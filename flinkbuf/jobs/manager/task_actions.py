@@ -21,18 +21,21 @@ __all__ = [
     "CheckpointDone",
     "CheckpointNotDone",
     "DeliverOperatorEvent",
+    "DropPartitions",
     "ForgetTask",
     "InterruptTask",
     "KillProcess",
     "LeaveProcess",
     "LinkLost",
     "NotifyTask",
+    "SampleThreads",
     "SendMessage",
     "StartTask",
     "StopTask",
     "TaskChanged",
     "TaskDataEnded",
     "TaskSaid",
+    "ThreadsSampled",
     "TimePassed",  # when no message of the job master waits
     "TriggerTask",
     "Warn",
@@ -95,6 +98,14 @@ class LinkLost:
     reason: str
 
 
+@dataclass(frozen=True)
+class ThreadsSampled:
+    """What threads of tasks were doing."""
+
+    request: int
+    tree: Json
+
+
 # ---- what it wants
 
 
@@ -141,6 +152,13 @@ class ForgetTask:
 
 
 @dataclass(frozen=True)
+class DropPartitions:
+    """Nobody will read these any more, whose attempts have finished: free them."""
+
+    partition_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class DeliverOperatorEvent:
     """A coordinator's event for a source operator."""
 
@@ -167,6 +185,16 @@ class NotifyTask:
     checkpoint_id: int
     is_complete: bool
     latest_completed_id: int = 0  # where it never will: the last one that does
+
+
+@dataclass(frozen=True)
+class SampleThreads:
+    """Look at the threads of these tasks for a while; `ThreadsSampled` answers."""
+
+    request: int
+    attempts: tuple[AttemptId, ...]
+    count: int
+    interval_ms: int
 
 
 @dataclass(frozen=True)

@@ -18,18 +18,21 @@ from flinkbuf.jobs.manager.task_actions import (
     CheckpointDone,
     CheckpointNotDone,
     DeliverOperatorEvent,
+    DropPartitions,
     ForgetTask,
     InterruptTask,
     KillProcess,
     LeaveProcess,
     LinkLost,
     NotifyTask,
+    SampleThreads,
     SendMessage,
     StartTask,
     StopTask,
     TaskChanged,
     TaskDataEnded,
     TaskSaid,
+    ThreadsSampled,
     TriggerTask,
     Warn,
 )
@@ -47,9 +50,13 @@ from flinkbuf.jobs.messages import (
     NotifyCheckpointComplete,
     OperatorEventMessage,
     OperatorEventReport,
+    PartitionsReleased,
     RegistrationAccepted,
     RegistrationRefused,
     ReleaseManager,
+    ReleasePartitions,
+    SampleTasks,
+    TasksSampled,
     TaskStateReport,
     TriggerCheckpoint,
 )
@@ -286,6 +293,13 @@ class TaskExecutor:
     def _asked_for_heartbeat(self, message: HeartbeatRequest, now_ms: int) -> None:
         self._do(AskMetrics(HeartbeatReport(message.session_id, message.sequence, self.attempts)))
 
+    def _sample(self, message: SampleTasks, now_ms: int) -> None:
+        here = tuple(attempt for attempt in message.attempts if attempt in self._tasks)
+        self._do(SampleThreads(message.request, here, message.sample_count, message.interval_ms))
+
+    def _sampled(self, message: ThreadsSampled, now_ms: int) -> None:
+        self._send(TasksSampled(self.session_id or "", message.request, message.tree))
+
     # ---- tasks come -------------------------------------------------------------------------------------
 
     def _deploy(self, message: DeployTask, now_ms: int) -> None:
@@ -349,6 +363,10 @@ class TaskExecutor:
         if attempt in finished:
             finished.remove(attempt)
             self._do(ForgetTask(attempt))
+
+    def _release_partitions(self, message: ReleasePartitions, now_ms: int) -> None:
+        self._do(DropPartitions(message.partition_ids))
+        self._send(PartitionsReleased(self._session, message.partition_ids))
 
     def _stop(self, attempt: AttemptId, now_ms: int) -> None:
         entry = self._tasks[attempt]
@@ -504,16 +522,28 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
     return replace(failure, is_echo=True)
 
 
-_LOCAL: Final = (TaskChanged, TaskSaid, CheckpointDone, CheckpointNotDone, TaskDataEnded, LinkLost, TimePassed)
+_LOCAL: Final = (
+    TaskChanged,
+    TaskSaid,
+    ThreadsSampled,
+    CheckpointDone,
+    CheckpointNotDone,
+    TaskDataEnded,
+    LinkLost,
+    TimePassed,
+)
 _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
     DeployTask: TaskExecutor._deploy,
     CancelTask: TaskExecutor._cancel,
     HeartbeatRequest: TaskExecutor._asked_for_heartbeat,
+    SampleTasks: TaskExecutor._sample,
+    ThreadsSampled: TaskExecutor._sampled,
     AcknowledgeReport: TaskExecutor._acknowledged,
     OperatorEventMessage: TaskExecutor._coordinator_said,
     ReleaseManager: TaskExecutor._released,
+    ReleasePartitions: TaskExecutor._release_partitions,
     TriggerCheckpoint: TaskExecutor._triggered,
     NotifyCheckpointComplete: TaskExecutor._completed,
     NotifyCheckpointAborted: TaskExecutor._aborted,

@@ -17,29 +17,35 @@ from dataclasses import replace
 from typing import Any, Final
 
 from flinkbuf.jobs.deployment import AttemptId
+from flinkbuf.jobs.flame_tree import FlameTree
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerLink
 from flinkbuf.jobs.manager.memory_manager import MemoryManager
+from flinkbuf.jobs.manager.process_figures import ProcessFigures
 from flinkbuf.jobs.manager.running_task import RunningTask, TaskSurroundings
 from flinkbuf.jobs.manager.shuffle import Shuffle
+from flinkbuf.jobs.manager.stack_sampler import StackSampler
 from flinkbuf.jobs.manager.task_actions import (
     AskMetrics,
     DeliverOperatorEvent,
+    DropPartitions,
     ForgetTask,
     InterruptTask,
     KillProcess,
     LeaveProcess,
     LinkLost,
     NotifyTask,
+    SampleThreads,
     SendMessage,
     StartTask,
     StopTask,
     TaskChanged,
+    ThreadsSampled,
     TriggerTask,
     Warn,
 )
 from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
-from flinkbuf.jobs.messages import Json, RegisterManager
+from flinkbuf.jobs.messages import HeartbeatRequest, Json, RegisterManager
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.log import logger
 from flinkbuf.streaming.clock import Clock, SystemClock
@@ -115,6 +121,9 @@ class TaskManager:
         self._threads: list[threading.Thread] = []  # that cancel
         self._ended: list[RunningTask] = []  # whose threads may not be gone yet
         self._reason = ""
+        self._process = ProcessFigures()
+        self._process_figures: Json = {}
+        self._sampler = StackSampler(lambda request, tree: self._tell(ThreadsSampled(request, tree)))
 
     def run(self) -> str:
         """Serve until the job master releases it, or is gone; returns why, when all is freed. On one thread, once."""
@@ -180,6 +189,9 @@ class TaskManager:
         self._link.wake()
 
     def _handle(self, message: object) -> None:
+        if isinstance(message, HeartbeatRequest):
+            # Reading files lets others have the interpreter, perhaps for long: before it counts as heard, not after.
+            self._process_figures = self._process.look()
         for action in self._executor.handle(message, self._now_ms()):
             _PERFORM[type(action)](self, action)
         if isinstance(message, TaskChanged) and message.state.is_terminal:
@@ -215,7 +227,7 @@ class TaskManager:
     def _figures(self) -> Json:
         memories = self._memories.values()
         return {
-            "threads": threading.active_count(),
+            **self._process_figures,
             "tasks": len(self._tasks),
             "managed_memory_total": sum(each.total_bytes for each in memories),
             "managed_memory_used": sum(each.total_bytes - each.available_bytes for each in memories),
@@ -252,6 +264,9 @@ class TaskManager:
     def _forget_task(self, action: ForgetTask) -> None:
         self._shuffle.release(action.attempt)
 
+    def _drop_partitions(self, action: DropPartitions) -> None:
+        self._shuffle.release_partitions(action.partition_ids)
+
     def _deliver(self, action: DeliverOperatorEvent) -> None:
         task = self._tasks.get(action.attempt)
         if task is not None:
@@ -266,6 +281,12 @@ class TaskManager:
         task = self._tasks.get(action.attempt)
         if task is not None:
             task.notify_checkpoint(action.checkpoint_id, action.is_complete, action.latest_completed_id)
+
+    def _sample_threads(self, action: SampleThreads) -> None:
+        """Nobody waits for it here; who asks for more than can be done is told that nothing was seen."""
+        threads = [self._tasks[attempt].thread for attempt in action.attempts if attempt in self._tasks]
+        if not self._sampler.ask(action.request, threads, action.count, action.interval_ms):
+            self._tell(ThreadsSampled(action.request, FlameTree(1).root))
 
     def _warn(self, action: Warn) -> None:
         logger.warning("task manager %s: %s", self.manager_id, action.text)
@@ -307,7 +328,7 @@ class TaskManager:
             task.join()
         for canceler in self._threads:
             canceler.join(CANCEL_WAIT_S)
-        for step in (self._shuffle.close, self._link.close):
+        for step in (self._sampler.close, self._shuffle.close, self._link.close):
             try:
                 step()
             except BaseException:
@@ -332,10 +353,12 @@ _PERFORM: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     StartTask: TaskManager._start_task,
     StopTask: TaskManager._stop_task,
     InterruptTask: TaskManager._interrupt_task,
+    DropPartitions: TaskManager._drop_partitions,
     ForgetTask: TaskManager._forget_task,
     DeliverOperatorEvent: TaskManager._deliver,
     TriggerTask: TaskManager._trigger,
     NotifyTask: TaskManager._notify,
+    SampleThreads: TaskManager._sample_threads,
     KillProcess: TaskManager._kill_process,
     LeaveProcess: TaskManager._leave_process,
     Warn: TaskManager._warn,

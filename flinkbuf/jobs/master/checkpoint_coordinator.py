@@ -152,36 +152,34 @@ class CheckpointCoordinator:
     # ---- what is asked for
 
     def trigger_savepoint(self, stimulus: TriggerSavepoint, is_running: bool, now_ms: int) -> None:
-        """A user wants a savepoint, perhaps to stop the job with it."""
-        directory = stimulus.directory or self.config.savepoint_directory
+        """A user wants a savepoint, perhaps to stop the job with it; or a checkpoint, before the clock asks for it."""
         kind = stimulus.kind
-        if not kind.is_savepoint:
-            refusal = f"a user can ask for savepoints, not for a {kind.value}"
-        elif not directory:
+        directory = (stimulus.directory or self.config.savepoint_directory) if kind.is_savepoint else ""
+        if kind.is_savepoint and not directory:
             refusal = "nobody said where savepoints go: give a directory, or set execution.checkpointing.savepoint-dir"
         elif not is_running:
             refusal = "the job does not run"
         elif self._stop is not None:
-            refusal = "the job is being stopped with another savepoint"
+            refusal = "the job is being stopped with a savepoint"
         else:
             request = self._request(
                 now_ms,
                 kind=kind,
-                is_forced=not self.config.is_unaligned,
-                savepoint_request=stimulus.request,
+                is_forced=kind.is_savepoint and not self.config.is_unaligned,
+                user_request=stimulus.request,
                 directory=directory,
             )
             if kind.is_synchronous:
                 self._begin_stop(request, now_ms)
             self._submit(request)
             return
-        self._answer(stimulus.request, f"no savepoint was taken: {refusal}")
+        self._answer(stimulus.request, f"no {kind.noun} was taken: {refusal}")
 
     def _begin_stop(self, request: CheckpointRequest, now_ms: int) -> None:
         """Nothing else begins, and nothing else is waited for."""
         self._stop = request
         self._periodic_ms = None
-        self._requests.drop_checkpoints()
+        self._drop_checkpoints(_Reason.CHECKPOINT_COORDINATOR_SUSPEND)
         for pending in list(self.pending.values()):
             if not pending.kind.is_savepoint and pending.stage is not Stage.STORING:
                 self._abort(pending, _Reason.CHECKPOINT_COORDINATOR_SUSPEND, now_ms)
@@ -232,7 +230,7 @@ class CheckpointCoordinator:
             return
         if self._is_done:  # all tasks are about to end
             self._periodic_ms = None
-            self._requests.drop_checkpoints()
+            self._drop_checkpoints(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
             return
         if self._periodic_ms is None and self.config.interval_ms and self._stop is None and self._all_run:
             least = min(self.config.min_pause_ms, self.config.period_ms)
@@ -370,9 +368,9 @@ class CheckpointCoordinator:
             discards = self.store.add(completed)
         if kind.is_synchronous:
             self._stopped_with = completed
-        elif kind.is_savepoint:
-            assert pending.request.savepoint_request is not None
-            self._outbox.do(RequestAnswered(pending.request.savepoint_request, path=stored.path))
+        elif pending.request.user_request is not None:
+            number = pending.request.user_request
+            self._outbox.do(RequestAnswered(number, path=stored.path, checkpoint_id=pending.id))
         if not kind.is_savepoint or kind.is_synchronous:
             self._notices.complete(pending)
             if self._has_coordinators:
@@ -423,8 +421,8 @@ class CheckpointCoordinator:
     def _answer_failed(self, request: CheckpointRequest, text: str) -> None:
         if request is self._stop:
             self._stop = None
-        if request.savepoint_request is not None:
-            self._answer(request.savepoint_request, f"no savepoint was taken: {text}")
+        if request.user_request is not None:
+            self._answer(request.user_request, f"no {request.kind.noun} was taken: {text}")
 
     def _answer(self, number: int, text: str) -> None:
         self._outbox.do(RequestAnswered(number, failure=Failure("builtins.RuntimeError", text)))
@@ -444,8 +442,12 @@ class CheckpointCoordinator:
 
     def _drop_requests(self, reason: CheckpointFailureReason) -> None:
         for request in self._requests.clear():
-            if request.savepoint_request is not None:
+            if request.user_request is not None:
                 self._refused(request, reason)
+
+    def _drop_checkpoints(self, reason: CheckpointFailureReason) -> None:
+        for request in self._requests.drop_checkpoints():
+            self._refused(request, reason)
 
     def abandon(self, now_ms: int) -> None:
         """Somebody else leads the job: he decides what counts, and nothing of it is deleted here."""
@@ -478,12 +480,12 @@ class CheckpointCoordinator:
     def end(self, status: JobStatus, now_ms: int) -> None:
         """The job is over: answer all who wait, and delete what nobody needs."""
         stop, stopped = self._stop, self._stopped_with
-        if stop is not None and stop.savepoint_request is not None and stopped is not None:
+        if stop is not None and stop.user_request is not None and stopped is not None:
             if status is JobStatus.FINISHED:
-                self._outbox.do(RequestAnswered(stop.savepoint_request, path=stopped.path))
+                self._outbox.do(RequestAnswered(stop.user_request, path=stopped.path, checkpoint_id=stopped.id))
             else:
                 text = f"the job was stopped with savepoint {stopped.path}, which is whole, but it is {status.name}"
-                self._answer(stop.savepoint_request, text)
+                self._answer(stop.user_request, text)
             self._stop = None
         self.suspend(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN, now_ms)
         if status.is_globally_terminal_state():

@@ -28,8 +28,8 @@ class CheckpointRequest:
         The clock asked.
     is_forced : bool
         It waits for no other one.
-    savepoint_request : int or None
-        The number that its answer carries.
+    user_request : int or None
+        The number that its answer carries, if a user waits for one.
     directory : str
         Where a savepoint goes.
     """
@@ -39,7 +39,7 @@ class CheckpointRequest:
     kind: SnapshotKind = SnapshotKind.CHECKPOINT
     is_periodic: bool = False
     is_forced: bool = False
-    savepoint_request: int | None = None
+    user_request: int | None = None
     directory: str = ""
 
     @property
@@ -132,9 +132,10 @@ class CheckpointRequests:
             return Choice(too_early=self._line.pop(0), ask_again_in_ms=remaining_ms)
         return Choice(begin=self._line.pop(0))
 
-    def drop_checkpoints(self) -> None:
-        """Only savepoints are wanted, which somebody waits for."""
-        self._line = [each for each in self._line if each.savepoint_request is not None]
+    def drop_checkpoints(self) -> list[CheckpointRequest]:
+        """Only savepoints are wanted any more; return those that have to go, and that a user waits for."""
+        line, self._line = self._line, [each for each in self._line if each.kind.is_savepoint]
+        return [each for each in line if not each.kind.is_savepoint and each.user_request is not None]
 
     def clear(self) -> list[CheckpointRequest]:
         """Nobody waits any more; return who did."""

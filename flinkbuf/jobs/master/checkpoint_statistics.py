@@ -6,12 +6,13 @@ Flink: CheckpointStatsTracker, CheckpointStatsHistory, CheckpointingStatistics.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import CheckpointMetrics
+from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.jobs.master.execution_graph import Execution
 from flinkbuf.jobs.master.master_actions import CheckpointRecord
@@ -52,6 +53,7 @@ class CheckpointStatistics:
     is_unaligned: bool
     trigger_ms: int
     vertex_sizes: dict[str, int]  # subtasks that were waited for, by vertex id
+    waited: Mapping[AttemptId, Execution]  # these subtasks
     answers: list[SubtaskAnswer] = field(default_factory=list)
     status: str = IN_PROGRESS
     end_ms: int = UNKNOWN
@@ -65,6 +67,15 @@ class CheckpointStatistics:
     def subtask_count(self) -> int:
         """Subtasks that were waited for."""
         return sum(self.vertex_sizes.values())
+
+    def frozen(self) -> CheckpointStatistics:
+        """Return what does not change any more; itself, if it is over."""
+        return replace(self, answers=list(self.answers)) if self.status == IN_PROGRESS else self
+
+    def missing(self) -> list[Execution]:
+        """Return those who have not answered."""
+        answered = {each.execution.attempt for each in self.answers}
+        return [execution for attempt, execution in self.waited.items() if attempt not in answered]
 
     @property
     def latest_ack_ms(self) -> int:
@@ -95,7 +106,11 @@ class CheckpointStatistics:
         )
 
     def as_json(self, now_ms: int) -> Json:
-        """Return it as ``/jobs/:jobid/checkpoints/details/:checkpointid`` does."""
+        """Return it as ``/jobs/:jobid/checkpoints/details/:checkpointid`` does, each task with its subtasks."""
+        return self.summary(now_ms) | {"tasks": {vertex: self.task_json(vertex) for vertex in self.vertex_sizes}}
+
+    def summary(self, now_ms: int) -> Json:
+        """Return it as ``/jobs/:jobid/checkpoints`` does in its history: without its tasks."""
         shown = {
             "className": self.status.lower(),
             "id": self.id,
@@ -109,7 +124,7 @@ class CheckpointStatistics:
             "num_subtasks": self.subtask_count,
             "num_acknowledged_subtasks": len(self.answers),
             "checkpoint_type": self._type,
-            "tasks": self._tasks(),
+            "tasks": {},
         }
         if self.status == COMPLETED:
             shown |= {"external_path": self.path, "discarded": self.is_discarded, "metadata_size": self.metadata_size}
@@ -123,11 +138,9 @@ class CheckpointStatistics:
             return "SYNC_SAVEPOINT" if self.kind in ("SAVEPOINT_SUSPEND", "SAVEPOINT_TERMINATE") else "SAVEPOINT"
         return "UNALIGNED_CHECKPOINT" if self.is_unaligned else "CHECKPOINT"
 
-    def _tasks(self) -> Json:
-        answers: dict[str, list[SubtaskAnswer]] = {vertex: [] for vertex in self.vertex_sizes}
-        for answer in self.answers:
-            answers[answer.execution.attempt.vertex_id].append(answer)
-        return {vertex: self._task(vertex, answers[vertex]) for vertex in self.vertex_sizes}
+    def task_json(self, vertex: str) -> Json:
+        """Return what one vertex has answered, as ``/checkpoints/details/:checkpointid/subtasks/:vertexid`` does."""
+        return self._task(vertex, [each for each in self.answers if each.execution.attempt.vertex_id == vertex])
 
     def _task(self, vertex: str, answers: list[SubtaskAnswer]) -> Json:
         last_ms = max((each.ack_ms for each in answers), default=UNKNOWN)
@@ -147,6 +160,7 @@ class CheckpointStatistics:
     def _subtask(self, answer: SubtaskAnswer) -> Json:
         metrics = answer.metrics
         return {
+            "className": "completed",
             "index": answer.execution.attempt.subtask_index,
             "status": "completed",
             "ack_timestamp": answer.ack_ms,
@@ -201,7 +215,13 @@ class CheckpointTracker:
             sizes[attempt.vertex_id] = sizes.get(attempt.vertex_id, 0) + 1
         kind, options = pending.kind, pending.options
         made = CheckpointStatistics(
-            pending.id, kind.value, kind.is_savepoint, options.is_unaligned, pending.timestamp_ms, sizes
+            pending.id,
+            kind.value,
+            kind.is_savepoint,
+            options.is_unaligned,
+            pending.timestamp_ms,
+            sizes,
+            pending.plan.to_wait_for,
         )
         self._open[pending.id] = made
         self._history.append(made)
@@ -259,26 +279,84 @@ class CheckpointTracker:
         self._counts[status.lower()] += 1
         return done
 
+    def picture(self) -> CheckpointsPicture:
+        """Return it as it is now, for other threads."""
+        shown = {each.id: each.frozen() for each in (*self._history, *self._latest.values())}
+        return CheckpointsPicture(
+            self._config,
+            dict(self._counts),
+            tuple(shown[each.id] for each in self._history),
+            {name: shown[each.id] for name, each in self._latest.items()},
+            self._restored,
+            tuple(self._samples),
+        )
+
+    def as_json(self, now_ms: int) -> Json:
+        """Return all of it, see `CheckpointsPicture.as_json`."""
+        return self.picture().as_json(now_ms)
+
+
+@dataclass(frozen=True)
+class CheckpointsPicture:
+    """The checkpoints of a job at one moment.
+
+    Attributes
+    ----------
+    config : CheckpointCoordinatorConfig
+    counts : dict
+        By what became of them.
+    history : tuple of CheckpointStatistics
+        Oldest first; those that are under way among them.
+    latest : dict
+        Of each of "completed", "savepoint" and "failed" the last one, if there is one.
+    restored : dict or None
+        What the job has begun from.
+    samples : tuple of dict
+        Sums of complete ones, for quantiles.
+    """
+
+    config: CheckpointCoordinatorConfig
+    counts: dict[str, int]
+    history: tuple[CheckpointStatistics, ...]
+    latest: dict[str, CheckpointStatistics]
+    restored: Json | None
+    samples: tuple[Json, ...]
+
+    @property
+    def running(self) -> list[CheckpointStatistics]:
+        """Those that are under way."""
+        return [each for each in self.history if each.status == IN_PROGRESS]
+
+    def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
+        """Return one of those that are remembered."""
+        found = (each for each in (*self.history, *self.latest.values()) if each.id == checkpoint_id)
+        return next(found, None)
+
+    def config_json(self) -> Json:
+        """Return what ``/jobs/:jobid/checkpoints/config`` does."""
+        return _config_json(self.config)
+
     def as_json(self, now_ms: int) -> Json:
         """Return all of it as ``/jobs/:jobid/checkpoints`` does, with ``/checkpoints/config`` as ``config``."""
         latest = {
-            name: self._latest[name].as_json(now_ms) if name in self._latest else None
+            name: self.latest[name].as_json(now_ms) if name in self.latest else None
             for name in ("completed", "savepoint", "failed")
         }
         names = ("checkpointed_size", "state_size", "end_to_end_duration", "alignment_buffered")
         return {
-            "counts": dict(self._counts),
+            "counts": dict(self.counts),
             "summary": {
-                name: _summary([each[name] for each in self._samples])
+                name: quantiles([each[name] for each in self.samples])
                 for name in (*names, "processed_data", "persisted_data")
             },
-            "latest": latest | {"restored": self._restored},
-            "history": [each.as_json(now_ms) for each in reversed(self._history)],
-            "config": _config_json(self._config),
+            "latest": latest | {"restored": self.restored},
+            "history": [each.as_json(now_ms) for each in reversed(self.history)],
+            "config": self.config_json(),
         }
 
 
-def _summary(values: list[int]) -> Json:
+def quantiles(values: Sequence[int]) -> Json:
+    """Return least, most, mean and quantiles, in Flink's shape."""
     ordered = sorted(values)
     if not ordered:
         return {"min": 0, "max": 0, "avg": 0} | dict.fromkeys(QUANTILES, "NaN")

@@ -46,6 +46,11 @@ class DeploymentBuilder:
         subtask = f"{attempt.subtask_index:08x}"
         return f"{data_set}{subtask}{self.session_id}{attempt.vertex_id}{subtask}{attempt.attempt_number:08x}"
 
+    def partition_ids(self, execution: Execution) -> dict[int, str]:
+        """Return the ids of all that an attempt writes, by partition index."""
+        outputs = self._outputs[execution.vertex.job_vertex.index]
+        return {edge.partition_index: self.partition_id(execution, edge.partition_index) for edge in outputs}
+
     def build(self, executions: list[Execution]) -> list[tuple[str, TaskDeploymentDescriptor]]:
         """Return (task manager, descriptor) of attempts whose `manager` is set, as those are of all they read from."""
         producers: dict[int, _Producers] = {}  # by id of the edge: what all who read through it share

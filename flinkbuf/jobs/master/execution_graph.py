@@ -35,8 +35,8 @@ class Execution:
         As last reported.
     reported_ms : int
         When that was; 0 before the first time.
-    former_metrics : dict
-        Those before them.
+    former_metrics, former_ms : dict, int
+        Those before them, and when they came.
     is_cancel_heard : bool
         Its task manager knows that it is to end.
     restore : TaskRestore or None
@@ -51,6 +51,7 @@ class Execution:
         "canceled_after",
         "deployed_after",
         "former_metrics",
+        "former_ms",
         "failure",
         "is_cancel_heard",
         "manager",
@@ -73,6 +74,7 @@ class Execution:
         self.metrics: dict[str, Any] = {}
         self.reported_ms = 0
         self.former_metrics: dict[str, Any] = {}
+        self.former_ms = 0
         self.is_cancel_heard = False
         self.restore: TaskRestore | None = None
         self.deployed_after = 0
@@ -80,8 +82,10 @@ class Execution:
 
     def keep(self, metrics: dict[str, Any] | None, accumulators: dict[str, Any] | None, now_ms: int) -> None:
         """Take the newest of each; a report without them changes nothing."""
+        self.vertex.job_vertex.version += 1
         if metrics:
-            self.former_metrics, self.metrics, self.reported_ms = self.metrics, metrics, now_ms
+            self.former_metrics, self.former_ms = self.metrics, self.reported_ms
+            self.metrics, self.reported_ms = metrics, now_ms
         self.accumulators = accumulators or self.accumulators
 
     def time_shares(self, *names: str) -> list[float]:
@@ -102,7 +106,7 @@ class ExecutionVertex:
     Attributes
     ----------
     slot : int or None
-        The number of its slot; None for one that runs in the program.
+        The number of its slot; None for one that runs in the program, and before one of a batch job was given any.
     current : Execution
         Its newest attempt.
     history : list of Execution
@@ -125,7 +129,13 @@ class ExecutionVertex:
 
 
 class ExecutionJobVertex:
-    """One task, with all its subtasks."""
+    """One task, with all its subtasks.
+
+    Attributes
+    ----------
+    version : int
+        Another one after each change of an attempt, so that whoever looks again sees at once that there was none.
+    """
 
     def __init__(self, plan: VertexPlan, index: int, first_slot: int | None, now_ms: int) -> None:
         self.plan = plan
@@ -134,6 +144,7 @@ class ExecutionJobVertex:
             ExecutionVertex(self, number, None if first_slot is None else first_slot + number, now_ms)
             for number in range(plan.parallelism)
         ]
+        self.version = 0
 
     @property
     def state_counts(self) -> Counter[ExecutionState]:
@@ -186,7 +197,10 @@ class ExecutionGraph:
         offsets = slot_offsets(plan)
         self.vertices = [
             ExecutionJobVertex(
-                vertex, index, None if vertex.is_in_program else offsets[vertex.slot_sharing_group], now_ms
+                vertex,
+                index,
+                None if vertex.is_in_program or plan.is_batch else offsets[vertex.slot_sharing_group],
+                now_ms,
             )
             for index, vertex in enumerate(plan.vertices)
         ]
@@ -226,6 +240,7 @@ class ExecutionGraph:
         """
         before, after = execution.state, next_state(execution.state, step)
         if after is not before:
+            execution.vertex.job_vertex.version += 1
             execution.state = after
             execution.timestamps[after] = now_ms
             self.open_count -= after.is_terminal
@@ -238,6 +253,7 @@ class ExecutionGraph:
     def deploy(self, execution: Execution, manager: Manager, now_ms: int) -> None:
         """An attempt goes to a task manager."""
         self.step(execution, ExecutionStep.DEPLOY, now_ms)
+        execution.vertex.job_vertex.version += 1
         execution.manager = manager
         self._by_manager.setdefault(manager.id, {})[execution.attempt] = execution
 
@@ -250,6 +266,7 @@ class ExecutionGraph:
         last = subtask.current
         if not last.state.is_terminal:
             raise RuntimeError(f"{last!r} has not ended: there can be no other attempt beside it")
+        subtask.job_vertex.version += 1
         self.open_count += 1
         self.finished_count -= last.state is ExecutionState.FINISHED
         subtask.history.append(last)

@@ -5,19 +5,21 @@ Flink: DefaultScheduler.handleTaskFailure, restartTasksWithDelay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.jobs.job_status import JobStatus, JobStep
 from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
-from flinkbuf.jobs.master.execution_graph import ExecutionVertex
+from flinkbuf.jobs.master.execution_graph import Execution, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import ExecutionState
 from flinkbuf.jobs.master.failure_history import FailureEntry, FailureHistory
 from flinkbuf.jobs.master.job_life import JobLife
-from flinkbuf.jobs.master.regions import BlockingInput, PipelinedRegions, Subtask
+from flinkbuf.jobs.master.regions import BlockingInput, Subtask
 from flinkbuf.jobs.master.restart_strategy import RestartStrategy
 from flinkbuf.jobs.master.restarts import Restart
 from flinkbuf.jobs.master.task_control import TaskControl
+from flinkbuf.jobs.messages import PROGRAM_MANAGER
 
 
 class Failover:
@@ -50,7 +52,8 @@ class Failover:
         plan = tasks.graph.plan
         self._graph, self._managers = tasks.graph, tasks.managers
         self._config = tasks.managers.config
-        self._regions = PipelinedRegions(plan)
+        self._regions = tasks.regions
+        self._plan = plan
         self.sources = {
             vertex.id for vertex in plan.vertices if any(operator.has_coordinator for operator in vertex.operators)
         }
@@ -78,7 +81,8 @@ class Failover:
                 and self.life.status is JobStatus.RESTARTING
                 and not any(each.needs_new_run for each in waiting)
             ):
-                self._begin_restart(None, max(each.due_ms for each in waiting), now_ms, needs_new_run=True)
+                due_ms = max(each.due_ms for each in waiting)
+                self._begin_restart(self._in_new_run(), due_ms, now_ms, needs_new_run=True)
 
     def of_program(self, entry: FailureEntry, now_ms: int) -> None:
         """The manager in the program is gone: even if nothing runs in it, nobody can begin again without it."""
@@ -109,11 +113,37 @@ class Failover:
         if delay_ms is None or self.life.status is JobStatus.CREATED:
             self._fail(now_ms)
             return
-        needs_new_run = needs_new_run or not self._config.can_restart_in_place
         keys = None
         if victims is not None and not needs_new_run:
             keys = self._regions.to_restart([each.key for each in victims], self._is_readable)
+        if needs_new_run or not self._can_restart_in_place(keys):
+            needs_new_run, keys = True, None if victims is None else self._in_new_run()
         self._begin_restart(keys, now_ms + delay_ms, now_ms, needs_new_run=needs_new_run)
+
+    def _can_restart_in_place(self, keys: list[Subtask] | None) -> bool:
+        """Whether these can begin again in the processes that are there; of a batch job those whose input is kept."""
+        if self._config.can_restart_in_place:
+            return True
+        is_kept = self._plan.is_batch and keys is not None
+        return is_kept and not any(self._plan.vertices[index].is_slot_fixed for index, _ in keys or ())
+
+    def _in_new_run(self) -> list[Subtask] | None:
+        """Return what begins again when all processes but the program go; None: the whole job.
+
+        What the tasks of a batch job have written goes with them: but what has finished, and is read by nobody any
+        more, stays finished.
+        """
+        if not self._plan.is_batch:
+            return None
+        kept = {each.key for each in self.tasks.partitions.kept if each.manager_id == PROGRAM_MANAGER}
+        unfinished = (each.key for each in self._graph.subtasks() if not self._is_finished(each.key))
+        return self._regions.to_restart(
+            unfinished,
+            lambda each: not self._is_finished(each.producer) or (each.producer, each.partition_index) in kept,
+        )
+
+    def _is_finished(self, key: Subtask) -> bool:
+        return self._graph.subtask(key).current.state is ExecutionState.FINISHED
 
     def stopped(self, now_ms: int) -> None:
         """The savepoint that the job stops with is stored: what failed while it was does not begin again either."""
@@ -125,8 +155,12 @@ class Failover:
 
     def _fail(self, now_ms: int) -> None:
         self.life.step(JobStep.FAIL, now_ms)
+        self.history.took_down(self._graph.open_count, (str(each.vertex) for each in self._open_executions()))
         self._checkpoints.suspend(CheckpointFailureReason.JOB_FAILURE, now_ms)
         self.tasks.cancel_all(now_ms)
+
+    def _open_executions(self) -> Iterator[Execution]:
+        return (each for each in self._graph.executions() if not each.state.is_terminal)
 
     # ---- beginning again
 
@@ -138,6 +172,9 @@ class Failover:
         restart = self.tasks.restarts.begin(
             subtasks, due_ms, self._is_open, is_global=keys is None, needs_new_run=needs_new_run
         )
+        self.history.took_down(
+            len(restart.subtasks), (str(self._graph.subtask(key)) for key in sorted(restart.subtasks))
+        )
         self.tasks.scheduler.drop(restart.subtasks)
         for key in sorted(restart.subtasks):
             self.tasks.cancel(self._graph.subtask(key).current, now_ms)
@@ -146,11 +183,9 @@ class Failover:
         return not self._graph.subtask(key).current.state.is_terminal
 
     def _is_readable(self, partition: BlockingInput) -> bool:
-        """Whether what an attempt wrote to its end is still there."""
-        execution = self._graph.subtask(partition.producer).current
-        manager = execution.manager
-        is_there = manager is not None and self._managers.registered.get(manager.id) is manager
-        return is_there and execution.state is ExecutionState.FINISHED
+        """Whether what an attempt wrote to its end is still there, or will be."""
+        is_there = self.tasks.partitions.is_there((partition.producer, partition.partition_index))
+        return is_there or not self._is_finished(partition.producer)
 
     def go_on(self, now_ms: int) -> None:
         """Begin again with what has ended, in other processes where that is needed."""
@@ -160,6 +195,7 @@ class Failover:
             for manager in list(self._managers.registered.values()):
                 if not manager.is_program:
                     self._managers.remove(manager.id)
+                    self.tasks.partitions.lose_manager(manager.id)
                     self.tasks.release(manager.id, "the job begins again in other processes", now_ms)
             self._managers.slots.asked.clear()  # who comes now belongs to the others
         for restart in restarts.ready(now_ms):

@@ -7,7 +7,9 @@ Flink: ExecutionFailureHandler, RootExceptionHistoryEntry.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.master.execution_graph import Execution
@@ -48,10 +50,18 @@ class FailureEntry:
 
 @dataclass
 class Outage:
-    """Failures of one moment: the one that counts, and the others."""
+    """Failures of one moment: the one that counts, the others, and what went down with them.
+
+    Attributes
+    ----------
+    taken_down : tuple of str
+        Names of subtasks that ended for it, `HISTORY_SIZE` at most; `taken_down_count` says how many there were.
+    """
 
     root: FailureEntry
     concurrent: list[FailureEntry] = field(default_factory=list)
+    taken_down: tuple[str, ...] = ()
+    taken_down_count: int = 0
 
 
 class FailureHistory:
@@ -91,6 +101,12 @@ class FailureHistory:
             outage.root, entry = entry, outage.root
         if len(outage.concurrent) < HISTORY_SIZE:
             outage.concurrent.append(entry)
+
+    def took_down(self, count: int, names: Iterable[str]) -> None:
+        """Say how many subtasks end for the last failure, and which; of several answers the widest holds."""
+        if self.outages and count > self.outages[-1].taken_down_count:
+            self.outages[-1].taken_down_count = count
+            self.outages[-1].taken_down = tuple(islice(names, HISTORY_SIZE))
 
     def explain(self, failure: Failure) -> None:
         """Say more of why the job was last disturbed."""

@@ -9,19 +9,28 @@ What Flink has no name for is written with underscores, as operators' own number
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master.execution_graph import Execution, ExecutionJobVertex, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.failure_history import HISTORY_SIZE, FailureEntry
+from flinkbuf.jobs.master.failure_history import HISTORY_SIZE, FailureEntry, Outage
 from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.master.job_picture import (
+    AttemptPicture,
+    JobPicture,
+    ManagerPicture,
+    PictureMaker,
+    SubtaskPicture,
+    VertexPicture,
+)
 from flinkbuf.streaming.accumulators import merge_accumulators
 
 Json = dict[str, Any]
 UNKNOWN: Final = -1  # a time that has not come
+UNASSIGNED: Final = "(unassigned)"
+RECONCILING: Final = "RECONCILING"  # a state of tasks that Flink has, and nothing is ever in
 
 # Flink's name of a number, and ours. What nobody counts is 0 and not "complete".
 _IO_METRICS: Final = {
@@ -44,8 +53,8 @@ _ON_ITS_WAY: Final = (
 )
 
 
-def job_details(job: JobMaster, now_ms: int) -> Json:
-    """Return all that is known of a job.
+def job_details(job: JobMaster | JobPicture, now_ms: int | None = None) -> Json:
+    """Return all that is known of a job, or of one at the time of a picture.
 
     Examples
     --------
@@ -58,6 +67,23 @@ def job_details(job: JobMaster, now_ms: int) -> Json:
     >>> details["name"], details["state"], details["duration"], details["vertices"][0]["tasks"]["CREATED"]
     ('numbers', 'CREATED', 5, 2)
     """
+    picture = job if isinstance(job, JobPicture) else PictureMaker(job).make(now_ms or 0)
+    return {
+        **overview_of(picture),
+        "vertices": [vertex_details(vertex, picture.now_ms) for vertex in picture.vertices],
+        "status-counts": state_counts(vertex.aggregate_state for vertex in picture.vertices),
+        "plan": plan_json(picture.plan),
+        "exceptions": exceptions_json(picture.outages),
+        "accumulators": accumulators_json(picture.attempts()),
+        "taskmanagers": managers_json(picture),
+        "restarts": picture.restart_count,
+        "checkpoints": picture.checkpoints.as_json(picture.now_ms),
+    }
+
+
+def overview_of(picture: JobPicture) -> Json:
+    """Return what is said of the job before its vertices."""
+    job, now_ms = picture, picture.now_ms
     started_ms = job.timestamps[JobStatus.CREATED]
     ended_ms = job.timestamps[job.status] if job.status.is_terminal_state() else UNKNOWN
     return {
@@ -65,28 +91,23 @@ def job_details(job: JobMaster, now_ms: int) -> Json:
         "name": job.plan.job_name,
         "isStoppable": False,
         "state": job.status.name,
-        "job-type": "STREAMING",
+        "job-type": job_type(job.plan),
         "start-time": started_ms,
         "end-time": ended_ms,
         "duration": _duration(started_ms, ended_ms, now_ms),
         "maxParallelism": max((vertex.max_parallelism for vertex in job.plan.vertices), default=UNKNOWN),
         "now": now_ms,
-        "timestamps": {status.name: job.timestamps.get(status, 0) for status in JobStatus},
-        "vertices": [_vertex(vertex, now_ms) for vertex in job.graph.vertices],
-        "status-counts": _counted(ExecutionState, (vertex.aggregate_state for vertex in job.graph.vertices)),
-        "plan": _plan(job.plan),
-        "exceptions": _exceptions(job),
-        "accumulators": _accumulators(job),
-        "taskmanagers": _managers(job),
-        "restarts": job.restart_count,
-        "checkpoints": job.checkpoints.details(now_ms),
+        # A job of Flink is INITIALIZING while its job master is made; here that takes no time.
+        "timestamps": {"INITIALIZING": started_ms}
+        | {status.name: job.timestamps.get(status, 0) for status in JobStatus},
     }
 
 
 # ---- vertices and subtasks
 
 
-def _vertex(vertex: ExecutionJobVertex, now_ms: int) -> Json:
+def vertex_summary(vertex: VertexPicture, now_ms: int) -> Json:
+    """Return what ``/jobs/:jobid`` says of a vertex."""
     executions = [subtask.current for subtask in vertex.subtasks]
     started_ms = min((ms for each in executions if (ms := _started_ms(each)) != UNKNOWN), default=UNKNOWN)
     ends = [_ended_ms(each) for each in executions]
@@ -101,47 +122,61 @@ def _vertex(vertex: ExecutionJobVertex, now_ms: int) -> Json:
         "start-time": started_ms,
         "end-time": ended_ms,
         "duration": _duration(started_ms, ended_ms, now_ms),
-        "tasks": _counted(ExecutionState, (each.state for each in executions)),
-        "metrics": _io_metrics(executions),
-        "operators": _operators(vertex),
-        "subtasks": [_subtask(subtask, now_ms) for subtask in vertex.subtasks],
-        "backpressure": _back_pressure(executions, now_ms),
-        "watermarks": [
-            {"id": f"{each.vertex.index}.currentInputWatermark", "value": str(watermark)}
-            for each in executions
-            if (watermark := each.metrics.get("watermark")) is not None
-        ],
+        "tasks": state_counts(each.state for each in executions),
+        "metrics": io_metrics(executions),
     }
 
 
-def _subtask(subtask: ExecutionVertex, now_ms: int) -> Json:
-    details = _attempt(subtask.current, now_ms)
-    details["former_attempts"] = [_attempt(each, now_ms) for each in subtask.history]
+def vertex_details(vertex: VertexPicture, now_ms: int) -> Json:
+    """Return it with all that stands below ``/jobs/:jobid/vertices/:vertexid``."""
+    return {
+        **vertex_summary(vertex, now_ms),
+        "operators": operators_json(vertex),
+        "subtasks": [subtask_json(subtask, now_ms) for subtask in vertex.subtasks],
+        "backpressure": back_pressure_json(vertex, now_ms),
+        "watermarks": watermarks_json(vertex),
+    }
+
+
+def watermarks_json(vertex: VertexPicture) -> list[Json]:
+    """Return what ``/jobs/:jobid/vertices/:vertexid/watermarks`` does."""
+    return [
+        {"id": f"{subtask.index}.currentInputWatermark", "value": str(watermark)}
+        for subtask in vertex.subtasks
+        if (watermark := subtask.current.watermark) is not None
+    ]
+
+
+def subtask_json(subtask: SubtaskPicture, now_ms: int) -> Json:
+    """Return its newest attempt, with those before."""
+    details = attempt_json(subtask.current, now_ms)
+    details["former_attempts"] = [attempt_json(each, now_ms) for each in subtask.history]
     return details
 
 
-def _attempt(execution: Execution, now_ms: int) -> Json:
-    started_ms, ended_ms, manager = _started_ms(execution), _ended_ms(execution), execution.manager
+def attempt_json(execution: AttemptPicture, now_ms: int) -> Json:
+    """Return what ``…/subtasks/:subtaskindex/attempts/:attempt`` does."""
+    started_ms, ended_ms = _started_ms(execution), _ended_ms(execution)
     return {
-        "subtask": execution.vertex.index,
+        "subtask": execution.attempt.subtask_index,
         "status": execution.state.name,
         "attempt": execution.attempt.attempt_number,
-        "host": "(unassigned)" if manager is None else manager.host,
-        "endpoint": "(unassigned)" if manager is None else manager.endpoint,
-        "taskmanager-id": "(unassigned)" if manager is None else manager.id,
+        "host": execution.host or UNASSIGNED,
+        "endpoint": execution.endpoint or UNASSIGNED,
+        "taskmanager-id": execution.manager_id or UNASSIGNED,
         "start-time": started_ms,
         "end-time": ended_ms,
         "duration": _duration(started_ms, ended_ms, now_ms),
-        "metrics": _io_metrics([execution]),
-        "status-duration": _status_durations(execution, now_ms),
+        "metrics": io_metrics([execution]),
+        "status-duration": status_durations(execution, now_ms),
     }
 
 
-def _started_ms(execution: Execution) -> int:
+def _started_ms(execution: AttemptPicture) -> int:
     return execution.timestamps.get(ExecutionState.DEPLOYING, UNKNOWN)
 
 
-def _ended_ms(execution: Execution) -> int:
+def _ended_ms(execution: AttemptPicture) -> int:
     return execution.timestamps[execution.state] if execution.state.is_terminal else UNKNOWN
 
 
@@ -151,7 +186,7 @@ def _duration(started_ms: int, ended_ms: int, now_ms: int) -> int:
     return (now_ms if ended_ms == UNKNOWN else ended_ms) - started_ms
 
 
-def _status_durations(execution: Execution, now_ms: int) -> dict[str, int]:
+def status_durations(execution: AttemptPicture, now_ms: int) -> dict[str, int]:
     """How long it was on each step of its way; -1 for those it has not come to."""
     times = list(execution.timestamps.items())  # in the order in which they came
     ends = [ms for _, ms in times[1:]] + [now_ms]
@@ -159,7 +194,8 @@ def _status_durations(execution: Execution, now_ms: int) -> dict[str, int]:
     return {state.name: spans.get(state, UNKNOWN) for state in _ON_ITS_WAY}
 
 
-def _io_metrics(executions: list[Execution]) -> Json:
+def io_metrics(executions: list[AttemptPicture]) -> Json:
+    """Return sums in Flink's IOMetricsInfo."""
     metrics: Json = {}
     for name, ours in _IO_METRICS.items():
         counts = [each.metrics.get(ours) for each in executions]
@@ -170,8 +206,8 @@ def _io_metrics(executions: list[Execution]) -> Json:
     return metrics
 
 
-def _operators(vertex: ExecutionJobVertex) -> list[Json]:
-    """Records in and out of each operator of a chain, over all subtasks; Flink has them among its metrics only."""
+def operators_json(vertex: VertexPicture) -> list[Json]:
+    """Return records in and out of each operator of a chain, over all subtasks; in Flink these are metrics only."""
     sums: dict[str, Counter[str]] = {operator.id: Counter() for operator in vertex.plan.operators}
     for subtask in vertex.subtasks:
         for reported in subtask.current.metrics.get("operators", ()):
@@ -186,7 +222,9 @@ def _operators(vertex: ExecutionJobVertex) -> list[Json]:
     ]
 
 
-def _back_pressure(executions: list[Execution], now_ms: int) -> Json:
+def back_pressure_json(vertex: VertexPicture, now_ms: int) -> Json:
+    """Return what ``/jobs/:jobid/vertices/:vertexid/backpressure`` does."""
+    executions = [subtask.current for subtask in vertex.subtasks]
     subtasks = [_subtask_back_pressure(each) for each in executions if each.state is ExecutionState.RUNNING]
     level = back_pressure_level(max((each["ratio"] for each in subtasks), default=0.0))
     return {
@@ -197,11 +235,10 @@ def _back_pressure(executions: list[Execution], now_ms: int) -> Json:
     }
 
 
-def _subtask_back_pressure(execution: Execution) -> Json:
-    busy, idle, held_back = execution.time_shares("busy_ms", "idle_ms", "back_pressured_ms")
+def _subtask_back_pressure(execution: AttemptPicture) -> Json:
+    busy, idle, held_back = execution.shares
     return {
-        "subtask": execution.vertex.index,
-        "attempt-number": execution.attempt.attempt_number,
+        "subtask": execution.attempt.subtask_index,
         "backpressureLevel": back_pressure_level(held_back),
         "ratio": held_back,
         "idleRatio": idle,
@@ -223,7 +260,8 @@ def back_pressure_level(ratio: float) -> str:
 # ---- the job as a whole
 
 
-def _plan(plan: JobPlan) -> Json:
+def plan_json(plan: JobPlan) -> Json:
+    """Return what ``/jobs/:jobid/plan`` has as ``plan``."""
     inputs: dict[int, list[EdgePlan]] = {}
     for edge in plan.edges:
         inputs.setdefault(edge.target, []).append(edge)
@@ -234,33 +272,45 @@ def _plan(plan: JobPlan) -> Json:
             "operator": "",
             "operator_strategy": "",
             "description": vertex.name,
-            "inputs": [_plan_input(plan, number, edge) for number, edge in enumerate(inputs.get(index, ()))],
             "optimizer_properties": {},
+            **_plan_inputs(plan, inputs.get(index, ())),
         }
         for index, vertex in enumerate(plan.vertices)
     ]
-    return {"jid": plan.job_id, "name": plan.job_name, "type": "STREAMING", "nodes": nodes}
+    return {"jid": plan.job_id, "name": plan.job_name, "type": job_type(plan), "nodes": nodes}
 
 
-def _plan_input(plan: JobPlan, number: int, edge: EdgePlan) -> Json:
-    return {
-        "num": number,
-        "id": plan.vertices[edge.source].id,
-        "ship_strategy": edge.ship_strategy,
-        "exchange": edge.partition_type.lower(),
-    }
+def job_type(plan: JobPlan) -> str:
+    """Return Flink's word for how a job runs."""
+    return "BATCH" if plan.is_batch else "STREAMING"
 
 
-def _exceptions(job: JobMaster) -> Json:
-    outages = job.history.outages
+def _plan_inputs(plan: JobPlan, edges: Sequence[EdgePlan]) -> Json:
+    """A source has none, and then Flink does not speak of them."""
+    inputs = [
+        {
+            "num": number,
+            "id": plan.vertices[edge.source].id,
+            "ship_strategy": edge.ship_strategy,
+            "exchange": edge.partition_type.lower(),
+        }
+        for number, edge in enumerate(edges)
+    ]
+    return {"inputs": inputs} if inputs else {}
+
+
+def exceptions_json(outages: Sequence[Outage], limit: int = HISTORY_SIZE) -> Json:
+    """Return what ``/jobs/:jobid/exceptions`` does: the newest first, `limit` at most."""
     entries = [
-        _exception(outage.root) | {"concurrentExceptions": [_exception(each) for each in outage.concurrent]}
-        for outage in reversed(outages)
+        _exception(outage.root)
+        | {"concurrentExceptions": [_exception(each) for each in outage.concurrent]}
+        | {"restarted": {"count": outage.taken_down_count, "tasks": list(outage.taken_down)}}
+        for outage in list(reversed(outages))[:limit]
     ]
     return {
         "root-exception": entries[0]["stacktrace"] if entries else None,
         "timestamp": entries[0]["timestamp"] if entries else None,
-        "exceptionHistory": {"entries": entries, "truncated": len(outages) == HISTORY_SIZE},
+        "exceptionHistory": {"entries": entries, "truncated": len(outages) > limit or len(outages) == HISTORY_SIZE},
     }
 
 
@@ -277,9 +327,10 @@ def _exception(entry: FailureEntry) -> Json:
     }
 
 
-def _accumulators(job: JobMaster) -> Json:
+def accumulators_json(executions: Iterable[AttemptPicture]) -> Json:
+    """Return what ``/jobs/:jobid/accumulators`` does."""
     parts: dict[str, list[Json]] = {}
-    for execution in job.graph.executions():
+    for execution in executions:
         for name, part in execution.accumulators.items():
             parts.setdefault(name, []).append(part)
     return {
@@ -296,23 +347,34 @@ def _accumulator(name: str, parts: list[Json]) -> Json:
     return {"name": name, "type": merged["type"], "value": merged["value"]}
 
 
-def _managers(job: JobMaster) -> list[Json]:
-    taken = Counter(each.manager.id for each in job.graph.executions() if each.manager and each.state.is_deployed)
-    return [
-        {
-            "id": manager.id,
-            "path": manager.endpoint,
-            "dataPort": manager.data_port,
-            "timeSinceLastHeartbeat": manager.heard_ms,  # a time, as in Flink
-            "slotsNumber": len(manager.slots),
-            "freeSlots": 0 if taken[manager.id] else len(manager.slots),
-            "process_id": manager.registration.process_id,
-            "metrics": manager.metrics,
-        }
-        for manager in job.managers.registered.values()
-    ]
+def managers_json(picture: JobPicture) -> list[Json]:
+    """Return what ``/taskmanagers`` has of each, with the figures that it last reported."""
+    taken = Counter(each.manager_id for each in picture.attempts() if each.state.is_deployed)
+    return [manager_json(each, taken[each.id]) for each in picture.managers]
 
 
-def _counted(kinds: Iterable[Any], values: Iterator[Any]) -> dict[str, int]:
-    counts = Counter(values)
-    return {kind.name: counts[kind] for kind in kinds}
+def manager_json(picture: ManagerPicture, task_count: int) -> Json:
+    """Return what is said of one task manager."""
+    manager = picture.manager
+    return {
+        "id": manager.id,
+        "path": manager.endpoint,
+        "dataPort": manager.data_port,
+        "timeSinceLastHeartbeat": picture.heard_ms,  # a time, as in Flink
+        "slotsNumber": len(manager.slots),
+        "freeSlots": 0 if task_count else len(manager.slots),
+        "process_id": manager.registration.process_id,
+        "metrics": dict(picture.metrics),
+    }
+
+
+def state_counts(states: Iterable[ExecutionState] | Counter[ExecutionState]) -> dict[str, int]:
+    """Return how many are in each of Flink's states, those included that none is in; of states, or of counts of them.
+
+    Examples
+    --------
+    >>> state_counts([ExecutionState.RUNNING, ExecutionState.RUNNING])["RUNNING"]
+    2
+    """
+    counts = Counter(states)
+    return {state.name: counts[state] for state in ExecutionState} | {RECONCILING: 0}

@@ -56,6 +56,7 @@ from flinkbuf.jobs.messages import (
     HeartbeatRequest,
     ManagerLeaving,
     OperatorEventReport,
+    PartitionsReleased,
     RegisterManager,
     RegistrationAccepted,
     RegistrationRefused,
@@ -229,6 +230,11 @@ class JobMaster:
     # ---- checkpoints
 
     def _trigger_savepoint(self, stimulus: TriggerSavepoint, now_ms: int) -> None:
+        if self.plan.is_batch:
+            noun = stimulus.kind.noun
+            text = f"no {noun} was taken: a batch job keeps no state that another run could go on with"
+            self._outbox.do(RequestAnswered(stimulus.request, failure=Failure("builtins.RuntimeError", text)))
+            return
         self.checkpoints.trigger_savepoint(stimulus, self.status is JobStatus.RUNNING, now_ms)
 
     def _coordinators_snapshotted(self, stimulus: CoordinatorsSnapshotted, now_ms: int) -> None:
@@ -260,6 +266,8 @@ class JobMaster:
                 self._reported(stimulus.manager_id, message, now_ms)
             elif isinstance(message, HeartbeatReport) and manager is not None:
                 self._heartbeat(manager, message, now_ms)
+            elif isinstance(message, PartitionsReleased):
+                self._tasks.partitions.gone(stimulus.manager_id, message.partition_ids)
             elif isinstance(message, OperatorEventReport):
                 self._operator_event(stimulus.manager_id, message)
             elif isinstance(message, CheckpointAcknowledgement):
@@ -288,7 +296,7 @@ class JobMaster:
 
     def _refuse_late(self, stimulus: object) -> None:
         if isinstance(stimulus, TriggerSavepoint):
-            failure = Failure("builtins.RuntimeError", "no savepoint was taken: the job has ended")
+            failure = Failure("builtins.RuntimeError", f"no {stimulus.kind.noun} was taken: the job has ended")
             self._outbox.do(RequestAnswered(stimulus.request, failure=failure))
         elif isinstance(stimulus, ManagerSaid) and isinstance(stimulus.message, RegisterManager):
             self._refuse(stimulus.manager_id, "the job is over")
@@ -331,6 +339,7 @@ class JobMaster:
             lost_slots += manager.slots
             host = manager.host
         victims += self._tasks.scheduler.waiting_for(lost_slots)
+        victims += self._partitions_lost(ids)
         if PROGRAM_MANAGER in ids:
             self._failover.of_program(FailureEntry(failure, now_ms, None, PROGRAM_MANAGER, host), now_ms)
             return
@@ -339,6 +348,23 @@ class JobMaster:
             failure, now_ms, str(victims[0]) if victims else None, ids[0] if ids else None, host, weight
         )
         self._failover.of_managers(entry, victims, now_ms)
+
+    def _partitions_lost(self, manager_ids: list[str]) -> list[ExecutionVertex]:
+        """What they kept is gone: return those whose results somebody still needs."""
+        if not self._tasks.regions.groups:
+            return []
+        for manager_id in manager_ids:
+            self._tasks.partitions.lose_manager(manager_id)
+        return self._wanted_again()
+
+    def _wanted_again(self) -> list[ExecutionVertex]:
+        """Return those who have finished, and whose results are gone though somebody waits for them."""
+        return [self.graph.subtask(key) for key in self._tasks.partitions.wanted_again(self._is_reading)]
+
+    def _is_reading(self, region: int) -> bool:
+        """Whether all of its subtasks run, or have finished."""
+        states = (self.graph.subtask(key).current.state for key in self._tasks.regions.members[region])
+        return all(state in (ExecutionState.RUNNING, ExecutionState.FINISHED) for state in states)
 
     # ---- what they report
 
@@ -369,10 +395,14 @@ class JobMaster:
         if after is ExecutionState.FINISHED or execution.failure is None:
             return
         entry = FailureEntry.of(execution, execution.failure, now_ms)
-        if was_told:
-            self._failover.noted(replace(entry, weight=AFTER_CANCEL), now_ms)
+        is_lost = self._tasks.partitions.lose(execution.failure.lost_partition)
+        victims = self._wanted_again() if is_lost else []
+        if not was_told:
+            self._failover.of_tasks(entry, [execution.vertex, *victims], now_ms)
+        elif victims:  # it was to begin again, and would find the same
+            self._failover.of_tasks(entry, victims, now_ms)
         else:
-            self._failover.of_tasks(entry, [execution.vertex], now_ms)
+            self._failover.noted(replace(entry, weight=AFTER_CANCEL), now_ms)
 
     def _heartbeat(self, manager: Manager, report: HeartbeatReport, now_ms: int) -> None:
         """Lay what a task manager has beside what it should have."""
@@ -393,6 +423,7 @@ class JobMaster:
             # A finished one keeps what it wrote until all have read it.
             if known is None or not is_ours or known.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
                 self._outbox.send(manager.id, CancelTask(self.session_id, attempt))
+        self._tasks.let_go_again(manager.id, report.sequence)
         self._vanished([each for each in missing if not each.state.is_terminal], now_ms)
 
     def _vanished(self, executions: list[Execution], now_ms: int) -> None:

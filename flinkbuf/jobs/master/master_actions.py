@@ -65,7 +65,7 @@ class SuspendJob:
 
 @dataclass(frozen=True)
 class TriggerSavepoint:
-    """The user wants a savepoint; what becomes of it is said by `RequestAnswered` with the same number."""
+    """The user wants a savepoint, or a checkpoint; what becomes of it is said by `RequestAnswered` with its number."""
 
     request: int
     kind: SnapshotKind = SnapshotKind.SAVEPOINT
@@ -214,10 +214,11 @@ class CheckpointEnded:
 
 @dataclass(frozen=True)
 class RequestAnswered:
-    """A savepoint that the user asked for is there, or will not be."""
+    """A savepoint or checkpoint that the user asked for is there, or will not be."""
 
     request: int
     path: str = ""
+    checkpoint_id: int = 0
     failure: Failure | None = None
 
 

@@ -7,7 +7,8 @@ Flink: PipelinedRegionComputeUtil, RestartPipelinedRegionFailoverStrategy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
@@ -17,12 +18,22 @@ Subtask = tuple[int, int]  # index of the vertex in the plan, index of the subta
 
 @dataclass(frozen=True)
 class BlockingInput:
-    """A partition that a region reads, and another one wrote to its end."""
+    """A partition that a subtask writes to its end before anybody reads it."""
 
     producer: Subtask
     partition_index: int
     producer_region: int
-    consumer_region: int
+
+
+@dataclass(frozen=True)
+class BlockingGroup:
+    """Partitions that are read together, all by the same regions. Flink: ConsumedPartitionGroup, ConsumerVertexGroup.
+
+    A thousand subtasks that all read from each other share one group: nothing here grows with their pairs.
+    """
+
+    partitions: tuple[BlockingInput, ...]
+    readers: tuple[int, ...]  # regions
 
 
 class PipelinedRegions:
@@ -34,6 +45,15 @@ class PipelinedRegions:
         Subtasks of each region, in the order of the plan.
     region_of : dict
         Index of the region by subtask.
+    groups : list of BlockingGroup
+        All partitions between regions, each in one group.
+    read_by, written_by : dict
+        Numbers of groups by region.
+
+    Raises
+    ------
+    ValueError
+        A region would have to wait for itself.
 
     Examples
     --------
@@ -62,23 +82,56 @@ class PipelinedRegions:
                 self.members.append([])
             self.region_of[subtask] = numbers[root]
             self.members[numbers[root]].append(subtask)
-        self._inputs, self._consumers = self._blocking_inputs(plan)
+        self.groups = [group for edge in plan.edges if not edge.is_pipelined for group in self._groups_of(plan, edge)]
+        self.read_by: dict[int, list[int]] = defaultdict(list)
+        self.written_by: dict[int, list[int]] = defaultdict(list)
+        for number, group in enumerate(self.groups):
+            for region in group.readers:
+                self.read_by[region].append(number)
+            for region in sorted({each.producer_region for each in group.partitions}):
+                self.written_by[region].append(number)
+        self._check_order(plan)
 
-    def _blocking_inputs(self, plan: JobPlan) -> tuple[dict[int, list[BlockingInput]], dict[int, set[int]]]:
-        """What each region reads that others wrote before, and who reads what each one wrote."""
-        inputs: dict[int, list[BlockingInput]] = {}
-        consumers: dict[int, set[int]] = {}
-        for edge in plan.edges:
-            if edge.is_pipelined:
-                continue
-            for number in range(plan.vertices[edge.target].parallelism):
-                region = self.region_of[edge.target, number]
-                for producer, _ in plan.channels_of(edge, number):
-                    subtask = (edge.source, producer)
-                    owner = self.region_of[subtask]
-                    inputs.setdefault(region, []).append(BlockingInput(subtask, edge.partition_index, owner, region))
-                    consumers.setdefault(owner, set()).add(region)
-        return inputs, consumers
+    def _groups_of(self, plan: JobPlan, edge: EdgePlan) -> Iterator[BlockingGroup]:
+        """The partitions of one edge, each in one group, and who reads them."""
+        readers: dict[tuple[int, ...], dict[int, None]] = {}  # regions in order, by the subtasks that they read
+        for number in range(plan.vertices[edge.target].parallelism):
+            if edge.is_pointwise:
+                producers = tuple(producer for producer, _ in plan.channels_of(edge, number))
+            else:
+                producers = (-1,)  # everybody reads all
+            readers.setdefault(producers, {})[self.region_of[edge.target, number]] = None
+        for producers, regions in readers.items():
+            if producers == (-1,):
+                producers = tuple(range(plan.vertices[edge.source].parallelism))
+            partitions = (
+                BlockingInput((edge.source, each), edge.partition_index, self.region_of[edge.source, each])
+                for each in producers
+            )
+            yield BlockingGroup(tuple(partitions), tuple(regions))
+
+    def _check_order(self, plan: JobPlan) -> None:
+        """A region that waits for itself, directly or through others, would never begin."""
+        unwritten = [len({each.producer_region for each in group.partitions}) for group in self.groups]
+        unread = [len(self.read_by.get(region, ())) for region in range(len(self.members))]
+        pending = [region for region, count in enumerate(unread) if count == 0]
+        done = 0
+        while pending:
+            region = pending.pop()
+            done += 1
+            for number in self.written_by.get(region, ()):
+                unwritten[number] -= 1
+                if unwritten[number] == 0:
+                    for reader in self.groups[number].readers:
+                        unread[reader] -= 1
+                        if unread[reader] == 0:
+                            pending.append(reader)
+        if done < len(self.members):
+            stuck = sorted({plan.vertices[self.members[each][0][0]].name for each, left in enumerate(unread) if left})
+            raise ValueError(
+                f"job {plan.job_name!r} can never begin {', '.join(stuck)}: they read, when it is complete, what is "
+                f"written by tasks that they stream to, or that wait for them"
+            )
 
     def to_restart(self, failed: Iterable[Subtask], is_available: Callable[[BlockingInput], bool]) -> list[Subtask]:
         """Return all subtasks that start again when some failed.
@@ -93,15 +146,23 @@ class PipelinedRegions:
             Whether what a region reads can still be read.
         """
         regions: set[int] = set()
+        read: set[int] = set()
+        written: set[int] = set()  # groups that were looked at
         pending = [self.region_of[subtask] for subtask in failed]
         while pending:
             region = pending.pop()
             if region in regions:
                 continue
             regions.add(region)
-            lost = (each for each in self._inputs.get(region, ()) if not is_available(each))
-            pending.extend(each.producer_region for each in lost)
-            pending.extend(self._consumers.get(region, ()))
+            for number in self.read_by.get(region, ()):
+                if number not in read:
+                    read.add(number)
+                    partitions = self.groups[number].partitions
+                    pending.extend(each.producer_region for each in partitions if not is_available(each))
+            for number in self.written_by.get(region, ()):
+                if number not in written:
+                    written.add(number)
+                    pending.extend(self.groups[number].readers)
         return [subtask for region in sorted(regions) for subtask in self.members[region]]
 
 

@@ -1,5 +1,7 @@
 """Subtasks that wait for their slots, and go to their task managers as soon as all have come.
 
+All of a streaming job go together. Of a batch job each region goes by itself, as soon as what it reads is complete and
+there are slots for it.
 Flink: PipelinedRegionSchedulingStrategy, DefaultExecutionDeployer, and the bulk slot requests of the slot pool.
 """
 
@@ -13,7 +15,9 @@ from flinkbuf.jobs.master.deployment_builder import DeploymentBuilder
 from flinkbuf.jobs.master.execution_graph import Execution, ExecutionGraph, ExecutionVertex
 from flinkbuf.jobs.master.execution_state import ExecutionStep
 from flinkbuf.jobs.master.manager_table import ManagerTable
-from flinkbuf.jobs.master.regions import Subtask
+from flinkbuf.jobs.master.partition_tracker import PartitionTracker
+from flinkbuf.jobs.master.regions import PipelinedRegions, Subtask
+from flinkbuf.jobs.master.slot_assignment import SlotAssignment
 from flinkbuf.jobs.master.slots import ranges_text
 
 
@@ -54,23 +58,82 @@ class Scheduler:
     graph : ExecutionGraph
     managers : ManagerTable
     session_id : str
+    regions : PipelinedRegions
+    partitions : PartitionTracker
     """
 
-    def __init__(self, graph: ExecutionGraph, managers: ManagerTable, session_id: str) -> None:
+    def __init__(
+        self,
+        graph: ExecutionGraph,
+        managers: ManagerTable,
+        session_id: str,
+        regions: PipelinedRegions,
+        partitions: PartitionTracker,
+    ) -> None:
         self.graph = graph
         self.managers = managers
         self.builder = DeploymentBuilder(graph, session_id)
         self.waiting: list[DeploymentBatch] = []
+        self._regions = regions
+        self._partitions = partitions
+        self._is_batch = graph.plan.is_batch
+        self.slots = SlotAssignment(graph, managers.slots.count)
+        self._without_input: set[int] = set()  # regions whose input is not complete
+        self._without_slots: dict[int, None] = {}  # regions that could begin, in order
+        self._has_news = False  # something has ended, or is to begin
 
     def schedule(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> tuple[int, ...]:
-        """Let subtasks wait for their slots; return the slots that must be asked for, by the run `managers.run`."""
+        """Let subtasks wait for their slots; return the slots that must be asked for, by the run `managers.run`.
+
+        Those of a batch job wait for their input first: `begin` goes on with them.
+        """
+        if self._is_batch:
+            self._without_input.update(self._regions.region_of[each.key] for each in subtasks)
+            self._has_news = True
+            return ()
+        return self._wait_for_managers(subtasks, now_ms)
+
+    def begin(self, now_ms: int) -> tuple[int, ...]:
+        """Give slots to the regions of a batch job whose input is complete; return those that must be asked for."""
+        if not self._has_news:
+            return ()
+        self._has_news = False
+        for region in sorted(self._without_input):
+            if self._partitions.has_all(region):
+                self._without_input.remove(region)
+                self._without_slots[region] = None
+                for subtask in self._members(region):
+                    self.graph.step(subtask.current, ExecutionStep.SCHEDULE, now_ms)
+        needs_slots = False
+        for region in list(self._without_slots):
+            members = self._members(region)
+            if self.slots.take(members, self.managers.slots.holder):
+                del self._without_slots[region]
+                needs_slots |= bool(self._batch(members, now_ms).slots)
+        # All that the job may have come up together: others will want them soon.
+        return self.managers.ask(range(self.managers.slots.count)) if needs_slots else ()
+
+    def _members(self, region: int) -> list[ExecutionVertex]:
+        return [self.graph.subtask(key) for key in self._regions.members[region]]
+
+    def ended(self, subtask: ExecutionVertex) -> None:
+        """An attempt is at its end: its slot may be free for another region, or what that reads complete."""
+        if self._is_batch:
+            self.slots.give_back(subtask)
+            self._has_news = True
+
+    def _wait_for_managers(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> tuple[int, ...]:
+        batch = self._batch(subtasks, now_ms)
+        for subtask in batch.subtasks.values():
+            self.graph.step(subtask.current, ExecutionStep.SCHEDULE, now_ms)
+        return self.managers.ask(sorted(batch.slots))
+
+    def _batch(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> DeploymentBatch:
         batch = DeploymentBatch(
             {subtask.key: subtask for subtask in subtasks}, now_ms + self.managers.config.slot_request_timeout_ms
         )
-        for subtask in batch.subtasks.values():
-            self.graph.step(subtask.current, ExecutionStep.SCHEDULE, now_ms)
         self.waiting.append(batch)
-        return self.managers.ask(sorted(batch.slots))
+        return batch
 
     def deploy(self, now_ms: int) -> list[tuple[str, TaskDeploymentDescriptor]]:
         """Return what can be deployed now, in order, and to which task manager: it counts as deployed."""
@@ -90,6 +153,9 @@ class Scheduler:
     def drop(self, subtasks: Iterable[Subtask]) -> None:
         """They do not wait any more."""
         dropped = list(subtasks)
+        for region in {self._regions.region_of[subtask] for subtask in dropped} if self._is_batch else ():
+            self._without_input.discard(region)
+            self._without_slots.pop(region, None)
         for batch in self.waiting:
             for subtask in dropped:
                 batch.subtasks.pop(subtask, None)
@@ -99,6 +165,8 @@ class Scheduler:
     def clear(self) -> None:
         """Nobody waits any more."""
         self.waiting.clear()
+        self._without_input.clear()
+        self._without_slots.clear()
 
     def waiting_for(self, slots: Iterable[int | None]) -> list[ExecutionVertex]:
         """Return the subtasks that wait with one of these slots, or for it; None: in the program."""

@@ -11,19 +11,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.jobs.graphs.slot_needs import Need, connected, slots_of_widest, widths
+from flinkbuf.jobs.master.regions import PipelinedRegions
 
 
 def slot_offsets(plan: JobPlan) -> dict[str, int]:
-    """Return the first slot of each slot sharing group."""
+    """Return the first slot of each slot sharing group; in a batch job they have the same, one after the other."""
+    if plan.is_batch:
+        return dict.fromkeys(widths(_needs(plan)), 0)
     offsets, end = {}, 0
-    for group, width in _widths(plan).items():
+    for group, width in widths(_needs(plan)).items():
         offsets[group] = end
         end += width
     return offsets
 
 
 def slot_count(plan: JobPlan) -> int:
-    """Return how many slots a job needs.
+    """Return how many slots a job takes: all that it needs, or as many as its widest region, if it is a batch job.
+
+    A batch job does with fewer, where ``slotmanager.number-of-slots.max`` says so: with those of the widest of the
+    parts that must run at the same time.
+
+    Raises
+    ------
+    ValueError
+        It needs more than it may take.
 
     Examples
     --------
@@ -32,22 +44,48 @@ def slot_count(plan: JobPlan) -> int:
     >>> slot_count(JobPlan("c" * 32, "both", (source, sink)))
     3
     """
-    return sum(_widths(plan).values())
+    needs, limit = _needs(plan), plan.slot_limit
+    if not plan.is_batch:
+        count = least = sum(widths(needs).values())
+    else:
+        pairs = ((edge.source, edge.target) for edge in plan.edges if edge.is_pipelined)
+        count = least = slots_of_widest(needs, connected(len(needs), pairs))
+        if limit is not None and limit < count:
+            least = _least(plan)
+    if limit is not None and limit < least:
+        raise ValueError(
+            f"job {plan.job_name!r} needs {least} slots at the same time, but slotmanager.number-of-slots.max is "
+            f"{limit}: raise it, or lower the job's parallelism"
+        )
+    return count if limit is None else min(count, limit)
+
+
+def _least(plan: JobPlan) -> int:
+    """Slots of the subtasks that stream to each other, where most do; what has slots of its own needs all of these."""
+    regions = PipelinedRegions(plan)
+    shares = (
+        {(plan.vertices[vertex].slot_sharing_group, number) for vertex, number in members if _has_slot(plan, vertex)}
+        for members in regions.members
+    )
+    fixed = (vertex.parallelism for vertex in plan.vertices if vertex.is_slot_fixed)
+    return max(*map(len, shares), max(fixed, default=0), 0)
+
+
+def _has_slot(plan: JobPlan, vertex: int) -> bool:
+    return not plan.vertices[vertex].is_in_program
 
 
 def slot_of(plan: JobPlan, vertex_index: int, subtask: int) -> int | None:
-    """Return the number of the slot that a subtask takes; None for one that runs in the program."""
+    """Return the number of the slot that a subtask takes; None for one that runs in the program.
+
+    In a batch job that is so for those whose slot is fixed; others take what is free.
+    """
     vertex = plan.vertices[vertex_index]
     return None if vertex.is_in_program else slot_offsets(plan)[vertex.slot_sharing_group] + subtask
 
 
-def _widths(plan: JobPlan) -> dict[str, int]:
-    widths: dict[str, int] = {}
-    for vertex in plan.vertices:
-        if not vertex.is_in_program:
-            group = vertex.slot_sharing_group
-            widths[group] = max(widths.get(group, 0), vertex.parallelism)
-    return widths
+def _needs(plan: JobPlan) -> list[Need]:
+    return [(each.slot_sharing_group, 0 if each.is_in_program else each.parallelism) for each in plan.vertices]
 
 
 class SlotPool:

@@ -14,9 +14,11 @@ from flinkbuf.jobs.master.execution_state import ExecutionState, ExecutionStep
 from flinkbuf.jobs.master.job_life import MasterOutbox
 from flinkbuf.jobs.master.manager_table import ManagerTable
 from flinkbuf.jobs.master.master_actions import StartManagers, StopManager, SubtaskGone
+from flinkbuf.jobs.master.partition_tracker import PartitionTracker, by_manager
+from flinkbuf.jobs.master.regions import PipelinedRegions
 from flinkbuf.jobs.master.restarts import Restarts
 from flinkbuf.jobs.master.scheduler import Scheduler
-from flinkbuf.jobs.messages import CancelTask, DeployTask, ReleaseManager
+from flinkbuf.jobs.messages import CancelTask, DeployTask, ReleaseManager, ReleasePartitions
 
 
 class TaskControl:
@@ -31,6 +33,9 @@ class TaskControl:
 
     Attributes
     ----------
+    regions : PipelinedRegions
+    partitions : PartitionTracker
+        What subtasks have written to its end.
     scheduler, restarts, cancellations
         Attempts that wait for slots; subtasks that wait for a restart; attempts that have not heard that they are to
         end.
@@ -41,18 +46,23 @@ class TaskControl:
         self.managers = managers
         self.session_id = session_id
         self.outbox = outbox
-        self.scheduler = Scheduler(graph, managers, session_id)
+        self.regions = PipelinedRegions(graph.plan)
+        self.partitions = PartitionTracker(self.regions)
+        self.scheduler = Scheduler(graph, managers, session_id, self.regions, self.partitions)
         self.restarts = Restarts()
         self.cancellations = Cancellations(managers.config)
 
     def schedule(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> None:
         """Let subtasks wait for their slots, and ask for those that are missing."""
-        asked = self.scheduler.schedule(subtasks, now_ms)
+        self._ask(self.scheduler.schedule(subtasks, now_ms))
+
+    def _ask(self, asked: tuple[int, ...]) -> None:
         if asked:
             self.outbox.do(StartManagers(self.managers.run, asked))
 
     def deploy(self, now_ms: int) -> None:
-        """Deploy what has all its slots."""
+        """Deploy what has all its slots, and ask for those of whom has become ready for them."""
+        self._ask(self.scheduler.begin(now_ms))
         for manager_id, descriptor in self.scheduler.deploy(now_ms):
             self.outbox.send(manager_id, DeployTask(self.session_id, descriptor))
 
@@ -67,6 +77,7 @@ class TaskControl:
         """Have an attempt ended; one that has finished gives up what it wrote."""
         before = execution.state
         if before is ExecutionState.FINISHED:
+            self.partitions.begins_again(execution.vertex.key)
             self.send_cancel(execution)
         elif before.is_deployed and before is not ExecutionState.CANCELING:
             self.graph.step(execution, ExecutionStep.CANCEL, now_ms)
@@ -92,7 +103,28 @@ class TaskControl:
         if execution.manager is not None:
             self.outbox.do(SubtaskGone(execution.attempt))
         self.restarts.ended(execution.vertex.key)
+        self.scheduler.ended(execution.vertex)
+        if after is ExecutionState.FINISHED and self.regions.groups:
+            self._keep(execution)
         return after
+
+    def _keep(self, execution: Execution) -> None:
+        """What it wrote is complete; what it read may not be needed any more."""
+        assert execution.manager is not None, f"{execution!r} has finished nowhere"
+        ids = self.scheduler.builder.partition_ids(execution)
+        freed = self.partitions.finished(execution.vertex.key, execution.manager.id, ids)
+        for manager_id, names in by_manager(freed).items():
+            self._let_go(manager_id, names)
+
+    def _let_go(self, manager_id: str, names: tuple[str, ...]) -> None:
+        self.partitions.let_go(manager_id, names, self.managers.heartbeats.sequence)
+        self.outbox.send(manager_id, ReleasePartitions(self.session_id, names))
+
+    def let_go_again(self, manager_id: str, sequence: int) -> None:
+        """A heartbeat was answered: what it has not said to be gone by then, it has not heard of."""
+        names = self.partitions.unheard(manager_id, sequence)
+        if names:
+            self._let_go(manager_id, names)
 
     def release(self, manager_id: str, reason: str, now_ms: int, *, is_finished: bool = False) -> None:
         """A task manager is to end, with all it has; it is told whether the job has finished."""

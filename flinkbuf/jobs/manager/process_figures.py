@@ -1,0 +1,76 @@
+"""What this process takes of its machine: memory, processor time, threads. Flink: MetricUtils."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+_KIB_IN_MAXRSS = 1 if sys.platform == "darwin" else 1024  # macOS says bytes
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_NO_LIMIT = 1 << 60  # what the old cgroups say where there is none
+
+
+class ProcessFigures:
+    """Figures of the process, and how much processor time it took since the last look.
+
+    Parameters
+    ----------
+    now_s, processor_s : callable
+        Seconds of a clock, and of processor time.
+
+    Examples
+    --------
+    >>> now, used = iter([0.0, 2.0]).__next__, iter([1.0, 2.5]).__next__
+    >>> ProcessFigures(now, used).look()["cpu_share"]
+    0.75
+    """
+
+    def __init__(
+        self, now_s: Callable[[], float] = time.monotonic, processor_s: Callable[[], float] = time.process_time
+    ) -> None:
+        self._now_s = now_s
+        self._processor_s = processor_s
+        self._last = (now_s(), processor_s())
+        self._limit = memory_limit()
+        self._machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+    def look(self) -> dict[str, Any]:
+        """Return the figures now: bytes, and processor time as a share of one core (2.0: two are busy)."""
+        now_s, used_s = self._now_s(), self._processor_s()
+        span_s = now_s - self._last[0]
+        share = (used_s - self._last[1]) / span_s if span_s > 0 else 0.0
+        self._last = (now_s, used_s)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB_IN_MAXRSS
+        return {
+            "resident_bytes": resident_bytes() or peak,
+            "peak_resident_bytes": peak,
+            "memory_limit_bytes": self._limit,
+            "machine_bytes": self._machine,
+            "cpu_share": round(share, 3),
+            "threads": threading.active_count(),
+        }
+
+
+def resident_bytes() -> int | None:
+    """Return how much memory of the machine this process holds; None where the system does not say."""
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return None
+
+
+def memory_limit() -> int | None:
+    """Return with how much memory the process, or its container, is ended; None: nobody says."""
+    limits = []
+    address_space = resource.getrlimit(resource.RLIMIT_AS)[0]  # spark.executor.pyspark.memory
+    if address_space != resource.RLIM_INFINITY:
+        limits.append(address_space)
+    for path in _CGROUP_LIMITS:
+        with suppress(OSError, ValueError), open(path) as file:  # "max" is no number
+            limits.append(int(file.read()))
+    return min((limit for limit in limits if limit < _NO_LIMIT), default=None)

@@ -1,0 +1,71 @@
+"""What is different for an operator in batch execution: one key at a time, and no event time before its end.
+
+Flink: BatchExecutionKeyedStateBackend, BatchExecutionInternalTimeServiceManager, the operators' property
+``emitProgressiveWatermarks``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkbuf._core.stream_operator import MAX_WATERMARK
+from flinkbuf._core.timer_service import BatchTimerService, InternalTimerService
+from flinkbuf._core.watermark_generator import NoWatermarksGenerator
+from flinkbuf.streaming.clock import Clock
+from flinkbuf.streaming.state_backend import KeyedStateBackend
+from flinkbuf.streaming.timers import TimerServices
+
+
+class BatchTimerServices(TimerServices):
+    """Timers of the key at hand: they fire when it ends, or event time does."""
+
+    def _make_service(self, name: str, target: Any) -> InternalTimerService:
+        return BatchTimerService(name, self._keys, target, self._clock)
+
+    def advance_watermark(self, timestamp: int) -> None:
+        """No more records follow the last watermark; those before it say nothing."""
+        if timestamp == MAX_WATERMARK:
+            self.end_key()
+
+    def end_key(self) -> None:
+        """Fire all timers there are."""
+        for service in self._services.values():
+            service.end_key()  # type: ignore[attr-defined]
+
+
+class BatchKeyedStateBackend(KeyedStateBackend):
+    """State of the key at hand, which is gone when it ends. It is in memory, whatever the job says."""
+
+    def end_key(self) -> None:
+        """Another key follows: timers of this one fire, then its state goes."""
+        self._timers.end_key()  # type: ignore[attr-defined]
+        for _, _, state in self._states.values():
+            state.forget_keys()
+
+
+class WithoutWatermarks:
+    """A watermark strategy that gives records their timestamps, and no more.
+
+    Parameters
+    ----------
+    strategy : WatermarkStrategy
+    """
+
+    alignment = None
+    idle_timeout_ms = None
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+
+    def create_timestamp_assigner(self) -> Any:
+        """Return that of the strategy."""
+        return self._strategy.create_timestamp_assigner()
+
+    def create_watermark_generator(self, clock: Clock) -> NoWatermarksGenerator:
+        """Return one that makes none."""
+        return NoWatermarksGenerator()
+
+
+def strategy_of(strategy: Any, is_batch: bool) -> Any:
+    """Return what there is of a strategy in this kind of execution; None stays None."""
+    return WithoutWatermarks(strategy) if is_batch and strategy is not None else strategy
