@@ -1,0 +1,75 @@
+"""What commands print: JSON for programs, tables for people (by rich where it is installed and a terminal reads)."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+_NUMBERS = ("Size", "Records", "Buffers", "Compressed", "Events", "Files", "Subpartition", "Region", "Offset")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def text_of(value: Any) -> str:
+    """Return the text of a value; nothing for None."""
+    return "" if value is None else str(value)
+
+
+def size_text(size: int | None) -> str:
+    """Return bytes in three digits and a unit.
+
+    Examples
+    --------
+    >>> size_text(999), size_text(2048), size_text(3 << 20)
+    ('999 B', '2.0 KiB', '3.0 MiB')
+    """
+    if size is None:
+        return ""
+    if size < 1024:
+        return f"{size} B"
+    value = float(size)
+    for unit in ("KiB", "MiB", "GiB", "TiB"):
+        value /= 1024
+        if value < 1000 or unit == "TiB":
+            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
+    raise AssertionError(size)
+
+
+def print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table; columns that are empty in all rows are left out."""
+    found = [tuple(row) for row in rows]
+    used = [index for index in range(len(names)) if any(row[index] for row in found)]
+    chosen = [tuple(row[index] for index in used) for row in found]
+    _printer()([names[index] for index in used], chosen)
+
+
+def _printer() -> Callable[[Sequence[str], list[tuple[str, ...]]], None]:
+    try:
+        import rich  # noqa: F401
+    except ImportError:
+        return _print_plain
+    return _print_rich if sys.stdout.isatty() else _print_plain
+
+
+def _print_plain(names: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+    for row in (tuple(names), *rows):
+        print("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _print_rich(names: Sequence[str], rows: list[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in names:
+        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(text) for text in row))  # names of a user's are no markup
+    Console().print(table)

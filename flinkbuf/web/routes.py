@@ -1,0 +1,21 @@
+"""All that is answered over HTTP besides static files."""
+
+from flinkbuf.web import cluster_routes, command_routes, flame_routes, job_routes, metric_routes, vertex_routes
+from flinkbuf.web.router import Answer, Cluster, Request, Router
+
+ROUTER = Router()
+for _each in (cluster_routes, job_routes, vertex_routes, flame_routes, metric_routes, command_routes):
+    ROUTER.include(_each.router)
+
+
+def answer(request: Request, cluster: Cluster) -> Answer:
+    """Return the answer to a request; an error is one, too.
+
+    Examples
+    --------
+    >>> answer(Request("GET", "/jobs"), Cluster()).body
+    {'jobs': []}
+    >>> answer(Request("GET", "/nothing"), Cluster()).status
+    404
+    """
+    return ROUTER.answer(cluster, request)

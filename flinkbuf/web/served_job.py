@@ -1,0 +1,123 @@
+"""What is served of a job: its pictures, and what one may ask of it. Flink: DispatcherGateway, of one job."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from flinkbuf.checkpoints.options import SnapshotKind
+from flinkbuf.jobs.flame_tree import TERMINATED
+from flinkbuf.jobs.master.job_picture import JobPicture
+
+OPERATIONS_MAX: Final = 100  # that are remembered
+
+
+class ServedJob:
+    """A job, and after its end its last picture.
+
+    Parameters
+    ----------
+    job : RunningJob
+        Or what else has ``picture``, ``cancel()``, ``trigger_savepoint(directory, kind)`` and
+        ``trigger_checkpoint(kind)``.
+    configuration : mapping, optional
+        What the program was configured with.
+    rescale : callable, optional
+        Given a parallelism; returns a `Future`. None: the job cannot begin again with another one.
+
+    Notes
+    -----
+    Threads: any. Nothing here waits for the job.
+    """
+
+    def __init__(
+        self,
+        job: Any,
+        configuration: Mapping[str, str] | None = None,
+        rescale: Callable[[int], Future[Any]] | None = None,
+    ) -> None:
+        self._job = job
+        self._last: JobPicture | None = None
+        self.configuration = dict(configuration or {})
+        self.rescale = rescale
+
+    @property
+    def picture(self) -> JobPicture:
+        """The newest one."""
+        job, last = self._job, self._last
+        picture: JobPicture = job.picture if last is None else last
+        return picture
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can be asked of it any more."""
+        return self._last is not None or self.picture.is_over
+
+    def end(self) -> None:
+        """Keep the last picture, and nothing else of the job."""
+        self._last = self._job.picture
+        self._job = self.rescale = None
+
+    def flame_graph(self, vertex_id: str, subtask: int | None, kind: str) -> dict[str, Any]:
+        """Return what the threads of a task do, in Flink's shape; see `RunningJob.flame_graph`."""
+        job = self._job
+        graph: dict[str, Any] = dict(TERMINATED) if job is None else job.flame_graph(vertex_id, subtask, kind)
+        return graph
+
+    def cancel(self) -> None:
+        """Have it end. Nothing happens to one that is over."""
+        job = self._job
+        if job is not None:
+            job.cancel()
+
+    def trigger_savepoint(self, directory: str | None, kind: SnapshotKind) -> Future[str]:
+        """Have a savepoint made; the future gives its path."""
+        job = self._job
+        if job is None:
+            raise RuntimeError(f"job {self.picture.job_id} has ended")
+        future: Future[str] = job.trigger_savepoint(directory, kind)
+        return future
+
+    def trigger_checkpoint(self, kind: SnapshotKind) -> Future[int]:
+        """Have a checkpoint taken now; the future gives its number."""
+        job = self._job
+        if job is None:
+            raise RuntimeError(f"job {self.picture.job_id} has ended")
+        future: Future[int] = job.trigger_checkpoint(kind)
+        return future
+
+
+class Operations:
+    """What was begun over HTTP, by the id that its answer is asked for with; the oldest are forgotten.
+
+    Flink: AsynchronousJobOperationKey, CompletedOperationCache.
+
+    Examples
+    --------
+    >>> operations = Operations()
+    >>> trigger_id = operations.add("c" * 32, done := Future())
+    >>> operations.find("c" * 32, trigger_id) is done
+    True
+    """
+
+    def __init__(self) -> None:
+        self._futures: OrderedDict[tuple[str, str], Future[Any]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, job_id: str, future: Future[Any], trigger_id: str | None = None) -> str:
+        """Remember one; returns its id: `trigger_id`, if that was given, else a new one."""
+        trigger_id = trigger_id or uuid.uuid4().hex
+        with self._lock:
+            self._futures[job_id, trigger_id] = future
+            while len(self._futures) > OPERATIONS_MAX:
+                self._futures.popitem(last=False)
+        return trigger_id
+
+    def find(self, job_id: str, trigger_id: str) -> Future[Any] | None:
+        """Return one; None: it was never begun, or is forgotten."""
+        with self._lock:
+            return self._futures.get((job_id, trigger_id))

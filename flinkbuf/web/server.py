@@ -1,0 +1,386 @@
+"""Answers HTTP on a thread of its own: it looks at pictures, and hands commands on; nobody waits for it.
+
+Flink: RestServerEndpoint, StaticFileServerHandler. Needs aiohttp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import json
+import mimetypes
+import re
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from aiohttp import web
+
+from flinkbuf.log import logger
+from flinkbuf.web.connections import Connections
+from flinkbuf.web.router import Answer, Cluster, Request
+from flinkbuf.web.routes import answer as answer_of
+from flinkbuf.web.served_job import ServedJob
+
+STATIC: Final = Path(__file__).parent / "static"
+BODY_MAX: Final = 64 * 1024  # bytes of a request
+ENDED_MAX: Final = 16  # jobs that have ended, whose last picture stays
+CONNECTIONS_MAX: Final = 256  # at a time; a browser has six
+SILENCE_S: Final = 60.0  # of a connection, before it is hung up on
+UNSENT_MAX: Final = 64 << 20  # bytes of answers that wait for their clients to read them
+START_WAIT_S: Final = 10.0
+CLOSE_WAIT_S: Final = 10.0  # what is being answered is made to its end
+_SAFE: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",  # the token stands in the link
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
+}
+PIECE: Final = 1_000  # values of JSON that are written at once: some 0.1 ms
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+_STATIC_NAME = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*")
+
+
+class JobServer:
+    """Serves jobs of this process.
+
+    Parameters
+    ----------
+    bind_address : str, default "127.0.0.1"
+    ports : iterable of int
+        Tried one after the other; 0 is a free one.
+    token : str, optional
+        Who has it may change something, and may read from another machine; a random one by default.
+    respond : callable, optional
+        Given a `Request`, returns an `Answer`: for what is not a job of this process, such as an archive.
+
+    Attributes
+    ----------
+    port : int
+    token : str
+
+    Raises
+    ------
+    OSError
+        None of the ports is free, or the address is not this machine's.
+    RuntimeError
+        It did not come to serve, for the reason that is the cause of this one; nothing of it is left.
+    """
+
+    def __init__(
+        self,
+        bind_address: str = "127.0.0.1",
+        ports: range | tuple[int, ...] = (0,),
+        token: str | None = None,
+        respond: Callable[[Request], Answer] | None = None,
+    ) -> None:
+        self.token = token or secrets.token_urlsafe(24)
+        self.cluster = Cluster()
+        self._answer = respond or (lambda request: answer_of(request, self.cluster))
+        self.bind_address = bind_address
+        self._socket = _bound(bind_address, ports)
+        self.port: int = self._socket.getsockname()[1]
+        self.is_local = _is_loopback(bind_address)
+        self._turn = asyncio.Lock()
+        self._free_at = 0.0  # seconds of the clock that only goes on
+        self._connections: Connections | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_up = threading.Event()  # or will never be
+        self._is_closing = False
+        self._failure: BaseException | None = None
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._run, name=f"job server {self.port}", daemon=True)
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> None:
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            self._failure = error
+        else:
+            if not self._is_up.wait(START_WAIT_S):
+                self._failure = TimeoutError(f"it has not begun within {START_WAIT_S:g} s")
+        if self._failure is not None:
+            failure = self._failure
+            raise RuntimeError(
+                f"jobs are not served at {self.bind_address}, port {self.port}: {type(failure).__name__}: {failure}; "
+                "rest.enabled: false runs them without"
+            ) from failure
+
+    # ---- jobs; any thread
+
+    def add(self, job: ServedJob) -> None:
+        """Serve one more."""
+        with self._lock:
+            ended = [id for id, each in self.cluster.jobs.items() if each.is_over]
+            kept = {id: each for id, each in self.cluster.jobs.items() if id not in ended[: -(ENDED_MAX - 1)]}
+            self.cluster.jobs = {**kept, job.picture.job_id: job}  # whoever goes through the former one goes on
+
+    def link(self, job_id: str) -> str:
+        """Return what leads to the page of a job, with the token."""
+        return f"{self.address}/?token={quote(self.token)}#/job/{job_id}"
+
+    @property
+    def address(self) -> str:
+        """Scheme, host and port."""
+        host = self.bind_address
+        if host in ("", "0.0.0.0", "::"):
+            host = socket.getfqdn()
+        return f"http://[{host}]:{self.port}" if ":" in host else f"http://{host}:{self.port}"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether requests are answered; False after `close`, and if what answers them has failed."""
+        return self._thread.is_alive() and self._failure is None and not self._is_closing
+
+    def wait(self) -> None:
+        """Wait until it answers nobody any more."""
+        self._thread.join()
+
+    def close(self) -> None:
+        """End it; idempotent."""
+        self._is_closing = True  # before the next line, so that a thread that is about to begin sees one of both
+        loop, task = self._loop, self._task
+        if loop is not None and task is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed already
+                loop.call_soon_threadsafe(task.cancel)
+        if self._thread.ident is not None:
+            self._thread.join(CLOSE_WAIT_S)
+            if self._thread.is_alive():
+                logger.warning("the server of jobs at port %d has not ended in %g s", self.port, CLOSE_WAIT_S)
+        self._socket.close()
+
+    def forget_after_fork(self) -> None:
+        """In a child: its thread is not there, and the port is the parent's."""
+        self._socket.close()
+
+    # ---- its own thread
+
+    def _run(self) -> None:
+        try:
+            with contextlib.suppress(asyncio.CancelledError):
+                asyncio.run(self._serve())
+        except BaseException as error:
+            if self._is_up.is_set():  # else whoever waits for its start hears of it
+                logger.error("jobs are not served at port %d any more", self.port, exc_info=error)
+            self._failure = error
+        finally:
+            self._socket.close()
+            self._is_up.set()
+
+    async def _serve(self) -> None:
+        """Answer until it is cancelled."""
+        self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
+        if self._is_closing:
+            return
+        application = web.Application(client_max_size=BODY_MAX)
+        application.router.add_route("*", "/{path:.*}", self._handle)
+        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+        await runner.setup()
+        assert runner.server is not None
+        self._connections = Connections(runner.server, CONNECTIONS_MAX, SILENCE_S)
+        listening: asyncio.Server | None = None
+        try:
+            listening = await self._loop.create_server(self._connections, sock=self._socket)
+            self._is_up.set()
+            await asyncio.Event().wait()
+        finally:
+            # asyncio leaves a connection open that it has accepted when its server is closed: let it make those first.
+            with contextlib.suppress(ValueError):  # whoever closes it has not waited so long
+                self._loop.remove_reader(self._socket)
+            for _ in range(4):
+                await asyncio.sleep(0)
+            if listening is not None:
+                listening.close()
+            await runner.cleanup()
+            self._connections.abort()  # who does not read would stay
+            await asyncio.sleep(0)  # for sockets to be closed
+
+    async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            refusal = self._refusal(request)
+            response = await self._respond(request) if refusal is None else _response(refusal)
+        except Exception:
+            logger.exception("answering %s %s has failed", request.method, request.path)
+            response = _response(Answer({"errors": ["Internal server error."]}, 500))
+        response.headers.update(_SAFE)
+        return response
+
+    def _refusal(self, request: web.Request) -> Answer | None:
+        """Why somebody gets no answer; None: he does."""
+        # A page of another site that has its name lead here would read what only this machine may.
+        if self.is_local and not _is_loopback(_host_of(request)):
+            return Answer({"errors": [f"The host {_host_of(request)[:80]!r} is not served here."]}, 403)
+        is_page = request.method in ("GET", "HEAD") and _is_static(request.path)
+        changes = request.method not in ("GET", "HEAD")
+        if is_page or not (changes or not self.is_local) or self._has_token(request):
+            return None
+        return Answer({"errors": ["A token is needed: use the link that the program has printed."]}, 401)
+
+    def _has_token(self, request: web.Request) -> bool:
+        given = request.headers.get("Authorization", "")
+        scheme, _, bearer = given.partition(" ")
+        token = bearer.strip() if scheme.lower() == "bearer" else request.query.get("token", "")
+        return hmac.compare_digest(token.encode(errors="surrogateescape"), self.token.encode())
+
+    async def _respond(self, request: web.Request) -> web.Response:
+        if request.method in ("GET", "HEAD") and _is_static(request.path):
+            return self._static(request.path)
+        body = await _body_of(request)
+        if isinstance(body, Answer):
+            return _response(body)
+        query: dict[str, list[str]] = {}
+        for name, value in request.query.items():
+            query.setdefault(name, []).append(value)
+        method = "GET" if request.method == "HEAD" else request.method
+        tag = self._tag() if request.path.endswith("/picture") and self.cluster.jobs else None
+        if tag is not None and request.headers.get("If-None-Match") == tag:
+            return web.Response(status=304, headers={"ETag": tag})
+        response = await self._made(Request(method, request.path, query, body))
+        if tag is not None and response.status == 200:
+            response.headers["ETag"] = tag
+        return response
+
+    async def _made(self, request: Request) -> web.Response:
+        """Make answers one after the other, and after each one nothing for as long: tasks have the interpreter then."""
+        async with self._turn:
+            await asyncio.sleep(self._free_at - time.perf_counter())
+            if self._connections is not None and self._connections.unsent_bytes > UNSENT_MAX:
+                text = "Too many answers wait for clients that do not read them: ask again later."
+                return _response(Answer({"errors": [text]}, 503))
+            begin = time.perf_counter()
+            try:
+                return _response(self._answer(request))
+            finally:
+                self._free_at = 2 * time.perf_counter() - begin
+
+    def _tag(self) -> str:
+        """Another one as soon as any job has another picture."""
+        return '"' + "-".join(f"{job.picture.now_ms:x}" for job in self.cluster.jobs.values()) + '"'
+
+    def _static(self, path: str) -> web.Response:
+        name = path.removeprefix("/static/") if path.startswith("/static/") else "index.html"
+        file = STATIC / name
+        if not _STATIC_NAME.fullmatch(name) or not file.is_file():
+            if path == "/":
+                return web.Response(text=_WITHOUT_PAGE, content_type="text/plain")
+            return _response(Answer({"errors": [f"Not found: {path[:200]}"]}, 404))
+        kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
+        return web.Response(body=file.read_bytes(), content_type=kind)
+
+
+_WITHOUT_PAGE = "Jobs of flinkbuf: /jobs/overview, /jobs/:jobid, /jobs/:jobid/picture, /taskmanagers, /metrics\n"
+
+
+def _bound(address: str, ports: range | tuple[int, ...]) -> socket.socket:
+    """Take the first port that is free."""
+    refusal: OSError | None = None
+    for port in ports:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        made = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind((address, port))
+            made.listen(128)
+        except OSError as error:
+            made.close()
+            refusal = error
+        else:
+            made.setblocking(False)
+            return made
+    first, last = ports[0], ports[-1]
+    asked = str(first) if first == last else f"{first}-{last}"
+    raise OSError(
+        f"jobs cannot be served at {address}, port {asked}: {refusal}; set rest.port and rest.bind-address, "
+        "or rest.enabled to false"
+    ) from refusal
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host_of(request: web.Request) -> str:
+    """The host that was asked for, without its port."""
+    host = request.headers.get("Host", "")
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()
+
+
+def _is_static(path: str) -> bool:
+    return path == "/" or path.startswith("/static/")
+
+
+async def _body_of(request: web.Request) -> dict[str, Any] | Answer:
+    try:
+        text = await request.text()
+        body = json.loads(text) if text.strip() else {}
+    except web.HTTPRequestEntityTooLarge:
+        return Answer({"errors": [f"A request has {BODY_MAX} bytes at most."]}, 413)
+    except (ValueError, RecursionError, LookupError, web.RequestPayloadError):
+        return Answer({"errors": ["Bad request received."]}, 400)
+    return body if isinstance(body, dict) else Answer({"errors": ["Bad request received."]}, 400)
+
+
+def _response(made: Answer) -> web.Response:
+    text = made.body if isinstance(made.body, str) else "".join(pieces_of(made.body))
+    return web.Response(body=text.encode(), status=made.status, headers={"Content-Type": made.content_type})
+
+
+def pieces_of(value: Any, depth: int = 4) -> Iterator[str]:
+    """Yield a value as JSON in pieces: the encoder holds the GIL, between two of them other threads have their turn.
+
+    Examples
+    --------
+    >>> "".join(pieces_of({"a": [1, {"b": None}], "c": {}}))
+    '{"a":[1,{"b":null}],"c":{}}'
+    """
+    if not depth or _count(value, PIECE) <= PIECE:  # to divide what is small costs more than to write it
+        yield _encode(value)
+    elif isinstance(value, dict):
+        sign = "{"
+        for key, each in value.items():
+            yield f"{sign}{json.dumps(key)}:"
+            yield from pieces_of(each, depth - 1)
+            sign = ","
+        yield "}"
+    elif isinstance(value, list) and isinstance(value[0], (dict, list)):
+        sign = "["
+        for each in value:
+            yield sign
+            yield from pieces_of(each, depth - 1)
+            sign = ","
+        yield "]"
+    else:
+        yield _encode(value)
+
+
+def _count(value: Any, most: int) -> int:
+    """How many values are in it, itself too; not much further than `most`."""
+    if not isinstance(value, (dict, list)):
+        return 1
+    count = 1
+    for each in value.values() if isinstance(value, dict) else value:
+        count += _count(each, most - count) if isinstance(each, (dict, list)) else 1
+        if count > most:
+            break
+    return count

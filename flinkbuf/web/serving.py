@@ -1,0 +1,195 @@
+"""Which jobs are served, and where: one server of the process for all jobs that are configured alike.
+
+It lives as long as the program, so that the last picture of a job that has ended can still be looked at; nothing of it
+is there before the first job is served. Flink: WebOptions, RestOptions, MetricOptions.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.log import logger
+from flinkbuf.web.json_lines import JsonLinesReporter
+from flinkbuf.web.served_job import ServedJob
+
+if TYPE_CHECKING:
+    from flinkbuf.web.server import JobServer
+
+_servers: dict[tuple[Any, ...], JobServer] = {}
+_said: set[type[BaseException]] = set()  # why there is no page; a program may run many jobs
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True)
+class ReporterConfig:
+    """A file that metrics go to."""
+
+    name: str
+    path: str
+    interval_ms: int = 10_000
+
+
+@dataclass(frozen=True)
+class WebConfig:
+    """Whether and where jobs are served.
+
+    Attributes
+    ----------
+    is_served : bool
+    is_optional : bool
+        Nobody has asked for it: a job that cannot be served runs without.
+    ports : tuple of int
+        Tried in this order; 0 is a free one.
+    bind_address : str
+    token : str or None
+        None: a random one.
+    reporters : tuple of ReporterConfig
+    """
+
+    is_served: bool = True
+    ports: tuple[int, ...] = (0,)
+    bind_address: str = "127.0.0.1"
+    token: str | None = None
+    reporters: tuple[ReporterConfig, ...] = ()
+    is_optional: bool = False
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether figures are wanted often."""
+        return self.is_served or bool(self.reporters)
+
+
+class Served:
+    """A job that is served, until `end`.
+
+    Attributes
+    ----------
+    link : str or None
+        To its page; None: only its metrics go somewhere.
+    """
+
+    def __init__(self, job: ServedJob, link: str | None, reporters: list[JsonLinesReporter]) -> None:
+        self.link = link
+        self._job = job
+        self._reporters = reporters
+
+    def end(self) -> None:
+        """The job is over: its metrics are written a last time, its last picture stays."""
+        self._job.end()
+        for reporter in self._reporters:
+            reporter.close()
+
+
+def check(config: WebConfig) -> WebConfig:
+    """Open what a job is to be served with, before there is one; returns what it can be served with.
+
+    Raises
+    ------
+    ImportError
+        There is no aiohttp.
+    OSError
+        No port is free, or a reporter's file cannot be written.
+    RuntimeError
+        The server does not begin.
+    """
+    if config.is_served and _server_if_possible(config) is None:
+        config = replace(config, is_served=False)
+    for each in config.reporters:
+        with open(each.path, "a"):
+            pass
+    return config
+
+
+def serve(
+    job: Any,
+    config: WebConfig,
+    configuration: Mapping[str, str] | None = None,
+    rescale: Callable[[int], Future[Any]] | None = None,
+) -> Served:
+    """Serve a job that begins now. Raises what `check` raises."""
+    served = ServedJob(job, configuration, rescale)
+    link = None
+    server = _server_if_possible(config) if config.is_served else None
+    if server is not None:
+        server.add(served)
+        link = server.link(served.picture.job_id)
+    reporters: list[JsonLinesReporter] = []
+    try:
+        for each in config.reporters:
+            reporters.append(JsonLinesReporter(served, each.path, each.interval_ms))
+    except OSError:
+        for reporter in reporters:
+            reporter.close()
+        raise
+    return Served(served, link, reporters)
+
+
+def _server_if_possible(config: WebConfig) -> JobServer | None:
+    """Return it; None, which is said once, where there is none and nobody has asked for it."""
+    try:
+        return _server_of(config)
+    except Exception as error:
+        if not config.is_optional:
+            raise
+        if type(error) not in _said:
+            _said.add(type(error))
+            logger.warning("jobs of this program have no page: %s", error)
+        return None
+
+
+def _server_of(config: WebConfig) -> JobServer:
+    key = (config.ports, config.bind_address, config.token)
+    with _lock:
+        server = _servers.get(key)
+        if server is None or not server.is_running:
+            try:
+                from flinkbuf.web.server import JobServer
+            except ImportError as error:
+                raise ImportError(
+                    f"jobs are served with aiohttp, which cannot be imported ({error}): pip install 'flinkbuf[web]', "
+                    "or set rest.enabled to false"
+                ) from error
+            if server is None:
+                made = JobServer(config.bind_address, config.ports, config.token)
+            else:
+                made = _instead_of(server, config)
+            if not _servers:
+                atexit.register(close_servers)
+            server = _servers[key] = made
+        return server
+
+
+def _instead_of(failed: JobServer, config: WebConfig) -> JobServer:
+    """Serve on what one has served that has failed, where it was if that can be: its links lead there."""
+    failed.close()
+    made = type(failed)(config.bind_address, (failed.port, *config.ports), failed.token)
+    made.cluster = failed.cluster
+    return made
+
+
+def close_servers() -> None:
+    """End all servers of this process: nothing is served until the next job begins. Idempotent."""
+    with _lock:
+        servers = list(_servers.values())
+        _servers.clear()
+        atexit.unregister(close_servers)
+    for server in servers:
+        server.close()
+
+
+def _forget_in_child() -> None:
+    global _lock
+    _lock = threading.Lock()
+    for server in _servers.values():
+        server.forget_after_fork()
+    _servers.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

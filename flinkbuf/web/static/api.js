@@ -1,0 +1,62 @@
+// What the page asks of the server. The token comes with the link, stays in this tab, and leaves the address bar.
+
+const TOKEN = "flinkbuf-token";
+
+export class Refusal extends Error {
+  constructor(status, text) {
+    super(text);
+    this.status = status;
+  }
+}
+
+export function takeToken() {
+  const address = new URL(window.location.href);
+  const token = address.searchParams.get("token");
+  if (!token) return;
+  sessionStorage.setItem(TOKEN, token);
+  address.searchParams.delete("token");
+  window.history.replaceState(null, "", address);
+}
+
+async function ask(path, options = {}) {
+  const headers = { Accept: "application/json", ...options.headers };
+  const token = sessionStorage.getItem(TOKEN);
+  if (token) headers.Authorization = `Bearer ${token}`;
+  const answer = await fetch(path, { cache: "no-store", ...options, headers, signal: AbortSignal.timeout(10_000) });
+  if (answer.ok || answer.status === 304) return answer;
+  const body = await answer.json().catch(() => ({}));
+  throw new Refusal(answer.status, (body.errors ?? [`the server answered ${answer.status}`]).join("\n"));
+}
+
+async function send(method, path, body) {
+  const headers = { "Content-Type": "application/json" };
+  const answer = await ask(path, { method, headers, body: JSON.stringify(body ?? {}) });
+  return answer.json().catch(() => ({}));
+}
+
+export const jobs = async () => (await (await ask("jobs/overview")).json()).jobs;
+
+// The picture, or null while it is the one that is known already.
+export function pictures(jobId) {
+  let tag = null;
+  return async (vertexId) => {
+    const path = (jobId ? `jobs/${jobId}/picture` : "picture") + `?vertex=${vertexId ?? "none"}`;
+    const answer = await ask(path, { headers: tag?.path === path ? { "If-None-Match": tag.value } : {} });
+    if (answer.status === 304) return null;
+    const value = answer.headers.get("ETag");
+    tag = value ? { path, value } : null;
+    return answer.json();
+  };
+}
+
+export const flameGraph = async (jobId, vertexId, type, subtask) => {
+  const of = subtask === null ? "" : `&subtaskindex=${subtask}`;
+  return (await ask(`jobs/${jobId}/vertices/${vertexId}/flamegraph?type=${type}${of}`)).json();
+};
+
+export const cancel = (jobId) => send("PATCH", `jobs/${jobId}?mode=cancel`);
+export const savepoint = (jobId, directory) =>
+  send("POST", `jobs/${jobId}/savepoints`, { "target-directory": directory, "cancel-job": false });
+export const stop = (jobId, directory) =>
+  send("POST", `jobs/${jobId}/stop`, { targetDirectory: directory, drain: false });
+export const savepointStatus = async (jobId, request) => (await ask(`jobs/${jobId}/savepoints/${request}`)).json();

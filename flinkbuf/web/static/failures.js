@@ -1,0 +1,48 @@
+// What failed: the first cause whole, with what it took down; those before and after it folded below.
+
+import { h } from "./dom.js";
+import { age, clock, count, dateAndClock, plural } from "./format.js";
+
+export function failures(picture) {
+  const { exceptionHistory } = picture.exceptions;
+  const entries = exceptionHistory.entries;
+  return h("section", { class: "card", id: "failures", "aria-labelledby": "failures-title" },
+    h("header", { class: "card-head" },
+      h("h2", { id: "failures-title" }, "Failures"),
+      entries.length > 0 && h("p", { class: "aside" }, exceptionHistory.truncated ? `the last ${count(entries.length)}` : plural(entries.length, "failure"))),
+    entries.length ? [failure(entries[0], picture), earlier(entries.slice(1))] : h("p", { class: "empty" }, "None so far."));
+}
+
+const typeOf = (entry) => entry.exceptionName.split(".").pop();
+
+function failure(entry, picture) {
+  return h("article", { class: "failure" },
+    h("h3", { class: "is-bad" }, typeOf(entry), h("small", {}, `${dateAndClock(entry.timestamp)} · ${age(picture.now - entry.timestamp)}`)),
+    h("p", {}, placeOf(entry)),
+    h("p", {}, h("b", {}, "What it took down: "), tookDown(entry)),
+    h("pre", { tabindex: "0", "aria-label": "The exception" }, entry.stacktrace),
+    (entry.concurrentExceptions ?? []).length > 0 && h("details", {},
+      h("summary", {}, `${plural(entry.concurrentExceptions.length, "failure")} at the same time`),
+      entry.concurrentExceptions.map((each) => h("div", {}, h("p", {}, h("b", {}, typeOf(each)), " ", placeOf(each)), h("pre", { tabindex: "0" }, each.stacktrace)))));
+}
+
+function placeOf(entry) {
+  const parts = [entry.taskName ? ["in ", h("b", {}, entry.taskName)] : "in no task: the job as a whole failed"];
+  if (entry.taskManagerId) parts.push(` on ${entry.taskManagerId}`);
+  if (entry.endpoint) parts.push(` (${entry.endpoint})`);
+  return parts;
+}
+
+function tookDown(entry) {
+  const { count: number, tasks } = entry.restarted ?? { count: 0, tasks: [] };
+  if (!number) return "nothing was started again.";
+  const rest = number - tasks.length;
+  return `${plural(number, "subtask")} began again: ${tasks.join(", ")}${rest > 0 ? ` and ${count(rest)} more` : ""}.`;
+}
+
+function earlier(entries) {
+  return entries.map((entry) => h("details", { class: "failure", key: `${entry.timestamp}` },
+    h("summary", {}, h("b", {}, typeOf(entry)), ` ${clock(entry.timestamp)} `, placeOf(entry)),
+    h("p", {}, tookDown(entry)),
+    h("pre", { tabindex: "0" }, entry.stacktrace)));
+}

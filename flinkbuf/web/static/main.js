@@ -1,0 +1,242 @@
+// The page: asks for a picture every second, and draws it. Data flows one way: picture and view in, elements out.
+
+import * as api from "./api.js";
+import { checkpoints } from "./checkpoints.js";
+import * as commands from "./commands.js";
+import { draw, h } from "./dom.js";
+import { failures } from "./failures.js";
+import * as flames from "./flame.js";
+import { age, dateAndClock, lasting } from "./format.js";
+import { graph, legend } from "./graph.js";
+import { managers } from "./managers.js";
+import { task } from "./task.js";
+import { busy, isOver } from "./standing.js";
+
+const INTERVAL_MS = 1000;
+const SILENCE_MS = 3500; // without an answer, until the page says so
+
+const state = {
+  jobId: null, // of the address; null: the only or newest job
+  picture: null,
+  others: [], // all jobs that the server knows
+  heard: 0, // when the last answer came, on this machine's clock
+  error: null,
+  view: { vertexId: null, sorting: null, allRows: false, allCheckpoints: false },
+  flame: { ...flames.closed },
+  command: { ...commands.closed },
+};
+let ask = null;
+let spoken = "";
+
+// ---- drawing
+
+function render() {
+  const { picture, error } = state;
+  if (!picture) {
+    draw(document.getElementById("page"), waiting(error));
+    return;
+  }
+  document.title = `${picture.name} · ${picture.state.toLowerCase()}`;
+  const vertex = chosen(picture);
+  draw(document.getElementById("page"),
+    head(picture),
+    banner(picture),
+    h("main", {},
+      questions(picture),
+      h("section", { class: "card", id: "tasks", tabindex: "-1", "aria-labelledby": "tasks-title" },
+        h("header", { class: "card-head" }, h("h2", { id: "tasks-title" }, "Tasks"), legend()),
+        graph(picture, vertex?.id, (vertexId) => look({ vertexId, sorting: null, allRows: false }))),
+      vertex && task(vertex, picture, { ...state.view, openFlame: () => openFlame(vertex.id) }, look),
+      checkpoints(picture, state.view, look),
+      managers(picture),
+      failures(picture),
+      accumulators(picture)),
+    foot(picture));
+  dialogs(picture);
+  speak(picture);
+}
+
+function waiting(error) {
+  return h("div", { class: "waiting" }, error
+    ? [h("h1", {}, error.status === 404 ? "No such job" : "Nothing to see yet"), h("p", {}, error.message), error.status === 401 && h("p", {}, "Open the page by the link that the program printed: it has the token.")]
+    : h("p", {}, "Asking for the job …"));
+}
+
+function head(picture) {
+  return h("header", { class: "page-head" },
+    h("div", {},
+      h("h1", {}, picture.name),
+      h("p", { class: "aside" }, h("code", {}, picture.jid), ` · ${picture["job-type"].toLowerCase()} · since ${dateAndClock(picture["start-time"])}`, jobChoice(picture))),
+    picture["can-command"] && !isOver(picture) && commands.buttons(picture, command));
+}
+
+function jobChoice(picture) {
+  if (state.others.length < 2) return null;
+  return [" · ", h("label", {}, h("span", { class: "unseen" }, "Job"), h("select", { id: "jobs", value: picture.jid, onchange: (event) => { window.location.hash = `#/job/${event.target.value}`; } },
+    state.others.map((job) => h("option", { value: job.jid, key: job.jid }, `${job.name} (${job.state.toLowerCase()})`))))];
+}
+
+function banner(picture) {
+  const silence = Date.now() - state.heard;
+  if (state.error && silence > SILENCE_MS) {
+    return h("p", { class: "banner is-lost", role: "alert", key: "lost" }, h("b", {}, "Connection lost."), ` What you see is ${lasting(silence)} old. The program may have ended; the page keeps asking.`);
+  }
+  if (isOver(picture)) {
+    return h("p", { class: "banner", key: "over" }, h("b", {}, `The job ${{ FINISHED: "has finished", FAILED: "has failed", CANCELED: "was canceled", SUSPENDED: "goes on elsewhere" }[picture.state]}.`), picture["is-archived"] ? " This is its last picture, out of the archive." : " This is its last picture.");
+  }
+  return null;
+}
+
+const MARKS = { good: "✓", fair: "!", bad: "✕", quiet: "·" };
+const LEVELS = { good: "good", fair: "worth a look", bad: "bad", quiet: "nothing to judge" };
+
+function questions(picture) {
+  return h("section", { class: "questions", "aria-label": "At a glance" }, picture.answers.map((each, place) =>
+    h("article", { class: `question-card is-${each.level}`, "data-question": String(place + 1) },
+      h("h2", {}, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[each.level]), each.question, h("span", { class: "unseen" }, ` ${LEVELS[each.level]}:`)),
+      h("p", { class: "answer", title: each.answer }, each.vertex && place === 1 ? h("button", { type: "button", class: "link", onclick: () => look({ vertexId: each.vertex }) }, each.answer) : each.answer),
+      h("p", { class: "detail" }, each.detail))));
+}
+
+function accumulators(picture) {
+  if (!picture.accumulators.length) return null;
+  return h("section", { class: "card", id: "accumulators" }, h("header", { class: "card-head" }, h("h2", {}, "Accumulators")),
+    h("table", { class: "narrow" }, h("thead", {}, h("tr", {}, ["Name", "Type", "Value"].map((name) => h("th", { scope: "col" }, name)))),
+      h("tbody", {}, picture.accumulators.map((each) => h("tr", {}, h("th", { scope: "row" }, each.name), h("td", {}, each.type), h("td", { class: "wrap" }, each.value))))));
+}
+
+function foot(picture) {
+  const silence = Date.now() - state.heard;
+  return h("footer", {}, h("span", {}, isOver(picture) ? `last picture: ${dateAndClock(picture.now)}` : `picture of ${dateAndClock(picture.now)}`), state.error && h("span", {}, ` · last answer ${age(silence)}`));
+}
+
+function dialogs(picture) {
+  const holder = document.getElementById("dialog");
+  const vertex = picture.vertices.find((each) => each.id === state.flame.vertexId);
+  draw(holder, vertex ? flames.flameDialog(vertex, state.flame, flame) : state.command.name ? commands.commandDialog(picture, state.command, command) : null);
+  const dialog = holder.firstChild;
+  if (dialog && !dialog.open) dialog.showModal();
+}
+
+// Who listens instead of looking is told what changes, and only that.
+function speak(picture) {
+  const [runs, stuck] = picture.answers;
+  const words = `${picture.state.toLowerCase()}; ${stuck.level === "good" || stuck.level === "quiet" ? "nothing is stuck" : `stuck at ${stuck.answer}`}${runs.level === "bad" ? `; ${runs.answer}` : ""}`;
+  if (words !== spoken) {
+    spoken = words;
+    document.getElementById("spoken").textContent = words;
+  }
+}
+
+// The task that was chosen; before that, the one that most likely wants a look.
+function chosen(picture) {
+  const known = picture.vertices.find((vertex) => vertex.id === state.view.vertexId);
+  return known ?? null;
+}
+
+function firstChoice(picture) {
+  const busiest = [...picture.vertices].sort((one, other) => busy(other) - busy(one))[0];
+  return picture.answers[1].vertex ?? busiest?.id ?? null;
+}
+
+// ---- what changes
+
+function look(changes) {
+  const isOther = changes.vertexId !== undefined && changes.vertexId !== state.view.vertexId;
+  Object.assign(state.view, changes);
+  render();
+  if (isOther) tick();
+}
+
+function command(changes) {
+  Object.assign(state.command, changes);
+  render();
+  if (state.command.name === null) tick();
+}
+
+async function flame(changes) {
+  const before = { ...state.flame };
+  Object.assign(state.flame, changes);
+  render();
+  const isOther = ["vertexId", "kind", "subtask", "seen"].some((name) => state.flame[name] !== before[name]);
+  if (state.flame.vertexId && isOther) await sample();
+}
+
+const openFlame = (vertexId) => flame({ ...flames.closed, vertexId });
+
+// Asks until there is a graph.
+async function sample() {
+  const asked = { ...state.flame };
+  const isWanted = () => ["vertexId", "kind", "subtask", "seen"].every((name) => state.flame[name] === asked[name]);
+  while (isWanted() && state.picture) {
+    const found = await flames.look(state.picture.jid, asked);
+    if (!isWanted()) return;
+    Object.assign(state.flame, found);
+    render();
+    if (!flames.isWaiting(state.flame)) return;
+    await new Promise((resolve) => { setTimeout(resolve, INTERVAL_MS / 2); });
+  }
+}
+
+// ---- asking
+
+async function tick() {
+  if (state.picture?.["is-archived"] && rowsOf(state.picture, state.view.vertexId)) return; // nothing more will come
+  try {
+    const picture = await ask(state.view.vertexId);
+    state.heard = Date.now();
+    state.error = null;
+    if (picture) take(picture);
+  } catch (error) {
+    state.error = error;
+    if (error.status === 404) state.picture = null; // the server knows the job no more
+  }
+  render();
+}
+
+const rowsOf = (picture, vertexId) => picture.vertices.find((vertex) => vertex.id === vertexId)?.subtasks.rows.length ?? 0;
+
+function take(picture) {
+  const isFirst = state.picture === null;
+  // An answer that was asked for before another task was chosen has no rows of that one: the former ones stay until they come.
+  for (const vertex of picture.vertices) {
+    if (vertex.id === state.view.vertexId && !vertex.subtasks.rows.length && state.picture) {
+      const former = state.picture.vertices.find((each) => each.id === vertex.id);
+      if (former) vertex.subtasks = former.subtasks;
+    }
+  }
+  state.picture = picture;
+  if (isFirst && state.view.vertexId === null) {
+    state.view.vertexId = firstChoice(picture);
+    tick();
+  }
+}
+
+async function listJobs() {
+  try {
+    state.others = await api.jobs();
+  } catch {
+    state.others = [];
+  }
+  render();
+}
+
+function follow() {
+  const found = /^#\/job\/([0-9a-f]{32})/.exec(window.location.hash);
+  const jobId = found ? found[1] : null;
+  if (ask !== null && jobId === state.jobId) return;
+  Object.assign(state, { jobId, picture: null, error: null });
+  state.view = { vertexId: null, sorting: null, allRows: false, allCheckpoints: false };
+  state.flame = { ...flames.closed };
+  state.command = { ...commands.closed };
+  ask = api.pictures(jobId);
+  tick();
+  listJobs();
+}
+
+api.takeToken();
+window.addEventListener("hashchange", follow);
+follow();
+setInterval(() => { if (!document.hidden) tick(); }, INTERVAL_MS);
+setInterval(listJobs, 10 * INTERVAL_MS);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
