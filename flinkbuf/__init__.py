@@ -15,6 +15,7 @@ from flinkbuf._version import __version__ as __version__
 _NAMES = {
     "flinkbuf._core.local_buffer_pool": "LocalBufferPool NetworkBufferPool",
     "flinkbuf._core.memory_segment": "MemorySegment",
+    "flinkbuf._core.read_buffer_pool": "ReadBufferPool",
     "flinkbuf.async_io.function": "CallContext CompletedTwiceError ResultFuture",
     "flinkbuf.async_io.retry": "ExponentialRetry FixedDelayRetry",
     "flinkbuf.async_io.stats": "AsyncStats SkippedRecord",
@@ -32,17 +33,21 @@ _NAMES = {
         "RecoveryMetadata SnapshotType StopMode SubtaskConnectionDescriptor UserEvent WatermarkEvent"
     ),
     "flinkbuf.network.input_gate": "InputGate UnionInputGate",
+    "flinkbuf.network.io_manager": "IOManager",
     "flinkbuf.network.metrics": "NetworkMetrics",
     "flinkbuf.network.partition": "ResultPartition ResultPartitionID",
+    "flinkbuf.network.partition_file": "PartitionFile",
     "flinkbuf.records.partitioner": "by_key",
-    "flinkbuf.records.record_buffers": "read_buffers write_buffers",
+    "flinkbuf.records.range_partitioner": "by_range",
+    "flinkbuf.records.record_buffers": "read_batches read_buffers write_buffers",
     "flinkbuf.records.record_reader": "RecordReader",
     "flinkbuf.records.record_writer": "RecordWriter",
     "flinkbuf.spark.async_map.async_map": "async_map",
+    "flinkbuf.spark.data_source_registration": "register_data_source",
     "flinkbuf.spark.exchange.exchange": "exchange",
     "flinkbuf.spark.exchange.pipelined": "exchange_summaries",
     "flinkbuf.spark.exchange.summary": "ExchangeSummary",
-    "flinkbuf.types.types": "TypeInformation Types as_type",
+    "flinkbuf.types.types": "TypeInformation Types as_type row_data_type",
     "flinkbuf.types.values": (
         "Instant InternalWatermark JavaDate LatencyMarker Left LocalDate LocalDateTime LocalTime RecordAttributes "
         "Right Row RowKind SqlDate SqlTime SqlTimestamp StreamRecord Watermark WatermarkStatus"

@@ -2,6 +2,7 @@
 
 from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf._core.memory_segment import MemorySegment
+from flinkbuf._core.read_buffer_pool import ReadBufferPool
 from flinkbuf._version import __version__
 from flinkbuf.async_io.function import CallContext, CompletedTwiceError, ResultFuture
 from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
@@ -42,17 +43,21 @@ from flinkbuf.network.events import (
     WatermarkEvent,
 )
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
+from flinkbuf.network.io_manager import IOManager
 from flinkbuf.network.metrics import NetworkMetrics
 from flinkbuf.network.partition import ResultPartition, ResultPartitionID
+from flinkbuf.network.partition_file import PartitionFile
 from flinkbuf.records.partitioner import by_key
-from flinkbuf.records.record_buffers import read_buffers, write_buffers
+from flinkbuf.records.range_partitioner import by_range
+from flinkbuf.records.record_buffers import read_batches, read_buffers, write_buffers
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.spark.async_map.async_map import async_map
+from flinkbuf.spark.data_source_registration import register_data_source
 from flinkbuf.spark.exchange.exchange import exchange
 from flinkbuf.spark.exchange.pipelined import exchange_summaries
 from flinkbuf.spark.exchange.summary import ExchangeSummary
-from flinkbuf.types.types import TypeInformation, Types, as_type
+from flinkbuf.types.types import TypeInformation, Types, as_type, row_data_type
 from flinkbuf.types.values import (
     Instant,
     InternalWatermark,
@@ -104,6 +109,7 @@ __all__ = [
     "ExponentialRetry",
     "FixedDelayRetry",
     "FlinkbufError",
+    "IOManager",
     "InputGate",
     "Instant",
     "InsufficientBuffersError",
@@ -121,8 +127,10 @@ __all__ = [
     "NetworkConfig",
     "NetworkEnvironment",
     "NetworkMetrics",
+    "PartitionFile",
     "PartitionNotFoundError",
     "PeerFailedError",
+    "ReadBufferPool",
     "RecordAttributes",
     "RecordReader",
     "RecordWriter",
@@ -155,8 +163,12 @@ __all__ = [
     "as_type",
     "async_map",
     "by_key",
+    "by_range",
     "exchange",
     "exchange_summaries",
+    "read_batches",
     "read_buffers",
+    "register_data_source",
+    "row_data_type",
     "write_buffers",
 ]

@@ -5,14 +5,13 @@ Tables by rich where it is installed, plain columns where it is not; ``--json`` 
 
 from __future__ import annotations
 
-import json
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator
 
 from flinkbuf.checkpoints.description import Json, describe, list_rows, verify
 from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
+from flinkbuf.command_output import print_json, print_table, size_text, text_of
 from flinkbuf.errors import CorruptDataError
 
 FAILED, WRONG_USE = 1, 2
@@ -57,19 +56,19 @@ def main(arguments: Namespace) -> int:
 def _list(storage: CheckpointStorage, path: str, as_json: bool) -> int:
     rows = list_rows(storage, path)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     elif not rows:
         print(f"no checkpoints or savepoints at {path}")
     else:
-        _print_table(
+        print_table(
             ("", "Id", "Written", "Job", "Size", "Path"),
             (
                 (
                     row["kind"] if row["is_complete"] else f"{row['kind']}, not complete",
-                    _text(row["checkpoint_id"]),
+                    text_of(row["checkpoint_id"]),
                     row["written"],
                     row.get("job_name", ""),
-                    "damaged" if "damage" in row else _size(row.get("size")),
+                    "damaged" if "damage" in row else size_text(row.get("size")),
                     row["path"],
                 )
                 for row in rows
@@ -84,13 +83,13 @@ def _list(storage: CheckpointStorage, path: str, as_json: bool) -> int:
 def _show(storage: CheckpointStorage, path: str, as_json: bool) -> int:
     found = describe(storage, path)
     if as_json:
-        _print_json(found)
+        print_json(found)
         return 0
     print(f"{found['kind']} {found['checkpoint_id']} of job {found['job_name']!r} ({found['job_id']})")
     print(f"taken {found['taken']}, at {found['path']}")
-    shared = f", {_size(found['shared_size'])} of them shared with others" if found["shared_size"] else ""
-    inside = _size(found["size_in_metadata"])
-    print(f"{_size(found['size'])} of state in {found['files']} files{shared}; {inside} in _metadata itself")
+    shared = f", {size_text(found['shared_size'])} of them shared with others" if found["shared_size"] else ""
+    inside = size_text(found["size_in_metadata"])
+    print(f"{size_text(found['size'])} of state in {found['files']} files{shared}; {inside} in _metadata itself")
     for vertex in found["vertices"]:
         _show_vertex(vertex)
     return 0
@@ -100,7 +99,7 @@ def _show_vertex(vertex: Json) -> None:
     print()
     finished = f", {vertex['finished_subtasks']} finished" if vertex["finished_subtasks"] else ""
     print(f"{vertex['name']}: {vertex['parallelism']} subtasks{finished}, at most {vertex['max_parallelism']}")
-    _print_table(
+    print_table(
         ("Operator", "Uid", "State", "Kind", "Type", "Entries", "Size"),
         (row for operator in vertex["operators"] for row in _state_rows(operator)),
     )
@@ -109,21 +108,23 @@ def _show_vertex(vertex: Json) -> None:
             print(line)
     for direction, channels in vertex["channel_state"].items():
         if channels["channels"]:
-            print(f"in flight: {_size(channels['size'])} of {channels['channels']} {direction} channels")
+            print(f"in flight: {size_text(channels['size'])} of {channels['channels']} {direction} channels")
 
 
 def _state_rows(operator: Json) -> Iterator[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     if operator["coordinator_size"] is not None:
-        rows.append(("", "enumerator", "", "", _size(operator["coordinator_size"])))
+        rows.append(("", "enumerator", "", "", size_text(operator["coordinator_size"])))
     for each in operator["operator_states"]:
         what = "splits" if operator["splits"] and each["count"] == operator["splits"] else "elements"
-        rows.append((each["name"], each["mode"], "", f"{each['count']} {what}", _size(each["size"])))
+        rows.append((each["name"], each["mode"], "", f"{each['count']} {what}", size_text(each["size"])))
     for each in operator["keyed_states"]:
         kind = f"{each['kind']}, with time to live" if each["has_ttl"] else each["kind"]
-        rows.append((each["name"], kind, each["type"], "", _size(each["size"])))
+        rows.append((each["name"], kind, each["type"], "", size_text(each["size"])))
     if operator["shared_files"]:
-        rows.append(("", f"{operator['shared_files']} files", operator["backend"], "", _size(operator["shared_size"])))
+        rows.append(
+            ("", f"{operator['shared_files']} files", operator["backend"], "", size_text(operator["shared_size"]))
+        )
     for index, row in enumerate(rows or [("no state", "", "", "", "")]):
         yield (operator["name"], operator["uid"] or "", *row) if index == 0 else ("", "", *row)
 
@@ -133,8 +134,8 @@ def _key_group_lines(operator: Json) -> Iterator[str]:
     if not sizes:
         return
     largest = sorted(sizes.items(), key=lambda each: -each[1])[:3]
-    names = ", ".join(f"{group} ({_size(size)})" for group, size in largest)
-    mean = _size(round(sum(sizes.values()) / len(sizes)))
+    names = ", ".join(f"{group} ({size_text(size)})" for group, size in largest)
+    mean = size_text(round(sum(sizes.values()) / len(sizes)))
     keys = f" by keys of {operator['key_type']}" if operator["key_type"] else ""
     yield f"{operator['name']}: {len(sizes)} key groups{keys}, {mean} each on average; the largest are {names}"
 
@@ -143,76 +144,10 @@ def _verify(storage: CheckpointStorage, path: str, as_json: bool) -> int:
     found = verify(storage, path)
     if as_json:
         problems = [{"what": each.what, "message": each.message} for each in found.problems]
-        _print_json({"path": path, "states": found.states, "size": found.size, "problems": problems})
+        print_json({"path": path, "states": found.states, "size": found.size, "problems": problems})
     else:
         for each in found.problems:
             print(f"{each.what}: {each.message}", file=sys.stderr)
         end = f"{len(found.problems)} are damaged or gone" if found.problems else "all are as they were written"
-        print(f"{found.states} states, {_size(found.size)}: {end}")
+        print(f"{found.states} states, {size_text(found.size)}: {end}")
     return FAILED if found.problems else 0
-
-
-# ---- output
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)
-
-
-def _size(size: int | None) -> str:
-    """Return bytes in three digits and a unit.
-
-    Examples
-    --------
-    >>> _size(999), _size(2048), _size(3 << 20)
-    ('999 B', '2.0 KiB', '3.0 MiB')
-    """
-    if size is None:
-        return ""
-    if size < 1024:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1000 or unit == "TiB":
-            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
-    raise AssertionError(size)
-
-
-def _print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Columns that are empty in all rows are left out."""
-    found = [tuple(row) for row in rows]
-    used = [index for index in range(len(names)) if any(row[index] for row in found)]
-    chosen = [tuple(row[index] for index in used) for row in found]
-    _printer()([names[index] for index in used], chosen)
-
-
-def _printer() -> Callable[[Sequence[str], list[tuple[str, ...]]], None]:
-    try:
-        import rich  # noqa: F401
-    except ImportError:
-        return _print_plain
-    return _print_rich if sys.stdout.isatty() else _print_plain
-
-
-def _print_plain(names: Sequence[str], rows: list[tuple[str, ...]]) -> None:
-    widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
-    for row in (tuple(names), *rows):
-        print("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _print_rich(names: Sequence[str], rows: list[tuple[str, ...]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(name, justify="right" if name == "Size" else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(text) for text in row))  # names of a user's are no markup
-    Console().print(table)

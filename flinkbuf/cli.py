@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Sequence
 
-from flinkbuf import checkpoint_command, recovery_command, script
+from flinkbuf import checkpoint_command, history_command, inspect_command, recovery_command, script, top_command
 from flinkbuf._version import __version__
 from flinkbuf.demo import flights
 
@@ -24,7 +24,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     script.add_arguments(commands.add_parser("run", help="run a program with settings from the command line"))
     about_checkpoint = "list, show and verify checkpoints and savepoints"
     checkpoint_command.add_arguments(commands.add_parser("checkpoint", help=about_checkpoint))
+    about_inspect = "what is in a data set, a manifest or a partition file"
+    inspect_command.add_arguments(commands.add_parser("inspect", help=about_inspect))
     recovery_command.add_arguments(commands.add_parser("recover", help="go on with jobs whose programs are gone"))
+    history_command.add_arguments(commands.add_parser("history", help="look at jobs that have ended, in a browser"))
+    top_command.add_arguments(commands.add_parser("top", help="look at a running job, in this terminal"))
     about_demo = "336,776 real flights, moved by fb.exchange and by partitionBy, analysed, timed and compared"
     flights.add_arguments(commands.add_parser("demo", help=about_demo, description=about_demo))
     options = parser.parse_args(arguments)
@@ -32,8 +36,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return script.main(options)
     if options.command == "checkpoint":
         return checkpoint_command.main(options)
+    if options.command == "inspect":
+        return inspect_command.main(options)
     if options.command == "recover":
         return recovery_command.main(options)
+    if options.command == "history":
+        return history_command.main(options)
+    if options.command == "top":
+        return top_command.main(options)
     if options.command == "demo":
         return flights.main(options)
     print(f"flinkbuf {__version__}")

@@ -317,11 +317,24 @@ class NetworkConfig:
         25, "taskmanager.network.memory.buffer-debloat.threshold-percentages", _INT, high=100
     )
 
-    # Compression, and how much a blocking exchange collects before it writes.
+    # Blocking partitions: how they are compressed, how much is collected before it is written, how it is kept and read.
     compression_codec: str = _knob(
         "LZ4", "taskmanager.network.compression.codec", _WORD, words=("NONE", "LZ4", "LZO", "ZSTD")
     )
+    batch_shuffle_compression_enabled: bool = _knob(
+        True,
+        "taskmanager.network.batch-shuffle.compression.enabled",
+        _FLAG,
+        aliases=("taskmanager.network.blocking-shuffle.compression.enabled",),
+    )
+    batch_shuffle_read_size: int = _knob(
+        64 * 1024**2, "taskmanager.memory.framework.off-heap.batch-shuffle.size", _SIZE, low=1, high=_LONG_MAX
+    )
     sort_shuffle_min_buffers: int = _knob(512, "taskmanager.network.sort-shuffle.min-buffers", _INT, low=1)
+    sort_shuffle_min_parallelism: int = _knob(1, "taskmanager.network.sort-shuffle.min-parallelism", _INT, low=1)
+    blocking_shuffle_type: str = _knob(
+        "file", "taskmanager.network.blocking-shuffle.type", _WORD, words=("file", "mmap", "auto")
+    )
 
     # Connections.
     data_port: str = _knob("0", "taskmanager.data.port", _WORD)
@@ -489,23 +502,11 @@ class _Unread:
 
 def _unread_options() -> dict[str, _Unread]:
     share = _Unread(0.1, _FLOAT, "memory is not shared out here; taskmanager.memory.network.min sizes the pool")
-    spark_compresses = _Unread(True, _FLAG, "Spark compresses its shuffle itself, if spark.shuffle.compress says so")
     one_thread = _Unread(-1, _INT, "one I/O thread serves all connections of a process")
     in_turn = "'rebalance' takes the channels in turn, however full they are"
     return {
         "taskmanager.memory.network.fraction": share,
         "taskmanager.network.memory.fraction": share,
-        "taskmanager.memory.framework.off-heap.batch-shuffle.size": _Unread(
-            64 * 1024**2, _SIZE, "Spark reads the files of its shuffle itself"
-        ),
-        "taskmanager.network.batch-shuffle.compression.enabled": spark_compresses,
-        "taskmanager.network.blocking-shuffle.compression.enabled": spark_compresses,
-        "taskmanager.network.sort-shuffle.min-parallelism": _Unread(
-            1, _INT, "a blocking exchange sorts by channel at any parallelism"
-        ),
-        "taskmanager.network.blocking-shuffle.type": _Unread(
-            "file", _WORD, "a blocking exchange goes through Spark's shuffle, which keeps its files in its own way"
-        ),
         "taskmanager.network.adaptive-partitioner.enabled": _Unread(False, _FLAG, in_turn),
         "taskmanager.network.adaptive-partitioner.max-traverse-size": _Unread(4, _INT, in_turn),
         "taskmanager.network.detailed-metrics": _Unread(

@@ -287,8 +287,9 @@ class MetricGroup:
     {'numRecordsOut': 0, 'buffers.outPoolUsage': 0.5}
     """
 
-    def __init__(self) -> None:
+    def __init__(self, variables: "Mapping[str, str] | None" = None) -> None:
         self._members: dict[str, Metric | MetricGroup] = {}
+        self._variables = dict(variables or {})
 
     def register(self, name: str, metric: "MetricT") -> "MetricT":
         """Add `metric` as `name` and return it. ValueError if the name is taken."""
@@ -299,10 +300,34 @@ class MetricGroup:
 
     def group(self, name: str) -> "MetricGroup":
         """Return the group `name` in this one, made if there is none. ValueError if a metric has that name."""
-        member = self._members.setdefault(name, MetricGroup())
+        return self._group(name, self._variables)
+
+    def key_value_group(self, key: str, value: str) -> "MetricGroup":
+        """Return the group `value` in the group `key`; what is below it has ``{key: value}`` as a variable.
+
+        Whoever gathers metrics can then tell apart, or add up, those that differ in the value only.
+
+        References
+        ----------
+        Flink ``MetricGroup.addGroup(key, value)``.
+        """
+        return self.group(key)._group(value, {**self._variables, key: value})
+
+    def _group(self, name: str, variables: Mapping[str, str]) -> "MetricGroup":
+        member = self._members.get(name)
+        if member is None:
+            member = self._members[name] = MetricGroup(variables)
         if not isinstance(member, MetricGroup):
             raise ValueError(f"{name!r} is a metric, not a group")
         return member
+
+    def variables(self) -> Iterator[Mapping[str, str]]:
+        """Yield of each metric, in the order of iteration, what its groups of a key and a value say."""
+        for member in list(self._members.values()):
+            if isinstance(member, MetricGroup):
+                yield from member.variables()
+            else:
+                yield self._variables
 
     def __iter__(self) -> Iterator[tuple[str, Metric]]:
         """Yield each metric with its name, groups joined by dots, in the order of registration."""
@@ -314,13 +339,14 @@ class MetricGroup:
 
     def sample(self) -> Mapping[str, Any]:
         """Return the value of each metric now: a number, a meter's rate, or a histogram's statistics."""
-        return {name: _read(metric) for name, metric in self}
+        return {name: read_metric(metric) for name, metric in self}
 
 
 MetricT = TypeVar("MetricT", bound=Metric)
 
 
-def _read(metric: Metric) -> Any:
+def read_metric(metric: Metric) -> Any:
+    """Return a metric's value now: a number, a meter's rate, or a histogram's statistics."""
     if isinstance(metric, Meter):
         return metric.rate
     if isinstance(metric, Histogram):

@@ -5,6 +5,7 @@ them so that all flights of one aircraft meet in one task; a plain Python functi
 year: how long it was away between two departures from New York, how much of a departure's delay it already
 had at its previous departure the same day, and its chains of late departures. The same job runs three ways: on a
 blocking exchange, on a pipelined one, and on PySpark's own ``partitionBy``; all are timed and their results compared.
+The result is kept in partition files and read back (kept.py).
 Then the year goes through a stream job (stream.py): event time, windows, keyed state and timers, a side output.
 """
 
@@ -159,7 +160,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=Path,
         default=Path("demo-output"),
         metavar="FOLDER",
-        help="where the picture goes (default: demo-output)",
+        help="where pictures and the result go (default: demo-output)",
     )
 
 
@@ -168,6 +169,7 @@ def main(options: Namespace) -> int:
     try:
         from rich.console import Console
 
+        from flinkbuf.demo.kept import keep, print_kept
         from flinkbuf.demo.report import draw, print_report
         from flinkbuf.demo.stream_job import departures, run_stream
         from flinkbuf.demo.stream_report import draw_stream, print_stream_report
@@ -181,6 +183,9 @@ def main(options: Namespace) -> int:
             flights = read_flights(spark, csv, options.rows)
             outcome = run(flights, 4 * options.cores, status.update)
             flights.unpersist()
+            status.update("keeping the result")
+            options.output.mkdir(parents=True, exist_ok=True)
+            kept = keep(spark, outcome.years, options.output / "aircraft-years")
             status.update("the year as a stream")
             # A worker is going to be killed: what is logged of that is long, and what goes wrong is raised.
             spark.sparkContext.setLogLevel("OFF")
@@ -190,10 +195,10 @@ def main(options: Namespace) -> int:
         finally:
             spark.stop()
         status.update("drawing")
-        options.output.mkdir(parents=True, exist_ok=True)
         picture = draw(outcome, options.output / "flights.png")
         stream_picture = draw_stream(streamed, options.output / "stream.png")
     print_report(console, outcome, options)
+    print_kept(console, kept)
     print_stream_report(console, streamed)
     console.print(f"pictures: {picture} and {stream_picture}")
-    return 0 if outcome.is_equal and streamed.is_equal and streamed.kill.is_equal else 1
+    return 0 if outcome.is_equal and kept.is_equal and streamed.is_equal and streamed.kill.is_equal else 1

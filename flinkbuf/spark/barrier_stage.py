@@ -103,6 +103,14 @@ def check_slots(data: RDD[Any], task_count: int, user: StageUser) -> None:
     )
 
 
+def slots_at_once(context: SparkContext, wanted: int) -> int:
+    """Return how many tasks can run at once, or soon can; it need not be more than `wanted`."""
+    slots = slot_count(context.parallelize((), max(1, wanted)))
+    if slots >= wanted or is_local(context):
+        return slots
+    return max(slots, expected_slot_count(context))
+
+
 def _wait_for_slots(data: RDD[Any], slots: int, task_count: int, user: StageUser) -> int:
     """Give executors time to appear, after the start or after one was lost; returns the slots that there are then."""
     context = data.context

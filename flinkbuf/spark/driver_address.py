@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import socket
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from flinkbuf.config import TlsConfig
 from flinkbuf.control.control_client import ControlClient
@@ -26,6 +27,42 @@ class Settings(Protocol):
 
     def get(self, name: str) -> str | None:
         """Return what is set, if it is."""
+
+
+class ClientSettings:
+    """The settings of a client of Spark Connect: those of flinkbuf alone, for Spark's driver is another process.
+
+    Where nobody says which address the tasks find this process at, it is that which it reaches the server from.
+
+    Parameters
+    ----------
+    session : SparkSession
+        Of Spark Connect.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+
+    def get(self, name: str) -> str | None:
+        """Return what is set, if it is."""
+        if name.startswith("spark.flinkbuf."):
+            found: str | None = self._session.conf.get(name, None)
+            return found
+        return _address_towards(self._session.client.host) if name == "spark.driver.host" else None
+
+
+def _address_towards(host: str) -> str:
+    """Return the address of this machine that packets to another one come from; nothing is sent.
+
+    Examples
+    --------
+    >>> _address_towards("127.0.0.1")
+    '127.0.0.1'
+    """
+    family, kind, _, _, address = socket.getaddrinfo(host, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as probe:
+        probe.connect(address)
+        return str(probe.getsockname()[0])
 
 
 def driver_hosts(conf: Settings) -> tuple[str, str]:

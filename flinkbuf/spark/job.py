@@ -17,15 +17,15 @@ from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
 from flinkbuf.jobs.job_files import JobFiles, ShippedFiles
 from flinkbuf.jobs.manager.job_bundle import JobBundle
-from flinkbuf.jobs.manager.shuffle import NetworkShuffle, Shuffle, slot_segments_needed
+from flinkbuf.jobs.manager.shuffle import Shuffle, network_shuffle, slot_segments_needed
 from flinkbuf.jobs.master.slots import slot_count, slot_of
 from flinkbuf.jobs.target import ManagerListener
-from flinkbuf.network.environment import NetworkEnvironment
-from flinkbuf.spark.barrier_stage import StageUser, check_allocation, check_chain, check_slots
+from flinkbuf.spark.barrier_stage import StageUser, check_allocation, check_chain, check_slots, slots_at_once
 from flinkbuf.spark.barrier_task import data_plane
 from flinkbuf.spark.driver_address import DriverAddress, driver_hosts, listen_for_tasks
 from flinkbuf.spark.job_stage import SparkStoppedError, StageRun, forget_connection, is_stopped
 from flinkbuf.spark.job_task import JobTask
+from flinkbuf.spark.page_link import described
 from flinkbuf.spark.slot_input import StageInput, is_direct, stage_data
 from flinkbuf.spark.workers import check_workers, shipped
 from flinkbuf.streaming.operator_config import ExecutionSettings
@@ -67,7 +67,20 @@ class SparkTarget:
         context = active_context()
         refuse_outputs(graph)
         check_workers(context)
-        check_stage(context, graph, plan_of(graph, ""))
+        check_stage(context, graph, self.fit(plan_of(graph, "")))
+
+    def fit(self, plan: JobPlan) -> JobPlan:
+        """Have a batch job do with the slots that there are, if there are enough for each of its regions."""
+        wanted = slot_count(plan)
+        slots = slots_at_once(active_context(), wanted) if plan.is_batch else wanted
+        if slots >= wanted:
+            return plan
+        fewer = replace(plan, slot_limit=max(1, slots))
+        try:
+            slot_count(fewer)
+        except ValueError:  # one region alone needs more: that is refused with what can be done
+            return plan
+        return fewer
 
     def make_provider(self, job: ManagerListener) -> SparkProvider:
         """Return what starts and ends the stages of a job."""
@@ -207,6 +220,7 @@ class SparkProvider:
         if self._context._jsc is None:
             raise SparkStoppedError("the SparkContext was stopped: start the job again in a new one")
         name = self._job.graph.settings.job_name
+        text = f"flinkbuf: {name}" + (f" (start {len(self._runs) + 1})" if self._runs else "")
         stage = StageRun(
             self._context,
             self._job,
@@ -214,7 +228,7 @@ class SparkProvider:
             run=run,
             task_count=slot_count(self._job.plan),
             group=f"flinkbuf-{self._job.job_id}-{run}",
-            description=f"flinkbuf: {name}" + (f" (start {len(self._runs) + 1})" if self._runs else ""),
+            description=described(self._context, text, self._job.job_id, self._job.page),
             properties=self._properties,
             make_data=lambda: self._stage(run),
         )
@@ -239,7 +253,8 @@ class SparkProvider:
 
     def program_shuffle(self) -> Shuffle:
         """Return how tasks in the driver's process and those of the stages reach each other."""
-        return program_shuffle(self._context, self._job.plan, data_plane(self._network, self._data_secret))
+        config = data_plane(self._network, self._data_secret)
+        return program_shuffle(self._context, self._job.plan, config, self._job.bundle)
 
     # ---- on the thread of a stage
 
@@ -282,12 +297,11 @@ def pickled_broadcasts(context: SparkContext) -> tuple[Broadcast[Any], ...]:
     return found
 
 
-def program_shuffle(context: SparkContext, plan: JobPlan, config: NetworkConfig) -> Shuffle:
+def program_shuffle(context: SparkContext, plan: JobPlan, config: NetworkConfig, bundle: JobBundle) -> Shuffle:
     """Return what the task manager of the program itself reads and writes through, at the driver's address."""
     bind_host, host = driver_hosts(context.getConf())
     segments = slot_segments_needed(plan, config, in_program=True)
-    environment = NetworkEnvironment(config, host=bind_host, advertised_host=host, num_segments=segments)
-    return NetworkShuffle(environment, PROGRAM_MANAGER)
+    return network_shuffle(bundle, config, PROGRAM_MANAGER, host=bind_host, advertised_host=host, num_segments=segments)
 
 
 def ship(context: SparkContext, files: Any) -> ShippedFiles | None:

@@ -352,7 +352,8 @@ class StageJob:
     def program_shuffle(self) -> Shuffle:
         """Return how tasks in the driver's process and those of the stage reach each other."""
         output = self._output
-        return program_shuffle(output.context, self._job.plan, data_plane(output.network, output.data_secret))
+        config = data_plane(output.network, output.data_secret)
+        return program_shuffle(output.context, self._job.plan, config, self._job.bundle)
 
 
 class StageOverError(RuntimeError):

@@ -21,11 +21,10 @@ from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_files import ShippedFiles
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerLink
-from flinkbuf.jobs.manager.shuffle import NetworkShuffle
+from flinkbuf.jobs.manager.shuffle import network_shuffle
 from flinkbuf.jobs.manager.task_manager import TaskManager
 from flinkbuf.jobs.messages import KINDS, RegistrationRefused, ReleaseManager, TaskStateReport
 from flinkbuf.log import logger
-from flinkbuf.network.environment import NetworkEnvironment
 from flinkbuf.spark.barrier_task import check_all_run, data_plane
 from flinkbuf.spark.driver_address import DriverAddress
 from flinkbuf.spark.slot_input import SlotInput
@@ -133,8 +132,13 @@ class JobTask:
 
                 bundle = stack.enter_context(self.files.entered(bundle, SparkFiles.getRootDirectory()))
             host = client.local_host
-            environment = NetworkEnvironment(
-                config, host=self.bind_host or host, advertised_host=host, num_segments=bundle.network_segments
+            shuffle = network_shuffle(
+                bundle,
+                config,
+                manager_id,
+                host=self.bind_host or host,
+                advertised_host=host,
+                num_segments=bundle.network_segments,
             )
             manager = TaskManager(
                 bundle,
@@ -143,7 +147,7 @@ class JobTask:
                 run=self.run,
                 index=index,
                 slot_count=1,
-                shuffle=NetworkShuffle(environment, manager_id),
+                shuffle=shuffle,
                 extras={INPUT: slot_input, OUTPUT: output},
             )
             reason = manager.run()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
 
 BATCH_SIZE = 500  # records that go through the shuffle as one object
+BATCH_BYTES = 1 << 20  # of objects that are bytes, and hold many records each
 ASIDE_IN_MEMORY = 4 * 1024**2  # bytes of a source's batches that wait in memory; more of them wait in a file
 
 
@@ -81,8 +82,18 @@ class HandOver:
         """Return pairs of the slot, and of the source's number and some records with their partition."""
         slot = self.first_slot + index * self.parallelism // self.partition_count
         records = iter(records)
-        while batch := list(islice(records, BATCH_SIZE)):
+        while batch := list(islice(_near(records), BATCH_SIZE)):
             yield slot, (self.number, pickle.dumps((index, batch), pickle.HIGHEST_PROTOCOL))
+
+
+def _near(records: Iterator[Any]) -> Iterator[Any]:
+    """Records up to one that brings so many bytes."""
+    size = 0
+    for record in records:
+        yield record
+        size += len(record) if type(record) is bytes else 0
+        if size >= BATCH_BYTES:
+            return
 
 
 class SlotInput:

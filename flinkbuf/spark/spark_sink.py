@@ -10,6 +10,7 @@ from typing import Any
 from flinkbuf._core.conversion import convert
 from flinkbuf._core.sink_operator import SinkFunctionOperator
 from flinkbuf.streaming.collect import Collector
+from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.types.type_information import TypeInformation
 
 OUTPUT = "spark_output"  # among the extras of an operator's context: an OutputQueue
@@ -36,6 +37,10 @@ class OutputQueue(Collector):
         if not self._is_discarding:
             super().put(record, give_way)
 
+    def limit(self, count: int) -> None:
+        """Let so many wait at most; for records that are large."""
+        self._capacity = count
+
     def close(self) -> None:
         """Do as `discard` does: a generator that is closed closes what it yields from, and its task must not fail."""
         self.discard()
@@ -51,6 +56,23 @@ class OutputQueue(Collector):
                 self._has_room.notify_all()
 
 
+def output_of(context: OperatorContext) -> OutputQueue:
+    """Return where Spark takes the records of a task.
+
+    Raises
+    ------
+    RuntimeError
+        If it takes none here.
+    """
+    output: OutputQueue | None = context.extras.get(OUTPUT)
+    if output is None:
+        raise RuntimeError(
+            f"{context.operator_name!r} gives its records to Spark: its program is run by Spark, whenever it computes "
+            "the result of to_rdd() or to_data_frame(), and not by execute()"
+        )
+    return output
+
+
 class SparkSinkOperator(SinkFunctionOperator):
     """Hands each record to Spark, as its declared type gives it."""
 
@@ -62,12 +84,7 @@ class SparkSinkOperator(SinkFunctionOperator):
     def open(self) -> None:
         """Find where Spark takes the records of this task."""
         super().open()
-        self._output = self.context.extras.get(OUTPUT)
-        if self._output is None:
-            raise RuntimeError(
-                f"{self.context.operator_name!r} gives its records to Spark: its program is run by Spark, whenever it "
-                "computes the result of to_rdd() or to_data_frame(), and not by execute()"
-            )
+        self._output = output_of(self.context)
 
     def _put(self, value: Any) -> None:
         record = value if self._convert is None else self._convert(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.conversion import convert
@@ -12,6 +12,7 @@ from flinkbuf._core.source_operator import IteratorSourceOperator
 from flinkbuf.common import options
 from flinkbuf.datastream.arguments import declared
 from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.spark.arrow_input import ArrowRows, arrow_input
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator
@@ -41,8 +42,14 @@ class SparkSourceOperator(CollectionSourceOperator):
     the same order. Whoever has emitted all waits for the others, so that no checkpoint lacks what it has counted.
     """
 
-    def __init__(self, number: int, type_info: TypeInformation | None) -> None:
+    def __init__(
+        self,
+        number: int,
+        type_info: TypeInformation | None,
+        read: Callable[[Iterable[Any]], Iterator[Any]] | None = None,
+    ) -> None:
         IteratorSourceOperator.__init__(self, self._given)
+        self._read = read if read is not None else self._converted
         self._has_told = self._may_end = False
         self._number, self._type_info = number, type_info
         self._markers = None
@@ -112,10 +119,11 @@ class SparkSourceOperator(CollectionSourceOperator):
         for partition, batch in given.batches_of(self._number):
             self._settle()
             self._partition = context.task.subtask_index if partition is None else partition
-            records = self._not_emitted(self._partition, iter(batch))
-            yield from (
-                records if self._type_info is None else map(functools.partial(convert, self._type_info.codec), records)
-            )
+            yield from self._not_emitted(self._partition, self._read(batch))
+
+    def _converted(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Records as they come, as their declared type has them."""
+        return iter(records) if self._type_info is None else map(partial(convert, self._type_info.codec), records)
 
     def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
         left = self._left.pop(partition, 0)
@@ -165,13 +173,16 @@ class SparkSourceFactory:
         None in the processes of task managers, which get its records from Spark.
     number : int
         Tells the sources of a program apart.
+    read : ArrowRows or None
+        Makes records of what the RDD holds; None: it holds records.
     """
 
     reads_spark = True
 
-    def __init__(self, data: RDD[Any], type_info: TypeInformation | None) -> None:
+    def __init__(self, data: RDD[Any], type_info: TypeInformation | None, read: ArrowRows | None = None) -> None:
         self.data: RDD[Any] | None = data
         self.type_info = type_info
+        self.read = read
         self.number = next(_numbers)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -179,7 +190,7 @@ class SparkSourceFactory:
 
     def __call__(self) -> SparkSourceOperator:
         """Make the operator of one subtask."""
-        return SparkSourceOperator(self.number, self.type_info)
+        return SparkSourceOperator(self.number, self.type_info, self.read)
 
     def create_coordinator(
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
@@ -199,11 +210,18 @@ def from_data_frame(env: Any, data: Any) -> DataStream:
     from flinkbuf.spark.schema import from_spark_rows  # brings pyspark
 
     _check_is_data_frame(data)
-    return _stream_of(env, data.rdd, from_spark_rows(data.schema), DATA_FRAME_SOURCE_NAME)
+    type_info = from_spark_rows(data.schema)
+    found = arrow_input(data, type_info)
+    if found is None:
+        return _stream_of(env, data.rdd, type_info, DATA_FRAME_SOURCE_NAME)
+    messages, read = found
+    return _stream_of(env, messages, type_info, DATA_FRAME_SOURCE_NAME, read)
 
 
-def _stream_of(env: Any, data: RDD[Any], type_info: TypeInformation | None, name: str) -> DataStream:
-    stream: DataStream = env._source(name, type_info, SparkSourceFactory(data, type_info), is_parallel=True)
+def _stream_of(
+    env: Any, data: RDD[Any], type_info: TypeInformation | None, name: str, read: ArrowRows | None = None
+) -> DataStream:
+    stream: DataStream = env._source(name, type_info, SparkSourceFactory(data, type_info, read), is_parallel=True)
     return stream.set_parallelism(max(1, min(data.getNumPartitions(), _most_subtasks(env, data))))
 
 

@@ -120,6 +120,23 @@ class SparkStages:
             return []
 
 
+class UnknownStages:
+    """As `SparkStages`, for a program that cannot ask Spark: a client of Spark Connect."""
+
+    def progress(self, stage: int) -> StageProgress | None:
+        """Return None: it is not known."""
+
+    def attempt_of(self, stage: int, task: int, task_count: int) -> AttemptTasks | None:
+        """Return None: it is not known, but a task's number tells it mostly."""
+
+    def failures(self, stage: int, attempt: int) -> list[TaskEnd]:
+        """Return none that is known."""
+        return []
+
+    def end_of(self, stage: int, attempt: AttemptTasks, task: int) -> TaskEnd | None:
+        """Return None: it is not known."""
+
+
 def _end_of(task: Any) -> TaskEnd | None:
     """Read one out of the store."""
     try:

@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.datastream.arguments import with_names
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation, SideOutputTransformation, Transformation
+from flinkbuf.spark.arrow_output import ArrowSinkFactory, Messages, arrow_output
 from flinkbuf.spark.job import active_context
 from flinkbuf.spark.job_output import JobOutput
 from flinkbuf.spark.schema import to_ddl, to_struct_type
 from flinkbuf.spark.spark_sink import SINK_NAME, SparkSinkFactory
-from flinkbuf.types.type_information import RowTypeInfo, TupleTypeInfo
+from flinkbuf.spark.workers import shipped
+from flinkbuf.types.type_information import RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkbuf.types.types import as_type
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -20,12 +23,17 @@ if TYPE_CHECKING:
 
 def to_rdd(stream: DataStream) -> RDD[Any]:
     """Give Spark the records of a stream; see ``DataStream.to_rdd``."""
+    return _taken(stream, SparkSinkFactory(with_names(stream._value_type)))
+
+
+def _taken(stream: DataStream, factory: Any) -> RDD[Any]:
+    """Return what the sinks of that factory give Spark."""
     context = active_context()
     env: Any = stream.get_execution_environment()
     behind = _operators_behind(stream)
     _refuse_second_output(env, behind)
     noted = len(env._operators)
-    sink = stream._sink(SINK_NAME, SparkSinkFactory(with_names(stream._value_type)))
+    sink = stream._sink(SINK_NAME, factory)
     sink.set_parallelism(_parallelism_of(stream))
     try:
         graph, settings, made_with = env._program_for_spark(None)
@@ -45,10 +53,27 @@ def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
     session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     if schema is None:
         schema = _schema_of(stream)
-    session.createDataFrame([], schema)  # refuses a schema that is none before anything is made of the program
-    made: Any = session.createDataFrame(to_rdd(stream), schema)
-    frame: DataFrame = made
-    return frame
+    # Refuses a schema that is none before anything is made of the program.
+    wanted = session.createDataFrame([], schema).schema
+    known = with_names(stream._value_type)
+    records = arrow_output(known, wanted, _is_single(known, schema))
+    if records is None:
+        made: Any = session.createDataFrame(to_rdd(stream), schema)
+        frame: DataFrame = made
+        return frame
+    messages = _taken(stream, ArrowSinkFactory(records)).map(_in_a_row)
+    return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(records.result)), wanted)
+
+
+def _in_a_row(message: bytes) -> tuple[bytes]:
+    return (message,)
+
+
+def _is_single(known: TypeInformation | None, schema: Any) -> bool:
+    """Whether each record is the value of the only column, as ``createDataFrame`` understands the schema."""
+    if known is not None:
+        return not isinstance(known, (RowTypeInfo, TupleTypeInfo))
+    return as_type(schema).kind != "ROW"
 
 
 def _schema_of(stream: DataStream) -> Any:

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import inspect
 from collections.abc import Callable
 from typing import Any
 
 import pyspark.sql.types as spark
 
 Converter = Callable[[Any], Any]
-
-
-def arrow_type_of(data_type: spark.DataType) -> Any:
-    """Return the pyarrow type that PySpark exchanges such values in; timestamps in UTC.
-
-    Raises
-    ------
-    PySparkTypeError
-        If Arrow has none.
-    """
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    # PySpark 4.2 asks for the zone; before it was UTC.
-    zone: dict[str, Any] = {"timezone": "UTC"} if "timezone" in inspect.signature(to_arrow_type).parameters else {}
-    return to_arrow_type(data_type, **zone)
 
 
 def from_arrow(data_type: spark.DataType) -> Converter | None:

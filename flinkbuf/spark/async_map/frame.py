@@ -24,7 +24,8 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
     """Make the DataFrame with the columns of `schema` filled by `func`."""
     from pyspark.sql.types import StructField, StructType
 
-    from flinkbuf.spark.async_map.arrow_values import arrow_type_of, check_field_names
+    from flinkbuf.records.spark_arrow import arrow_type_of
+    from flinkbuf.spark.async_map.arrow_values import check_field_names
 
     if schema is None:
         raise ValueError(
@@ -171,7 +172,8 @@ class ResultColumns:
     """
 
     def __init__(self, fields: list[Any], names: list[str]) -> None:
-        from flinkbuf.spark.async_map.arrow_values import arrow_type_of, to_arrow
+        from flinkbuf.records.spark_arrow import arrow_type_of
+        from flinkbuf.spark.async_map.arrow_values import to_arrow
 
         self._fields = fields
         self._names = names

@@ -1,30 +1,21 @@
-"""The two halves of a blocking exchange, as bodies of Spark tasks: buffers into Spark's shuffle, and out of it.
-
-An envelope is a buffer behind a header that says where it comes from, so that a task can tell the producers of
-its channel apart and sees a buffer that is missing, doubled or out of order.
-"""
+"""The two halves of a blocking exchange, as bodies of Spark tasks: buffers into Spark's shuffle, and out of it."""
 
 import operator
 import re
-import struct
-from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.partitioner import KeyPartitioner, Partitioner, pointwise_targets
 from flinkbuf.records.record_buffers import read_buffers, write_buffers
+from flinkbuf.spark.exchange.envelope import Arrivals, header_of
 from flinkbuf.spark.workers import shipped
 from flinkbuf.types.types import TypeInformation
 
 if TYPE_CHECKING:
     from pyspark import RDD
-
-# Magic, exchange id, producer, sequence number within (producer, channel), is this the end marker?
-_HEADER = struct.Struct(">4sQII?")
-_MAGIC = b"FBX1"
 
 
 @dataclass(frozen=True)
@@ -42,6 +33,11 @@ class WriteTask:
 
     def __call__(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
         """Yield (channel, envelope) for the records of Spark partition `producer`."""
+        for channel, header, buffer in self.envelopes(producer, records):
+            yield channel, b"".join((header, buffer))
+
+    def envelopes(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes, bytes]]:
+        """Yield (channel, header, buffer) for the records, or batches, of Spark partition `producer`."""
         channels = self.channels_of(producer)
         sequences = [0] * len(channels)
         buffers = write_buffers(
@@ -55,9 +51,9 @@ class WriteTask:
         )
         try:
             for index, buffer in buffers:
-                header = _HEADER.pack(_MAGIC, self.exchange_id, producer, sequences[index], False)
+                header = header_of(self.exchange_id, producer, sequences[index])
                 sequences[index] += 1
-                yield channels[index], b"".join((header, buffer))
+                yield channels[index], header, buffer
         except (TypeError, ValueError, OverflowError) as error:
             # Only of a record that this writer refused is anything to be said; the user's iterator may have its own.
             refused = self.explain(producer, error) if buffers.has_record_in_hand else None
@@ -66,7 +62,7 @@ class WriteTask:
             raise refused from None
         for index, sequence in enumerate(sequences):
             if sequence:  # a channel that got nothing needs no end marker
-                yield channels[index], _HEADER.pack(_MAGIC, self.exchange_id, producer, sequence, True)
+                yield channels[index], header_of(self.exchange_id, producer, sequence, is_end=True), b""
 
     def explain(self, producer: int, error: Exception) -> Exception | None:
         """Return the error with the producer and with what to do about it; None if it is not about a record refused."""
@@ -119,84 +115,6 @@ class ReadTask:
                 yield from read_buffers(arrivals.buffers_of(producer), self.type)
             except CorruptDataError as error:
                 raise CorruptDataError(f"{arrivals.describe(producer)}: {error}") from error
-
-
-@dataclass
-class Arrivals:
-    """The envelopes of one channel, told apart by producer in one pass.
-
-    Spark delivers what one task wrote in one piece, so a buffer is handed on as soon as it comes. Should two
-    producers be mixed, the buffers of the one that is not being read wait in memory.
-    """
-
-    exchange_id: int
-    channel: int
-    envelopes: Iterator[bytes]
-    next_sequence: dict[int, int] = field(default_factory=dict)  # by producer; -1 after its end marker
-    waiting: dict[int, deque[memoryview | None]] = field(default_factory=dict)  # None marks the end
-
-    def producers(self) -> Iterator[int]:
-        """Yield each producer when it is its turn to be read, by order of arrival."""
-        while self.waiting or self._take():
-            producer = next(iter(self.waiting))
-            yield producer
-            del self.waiting[producer]
-
-    def buffers_of(self, producer: int) -> Iterator[memoryview]:
-        """Yield the buffers of `producer` in order, to the end marker."""
-        queue = self.waiting[producer]
-        while True:
-            while queue:
-                buffer = queue.popleft()
-                if buffer is None:
-                    return
-                yield buffer
-            if not self._take():
-                raise CorruptDataError("the end marker of this producer never came: the shuffle lost the rest")
-
-    def describe(self, producer: int) -> str:
-        """Say where in the exchange the reader is, for messages."""
-        sequence = self.next_sequence.get(producer, 0)
-        where = "at its end" if sequence < 0 else f"after {sequence} buffers"
-        return f"exchange {self.exchange_id:016x}, channel {self.channel}, producer {producer}, {where}"
-
-    def _take(self) -> bool:
-        """Move one envelope into the queue of its producer; False where there is none left."""
-        envelope = next(self.envelopes, None)
-        if envelope is None:
-            return False
-        producer, is_end = self._check_header(envelope)
-        buffer = None if is_end else memoryview(envelope)[_HEADER.size :]
-        self.waiting.setdefault(producer, deque()).append(buffer)
-        return True
-
-    def _check_header(self, envelope: bytes) -> tuple[int, bool]:
-        """Check that this is the envelope expected next from its producer; return producer and end flag."""
-        if len(envelope) < _HEADER.size:
-            raise CorruptDataError(
-                f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope of {len(envelope)} bytes "
-                f"is shorter than its header of {_HEADER.size} bytes"
-            )
-        magic, exchange_id, producer, sequence, is_end = _HEADER.unpack_from(envelope)
-        if magic != _MAGIC or exchange_id != self.exchange_id:
-            raise CorruptDataError(
-                f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope starts with {magic!r} and "
-                f"exchange {exchange_id:016x}; it does not belong here"
-            )
-        expected = self.next_sequence.get(producer, 0)
-        if sequence != expected:
-            raise CorruptDataError(f"{self.describe(producer)}: {_misplaced(sequence, expected)}")
-        self.next_sequence[producer] = -1 if is_end else sequence + 1
-        return producer, is_end
-
-
-def _misplaced(sequence: int, expected: int) -> str:
-    """Say what is wrong with buffer `sequence` where `expected` was due."""
-    if expected < 0:
-        return f"buffer {sequence} came after the end marker"
-    if sequence < expected:
-        return f"buffer {sequence} came twice or too late; buffer {expected} was due"
-    return f"buffer {sequence} came where buffer {expected} was due; {sequence - expected} are missing or late"
 
 
 def through_shuffle(data: "RDD[Any]", write: WriteTask) -> "RDD[Any]":

@@ -41,6 +41,7 @@ from flinkbuf.spark.workers import shipped
 
 if TYPE_CHECKING:
     from pyspark import RDD, Accumulator, SparkContext
+    from pyspark.sql import SparkSession
 
 # How long a task whose connection broke waits for the driver to say which task is gone. The driver says it when Spark
 # has heard of the cause, or after exchange_runs.FAILURE_WAIT_MS, so this has to be longer.
@@ -120,7 +121,7 @@ class PipelinedTask:
 
     write: WriteTask
     driver: DriverAddress
-    last_calls: Accumulator[Any]
+    last_calls: Accumulator[Any] | None
     bind_host: str | None = None
 
     def __call__(self, index: int, records: Iterable[Any]) -> Iterator[Any]:
@@ -131,7 +132,8 @@ class PipelinedTask:
         """
         results = self._run(index, records)
         running[results] = next(results)
-        call_at_end(self.last_calls, partial(_send_rest, results))
+        if self.last_calls is not None:
+            call_at_end(self.last_calls, partial(_send_rest, results))
         return results
 
     def _run(self, index: int, records: Iterable[Any]) -> Generator[Any, None, None]:
@@ -140,7 +142,7 @@ class PipelinedTask:
         check_all_run(self.write.channel_count, tasks, "a pipelined exchange", where)
         membership = self._join(index)
         peers: list[Peer] = []
-        exchange: RecordExchange | None = None
+        exchange: Any = None
         try:
             with self._open_network(index, membership.local_host) as env:
                 partition_id = ResultPartitionID.random()
@@ -155,14 +157,14 @@ class PipelinedTask:
                         _check_consumer(stop, handled)
                         exchange.write_rest()
                 except BaseException as error:
-                    partition.fail(_reason(error))  # who reads from it need not wait for the connection to break
+                    self._give_up(partition, exchange, error)
                     raise
                 figures = TaskFigures(index, **exchange.figures())
             membership.finish(replace(figures, total_ms=int(1000 * (time.monotonic() - started))))
         except BaseException as error:
             is_over_own_record = exchange is not None and exchange.has_record_in_hand
             explained = self._explain(index, error, peers, membership, is_over_own_record)
-            membership.fail(_reason(explained))
+            membership.fail(reason_of(explained))
             if isinstance(error, _ConsumerFailedError):
                 return  # Spark gets the error of that code; another one from here would only be printed beside it
             raise explained from None if explained is not error else error.__cause__
@@ -209,7 +211,7 @@ class PipelinedTask:
         partition: ResultPartition,
         records: Iterable[Any],
         membership: Membership,
-    ) -> RecordExchange:
+    ) -> Any:
         write = self.write
         channels: list[RemoteChannel | LocalChannel] = []
         for peer in self._producers_of(index, peers):
@@ -226,7 +228,15 @@ class PipelinedTask:
             subtask_index=index,
             seed=write.seed_of(index),
         )
-        return RecordExchange(writer, RecordReader(env.create_gate(channels), write.type), records, membership.check)
+        return self._exchange(writer, partition, env.create_gate(channels), records, membership.check)
+
+    def _exchange(self, writer: RecordWriter, partition: ResultPartition, gate: Any, records: Any, check: Any) -> Any:
+        """Return what writes and reads: an iterator of what has come, with `write_rest` and `figures`."""
+        return RecordExchange(writer, RecordReader(gate, self.write.type), records, check)
+
+    def _give_up(self, partition: ResultPartition, exchange: Any, error: BaseException) -> None:
+        """Tell whoever reads from here why nothing more comes: he need not wait for the connection to break."""
+        partition.fail(reason_of(error))
 
     def _producers_of(self, index: int, peers: list[Peer]) -> list[Peer]:
         """Return the tasks that may send to this one."""
@@ -265,7 +275,7 @@ def _check_consumer(stop: GeneratorExit, handled: BaseException | None) -> None:
     """Let the task fail if the iterator was closed by an error on its way through the code that reads from it."""
     error = stop.__context__
     if error is not None and error is not handled:
-        raise _ConsumerFailedError(f"the code that reads its records failed with {_reason(error)}") from None
+        raise _ConsumerFailedError(f"the code that reads its records failed with {reason_of(error)}") from None
 
 
 def _send_rest(results: Generator[Any, None, None]) -> None:
@@ -275,19 +285,20 @@ def _send_rest(results: Generator[Any, None, None]) -> None:
         running.pop(results, None)
 
 
-def _reason(error: BaseException) -> str:
+def reason_of(error: BaseException) -> str:
+    """Return an error as the others are told of it."""
     with contextlib.suppress(Exception):
         return f"{type(error).__name__}: {error}"
     return type(error).__name__
 
 
-def exchange_summaries(context: SparkContext | None = None) -> list[ExchangeSummary]:
+def exchange_summaries(context: SparkContext | SparkSession | None = None) -> list[ExchangeSummary]:
     """Return what the latest pipelined exchanges did, the last one last.
 
     Parameters
     ----------
-    context : SparkContext, optional
-        By default the one that is active.
+    context : SparkContext or SparkSession, optional
+        Whose exchanges; a session of Spark Connect has its own. By default the context or session that is active.
 
     Returns
     -------
@@ -299,9 +310,18 @@ def exchange_summaries(context: SparkContext | None = None) -> list[ExchangeSumm
     >>> counts = fb.exchange(trips, "origin", mode="pipelined").mapPartitions(count).collect()  # doctest: +SKIP
     >>> print(fb.exchange_summaries()[-1].table())  # doctest: +SKIP
     """
-    from pyspark import SparkContext
-
     from flinkbuf.spark.exchange.rendezvous import summaries_of
 
-    wanted = SparkContext._active_spark_context if context is None else context
-    return [] if wanted is None else summaries_of(wanted)
+    return [] if (owner := _owner_of(context)) is None else summaries_of(owner)
+
+
+def _owner_of(given: Any) -> Any:
+    """Return the SparkContext, or the session of Spark Connect, that exchanges belong to."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if given is None:
+        given = SparkSession.getActiveSession()
+        is_client = type(given).__module__.startswith("pyspark.sql.connect.")
+        return given if is_client else SparkContext._active_spark_context
+    return given.sparkContext if type(given).__module__ == "pyspark.sql.session" else given

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.config import TlsConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
-from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
+from flinkbuf.spark.driver_address import ClientSettings, DriverAddress, listen_for_tasks
 from flinkbuf.spark.exchange.exchange_runs import (
     Action,
     ExchangeRuns,
@@ -35,7 +35,7 @@ from flinkbuf.spark.exchange.exchange_runs import (
 )
 from flinkbuf.spark.exchange.messages import CODEC, Register
 from flinkbuf.spark.exchange.summary import ExchangeSummary
-from flinkbuf.spark.stage_progress import SparkStages, TaskEnd
+from flinkbuf.spark.stage_progress import SparkStages, TaskEnd, UnknownStages
 from flinkbuf.spark.task_end import last_calls_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class Rendezvous:
     def __init__(
         self,
         listen: Callable[[TlsConfig | None], ServerLease],
-        stages: SparkStages,
+        stages: SparkStages | UnknownStages,
         is_over: Callable[[], bool] = lambda: False,
         last_calls: Any = None,
     ) -> None:
@@ -199,6 +199,7 @@ def _now_ms() -> int:
 
 _lock = threading.Lock()
 _by_context: weakref.WeakKeyDictionary[SparkContext, Rendezvous] = weakref.WeakKeyDictionary()
+_by_session: weakref.WeakKeyDictionary[Any, Rendezvous] = weakref.WeakKeyDictionary()  # of Spark Connect
 
 
 def rendezvous_of(context: SparkContext) -> Rendezvous:
@@ -219,7 +220,27 @@ def rendezvous_of(context: SparkContext) -> Rendezvous:
         return opened
 
 
-def summaries_of(context: SparkContext) -> list[ExchangeSummary]:
-    """Return what the latest runs in a SparkContext counted, the last one last."""
-    known = _by_context.get(context)
+def rendezvous_of_client(session: Any) -> Rendezvous:
+    """Return the rendezvous of a session of Spark Connect, in this process, which is not Spark's driver.
+
+    Nobody here can ask Spark about its stages: a task that is gone is known by its connection alone.
+    """
+    with _lock:
+        known = _by_session.get(session)
+        if known is not None and not known.is_closed:
+            return known
+        reference = weakref.ref(session)
+
+        def is_over() -> bool:
+            living = reference()
+            return living is None or living.is_stopped
+
+        listen = partial(listen_for_tasks, ClientSettings(session))
+        opened = _by_session[session] = Rendezvous(listen, UnknownStages(), is_over)
+        return opened
+
+
+def summaries_of(owner: SparkContext | Any) -> list[ExchangeSummary]:
+    """Return what the latest runs in a SparkContext, or a session of Spark Connect, counted, the last one last."""
+    known = _by_context.get(owner) or _by_session.get(owner)
     return [] if known is None else known.summaries

@@ -1,0 +1,157 @@
+"""What users say to `df.write.format("flinkbuf")` and `spark.read.format("flinkbuf")`, read and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flinkbuf.config import parse_duration_ms, parse_size
+from flinkbuf.partition_files.data_set import RETENTION_S
+from flinkbuf.partition_files.manifest import COMPRESSIONS, SUBPARTITION_MAX
+
+WRITE = ("key", "num_partitions", "compression", "if_exists", "retention", "memory")
+READ = ("keys", "subpartitions", "pushdown", "task_size", "max_rows")
+IF_EXISTS = ("append", "error", "ignore")
+DEFAULT_PARTITIONS = 64
+DEFAULT_MEMORY = 64 << 20  # bytes of buffers for each task that writes
+DEFAULT_TASK_SIZE = 64 << 20  # bytes of data files for each task that reads
+DEFAULT_MAX_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """Options of a write.
+
+    Examples
+    --------
+    >>> WriteOptions.of({"path": "/data", "key": "origin, dest", "num_partitions": "8"}).key
+    ('origin', 'dest')
+    """
+
+    path: str
+    key: tuple[str, ...] = ()
+    num_partitions: int = DEFAULT_PARTITIONS
+    compression: str | None = None
+    if_exists: str = "append"
+    retention_s: float = RETENTION_S
+    memory: int = DEFAULT_MEMORY
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> WriteOptions:
+        """Read them; ValueError names the one that is wrong."""
+        return cls(
+            _path(options),
+            _names(options.get("key", "")),
+            _number("num_partitions", options.get("num_partitions", str(DEFAULT_PARTITIONS)), SUBPARTITION_MAX),
+            _compression(options.get("compression", "none")),
+            _choice("if_exists", options.get("if_exists", "append"), IF_EXISTS),
+            _named("retention", parse_duration_ms, options.get("retention", f"{int(RETENTION_S)} s")) / 1000,
+            _named("memory", parse_size, options.get("memory", str(DEFAULT_MEMORY))),
+        )
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """Options of a read.
+
+    Examples
+    --------
+    >>> options = ReadOptions.of({"path": "/data", "subpartitions": "0, 4-6", "keys": '["N14228"]'})
+    >>> options.keys, sorted(options.subpartitions)
+    ((('N14228',),), [0, 4, 5, 6])
+    """
+
+    path: str
+    keys: tuple[tuple[object, ...], ...] | None = None  # values as JSON has them
+    subpartitions: frozenset[int] | None = None
+    pushdown: bool | None = None  # None: where it is safe
+    task_size: int | None = None  # None: what suits the data
+    max_rows: int = DEFAULT_MAX_ROWS
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Read them; ValueError names the one that is wrong."""
+        pushdown = options.get("pushdown")
+        return cls(
+            _path(options),
+            _keys(options.get("keys")),
+            _ranges(options.get("subpartitions")),
+            None if pushdown is None else _choice("pushdown", pushdown, ("true", "false")) == "true",
+            max(1, _named("task_size", parse_size, options["task_size"])) if "task_size" in options else None,
+            _number("max_rows", options.get("max_rows", str(DEFAULT_MAX_ROWS)), 1 << 24),
+        )
+
+
+def _path(options: Mapping[str, str]) -> str:
+    unknown = sorted(name for name in options if name.lower() not in ("path", *WRITE, *READ))
+    if unknown:
+        raise ValueError(f"there is no option {unknown[0]!r}; there are {', '.join((*WRITE, *READ))}")
+    path = options.get("path")
+    if not path:
+        raise ValueError("a data set of partition files needs a path: save(path) or load(path)")
+    return path
+
+
+def _names(text: str) -> tuple[str, ...]:
+    if text.lstrip().startswith("["):
+        found = _named("key", json.loads, text)
+        if not all(isinstance(each, str) for each in found):
+            raise ValueError(f"the option key is a list of column names, got {text!r}")
+    else:
+        found = [each.strip() for each in text.split(",")] if text.strip() else []
+    names = tuple(found)
+    if "" in names or len(set(names)) < len(names):
+        raise ValueError(f"the option key names columns, each once, such as 'origin,dest'; got {text!r}")
+    return names
+
+
+def _keys(text: str | None) -> tuple[tuple[object, ...], ...] | None:
+    if text is None:
+        return None
+    found = _named("keys", json.loads, text)
+    if not isinstance(found, list):
+        raise ValueError(f'the option keys is a JSON list such as ["N14228"] or [["EWR", "IAH"]], got {text!r}')
+    return tuple(tuple(each) if isinstance(each, list) else (each,) for each in found)
+
+
+def _ranges(text: str | None) -> frozenset[int] | None:
+    if text is None:
+        return None
+    found: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = (each.strip() for each in part.partition("-"))
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"the option subpartitions is a list such as '0,4-7', got {text!r}")
+        if int(last or first) >= SUBPARTITION_MAX:
+            raise ValueError(f"the option subpartitions has numbers below {SUBPARTITION_MAX}, got {text!r}")
+        found.update(range(int(first), int(last or first) + 1))
+    return frozenset(found)
+
+
+def _number(name: str, text: str, most: int) -> int:
+    value = _named(name, int, text)
+    if not 1 <= value <= most:
+        raise ValueError(f"the option {name} is a number from 1 to {most}, got {text!r}")
+    return value
+
+
+def _compression(text: str) -> str | None:
+    name = None if text.lower() in ("none", "uncompressed", "") else text.upper()
+    if name not in COMPRESSIONS:
+        raise ValueError(f"the option compression is none, lz4 or zstd, got {text!r}")
+    return name
+
+
+def _choice(name: str, text: str, choices: tuple[str, ...]) -> str:
+    value = text.lower()
+    if value not in choices:
+        raise ValueError(f"the option {name} is one of {', '.join(choices)}, got {text!r}")
+    return value
+
+
+def _named(name: str, parse, text: str):
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ValueError(f"the option {name}: {error}") from None

@@ -1,0 +1,269 @@
+"""The two halves of a blocking exchange of a DataFrame, as functions over iterators of Arrow batches.
+
+The first half gives rows (channel, envelope), in batches of bounded size, which Spark's shuffle brings to the task of
+their channel; the second half makes batches of them again. Between both nobody but Spark sees a row, and Spark sees
+one for each buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf._core.batch_reader import BatchBufferReader
+from flinkbuf.errors import CorruptDataError
+from flinkbuf.records.arrow_batches import MAX_BYTES, MAX_ROWS, batch_builder
+from flinkbuf.spark.exchange.blocking import WriteTask
+from flinkbuf.spark.exchange.envelope import Arrivals
+
+if TYPE_CHECKING:
+    import pyarrow
+
+BatchFunction = Callable[[Iterator[Any]], Iterable[Any]]
+
+ROWS_SCHEMA = "channel int, envelope binary"
+ROWS_BYTES = 1 << 20  # of envelopes that go to Spark in one Arrow batch
+ARRIVING_BYTES = 64 << 20  # of envelopes that should come from Spark in one
+
+
+@dataclass(frozen=True)
+class BatchLimits:
+    """How large the batches are that a task gives: no more rows, and they end behind the row that brings the bytes."""
+
+    max_rows: int = MAX_ROWS
+    max_bytes: int = MAX_BYTES
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What the rows between the tasks are.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+        Of the batches on both sides.
+    type : TypeInformation
+        That of the records between them.
+    limits : BatchLimits
+        Of the batches that are read.
+    """
+
+    schema: Any
+    type: Any
+    limits: BatchLimits = BatchLimits()
+
+    def builder(self) -> Any:
+        """Return what makes the batches."""
+        return batch_builder(self.type.codec, self.schema, self.limits.max_rows, self.limits.max_bytes)
+
+
+@dataclass(frozen=True)
+class FrameSource:
+    """What becomes of the batches that Spark brings before they are exchanged.
+
+    Attributes
+    ----------
+    names : list of str, optional
+        What the columns are called, where Spark was given other names.
+    before : callable, optional
+        The user's function over the batches.
+    """
+
+    names: list[str] | None = None
+    before: BatchFunction | None = None
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the batches that are exchanged."""
+        if self.names is not None:
+            batches = _renamed(batches, self.names)
+        return iter(batches if self.before is None else self.before(batches))
+
+
+@dataclass(frozen=True)
+class MapTask:
+    """A task that exchanges nothing: what becomes of the batches of a partition that stays where it is."""
+
+    source: FrameSource
+    after: BatchFunction | None = None
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the batches for Spark."""
+        results = self.source(batches)
+        return results if self.after is None else iter(self.after(results))
+
+
+@dataclass(frozen=True)
+class FrameWriteTask:
+    """The producing half: batches of the DataFrame become rows (channel, envelope).
+
+    Attributes
+    ----------
+    write : WriteTask
+        What goes where.
+    ids : sequence of int
+        By what number Spark's shuffle finds each channel's task.
+    source : FrameSource
+    fillers : int, default 0
+        How many rows without an envelope come behind each one with: Spark puts so many rows in one batch for the
+        reading task, however large they are, so these keep it from being too large.
+    """
+
+    write: WriteTask
+    ids: Any
+    source: FrameSource = FrameSource()
+    fillers: int = 0
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the rows for the batches of this task's partition."""
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        return self.rows(0 if context is None else context.partitionId(), batches)
+
+    def rows(self, producer: int, batches: Iterator[Any]) -> Iterator[Any]:
+        """Yield the rows of Spark partition `producer`, in batches of about `ROWS_BYTES`."""
+        waiting = _Rows(self.fillers)
+        try:
+            for channel, header, buffer in self.write.envelopes(producer, self.source(batches)):
+                waiting.add(self.ids[channel], header, buffer)
+                if waiting.size >= ROWS_BYTES:
+                    yield waiting.take()
+        except ValueError as error:
+            raise refused(producer, error) from error.__cause__
+        if waiting.size:
+            yield waiting.take()
+
+
+def refused(producer: int, error: ValueError) -> Exception:
+    """Return the error with the task whose row was refused, if it is about one; else as it is."""
+    if getattr(error, "record_number", None) is None or str(error).startswith("producer"):
+        return error
+    return error.__class__(f"producer {producer}, {error}")
+
+
+class _Rows:
+    """Rows (channel, envelope) on their way to an Arrow batch; the envelopes are copied once."""
+
+    def __init__(self, fillers: int) -> None:
+        self._fillers = fillers
+        self._clear()
+
+    def _clear(self) -> None:
+        self.size = 0  # bytes
+        self._ids: list[int] = []
+        self._sizes: list[int] = []
+        self._parts: list[bytes] = []
+
+    def add(self, channel_id: int, header: bytes, buffer: bytes) -> None:
+        self._ids.append(channel_id)
+        self._sizes.append(len(header) + len(buffer))
+        self._parts += header, buffer
+        self.size += self._sizes[-1]
+
+    def take(self) -> pyarrow.RecordBatch:
+        """Return what was added since the last time."""
+        import numpy as np
+        import pyarrow as pa
+
+        each = 1 + self._fillers  # rows for each envelope
+        count = each * len(self._ids)
+        ids = np.repeat(np.array(self._ids, np.int32), each)
+        is_there = np.zeros(count, np.uint8)
+        is_there[::each] = 1
+        sizes = np.zeros(count + 1, np.int32)
+        sizes[1::each] = self._sizes
+        validity = pa.py_buffer(np.packbits(is_there, bitorder="little")) if self._fillers else None
+        offsets, data = pa.py_buffer(np.cumsum(sizes, dtype=np.int32)), pa.py_buffer(b"".join(self._parts))
+        envelopes = pa.Array.from_buffers(pa.binary(), count, [validity, offsets, data])
+        self._clear()
+        return pa.record_batch([pa.array(ids), envelopes], ["channel", "envelope"])
+
+
+@dataclass(frozen=True)
+class FrameReadTask:
+    """The consuming half: the rows of one channel become batches again.
+
+    Attributes
+    ----------
+    exchange_id : int
+    columns : Columns
+    ids : sequence of int
+        As in `FrameWriteTask`.
+    after : callable, optional
+        The user's function over the batches.
+    """
+
+    exchange_id: int
+    columns: Columns
+    ids: Any
+    after: BatchFunction | None = None
+
+    def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """Return the batches for Spark."""
+        batches = self.read(rows)
+        return batches if self.after is None else iter(self.after(batches))
+
+    def read(self, rows: Iterator[Any]) -> Iterator[Any]:
+        """Yield the batches of the one channel whose rows these are; none if there is no row."""
+        arrivals = Arrivals(self.exchange_id, -1, iter(()))
+        arrivals.envelopes = self._envelopes(rows, arrivals)
+        yield from ChannelReader(arrivals, self.columns)
+
+    def _envelopes(self, rows: Iterator[Any], arrivals: Arrivals) -> Iterator[memoryview]:
+        """Yield the envelopes in the rows, where they lie; and learn from the first which channel it is."""
+        import numpy as np
+
+        for batch in rows:
+            ids, envelopes = batch.column(0), batch.column(1)
+            if len(ids) == 0:
+                continue
+            if arrivals.channel < 0:
+                arrivals.channel = list(self.ids).index(ids[0].as_py())
+            found = ids.to_numpy(zero_copy_only=False)
+            if not (found == self.ids[arrivals.channel]).all():
+                raise CorruptDataError(
+                    f"exchange {self.exchange_id:016x}, channel {arrivals.channel}: Spark has put the rows of another "
+                    "channel into the same partition, which it does for no repartition(n, column) that it knows"
+                )
+            _, offset_buffer, data = envelopes.buffers()
+            width = np.int64 if str(envelopes.type).startswith("large") else np.int32
+            offsets = np.frombuffer(offset_buffer, width)[envelopes.offset : envelopes.offset + len(ids) + 1].tolist()
+            whole = memoryview(b"" if data is None else data)
+            for start, end in pairwise(offsets):
+                if start < end:  # else a filler
+                    yield whole[start:end]
+
+
+class ChannelReader(Iterator[Any]):
+    """The batches in what has arrived for one channel, one producer after the other.
+
+    A batch may hold rows of several producers. One whose buffers end inside a record is an error of its own, not the
+    beginning of the next one's.
+    """
+
+    def __init__(self, arrivals: Arrivals, columns: Columns) -> None:
+        self._arrivals = arrivals
+        self._producer = 0
+        self._reader = BatchBufferReader(self._buffers(), columns.type.codec, columns.builder())
+
+    def __next__(self) -> Any:
+        try:
+            return next(self._reader)
+        except CorruptDataError as error:
+            where = self._arrivals.describe(self._producer)
+            raise CorruptDataError(str(error) if where in str(error) else f"{where}: {error}") from None
+
+    def _buffers(self) -> Iterator[memoryview]:
+        for producer in self._arrivals.producers():
+            self._producer = producer
+            yield from self._arrivals.buffers_of(producer)
+            if (cut := self._reader.pending_bytes) > 0:
+                where = self._arrivals.describe(producer)
+                raise CorruptDataError(f"{where}: its last record is cut off after {cut} bytes")
+
+
+def _renamed(batches: Iterator[Any], names: list[str]) -> Iterator[Any]:
+    for batch in batches:
+        yield batch.rename_columns(names)
