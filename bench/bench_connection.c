@@ -3,9 +3,15 @@
  *
  *   bench_connection [seconds of each row, 1]
  *
+ * The rows of files send the 32 KiB buffers of a 64 MiB file that lies in the system's memory: as its parts (sendfile), and
+ * read into buffers that are sent.
+ *
  * Each side has a thread: a reactor, or a thread with a blocking socket that sends a head of 47 bytes and a
  * buffer with one sendmsg, and receives as much as it can. Counterpart: StreamNetworkThroughputBenchmark of
  * flink-benchmarks, the network alone. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mkstemp */
+#endif
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -45,13 +51,34 @@ struct side {
   uint32_t left;               /* bytes of the body that is being received */
   uint32_t head_left;
   bool floods, answers;
+  struct fb_shared_file* file; /* bodies come from there; NULL: `body` */
+  bool reads_file;             /* into buffers */
+  uint64_t at;
   uint64_t round_trips;
   _Atomic uint64_t bytes;
 };
 
 static uint8_t head[HEAD];
 
+#define FILE_BYTES ((uint64_t)64 << 20)
+
+static void send_part(struct side* self) {
+  struct fb_file_region region = {self->file, self->at, BODY};
+  struct fb_buffer_slice body;
+
+  self->at = (self->at + BODY) % FILE_BYTES;
+  if (!self->reads_file) {
+    fb_shared_file_retain(self->file);
+    fb_connection_send_region(self->connection, head, HEAD, &region);
+    return;
+  }
+  if (fb_buffer_new_unpooled(NULL, BODY, FB_DATA_BUFFER, &body) < 0) exit(1);
+  if (pread(self->file->fd, body.buffer->segment.data + body.offset, BODY, (off_t)region.offset) != BODY) exit(1);
+  fb_connection_send(self->connection, head, HEAD, &body);
+}
+
 static void flood(struct side* self) {
+  while (self->file != NULL && fb_connection_is_writable(self->connection)) send_part(self);
   while (self->floods && fb_connection_is_writable(self->connection)) {
     struct fb_buffer_slice body = self->body;
     fb_buffer_slice_retain(&body);
@@ -131,7 +158,21 @@ static void connect_there(void* context) {
 
 static void never(struct fb_buffer* buffer) { (void)buffer; }
 
-static void measure_reactors(double seconds, bool is_round_trip) {
+static void leave_open(struct fb_shared_file* file) { (void)file; }
+
+static void open_big_file(struct fb_shared_file* self) {
+  char path[] = "/tmp/flinkbuf-bench-XXXXXX";
+  uint8_t* bytes = calloc(1, FILE_BYTES);
+  int fd = mkstemp(path);
+
+  if (fd < 0 || write(fd, bytes, FILE_BYTES) != (ssize_t)FILE_BYTES) exit(1);
+  unlink(path);
+  free(bytes);
+  fb_shared_file_open(self, fd, "the file", leave_open);
+}
+
+/* `file`, if there is one, is sent instead of memory. */
+static void measure_reactors(double seconds, bool is_round_trip, struct fb_shared_file* file, bool reads_file) {
   struct fb_buffer buffer = {0};
   struct side server = {0}, client = {0};
   double start;
@@ -141,6 +182,8 @@ static void measure_reactors(double seconds, bool is_round_trip) {
   fb_buffer_reset(&buffer, never, NULL);
   client.memory = malloc(BODY);
   server.body = (struct fb_buffer_slice){.buffer = &buffer, .size = BODY, .data_type = FB_DATA_BUFFER};
+  server.file = file;
+  server.reads_file = reads_file;
   server.floods = client.floods = !is_round_trip;
   server.answers = client.answers = is_round_trip;
   if (fb_reactor_open(&server.reactor) < 0 || fb_reactor_open(&client.reactor) < 0) exit(1);
@@ -154,7 +197,11 @@ static void measure_reactors(double seconds, bool is_round_trip) {
   pause_s(seconds);
   before = atomic_load_explicit(&client.bytes, memory_order_relaxed) - before;
   if (is_round_trip) row("connection_round_trip.flinkbuf", "round trips/s", (double)before / HEAD / (now_s() - start));
-  else row("connection_32k.flinkbuf", "bytes/s", (double)before / (now_s() - start));
+  else
+    row(file == NULL ? "connection_32k.flinkbuf"
+        : reads_file ? "connection_file_32k.flinkbuf_read_and_send"
+                     : "connection_file_32k.flinkbuf_sendfile",
+        "bytes/s", (double)before / (now_s() - start));
   fb_reactor_close(client.reactor);
   fb_reactor_close(server.reactor);
   free(client.memory);
@@ -238,10 +285,15 @@ static void measure_blocking(double seconds, bool is_round_trip) {
 
 int main(int argc, char** argv) {
   double seconds = argc > 1 ? atof(argv[1]) : 1;
+  struct fb_shared_file file;
 
   for (int is_round_trip = 0; is_round_trip < 2; is_round_trip++) {
     measure_blocking(seconds, is_round_trip != 0);
-    measure_reactors(seconds, is_round_trip != 0);
+    measure_reactors(seconds, is_round_trip != 0, NULL, false);
   }
+  open_big_file(&file);
+  measure_reactors(seconds, false, &file, true);
+  measure_reactors(seconds, false, &file, false);
+  close(file.fd);
   return 0;
 }

@@ -17,6 +17,7 @@
 
 #include "bench.h"
 #include "gate/input_gate.h"
+#include "partition/pipelined_partition.h"
 #include "wire/partition_server.h"
 
 #define SEGMENT             32768
@@ -69,10 +70,10 @@ static void produce(uint32_t channels, int tell) {
 
   check(fb_network_buffer_pool_open(4 * channels + 64, SEGMENT, &network), "pool");
   fill_segments(network, 4 * channels + 64);
-  check(
-      fb_result_partition_open(FB_PIPELINED_BOUNDED, channels,
-                               open_pool(network, channels + 1, channels * BUFFERS_PER_CHANNEL + FLOATING), &partition),
-      "partition");
+  check(fb_pipelined_partition_open(FB_PIPELINED_BOUNDED, channels,
+                                    open_pool(network, channels + 1, channels * BUFFERS_PER_CHANNEL + FLOATING),
+                                    &partition),
+        "partition");
   check(fb_reactor_open(&reactor), "reactor");
   check(fb_partition_manager_open(&manager), "manager");
   check(fb_tcp_address_resolve(&address, "127.0.0.1", 0), "address");

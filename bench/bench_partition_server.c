@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bench.h"
+#include "partition/pipelined_partition.h"
 #include "wire/frame.h"
 #include "wire/partition_server.h"
 
@@ -72,7 +73,7 @@ int main(int argc, char** argv) {
 
   check(fb_network_buffer_pool_open(2 * channels + 64, SEGMENT, &network), "pool");
   check(fb_local_buffer_pool_open(network, &options, &pool), "pool");
-  check(fb_result_partition_open(FB_PIPELINED, channels, pool, &partition), "partition");
+  check(fb_pipelined_partition_open(FB_PIPELINED, channels, pool, &partition), "partition");
   check(fb_reactor_open(&reactor), "reactor");
   check(fb_partition_manager_open(&manager), "manager");
   check(fb_tcp_address_resolve(&address, "127.0.0.1", 0), "address");

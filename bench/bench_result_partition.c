@@ -12,6 +12,7 @@
 
 #include "bench.h"
 #include "partition/output_flusher.h"
+#include "partition/pipelined_partition.h"
 
 #define REPEATS  7
 #define CHANNELS 8
@@ -37,9 +38,11 @@ static void open_bench(struct bench* self, bool is_flushed) {
   *self = (struct bench){0};
   check(fb_network_buffer_pool_open(64, SEGMENT, &self->network), "network pool");
   check(fb_local_buffer_pool_open(self->network, &options, &pool), "local pool");
-  check(fb_result_partition_open(FB_PIPELINED, CHANNELS, pool, &self->partition), "partition");
+  check(fb_pipelined_partition_open(FB_PIPELINED, CHANNELS, pool, &self->partition), "partition");
   for (uint32_t i = 0; i < CHANNELS; i++)
-    check(fb_subpartition_create_view(&self->partition->subpartitions[i], &listener), "view");
+    check(fb_subpartition_attach(fb_pipelined_partition_queue(self->partition, i), listener.context,
+                                 &(struct fb_view_options){.listener = listener}),
+          "view");
   if (!is_flushed) return;
   check(fb_output_flusher_open(&self->flusher), "flusher");
   check(fb_output_flusher_add(self->flusher, self->partition, 100), "flusher");
@@ -47,7 +50,8 @@ static void open_bench(struct bench* self, bool is_flushed) {
 
 static void close_bench(struct bench* self) {
   fb_output_flusher_close(self->flusher);
-  for (uint32_t i = 0; i < CHANNELS; i++) fb_subpartition_release_view(&self->partition->subpartitions[i]);
+  for (uint32_t i = 0; i < CHANNELS; i++)
+    fb_subpartition_detach(fb_pipelined_partition_queue(self->partition, i), NULL);
   fb_result_partition_close(self->partition);
   fb_result_partition_drop(self->partition);
   fb_network_buffer_pool_close(self->network);
@@ -56,7 +60,7 @@ static void close_bench(struct bench* self) {
 static void drain(struct bench* self, uint32_t channel) {
   struct fb_polled_buffer polled;
 
-  while (fb_subpartition_poll(&self->partition->subpartitions[channel], &polled) == 1) {
+  while (fb_subpartition_poll(fb_pipelined_partition_queue(self->partition, channel), NULL, &polled) == 1) {
     self->bytes_read += polled.slice.size;
     fb_buffer_slice_release(&polled.slice);
   }

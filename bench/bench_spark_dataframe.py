@@ -1,14 +1,18 @@
-"""What do records of a DataFrame cost that Python looks at one by one, beside what most people write for it?
+"""What does a DataFrame cost whose rows Python looks at by key, beside what most people write for it?
 
-Rows (bigint, string, double) of a cached DataFrame are brought together by key in local[2], 8 partitions, and a Python
-function sees each of them. By hand that is `df.repartition(8, key).mapInArrow(function)`. Beside it: `exchange` of its
-rows, which takes the way over `df.rdd`, and `async_map` over the repartitioned DataFrame, whose function is a coroutine
-that never waits: what the operator itself costs. In the second work each call waits 5 ms, 100 at a time in each task;
-by hand that is a `Semaphore` and `gather` over each Arrow batch. No counterpart in flink-benchmarks.
+Rows (bigint, string, double) of a cached DataFrame are brought together by key in local[2], 8 partitions. Where a
+Python function sees each of them, that is by hand `df.repartition(8, key).mapInArrow(function)`; beside it `exchange`
+of its rows, which takes the way over `df.rdd`, and `async_map` over the repartitioned DataFrame, whose function is a
+coroutine that never waits: what the operator itself costs. Where the function looks at columns, `exchange` of the
+DataFrame moves Arrow batches: with the function behind it, in the same pass, and pipelined. The same columns as a
+stream of records and of batches, from a DataFrame and back to one, beside `mapInArrow`. In the last work each call
+waits 5 ms, 100 at a time in each task; by hand that is a `Semaphore` and `gather` over each Arrow batch. No counterpart
+in flink-benchmarks.
 """
 
 import asyncio
 import functools
+import sys
 
 import pytest
 from bench_spark_exchange import source
@@ -17,6 +21,8 @@ from measure import SMOKE, measure, scaled
 import flinkbuf as fb
 
 ROW_COUNT = scaled(500_000)
+BATCH_ROW_COUNT = scaled(5_000_000)
+STREAM_ROW_COUNT = scaled(2_000_000)
 WAIT_COUNT = scaled(40_000)
 PARTITIONS = 8
 CALLS_AT_ONCE = 100
@@ -85,6 +91,70 @@ def by_async_map(rows):
     return total(fb.async_map(rows.repartition(PARTITIONS, "key"), score_row, schema="score double"), "score")
 
 
+SUMS = "count long, total double"
+
+
+def sum_batches(batches):
+    """Look at the columns of each batch, and give one row for it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for batch in batches:
+        total = pc.sum(pc.add(batch.column("value"), pc.utf8_length(batch.column("name")))).as_py()
+        yield pa.record_batch({"count": [batch.num_rows], "total": [total or 0.0]})
+
+
+def exchanged(rows, **options):
+    return fb.exchange(rows, "key", num_partitions=PARTITIONS, **options)
+
+
+def by_repartition(rows):
+    return total(rows.repartition(PARTITIONS, "key").mapInArrow(sum_batches, SUMS), "total")
+
+
+def by_frame_exchange(rows):
+    return total(exchanged(rows).mapInArrow(sum_batches, SUMS), "total")
+
+
+def by_frame_exchange_in_one_pass(rows):
+    return total(exchanged(rows, after=sum_batches, schema=SUMS), "total")
+
+
+def by_pipelined_frame_exchange(rows):
+    moved = fb.exchange(rows, "key", num_partitions=2, mode="pipelined", after=sum_batches, schema=SUMS)
+    return total(moved, "total")
+
+
+def score_columns(batch):
+    """Score all rows of a batch at once."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    length = pc.utf8_length(batch.column("name"))
+    return pa.record_batch({"score": pc.multiply(batch.column("value"), length)})
+
+
+def by_columns(rows):
+    return total(rows.mapInArrow(lambda batches: map(score_columns, batches), "score double"), "score")
+
+
+def stream_of(rows):
+    from flinkbuf.datastream import StreamExecutionEnvironment
+
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+    return env.from_data_frame(rows)
+
+
+def by_stream_of_records(rows):
+    scores = stream_of(rows).map(lambda row: (row.value * len(row.name),), fb.as_type("score double"))
+    return total(scores.to_data_frame(), "score")
+
+
+def by_stream_of_batches(rows):
+    scores = stream_of(rows).map_batches(score_columns, "score double", timestamps="latest")
+    return total(scores.to_data_frame(), "score")
+
+
 def total(frame, column):
     return frame.agg({column: "sum"}).first()[0]
 
@@ -94,6 +164,13 @@ CASES = {
     "frame_records.flinkbuf_exchange": (by_exchange, ROW_COUNT),
     "frame_records.repartition_rdd": (by_rdd, ROW_COUNT),
     "frame_records.flinkbuf_async_map": (by_async_map, ROW_COUNT),
+    "frame_batches.repartition_map_in_arrow": (by_repartition, BATCH_ROW_COUNT),
+    "frame_batches.flinkbuf_exchange": (by_frame_exchange, BATCH_ROW_COUNT),
+    "frame_batches.flinkbuf_exchange_after": (by_frame_exchange_in_one_pass, BATCH_ROW_COUNT),
+    "frame_batches.flinkbuf_exchange_pipelined": (by_pipelined_frame_exchange, BATCH_ROW_COUNT),
+    "frame_stream.map_in_arrow": (by_columns, STREAM_ROW_COUNT),
+    "frame_stream.flinkbuf_map_batches": (by_stream_of_batches, STREAM_ROW_COUNT),
+    "frame_stream.flinkbuf_map": (by_stream_of_records, STREAM_ROW_COUNT),
     "frame_wait.map_in_arrow_gather": (
         lambda rows: total(rows.mapInArrow(wait_batches, "found double"), "found"),
         WAIT_COUNT,
@@ -129,6 +206,10 @@ def rows_of(count):
 
 def expected_of(name):
     """Say what comes out, so that nobody is fast by leaving something out."""
+    if name.startswith("frame_batches"):
+        return sum(number / 4 + 12 for number in range(BATCH_ROW_COUNT))
+    if name.startswith("frame_stream"):
+        return sum(number / 4 * 12 for number in range(STREAM_ROW_COUNT))
     if name.startswith("frame_wait"):
         return sum(number / 4 + 1.0 for number in range(WAIT_COUNT))
     return sum(score(number, "0" * 12, number / 4) for number in range(ROW_COUNT))
@@ -152,5 +233,6 @@ def test_case(benchmark, name):
 
 if __name__ == "__main__":
     for name in CASES:
-        measure_case(name)
+        if all(word in name for word in sys.argv[1:]):
+            measure_case(name)
     session().stop()

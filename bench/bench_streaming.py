@@ -17,6 +17,7 @@ from collections import deque
 from datetime import datetime, timedelta, timezone
 from importlib.util import find_spec
 
+import pyarrow as pa
 import pytest
 from measure import REPEATS, measure, scaled
 
@@ -95,6 +96,46 @@ def chain_loop():
 
 def chain_of_builtins():
     deque(map(tripled, filter(is_kept, map(increased, range(COUNT)))), maxlen=0)
+
+
+# ---- whole batches of (int64, string, float64), with one more column computed of two
+
+DOUBLE = Types.DOUBLE()
+TYPES = [Types.LONG(), Types.STRING(), DOUBLE]
+
+
+@functools.cache
+def prices():
+    return [(number, f"item{number % KEYS}", float(number % 97)) for number in range(COUNT)]
+
+
+def with_gross(batch):
+    return batch.append_column("f3", pa.array(batch[2].to_numpy() * 1.25 + batch[0].to_numpy()))
+
+
+def gross_of(record):
+    return (*record, record[2] * 1.25 + record[0])
+
+
+def batches_job():
+    env = environment()
+    env.add_source(prices(), type_info=Types.TUPLE(TYPES)).map_batches(with_gross, Types.TUPLE([*TYPES, DOUBLE]))
+    env.execute()
+
+
+def batches_by_hand():
+    """The same with what pyarrow has for it, in lists of as many."""
+    for start in range(0, COUNT, 8192):
+        columns = zip(*prices()[start : start + 8192], strict=True)
+        batch = pa.record_batch([pa.array(column) for column in columns], names=["f0", "f1", "f2"])
+        columns = [column.to_pylist() for column in with_gross(batch).columns]
+        deque(zip(*columns, strict=True), maxlen=0)
+
+
+def records_instead_of_batches_job():
+    env = environment()
+    env.add_source(prices(), type_info=Types.TUPLE(TYPES)).map(gross_of, Types.TUPLE([*TYPES, DOUBLE]))
+    env.execute()
 
 
 # ---- from one task to another
@@ -357,6 +398,9 @@ CASES = {
     "stream_chain.flinkbuf": (chain_job, COUNT, "records"),
     "stream_chain.plain_loop": (chain_loop, COUNT, "records"),
     "stream_chain.builtins": (chain_of_builtins, COUNT, "records"),
+    "stream_batches.flinkbuf": (batches_job, COUNT, "records"),
+    "stream_batches.flinkbuf_map": (records_instead_of_batches_job, COUNT, "records"),
+    "stream_batches.pyarrow": (batches_by_hand, COUNT, "records"),
     "stream_two_tasks.flinkbuf": (two_tasks_job, COUNT, "records"),
     "stream_two_tasks.writer_and_reader": (two_threads, COUNT, "records"),
     "stream_count.flinkbuf": (count_job, COUNT, "records"),

@@ -96,6 +96,12 @@ TARGETS = [
     Target("buffer_pool_global.flinkbuf_4_threads", FLINK_GLOBAL_POOL, max_ns=32),
     Target("buffer_pool_local.flinkbuf", FLINK_LOCAL_POOL, max_ns=25),
     Target("buffer_pool_local.flinkbuf_4_threads", FLINK_LOCAL_POOL, max_ns=49),
+    Target("sort_merge_partition_write_1.flinkbuf", "sort_merge_partition_write_1.plain", ratio=0.7),
+    Target("sort_merge_partition_write_100.flinkbuf", "sort_merge_partition_write_100.plain", ratio=0.7),
+    Target("sort_merge_partition_write_1000.flinkbuf", "sort_merge_partition_write_1000.plain", ratio=0.7),
+    Target("sort_merge_partition_read_1.flinkbuf", "sort_merge_partition_read_1.plain", ratio=0.7),
+    Target("sort_merge_partition_read_100.flinkbuf", "sort_merge_partition_read_100.plain", ratio=0.7),
+    Target("sort_merge_partition_read_1000.flinkbuf", "sort_merge_partition_read_1000.plain", ratio=0.7),
     Target("network_int64_1.flinkbuf", FLINK_NETWORK_1, min_rate=100e6),
     Target("network_int64_100.flinkbuf", FLINK_NETWORK_100, min_rate=60e6),
     Target("network_int64_1000.flinkbuf", FLINK_NETWORK_1000, min_rate=60e6),
@@ -112,6 +118,14 @@ TARGETS = [
     Target("network_latency_p99.local", FLINK_LOCAL_P99, max_ns=40_000),
     Target("exchange.flinkbuf", "exchange.partition_by", ratio=4),
     Target("exchange.flinkbuf", "exchange.repartition", ratio=2),
+    *(
+        Target(f"arrow_rows_{width}.flinkbuf", f"arrow_rows_{width}.pyarrow_take_ipc", min_rate=25e6)
+        for width in (8, 100, 1000)
+    ),
+    Target("arrow_numbers_8.flinkbuf_write", min_rate=60e6),
+    Target("arrow_ten_columns.flinkbuf", min_rate=1e9 / 84),  # bytes a row
+    Target("frame_batches.flinkbuf_exchange", "frame_batches.repartition_map_in_arrow", ratio=1.3),
+    Target("frame_batches.flinkbuf_exchange_after", "frame_batches.repartition_map_in_arrow", ratio=1.3),
     Target("exchange_2.flinkbuf_pipelined", "exchange_2.blocking", ratio=1),
     Target("exchange_start.flinkbuf_pipelined", "exchange_start.barrier_stage", max_more_ns=0.3e9),
     # 90 % of 20,000 records/s; 85 and 60 % of the 18,333 that a tail of 1 % leaves possible.
@@ -146,6 +160,7 @@ TARGETS = [
     Target("job_restart.flinkbuf_local_killed", max_ns=2e9),
     Target("job_restart.flinkbuf_spark_raised", max_ns=500e6),
     Target("job_restart.flinkbuf_spark_killed", max_ns=8e9),
+    Target("watched_job.flinkbuf_looked_at", "watched_job.not_served", ratio=0.995),
     Target("checkpoint_write_bytes_100.flinkbuf", "checkpoint_write_bytes_100.plain_file", ratio=0.6),
     Target("checkpoint_read_bytes_100.flinkbuf", "checkpoint_read_bytes_100.pickle", max_ns=2e9),
     Target("checkpoint_job.every_second", "checkpoint_job.without", ratio=0.9),

@@ -63,6 +63,12 @@ def sc(spark):
     return spark.sparkContext
 
 
+def pytest_collection_finish():
+    """What stays until the end (twelve thousand tests) need not be looked through again for every one that counts."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def loops_have_run():
     """libuv keeps two descriptors for the whole process from its first loop on."""

@@ -30,7 +30,11 @@ FLINK_DEFAULTS = {
     "taskmanager.network.memory.buffer-debloat.samples": "20",
     "taskmanager.network.memory.buffer-debloat.threshold-percentages": "25",
     "taskmanager.network.compression.codec": "LZ4",
+    "taskmanager.network.batch-shuffle.compression.enabled": "true",
+    "taskmanager.memory.framework.off-heap.batch-shuffle.size": "64 mb",
     "taskmanager.network.sort-shuffle.min-buffers": "512",
+    "taskmanager.network.sort-shuffle.min-parallelism": "1",
+    "taskmanager.network.blocking-shuffle.type": "file",
     "taskmanager.data.port": "0",
     "taskmanager.data.ssl.enabled": "true",
     "taskmanager.network.max-num-tcp-connections": "1",
@@ -45,10 +49,6 @@ FLINK_DEFAULTS = {
 # What nothing in flinkbuf reads: Flink's default, and another value.
 UNREAD = {
     "taskmanager.memory.network.fraction": ("0.1", "0.5"),
-    "taskmanager.memory.framework.off-heap.batch-shuffle.size": ("64 mb", "4 mb"),
-    "taskmanager.network.batch-shuffle.compression.enabled": ("true", "false"),
-    "taskmanager.network.sort-shuffle.min-parallelism": ("1", "2"),
-    "taskmanager.network.blocking-shuffle.type": ("file", "mmap"),
     "taskmanager.network.adaptive-partitioner.enabled": ("false", "true"),
     "taskmanager.network.adaptive-partitioner.max-traverse-size": ("4", "8"),
     "taskmanager.network.detailed-metrics": ("false", "true"),
@@ -78,10 +78,9 @@ def test_an_option_that_nothing_reads_warns_once_if_it_is_set(key):
     assert len(caught) == 1 and caught[0].filename == __file__
 
 
-@pytest.mark.parametrize("old", ["network.memory.fraction", "network.blocking-shuffle.compression.enabled"])
-def test_its_deprecated_key_warns_too(old):
+def test_its_deprecated_key_warns_too():
     with pytest.warns(UserWarning, match="has no effect"):
-        NetworkConfig.from_flink({f"taskmanager.{old}": "false" if old.endswith("enabled") else 0.2})
+        NetworkConfig.from_flink({"taskmanager.network.memory.fraction": 0.2})
 
 
 def fields_that_are_read():
@@ -119,6 +118,15 @@ def test_a_knob_that_nothing_reads_is_no_field():
     [
         ("taskmanager.memory.segment-size", "64kb", "segment_size", 65536),
         ("taskmanager.memory.segment-size", 8192, "segment_size", 8192),
+        ("taskmanager.network.batch-shuffle.compression.enabled", "false", "batch_shuffle_compression_enabled", False),
+        (
+            "taskmanager.network.blocking-shuffle.compression.enabled",
+            "false",
+            "batch_shuffle_compression_enabled",
+            False,
+        ),
+        ("taskmanager.memory.framework.off-heap.batch-shuffle.size", "4 mb", "batch_shuffle_read_size", 4 << 20),
+        ("taskmanager.network.blocking-shuffle.type", "mmap", "blocking_shuffle_type", "mmap"),
         ("taskmanager.memory.network.max", "1 gb", "network_memory_max", 1 << 30),
         ("taskmanager.memory.network.max", f"{2**63 - 1} bytes", "network_memory_max", None),
         ("taskmanager.network.memory.buffers-per-channel", "0", "buffers_per_channel", 0),
@@ -210,6 +218,9 @@ def test_text_that_cannot_be_read_is_an_error_naming_knob_key_and_text(key, text
         ("buffer_timeout_ms", -1, "from 0"),
         ("buffer_debloat_threshold_percentages", 101, "to 100"),
         ("compression_codec", "GZIP", "one of NONE, LZ4, LZO, ZSTD, got"),
+        ("blocking_shuffle_type", "disk", "one of file, mmap, auto, got"),
+        ("sort_shuffle_min_parallelism", 0, "an int from 1"),
+        ("batch_shuffle_read_size", "4mb", "an int from 1"),
         ("data_ssl_enabled", 1, "True or False"),
         ("read_buffer_required_per_gate_max", 0, "from 1 to 2147483647 or None"),
         ("sort_shuffle_min_buffers", None, "an int from 1"),

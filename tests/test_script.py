@@ -97,7 +97,7 @@ def test_an_error_of_the_script_itself_is_shown_as_python_does(tmp_path, capfd):
         (["-t", "yarn", "SCRIPT"], "invalid choice: 'yarn'"),
         (["-D", "parallelism.default", "SCRIPT"], "it must be KEY=VALUE"),
         (["-D", "heartbeat.interval=soon", "SCRIPT"], "Could not parse value 'soon' for key 'heartbeat.interval'"),
-        (["-D", "execution.runtime-mode=BATCH", "SCRIPT"], "runs programs as streams"),
+        (["-D", "execution.runtime-mode=NIGHTLY", "SCRIPT"], "it is one of STREAMING, BATCH, AUTOMATIC"),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_the_script_runs(script, capfd, arguments, text):

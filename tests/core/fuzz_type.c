@@ -25,7 +25,7 @@ static const struct fb_type* add(struct types* self, enum fb_type_kind kind, uin
 
   CHECK(self->count < MAX_TYPES && child_count <= 16);
   for (uint32_t i = 0; i < child_count; i++) self->children[self->count][i] = children[i];
-  *node = (struct fb_type){kind, child_count, self->children[self->count], 0, 0, 0};
+  *node = (struct fb_type){.kind = kind, .child_count = child_count, .children = self->children[self->count]};
   if (kind == FB_TYPE_ENUM) node->symbol_count = 4;
   if (kind == FB_TYPE_NULLABLE && children[0]->kind == FB_TYPE_INT) node->padding = 4;
   fb_type_measure(node);

@@ -1,5 +1,8 @@
 /* Real loopback sockets: bytes arrive whole and in order, slow peers cost bounded memory, and whoever goes,
  * the reason is told once, with the address. Peers are plain blocking sockets of this thread. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* mkstemp, posix_fadvise */
+#endif
 #include "io/connection.h"
 
 #include <errno.h>
@@ -18,7 +21,15 @@
 #include "ground/errors.h"
 #include "ground/wakeup.h"
 
-#define PIECE 32768
+#define PIECE      32768
+#define FILE_BYTES (1 << 20)
+
+/* Each byte of it is the lowest one of its offset. */
+struct counting_file {
+  struct fb_shared_file base;
+  _Atomic uint32_t closed;
+  char path[40];
+};
 
 /* One end of a connection on the I/O thread, and what it was told. */
 struct end {
@@ -36,6 +47,7 @@ struct end {
   size_t most_queued;
   uint8_t target[1000];
   bool uses_target, echoes, finishes, has_said_bye;
+  struct counting_file* file; /* bodies come from there; NULL: from memory */
 };
 
 struct fixture {
@@ -87,6 +99,34 @@ static struct fb_buffer_slice make_piece(struct end* self, uint32_t size) {
   return slice;
 }
 
+static void close_file(struct fb_shared_file* base) {
+  struct counting_file* self = (struct counting_file*)base;
+  close(base->fd);
+  unlink(self->path);
+  atomic_fetch_add_explicit(&self->closed, 1, memory_order_release);
+}
+
+static void open_file(struct counting_file* self) {
+  static uint8_t bytes[FILE_BYTES];
+  int fd;
+
+  for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)i;
+  *self = (struct counting_file){.path = "/tmp/flinkbuf-counting-XXXXXX"};
+  fd = mkstemp(self->path);
+  CHECK(fd >= 0 && write(fd, bytes, sizeof bytes) == (ssize_t)sizeof bytes);
+  fb_shared_file_open(&self->base, fd, self->path, close_file);
+}
+
+/* A part of the file with the bytes that are due. */
+static struct fb_file_region cut_file(struct end* self, uint32_t size) {
+  uint64_t offset = self->sent + 256 * (self->left % 64);
+
+  CHECK(offset + size <= FILE_BYTES);
+  self->sent = (uint8_t)(self->sent + size);
+  fb_shared_file_retain(&self->file->base);
+  return (struct fb_file_region){&self->file->base, offset, size};
+}
+
 static void send_more(struct end* self) {
   while (self->left > 0 && fb_connection_is_writable(self->connection)) {
     uint32_t size = self->left < PIECE ? (uint32_t)self->left : PIECE;
@@ -95,6 +135,12 @@ static void send_more(struct end* self) {
     struct fb_buffer_slice body;
 
     for (size_t i = 0; i < head_size; i++) head[i] = self->sent++;
+    if (self->file != NULL) {
+      struct fb_file_region region = cut_file(self, size - (uint32_t)head_size);
+      CHECK(fb_connection_send_region(self->connection, head, head_size, &region) == FB_OK && region.file == NULL);
+      self->left -= size;
+      continue;
+    }
     body = make_piece(self, size - (uint32_t)head_size);
     CHECK(fb_connection_send(self->connection, head, head_size, &body) == FB_OK && body.buffer == NULL);
     self->left -= size;
@@ -531,6 +577,146 @@ static void closing_drops_what_is_queued(void) {
   close_fixture(&fixture);
 }
 
+/* A peer that takes little at a time gets parts of a file like any other bytes: what the socket does not take now comes
+ * later, from where it ended. */
+static void parts_of_a_file_arrive_whole_and_in_order(void) {
+  struct counting_file file;
+  struct fixture f;
+  static uint8_t received[5000];
+  uint8_t next = 0;
+  int fd;
+
+  open_file(&file);
+  open_fixture(&f);
+  f.end.file = &file;
+  f.end.left = 6000001;
+  fd = dial(&f);
+  for (uint64_t left = 6000001; left > 0;) {
+    ssize_t got = read(fd, received, sizeof received);
+    CHECK(got > 0);
+    for (ssize_t i = 0; i < got; i++) CHECK(received[i] == next++);
+    left -= (uint64_t)got;
+  }
+  close(fd);
+  close_fixture(&f);
+  CHECK(seen(&file.closed) == 0);
+  fb_shared_file_drop(&file.base);
+  CHECK(seen(&file.closed) == 1);
+}
+
+/* What is not in memory is read by another thread: the same bytes, and a connection that goes meanwhile waits for nothing. */
+static void parts_of_a_file_come_from_the_disk(bool is_left) {
+  struct counting_file file;
+  struct fixture f;
+  uint8_t byte = 0, next = 0;
+  int fd;
+
+  open_file(&file);
+  CHECK(fsync(file.base.fd) == 0);
+  posix_fadvise(file.base.fd, 0, 0, POSIX_FADV_DONTNEED);
+  open_fixture(&f);
+  f.end.file = &file;
+  f.end.left = 300000;
+  fd = dial(&f);
+  for (int i = 0; i < (is_left ? 40 : 300000); i++) {
+    CHECK(read(fd, &byte, 1) == 1 && byte == next);
+    next++;
+  }
+  close(fd);
+  close_fixture(&f);
+  fb_shared_file_drop(&file.base);
+  CHECK(seen(&file.closed) == 1);
+}
+
+/* Its frame has begun, so only the end of the connection can say it; no other bytes take the place of those that lack. */
+static void a_file_that_is_shortened_ends_the_connection(void) {
+  struct counting_file file;
+  struct fixture f;
+  uint8_t byte;
+  uint8_t next = 0;
+  uint64_t got = 0;
+  char where[80];
+  int fd;
+
+  open_file(&file);
+  CHECK(ftruncate(file.base.fd, 10000) == 0);
+  open_fixture(&f);
+  f.end.file = &file;
+  f.end.left = PIECE;
+  fd = dial(&f);
+  while (read(fd, &byte, 1) == 1) {
+    CHECK(byte == next);
+    next++;
+    got++;
+  }
+  CHECK(got == 40 + 10000 - 40); /* the head, and the region from byte 40 on */
+  wait_for(&f.end, &f.end.closed);
+  snprintf(where, sizeof where, "file %s, byte 10000 of", file.path);
+  CHECK(f.end.code == FB_EIO && strstr(f.end.reason, where) != NULL && strstr(f.end.reason, "shortened") != NULL);
+  close(fd);
+  close_fixture(&f);
+  fb_shared_file_drop(&file.base);
+}
+
+/* A peer that resets while a part of a file is under way, and one that goes before anything was sent. */
+static void a_peer_that_goes_lets_go_of_the_file(void) {
+  struct counting_file file;
+  struct linger at_once = {1, 0};
+  struct fixture f;
+  uint8_t bytes[100];
+  int fd;
+
+  open_file(&file);
+  open_fixture(&f);
+  f.end.file = &file;
+  f.end.left = 1 << 30;
+  fd = dial(&f);
+  read_exactly(fd, bytes, sizeof bytes);
+  CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+  close(fd);
+  wait_for(&f.end, &f.end.closed);
+  CHECK(f.end.code < 0 && strstr(f.end.reason, "file") == NULL); /* the file is not to blame */
+  close_fixture(&f);
+  CHECK(atomic_load(&file.base.references) == 1);
+  fb_shared_file_drop(&file.base);
+}
+
+static void adopt_half(void* context) {
+  struct fixture* self = context;
+  struct fb_carried carried = {(int)self->end.bytes, fb_carrier_new()};
+
+  self->end.bytes = 0;
+  CHECK(fb_connection_adopt(self->reactor, &self->address, &carried, 0, &self->end.connection) == FB_OK);
+  fb_connection_set_handler(self->end.connection, &HANDLER, &self->end);
+  send_more(&self->end);
+  tell(&self->end, &self->end.connected);
+}
+
+/* The local pair of sockets in front of a carrier takes them, too. */
+static void parts_of_a_file_go_through_a_carrier(void) {
+  struct counting_file file;
+  struct fixture f;
+  uint8_t bytes[1000];
+  uint8_t next = 0;
+  int fds[2];
+
+  open_file(&file);
+  open_fixture(&f);
+  CHECK(fb_tcp_pair(fds) == FB_OK);
+  CHECK(fcntl(fds[1], F_SETFL, 0) == 0);
+  f.end.file = &file;
+  f.end.left = 1000000;
+  f.end.bytes = (uint64_t)fds[0];
+  CHECK(fb_reactor_call(f.reactor, adopt_half, &f) == FB_OK);
+  for (int i = 0; i < 1000; i++) {
+    read_exactly(fds[1], bytes, sizeof bytes);
+    for (size_t at = 0; at < sizeof bytes; at++) CHECK(bytes[at] == next++);
+  }
+  close(fds[1]);
+  close_fixture(&f);
+  fb_shared_file_drop(&file.base);
+}
+
 static void stop_listening(void* context) { fb_connection_close_listener(*(struct fb_listener**)context); }
 
 static void a_closed_listener_accepts_nobody(void) {
@@ -684,6 +870,12 @@ int main(void) {
   the_last_words_are_read_before_the_connection_goes();
   a_peer_that_takes_nothing_of_the_last_words_is_left_in_time();
   a_peer_that_takes_no_answers_is_not_heard_until_it_does();
+  parts_of_a_file_arrive_whole_and_in_order();
+  parts_of_a_file_come_from_the_disk(false);
+  parts_of_a_file_come_from_the_disk(true);
+  a_file_that_is_shortened_ends_the_connection();
+  a_peer_that_goes_lets_go_of_the_file();
+  parts_of_a_file_go_through_a_carrier();
   two_ends_of_one_reactor_talk();
   a_refused_connection_is_told();
   connecting_ends_in_time();

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "check.h"
+#include "partition/pipelined_partition.h"
 
 #define SEGMENT_SIZE 64
 
@@ -25,7 +26,7 @@ static struct fb_result_partition* open_partition_of(enum fb_result_partition_ty
   struct fb_result_partition* partition;
 
   CHECK(fb_local_buffer_pool_open(global, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(type, subpartitions, pool, &partition) == FB_OK);
+  CHECK(fb_pipelined_partition_open(type, subpartitions, pool, &partition) == FB_OK);
   return partition;
 }
 
@@ -153,7 +154,7 @@ static void a_size_is_announced_to_who_comes_late(void) {
   CHECK(fb_input_gate_open(&gate, 1) == FB_OK && fb_input_gate_set_local(&gate, 0, partition, 0) == FB_OK);
   gate.announced_size = 24;
   CHECK(fb_input_gate_request_partitions(&gate, &failed) == FB_OK);
-  CHECK(partition->subpartitions[0].buffer_size == 24);
+  CHECK(fb_pipelined_partition_queue(partition, 0)->buffer_size == 24);
   fb_input_gate_close(&gate);
   close_partition(partition);
   teardown(4);
@@ -257,7 +258,7 @@ static void a_priority_event_is_given_without_what_stands_before_it(void) {
   }
   CHECK(!fb_input_gate_priority_is_set(&priority));
   /* Told of an event that has been taken already: what stands behind it waits for poll(). */
-  listener = partitions[0]->subpartitions[0].listener;
+  listener = fb_pipelined_partition_queue(partitions[0], 0)->options.listener;
   listener.on_priority_event(listener.context, 0, 0);
   CHECK(fb_input_gate_priority_is_set(&priority));
   CHECK(fb_input_gate_poll_priority(&gates[0], &item) == 0 && !fb_input_gate_priority_is_set(&priority));
@@ -355,7 +356,7 @@ static void what_is_restored_comes_before_all_but_priority_events(void) {
   CHECK(fb_input_gate_start_persisting(&gate, 0, 5, &list) == FB_OK && list_is(&list, "xxxxx"));
   CHECK(next_is(&gate, 0, "xxxxx") && gate.restored_count == 0);
   CHECK(next_is(&gate, 0, "new"));
-  fb_subpartition_flush(&partition->subpartitions[0]);
+  fb_subpartition_flush(fb_pipelined_partition_queue(partition, 0));
   CHECK(next_is(&gate, 0, "later"));
   CHECK(fb_input_gate_stop_persisting(&gate, 0, &list) == FB_OK && list_is(&list, ""));
   CHECK(fb_input_gate_restore(&gate, 0, large, 1) == FB_ESTATE); /* it would come too late */
@@ -493,8 +494,8 @@ static void senders_are_asked_for_buffers_of_a_size_that_is_soon_consumed(void) 
     fb_buffer_slice_release(&item.slice);
     sleep_ms(20); /* 3.2 bytes in a millisecond: 32 in flight would do */
   }
-  wanted = partition->subpartitions[0].buffer_size;
-  CHECK(wanted == gate.debloater.announced_size && wanted == partition->subpartitions[1].buffer_size);
+  wanted = fb_pipelined_partition_queue(partition, 0)->buffer_size;
+  CHECK(wanted == gate.debloater.announced_size && wanted == fb_pipelined_partition_queue(partition, 1)->buffer_size);
   CHECK(wanted >= 8 && wanted < SEGMENT_SIZE);
   for (int i = 0; i < 2 * SEGMENT_SIZE / 8; i++) emit(partition, 0, "8 bytes.");
   fb_result_partition_flush_all(partition);
@@ -555,7 +556,7 @@ static void without_debloating_no_size_is_announced(void) {
     fb_buffer_slice_release(&item.slice);
     sleep_ms(1);
   }
-  CHECK(partition->subpartitions[0].buffer_size == INT32_MAX && gate.debloat_due_ms == 0);
+  CHECK(fb_pipelined_partition_queue(partition, 0)->buffer_size == INT32_MAX && gate.debloat_due_ms == 0);
   fb_input_gate_close(&gate);
   close_partition(partition);
   teardown(4);

@@ -293,7 +293,8 @@ def test_the_wrong_codec_is_an_error_that_asks_for_the_right_one():
 
 
 @pytest.mark.parametrize(
-    "codec, package, error", [("LZO", None, "does not read or write LZO"), ("LZ4", "lz4.block", "need the package lz4")]
+    "codec, package, error",
+    [("LZO", None, "does not read or write LZO"), ("ZSTD", "zstandard", "need the package zstandard")],
 )
 def test_a_codec_that_is_not_there_hurts_only_when_it_is_needed(codec, package, error, monkeypatch):
     if package is not None:
@@ -439,3 +440,22 @@ def test_the_error_of_a_channel_says_which_one_it_is(pool):
                 with pytest.raises(fb.CancelTaskError, match="channel 1 .*its reason") as failure:
                     union.poll(5000)
                 assert failure.value.channel_index == 1
+
+
+def test_totals_are_the_sums_of_figures_before_and_after_the_end():
+    pool = fb.NetworkBufferPool(16, segment_size=4096)
+    partitions = [fb.ResultPartition(pool, 1) for _ in range(2)]
+    for partition in partitions:
+        with fb.RecordWriter(partition, fb.Types.INT()) as writer:
+            writer.emit_all(range(500))
+    with fb.InputGate([(partition, 0) for partition in partitions]) as gate:
+        reader = fb.RecordReader(gate, fb.Types.INT())
+        assert [next(reader) for _ in range(10)]
+        for closed in (False, True):
+            if closed:
+                gate.close()
+            channels, totals = gate.figures()["channels"], gate.totals()
+            for name in ("bytes", "buffers", "queued"):
+                assert totals[name] == sum(channel[name] for channel in channels)
+            assert totals["credit"] == 0 and totals["pool"] is None and totals["bytes"] > 0
+            assert totals["oldest_ms"] >= 0

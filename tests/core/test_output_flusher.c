@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "partition/output_flusher.h"
+#include "partition/pipelined_partition.h"
 
 #define SEGMENTS 32
 
@@ -54,14 +55,15 @@ static void open_fixture(struct fixture* self, uint32_t n) {
   CHECK(fb_wakeup_open(&self->told.wakeup) == FB_OK);
   CHECK(fb_network_buffer_pool_open(SEGMENTS, 256, &self->network) == FB_OK);
   CHECK(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(FB_PIPELINED, n, pool, &self->partition) == FB_OK);
+  CHECK(fb_pipelined_partition_open(FB_PIPELINED, n, pool, &self->partition) == FB_OK);
   for (uint32_t i = 0; i < n; i++)
-    CHECK(fb_subpartition_create_view(&self->partition->subpartitions[i], &listener) == FB_OK);
+    CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(self->partition, i), listener.context,
+                                 &(struct fb_view_options){.listener = listener}) == FB_OK);
 }
 
 static void close_fixture(struct fixture* self) {
   for (uint32_t i = 0; i < self->partition->subpartition_count; i++)
-    fb_subpartition_release_view(&self->partition->subpartitions[i]);
+    fb_subpartition_detach(fb_pipelined_partition_queue(self->partition, i), NULL);
   fb_result_partition_close(self->partition);
   fb_result_partition_drop(self->partition);
   CHECK(fb_network_buffer_pool_available(self->network) == SEGMENTS);
@@ -85,7 +87,7 @@ static uint32_t poll_bytes(struct fixture* self, uint32_t subpartition) {
   struct fb_polled_buffer polled;
   uint32_t size = 0;
 
-  while (fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1) {
+  while (fb_subpartition_poll(fb_pipelined_partition_queue(self->partition, subpartition), NULL, &polled) == 1) {
     size += polled.slice.size;
     fb_buffer_slice_release(&polled.slice);
   }
@@ -103,8 +105,8 @@ static void only_what_was_written_is_flushed(void) {
   CHECK(fb_output_flusher_add(flusher, f.partition, 5) == FB_ESTATE);
   write_byte(&f, 1);
   wait_until_told(&f.told, 1);
-  CHECK(fb_subpartition_is_available(&f.partition->subpartitions[1], true, NULL));
-  CHECK(!fb_subpartition_is_available(&f.partition->subpartitions[0], true, NULL));
+  CHECK(fb_subpartition_is_available(fb_pipelined_partition_queue(f.partition, 1), true, NULL));
+  CHECK(!fb_subpartition_is_available(fb_pipelined_partition_queue(f.partition, 0), true, NULL));
   CHECK(poll_bytes(&f, 1) == 1);
   write_byte(&f, 3); /* all three */
   wait_until_told(&f.told, 4);

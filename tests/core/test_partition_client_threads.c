@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "gate/input_gate.h"
+#include "partition/pipelined_partition.h"
 #include "wire/partition_server.h"
 
 #define SEGMENT         64
@@ -243,7 +244,7 @@ static void open_partition(struct exchange* self) {
 
   memcpy(self->id, &number, sizeof number);
   CHECK(fb_local_buffer_pool_open(self->world->server_pool, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(FB_PIPELINED_BOUNDED, self->channels, pool, &self->partition) == FB_OK);
+  CHECK(fb_pipelined_partition_open(FB_PIPELINED_BOUNDED, self->channels, pool, &self->partition) == FB_OK);
 }
 
 static void run_exchange(struct world* world, uint64_t seed) {

@@ -1,4 +1,5 @@
 /* Partitions are found while they are registered, and whoever waits for one is told. */
+#include "partition/pipelined_partition.h"
 #include "wire/partition_manager.h"
 
 #include <string.h>
@@ -23,7 +24,7 @@ static void open_fixture(struct fixture* self) {
 
   CHECK(fb_network_buffer_pool_open(4, 64, &self->network) == FB_OK);
   CHECK(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(FB_PIPELINED, 1, pool, &self->partition) == FB_OK);
+  CHECK(fb_pipelined_partition_open(FB_PIPELINED, 1, pool, &self->partition) == FB_OK);
   CHECK(fb_partition_manager_open(&self->manager) == FB_OK);
 }
 
@@ -58,10 +59,11 @@ static void a_consumed_partition_is_forgotten(void) {
 
   open_fixture(&f);
   CHECK(fb_partition_manager_register(f.manager, ID(1), f.partition) == FB_OK);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   fb_result_partition_close(f.partition);
   CHECK(fb_partition_manager_count(f.manager) == 1);
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   CHECK(fb_partition_manager_count(f.manager) == 0);
   close_fixture(&f);
 }
@@ -82,11 +84,12 @@ static void a_cleared_manager_can_still_be_told_of_the_end_of_a_partition(void) 
 
   open_fixture(&f);
   CHECK(fb_partition_manager_register(f.manager, ID(1), f.partition) == FB_OK);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   fb_partition_manager_clear(f.manager);
   CHECK(fb_result_partition_is_released(f.partition) && fb_partition_manager_count(f.manager) == 0);
   CHECK(fb_partition_manager_find(f.manager, ID(1)) == NULL);
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   close_fixture(&f);
 }
 

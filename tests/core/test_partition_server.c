@@ -2,6 +2,7 @@
  * backlog, events, barriers, partitions that come late or never, and errors that stay with their channel. */
 /* memmem */
 #define _GNU_SOURCE
+#include "partition/pipelined_partition.h"
 #include "wire/partition_server.h"
 
 #include <pthread.h>
@@ -49,7 +50,7 @@ static void open_partition_of(struct fixture* self, enum fb_result_partition_typ
   struct fb_local_buffer_pool* pool;
 
   CHECK(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(type, n, pool, &self->partition) == FB_OK);
+  CHECK(fb_pipelined_partition_open(type, n, pool, &self->partition) == FB_OK);
 }
 
 static void open_partition(struct fixture* self, uint32_t n) { open_partition_of(self, FB_PIPELINED, n); }
@@ -321,7 +322,8 @@ static void a_partition_may_come_after_its_request(void) {
     CHECK(f.body[0] == (f.frame.receiver[0] == 7 ? 'a' : 'b'));
     CHECK(f.frame.subpartition == f.frame.receiver[0] - 7);
   }
-  CHECK(f.partition->subpartitions[0].buffer_size == 24 && f.partition->subpartitions[1].buffer_size == INT32_MAX);
+  CHECK(fb_pipelined_partition_queue(f.partition, 0)->buffer_size == 24 &&
+        fb_pipelined_partition_queue(f.partition, 1)->buffer_size == INT32_MAX);
   expect_error(&f, 9, "Partition 02000000000000000000000000000000#0@"); /* never came */
   CHECK(strstr((char*)f.body + 8, "PartitionNotFoundException") != NULL);
   emit_buffer(&f, 0, 'c'); /* the others go on */
@@ -370,7 +372,7 @@ static void expect_credit(struct fixture* self, uint32_t subpartition, int32_t c
   struct fb_subpartition_usage usage;
 
   for (int i = 0; i < 4000; i++) {
-    fb_subpartition_get_usage(&self->partition->subpartitions[subpartition], &usage);
+    fb_subpartition_get_usage(fb_pipelined_partition_queue(self->partition, subpartition), &usage);
     if (usage.credit == credit) return;
     usleep(5000);
   }

@@ -1044,7 +1044,7 @@ static void* lend(void* argument) {
 
 /* The task: polls, recycles one behind, and releases somewhere in between. */
 static void* poll_and_release(struct race* race, int polls) {
-  struct fb_polled_buffer polled = {{0}, 0, 0, 0}, last = polled;
+  struct fb_polled_buffer polled = {0}, last = polled;
 
   pthread_barrier_wait(&race->start);
   for (int i = 0; i < polls; i++) {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "ground/byte_order.h"
-#include "partition/result_partition.h"
+#include "partition/pipelined_partition.h"
 
 #define SEGMENT  16
 #define SEGMENTS 24
@@ -25,7 +25,7 @@ static void open_fixture(struct fixture* self, enum fb_result_partition_type typ
 
   CHECK(fb_network_buffer_pool_open(SEGMENTS, SEGMENT, &self->network) == FB_OK);
   CHECK(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-  CHECK(fb_result_partition_open(type, n, pool, &self->partition) == FB_OK);
+  CHECK(fb_pipelined_partition_open(type, n, pool, &self->partition) == FB_OK);
 }
 
 static void close_fixture(struct fixture* self) {
@@ -53,7 +53,7 @@ static int broadcast(struct fixture* self, const char* text) {
 /* The next buffer's bytes are `text`; NULL: there is none. */
 static void expect(struct fixture* self, uint32_t subpartition, const char* text) {
   struct fb_polled_buffer polled;
-  int code = fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled);
+  int code = fb_subpartition_poll(fb_pipelined_partition_queue(self->partition, subpartition), NULL, &polled);
 
   CHECK(code == (text != NULL));
   if (text == NULL) return;
@@ -64,7 +64,7 @@ static void expect(struct fixture* self, uint32_t subpartition, const char* text
 static void expect_end(struct fixture* self, uint32_t subpartition) {
   struct fb_polled_buffer polled;
 
-  CHECK(fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1);
+  CHECK(fb_subpartition_poll(fb_pipelined_partition_queue(self->partition, subpartition), NULL, &polled) == 1);
   CHECK(polled.slice.data_type == FB_END_OF_PARTITION && polled.next_data_type == FB_NONE);
   fb_buffer_slice_release(&polled.slice);
 }
@@ -192,7 +192,7 @@ static const uint8_t BARRIER[34] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 5, [21] = 2
 static void expect_barrier(struct fixture* self, uint32_t subpartition, enum fb_buffer_data_type type) {
   struct fb_polled_buffer polled;
 
-  CHECK(fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1);
+  CHECK(fb_subpartition_poll(fb_pipelined_partition_queue(self->partition, subpartition), NULL, &polled) == 1);
   CHECK(polled.slice.data_type == type && polled.slice.size == sizeof BARRIER);
   fb_buffer_slice_release(&polled.slice);
 }
@@ -316,7 +316,7 @@ static void partial_record_lengths_follow_the_record(void) {
   struct fb_deque* queue;
 
   open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
-  queue = &f.partition->subpartitions[0].queue;
+  queue = &fb_pipelined_partition_queue(f.partition, 0)->queue;
   CHECK(emit(&f, 0, "0123456789") == FB_OK);
   CHECK(emit(&f, 0, "abcdefghijklmnopqrstuvwxyz") == FB_OK);   /* 6 + 16 + 4 */
   CHECK(emit(&f, 0, "ABCDEFGHIJKLMNOPQRSTUVWXYZ01") == FB_OK); /* 12 + 16: ends with its buffer */
@@ -335,16 +335,16 @@ static void buffers_get_the_size_that_readers_want(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 6) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 6) == FB_OK);
   CHECK(emit(&f, 0, "ab") == FB_OK && f.partition->unicast[0].capacity == 6);
   CHECK(emit(&f, 0, "cdef") == FB_OK && f.partition->unicast[0].buffer == NULL); /* full at 6 */
   CHECK(emit(&f, 0, "0123456789") == FB_OK);                                     /* not cut: full at 10 */
   CHECK(f.partition->unicast[0].buffer == NULL);
   CHECK(emit(&f, 1, "ab") == FB_OK && f.partition->unicast[1].capacity == SEGMENT);
   CHECK(broadcast(&f, "x") == FB_OK && f.partition->broadcast.capacity == 6); /* the smallest wish */
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 0) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 0) == FB_OK);
   CHECK(emit(&f, 0, "ab") == FB_OK && f.partition->unicast[0].capacity == SEGMENT); /* 0 is no wish */
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 4000) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 4000) == FB_OK);
   CHECK(fb_result_partition_broadcast_event(f.partition, (const uint8_t*)"e", 1, FB_EVENT_BUFFER) == FB_OK);
   CHECK(emit(&f, 0, "ab") == FB_OK);
   CHECK(f.partition->unicast[0].capacity == SEGMENT); /* not above the segment */
@@ -357,7 +357,7 @@ static void small_buffer_is_widened_when_the_pool_has_no_other(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED_BOUNDED, 1, 2);
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 4) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 4) == FB_OK);
   CHECK(emit(&f, 0, "abcd") == FB_OK && emit(&f, 0, "ef") == FB_OK);
   CHECK(!fb_local_buffer_pool_is_available(f.partition->pool) && f.partition->unicast[0].capacity == 4);
   CHECK(emit(&f, 0, "ghijkl") == FB_OK && f.partition->unicast[0].capacity == 9);
@@ -383,7 +383,7 @@ static void small_buffer_keeps_its_size_if_one_waits_for_another(void) {
   open_fixture(&f, FB_PIPELINED_BOUNDED, 1, 2);
   CHECK(fb_result_partition_wait_available(f.partition, 0, 0)); /* none is open */
   CHECK(emit(&f, 0, "ab") == FB_OK && fb_result_partition_wait_available(f.partition, 0, 0));
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 4) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 4) == FB_OK);
   expect(&f, 0, "ab");
   CHECK(fb_result_partition_wait_available(f.partition, 0, 0)); /* a whole segment is open */
   CHECK(emit(&f, 0, "0123456789abcd") == FB_OK);
@@ -405,11 +405,12 @@ static void nobody_waits_for_buffers_of_a_reader_that_is_gone(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED_BOUNDED, 1, 2);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 4) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 4) == FB_OK);
   CHECK(emit(&f, 0, "abcd") == FB_OK && emit(&f, 0, "ef") == FB_OK);
   CHECK(!fb_result_partition_wait_available(f.partition, 0, 0));
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   CHECK(fb_result_partition_wait_available(f.partition, 0, -1));
   close_fixture(&f);
 }
@@ -427,17 +428,18 @@ static void emit_ints(struct fixture* self, int32_t first, int32_t end, int32_t 
 }
 
 static void expect_ints(struct fixture* self, int32_t first, int32_t end) {
-  struct fb_subpartition* subpartition = &self->partition->subpartitions[0];
+  struct fb_subpartition* subpartition = fb_pipelined_partition_queue(self->partition, 0);
   struct fb_polled_buffer polled;
 
-  CHECK(fb_subpartition_poll(subpartition, &polled) == 1 && polled.slice.size == 4 * (uint32_t)(end - first));
+  CHECK(fb_subpartition_poll(subpartition, NULL, &polled) == 1 && polled.slice.size == 4 * (uint32_t)(end - first));
   for (int32_t i = first; i < end; i++)
     CHECK(fb_load_be32(fb_buffer_slice_data(&polled.slice) + 4 * (i - first)) == (uint32_t)i);
   fb_buffer_slice_release(&polled.slice);
 }
 
 static void reconnect(struct fixture* self) {
-  CHECK(fb_subpartition_create_view(&self->partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(self->partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
 }
 
 static void new_reader_goes_on_with_the_next_whole_record(void) {
@@ -485,7 +487,7 @@ static void broken_records_are_skipped_over_trimmed_buffers_too(void) {
 
   open_fixture(&f, FB_PIPELINED_APPROXIMATE, 1, SEGMENTS);
   reconnect(&f);
-  CHECK(fb_subpartition_set_buffer_size(&f.partition->subpartitions[0], 8) == FB_OK);
+  CHECK(fb_subpartition_set_buffer_size(fb_pipelined_partition_queue(f.partition, 0), 8) == FB_OK);
   emit_ints(&f, 0, 1, -1);
   emit_ints(&f, 1, 12, -1); /* 4 + 16 + 16 + 8 bytes */
   emit_ints(&f, 50, 52, -1);
@@ -509,14 +511,16 @@ static void partition_is_released_when_all_readers_and_the_producer_are_done(voi
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
   f.partition->on_consumed = note_consumed;
   f.partition->on_consumed_context = &consumed;
-  for (uint32_t i = 0; i < 2; i++) CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  for (uint32_t i = 0; i < 2; i++)
+    CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, i), NULL,
+                                 &(struct fb_view_options){.listener = DEAF}) == FB_OK);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   CHECK(fb_result_partition_finish(f.partition) == FB_OK);
   fb_result_partition_close(f.partition);
   fb_result_partition_close(f.partition);
   CHECK(!fb_result_partition_is_released(f.partition) && consumed == 0);
-  fb_subpartition_release_view(&f.partition->subpartitions[1]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 1), NULL);
   CHECK(fb_result_partition_is_released(f.partition) && consumed == 1);
   close_fixture(&f);
   CHECK(consumed == 1);
@@ -527,10 +531,11 @@ static void a_partition_closed_before_its_end_fails(void) {
   struct fb_polled_buffer polled;
 
   open_fixture(&f, FB_PIPELINED, 1, FB_UNBOUNDED);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   CHECK(emit(&f, 0, "the beginning") == FB_OK);
   fb_result_partition_close(f.partition);
-  CHECK(fb_subpartition_poll(&f.partition->subpartitions[0], &polled) == FB_ERELEASED);
+  CHECK(fb_subpartition_poll(fb_pipelined_partition_queue(f.partition, 0), NULL, &polled) == FB_ERELEASED);
   CHECK(strstr(fb_result_partition_failure(f.partition), "before its end") != NULL);
   close_fixture(&f);
 }
@@ -539,9 +544,10 @@ static void data_of_a_reader_that_left_is_dropped_and_holds_nobody_up(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED_BOUNDED, 2, 3);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   CHECK(emit(&f, 0, "abc") == FB_OK);
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   for (int i = 0; i < 100; i++) CHECK(emit(&f, 0, "0123456789abcdef0123456789abcdef") == FB_OK);
   CHECK(fb_local_buffer_pool_used(f.partition->pool) == 0);
   CHECK(fb_result_partition_open_unicast(f.partition, 0) == FB_OK && f.partition->unicast[0].buffer == NULL);
@@ -569,7 +575,7 @@ static void release_drops_all_and_later_data_costs_no_memory(void) {
   CHECK(emit(&f, 0, "x") == FB_OK && broadcast(&f, "x") == FB_OK);
   CHECK(fb_result_partition_broadcast_event(f.partition, data, 1, FB_EVENT_BUFFER) == FB_OK);
   CHECK(fb_local_buffer_pool_used(f.partition->pool) == 0);
-  CHECK(fb_subpartition_poll(&f.partition->subpartitions[0], &polled) == FB_ERELEASED);
+  CHECK(fb_subpartition_poll(fb_pipelined_partition_queue(f.partition, 0), NULL, &polled) == FB_ERELEASED);
   CHECK(fb_result_partition_finish(f.partition) == FB_OK);
   close_fixture(&f);
 }
@@ -643,7 +649,7 @@ static void write_finish_and_read(void* context, uint32_t index) {
   CHECK(index == 0 && self->calls++ == 0);
   self->write(&self->f);
   fb_result_partition_finish(self->f.partition);
-  while (fb_subpartition_poll(&self->f.partition->subpartitions[1], &polled) == 1) {
+  while (fb_subpartition_poll(fb_pipelined_partition_queue(self->f.partition, 1), NULL, &polled) == 1) {
     CHECK(!has_ended);
     has_ended = polled.slice.data_type == FB_END_OF_PARTITION;
     size += has_ended ? 0 : polled.slice.size;
@@ -659,8 +665,10 @@ static void play_release(enum fb_result_partition_type type, void (*write)(struc
 
   if (type == FB_PIPELINED_APPROXIMATE && go == lose_reader) return; /* there it means nothing */
   open_fixture(&self.f, type, 2, FB_UNBOUNDED);
-  CHECK(fb_subpartition_create_view(&self.f.partition->subpartitions[0], &listener) == FB_OK);
-  CHECK(fb_subpartition_create_view(&self.f.partition->subpartitions[1], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(self.f.partition, 0), listener.context,
+                               &(struct fb_view_options){.listener = listener}) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(self.f.partition, 1), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   CHECK(emit(&self.f, 1, "before") == FB_OK);
   go(self.f.partition);
   CHECK(self.calls == 1 && fb_result_partition_is_released(self.f.partition));
@@ -688,7 +696,8 @@ static void a_release_has_no_other_reason_than_its_own(void) {
   struct fb_availability_listener listener = {lose_and_close, no_priority, &f};
 
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), listener.context,
+                               &(struct fb_view_options){.listener = listener}) == FB_OK);
   fb_result_partition_release(f.partition);
   CHECK(fb_result_partition_verdict(f.partition) == FB_OK && fb_result_partition_failure(f.partition) == NULL);
   close_fixture(&f);
@@ -752,20 +761,20 @@ static void* read_all(void* argument) {
   int code;
 
   pthread_mutex_lock(&self->lock);
-  subpartition = &self->f.partition->subpartitions[self->next_reader++];
+  subpartition = fb_pipelined_partition_queue(self->f.partition, self->next_reader++);
   pthread_mutex_unlock(&self->lock);
   fb_result_partition_retain(self->f.partition);
-  code = fb_subpartition_create_view(subpartition, &listener);
+  code = fb_subpartition_attach(subpartition, listener.context, &(struct fb_view_options){.listener = listener});
   while (code >= 0 && !is_stopping(self)) {
     uint64_t seen = fb_wakeup_seen(&self->wakeup);
     struct fb_polled_buffer polled;
 
-    code = fb_subpartition_poll(subpartition, &polled);
+    code = fb_subpartition_poll(subpartition, NULL, &polled);
     if (code == 1) fb_buffer_slice_release(&polled.slice);
     if (code == 0) fb_wakeup_wait(&self->wakeup, seen, 1);
   }
   CHECK(code >= 0 || code == FB_ERELEASED);
-  fb_subpartition_release_view(subpartition);
+  fb_subpartition_detach(subpartition, NULL);
   fb_result_partition_drop(self->f.partition);
   return NULL;
 }
@@ -796,11 +805,13 @@ static void nobody_waits_for_a_reader_that_left_without_a_word(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
-  for (uint32_t i = 0; i < 2; i++) CHECK(fb_subpartition_create_view(&f.partition->subpartitions[i], &DEAF) == FB_OK);
+  for (uint32_t i = 0; i < 2; i++)
+    CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, i), NULL,
+                                 &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   fb_result_partition_acknowledge(f.partition, 0);
-  fb_subpartition_release_view(&f.partition->subpartitions[0]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   CHECK(!fb_result_partition_wait_acknowledged(f.partition, 0)); /* the other may still */
-  fb_subpartition_release_view(&f.partition->subpartitions[1]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 1), NULL);
   CHECK(fb_result_partition_wait_acknowledged(f.partition, -1));
   CHECK(!fb_result_partition_is_acknowledged(f.partition));
   close_fixture(&f);
@@ -814,7 +825,7 @@ static void* acknowledge_or_leave(void* argument) {
   index = self->next_reader++;
   pthread_mutex_unlock(&self->lock);
   if (index > 0 || !is_stopping(self)) fb_result_partition_acknowledge(self->f.partition, index);
-  fb_subpartition_release_view(&self->f.partition->subpartitions[index]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(self->f.partition, index), NULL);
   return NULL;
 }
 
@@ -826,7 +837,8 @@ static void a_waiting_producer_is_woken_by_the_last_reader(void) {
     atomic_init(&t.is_stopping, is_left); /* then one of them leaves without a word */
     open_fixture(&t.f, FB_PIPELINED, READERS, FB_UNBOUNDED);
     for (uint32_t i = 0; i < READERS; i++)
-      CHECK(fb_subpartition_create_view(&t.f.partition->subpartitions[i], &DEAF) == FB_OK);
+      CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(t.f.partition, i), NULL,
+                                   &(struct fb_view_options){.listener = DEAF}) == FB_OK);
     for (int i = 0; i < READERS; i++) CHECK(pthread_create(&t.readers[i], NULL, acknowledge_or_leave, &t) == 0);
     CHECK(fb_result_partition_wait_acknowledged(t.f.partition, -1));
     CHECK(fb_result_partition_is_acknowledged(t.f.partition) == !is_left);
@@ -838,7 +850,7 @@ static void a_waiting_producer_is_woken_by_the_last_reader(void) {
 static void take(struct fixture* self, uint32_t subpartition) {
   struct fb_polled_buffer polled;
 
-  CHECK(fb_subpartition_poll(&self->partition->subpartitions[subpartition], &polled) == 1);
+  CHECK(fb_subpartition_poll(fb_pipelined_partition_queue(self->partition, subpartition), NULL, &polled) == 1);
   fb_buffer_slice_release(&polled.slice);
 }
 
@@ -854,7 +866,8 @@ static void a_task_sleeps_on_one_bell_for_all_its_partitions(void) {
     open_fixture(&f[i], FB_PIPELINED_BOUNDED, 1, 2);
     CHECK(fb_result_partition_share_wakeup(f[i].partition, bell) == FB_OK);
     CHECK(fb_result_partition_share_wakeup(f[i].partition, other) == FB_ESTATE);
-    CHECK(fb_subpartition_create_view(&f[i].partition->subpartitions[0], &DEAF) == FB_OK);
+    CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f[i].partition, 0), NULL,
+                                 &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   }
   fb_wakeup_shared_drop(other);
   for (int i = 0; i < 2; i++) {
@@ -872,7 +885,7 @@ static void a_task_sleeps_on_one_bell_for_all_its_partitions(void) {
   CHECK(fb_wakeup_wait(&bell->wakeup, seen, 0) && fb_result_partition_is_answered(f[0].partition));
   seen = fb_wakeup_seen(&bell->wakeup);
   fb_wakeup_shared_drop(bell); /* the partitions hold it */
-  fb_subpartition_release_view(&f[1].partition->subpartitions[0]);
+  fb_subpartition_detach(fb_pipelined_partition_queue(f[1].partition, 0), NULL);
   CHECK(fb_wakeup_wait(&bell->wakeup, seen, 0) && fb_result_partition_is_answered(f[1].partition));
   seen = fb_wakeup_seen(&bell->wakeup);
   fb_result_partition_abort(f[0].partition, "it is closed");
@@ -893,7 +906,8 @@ static void a_bell_is_taken_while_readers_ring(void) {
     CHECK(fb_wakeup_shared_open(&bell) == FB_OK);
     open_fixture(&t.f, FB_PIPELINED, READERS, FB_UNBOUNDED);
     for (uint32_t i = 0; i < READERS; i++)
-      CHECK(fb_subpartition_create_view(&t.f.partition->subpartitions[i], &DEAF) == FB_OK);
+      CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(t.f.partition, i), NULL,
+                                   &(struct fb_view_options){.listener = DEAF}) == FB_OK);
     for (int i = 0; i < READERS; i++) CHECK(pthread_create(&t.readers[i], NULL, acknowledge_or_leave, &t) == 0);
     CHECK(fb_result_partition_share_wakeup(t.f.partition, bell) == FB_OK);
     seen = fb_wakeup_seen(&bell->wakeup);
@@ -914,7 +928,8 @@ static void a_lost_reader_fails_the_partition_and_its_producer(void) {
   struct fixture f;
 
   open_fixture(&f, FB_PIPELINED, 2, FB_UNBOUNDED);
-  CHECK(fb_subpartition_create_view(&f.partition->subpartitions[0], &DEAF) == FB_OK);
+  CHECK(fb_subpartition_attach(fb_pipelined_partition_queue(f.partition, 0), NULL,
+                               &(struct fb_view_options){.listener = DEAF}) == FB_OK);
   CHECK(emit(&f, 0, "before") == FB_OK && emit(&f, 1, "before") == FB_OK);
   CHECK(!fb_result_partition_is_reader_lost(f.partition));
   fb_result_partition_lose_reader(f.partition, "its cable was cut");

@@ -1,11 +1,14 @@
 """The life of a row: made without calling its class, freed into lists of its own, and still like any other object."""
 
+import collections
 import gc
 import pickle
+import random
 import sys
 
 import pytest
 
+import flinkbuf as fb
 from flinkbuf.types.row import Row, RowKind, row_classes
 from flinkbuf.types.types import Types
 
@@ -108,3 +111,70 @@ def test_a_cycle_through_a_row_is_collected_and_its_memory_used_again():
     rows = [flink_type.deserialize(data) for _ in range(300)]
     assert all(row == ([], 1) for row in rows)
     assert pickle.loads(pickle.dumps(rows)) == rows
+
+
+def test_a_kind_is_found_where_a_class_or_a_row_has_it():
+    kind = fb.Types.ROW_NAMED(["a", "b"], [fb.Types.LONG(), fb.Types.LONG()])
+    Swapped = collections.namedtuple("Swapped", "b a")
+
+    class OfClass(tuple):
+        __slots__ = ()
+        row_kind = 3
+
+    class Computed(tuple):
+        row_kind = property(lambda self: 3)
+
+    class Own(tuple):
+        pass
+
+    class Wrong(tuple):
+        row_kind = -1
+
+    class TooLarge(tuple):
+        row_kind = 2**32
+
+    own = Own((1, 2))
+    own.row_kind = 3
+    for value in (OfClass((1, 2)), Computed((1, 2)), own):
+        assert kind.deserialize(kind.serialize(value)) == fb.Row.of_kind("-D", 1, 2)
+    for value in (Wrong((1, 2)), TooLarge((1, 2))):
+        assert kind.serialize(Swapped(b=2, a=1)) == kind.serialize((1, 2))
+        with pytest.raises(ValueError, match="row_kind is one of 0 to 3"):
+            kind.serialize(value)
+        assert kind.serialize(Swapped(b=2, a=1)) == kind.serialize((1, 2))
+
+
+def test_rows_of_many_classes_take_turns():
+    """What is known of one class is not taken for another: names of a row, of a class, none; kinds, such fields."""
+    spark = pytest.importorskip("pyspark.sql")
+    Named = collections.namedtuple("Named", "b a")
+    Kind = collections.namedtuple("Kind", "row_kind b")
+    kind = fb.Types.ROW_NAMED(["a", "b"], [fb.Types.LONG(), fb.Types.LONG()])
+    kinds = fb.Types.ROW_NAMED(["row_kind", "b"], [fb.Types.LONG(), fb.Types.LONG()])
+    plain = fb.Types.ROW([fb.Types.LONG(), fb.Types.LONG()])
+
+    class Pair(tuple):
+        pass
+
+    given = [
+        (fb.Row(a=1, b=2), (1, 2), (1, 2)),
+        (fb.Row(b=2, a=1), (1, 2), (2, 1)),
+        (Named(b=2, a=1), (1, 2), (2, 1)),
+        (spark.Row(b=2, a=1), (1, 2), (2, 1)),
+        (spark.Row(a=1, b=2), (1, 2), (1, 2)),
+        (spark.Row(1, 2), (1, 2), (1, 2)),
+        (fb.Row(1, 2), (1, 2), (1, 2)),
+        (Pair((1, 2)), (1, 2), (1, 2)),
+        (fb.Row.of_kind("-D", 1, 2), fb.Row.of_kind("-D", 1, 2), fb.Row.of_kind("-D", 1, 2)),
+    ]
+    rng = random.Random(1)
+    for _ in range(200):
+        value, by_name, by_place = rng.choice(given)
+        for type_, wanted in ((kind, by_name), (plain, by_place)):
+            (found,) = fb.read_buffers([buffer for _, buffer in fb.write_buffers([value], type_, 1)], type_)
+            assert tuple(found) == tuple(wanted)
+            assert found.row_kind == getattr(wanted, "row_kind", 0)
+        for value in (Kind(1, 2), spark.Row(row_kind=1, b=2)):
+            (found,) = fb.read_buffers([buffer for _, buffer in fb.write_buffers([value], kinds, 1)], kinds)
+            assert tuple(found) == (1, 2)
+            assert type(found).row_kind == 0

@@ -38,7 +38,7 @@ class RecordingBarriers:
 class Bench:
     """An input over `channel_count` partitions, a writer for each, and a sink behind it."""
 
-    def __init__(self, channel_count=1, target=None):
+    def __init__(self, channel_count=1, target=None, turn_ns=60 * 10**9):
         pool = fb.NetworkBufferPool(64, segment_size=4096)
         self.partitions = [fb.ResultPartition(pool, 1) for _ in range(channel_count)]
         self.writers = [fb.RecordWriter(partition, TYPE, "forward", -1) for partition in self.partitions]
@@ -50,7 +50,7 @@ class Bench:
         self.input = NetworkInput(
             fb.RecordReader(self.gate, TYPE, events=True),
             target or ListSink(self.taken),
-            TaskTurn(self.mailbox, TaskOutputs([])),
+            TaskTurn(self.mailbox, TaskOutputs([]), turn_ns),
             self.counters,
             self.task_counters,
             StatusWatermarkValve,
@@ -129,26 +129,22 @@ def test_a_turn_ends_after_the_record_during_which_mail_came():
     assert bench.taken == list(range(10))
 
 
-def test_a_turn_ends_when_a_millisecond_is_over():
-    bench = Bench()
-    bench.writers[0].emit_all(range(100))
-    writer = bench.writers[0]
-    while writer.is_available:
-        writer.emit(1)
-    bench.flush()
-    bench.taken.clear()
-
+def test_a_turn_ends_when_its_time_is_over():
     class Slow(StreamOperator):
         def process_element(self, value, timestamp):
             bench.taken.append(value)
             for _ in range(20_000):
                 pass
 
-    slow = Bench(target=Slow())
-    slow.writers[0].emit_all(range(100))
-    slow.flush()
-    assert slow.input.emit_next() == InputStatus.MORE_AVAILABLE
+    bench = Bench(target=Slow(), turn_ns=1_000_000)
+    bench.writers[0].emit_all(range(100))
+    bench.flush()
+    assert bench.input.emit_next() == InputStatus.MORE_AVAILABLE
     assert 1 <= len(bench.taken) < 100
+
+
+def test_a_turn_is_a_millisecond_unless_it_is_told_otherwise():
+    assert TaskTurn(TaskMailbox(TaskBell()), TaskOutputs([])).length_ns == 1_000_000
 
 
 def test_a_turn_ends_when_an_output_is_full():

@@ -98,7 +98,7 @@ static void expect(struct fb_subpartition* subpartition, enum fb_buffer_data_typ
                    enum fb_buffer_data_type next) {
   struct fb_polled_buffer polled;
 
-  CHECK(fb_subpartition_poll(subpartition, &polled) == 1);
+  CHECK(fb_subpartition_poll(subpartition, NULL, &polled) == 1);
   CHECK(polled.slice.data_type == type && polled.slice.size == size);
   CHECK(polled.backlog == backlog && polled.next_data_type == next);
   fb_buffer_slice_release(&polled.slice);
@@ -107,7 +107,7 @@ static void expect(struct fb_subpartition* subpartition, enum fb_buffer_data_typ
 static void expect_nothing(struct fb_subpartition* subpartition) {
   struct fb_polled_buffer polled;
 
-  CHECK(fb_subpartition_poll(subpartition, &polled) == 0);
+  CHECK(fb_subpartition_poll(subpartition, NULL, &polled) == 0);
   CHECK(polled.slice.buffer == NULL);
 }
 
@@ -122,11 +122,12 @@ static void open_fixture(struct fixture* self, bool is_approximate) {
 
   memset(self, 0, sizeof(*self));
   CHECK(fb_subpartition_open(&self->subpartition, 3, is_approximate) == FB_OK);
-  CHECK(fb_subpartition_create_view(&self->subpartition, &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(&self->subpartition, listener.context,
+                               &(struct fb_view_options){.listener = listener}) == FB_OK);
 }
 
 static void close_fixture(struct fixture* self) {
-  fb_subpartition_release_view(&self->subpartition);
+  fb_subpartition_detach(&self->subpartition, NULL);
   fb_subpartition_close(&self->subpartition);
   CHECK(self->out == 0);
 }
@@ -138,10 +139,12 @@ static void second_view_is_refused(void) {
   struct fb_availability_listener listener = listen(&f.record);
 
   open_fixture(&f, false);
-  CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_ESTATE);
+  CHECK(fb_subpartition_attach(&f.subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_ESTATE);
   fb_subpartition_release(&f.subpartition);
-  fb_subpartition_release_view(&f.subpartition);
-  CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_ERELEASED);
+  fb_subpartition_detach(&f.subpartition, NULL);
+  CHECK(fb_subpartition_attach(&f.subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_ERELEASED);
   close_fixture(&f);
 }
 
@@ -175,14 +178,16 @@ static void release_frees_all_with_and_without_a_view(void) {
 
     listener = listen(&record);
     CHECK(fb_subpartition_open(&subpartition, 0, false) == FB_OK);
-    if (with_view) CHECK(fb_subpartition_create_view(&subpartition, &listener) == FB_OK);
+    if (with_view)
+      CHECK(fb_subpartition_attach(&subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+            FB_OK);
     for (int i = 0; i < 20; i++) add_filled(&subpartition, &out, 3);
     CHECK(out == 20);
     fb_subpartition_release(&subpartition);
     fb_subpartition_release(&subpartition);
     CHECK(out == 0 && record.data == (with_view ? 2 : 0)); /* the second buffer, and the release */
-    CHECK(fb_subpartition_poll(&subpartition, &polled) == FB_ERELEASED && polled.slice.buffer == NULL);
-    if (with_view) fb_subpartition_release_view(&subpartition);
+    CHECK(fb_subpartition_poll(&subpartition, NULL, &polled) == FB_ERELEASED && polled.slice.buffer == NULL);
+    if (with_view) fb_subpartition_detach(&subpartition, NULL);
     fb_subpartition_close(&subpartition);
   }
 }
@@ -199,7 +204,7 @@ static void unfinished_buffer_before_another_is_an_error(void) {
   second = new_builder(&f.out, 16);
   CHECK(add_builder(&f.subpartition, &first, 0) == FB_OK);
   CHECK(add_builder(&f.subpartition, &second, 0) == FB_OK);
-  CHECK(fb_subpartition_poll(&f.subpartition, &polled) == FB_ESTATE && polled.slice.buffer == NULL);
+  CHECK(fb_subpartition_poll(&f.subpartition, NULL, &polled) == FB_ESTATE && polled.slice.buffer == NULL);
   fb_buffer_builder_close(&first);
   fb_buffer_builder_close(&second);
   close_fixture(&f);
@@ -247,7 +252,7 @@ static void empty_finished_buffers_are_given_to_a_reader_without_exclusive_buffe
   struct fixture f;
 
   open_fixture(&f, false);
-  f.subpartition.sends_empty_buffers = true;
+  f.subpartition.options.sends_empty_buffers = true;
   add_filled(&f.subpartition, &f.out, 0);
   add_filled(&f.subpartition, &f.out, 4);
   expect(&f.subpartition, FB_DATA_BUFFER, 0, 0, FB_NONE);
@@ -291,6 +296,12 @@ static void flush_notifies_for_a_single_buffer_with_data_only(void) {
   close_fixture(&f);
 }
 
+static struct fb_subpartition_usage usage_of(struct fixture* self) {
+  struct fb_subpartition_usage usage;
+  fb_subpartition_get_usage(&self->subpartition, &usage);
+  return usage;
+}
+
 static void bytes_count_when_polled_and_buffers_when_added_and_events_are_no_backlog(void) {
   struct fixture f;
 
@@ -298,20 +309,14 @@ static void bytes_count_when_polled_and_buffers_when_added_and_events_are_no_bac
   add_filled(&f.subpartition, &f.out, 5);
   CHECK(add_event(&f.subpartition, FB_EVENT_BUFFER) == FB_OK);
   CHECK(fb_subpartition_total_buffers(&f.subpartition) == 2);
-  CHECK(fb_subpartition_total_bytes(&f.subpartition) == 0);
+  CHECK(usage_of(&f).bytes == 0);
   CHECK(fb_subpartition_backlog(&f.subpartition) == 1);
   expect(&f.subpartition, FB_DATA_BUFFER, 5, 0, FB_EVENT_BUFFER);
-  CHECK(fb_subpartition_total_bytes(&f.subpartition) == 5);
+  CHECK(usage_of(&f).bytes == 5);
   CHECK(fb_subpartition_is_available(&f.subpartition, false, NULL)); /* an event needs no credit */
   expect(&f.subpartition, FB_EVENT_BUFFER, 4, 0, FB_NONE);
-  CHECK(fb_subpartition_total_bytes(&f.subpartition) == 9);
+  CHECK(usage_of(&f).bytes == 9);
   close_fixture(&f);
-}
-
-static struct fb_subpartition_usage usage_of(struct fixture* self) {
-  struct fb_subpartition_usage usage;
-  fb_subpartition_get_usage(&self->subpartition, &usage);
-  return usage;
 }
 
 static void sleep_ms(long ms) {
@@ -387,7 +392,7 @@ static void the_queue_keeps_its_order_while_it_grows(void) {
     for (uint32_t i = 1; i <= round; i++) add_filled(&f.subpartition, &f.out, i);
     CHECK(add_event(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER) == FB_OK);
     for (uint32_t i = 0; i <= round; i++) {
-      CHECK(fb_subpartition_poll(&f.subpartition, &polled) == 1);
+      CHECK(fb_subpartition_poll(&f.subpartition, NULL, &polled) == 1);
       CHECK(polled.slice.size == (i == 0 ? 4 : i) && polled.sequence_number == sequence++);
       fb_buffer_slice_release(&polled.slice);
     }
@@ -401,7 +406,7 @@ static void aligned_barrier_blocks_until_resume(void) {
   uint32_t backlog = 9;
 
   open_fixture(&f, false);
-  CHECK(fb_subpartition_resume(&f.subpartition) == FB_ESTATE);
+  CHECK(fb_subpartition_resume(&f.subpartition, NULL) == FB_ESTATE);
   CHECK(add_event(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
   CHECK(f.record.data == 1);
   add_filled(&f.subpartition, &f.out, 3);
@@ -416,7 +421,7 @@ static void aligned_barrier_blocks_until_resume(void) {
   CHECK(!fb_subpartition_is_available(&f.subpartition, false, NULL));
   expect_nothing(&f.subpartition);
 
-  CHECK(fb_subpartition_resume(&f.subpartition) == FB_OK);
+  CHECK(fb_subpartition_resume(&f.subpartition, NULL) == FB_OK);
   CHECK(fb_subpartition_is_available(&f.subpartition, true, &backlog) && backlog == 2);
   expect(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER, 4, 2, FB_DATA_BUFFER);
   expect(&f.subpartition, FB_DATA_BUFFER, 3, 1, FB_DATA_BUFFER);
@@ -433,7 +438,7 @@ static void timeoutable_barrier_waits_its_turn_and_blocks(void) {
   CHECK(f.record.data == 1 && f.record.priority == 0);
   expect(&f.subpartition, FB_DATA_BUFFER, 3, 0, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER);
   expect(&f.subpartition, FB_TIMEOUTABLE_ALIGNED_CHECKPOINT_BARRIER, 4, 0, FB_NONE);
-  CHECK(fb_subpartition_resume(&f.subpartition) == FB_OK);
+  CHECK(fb_subpartition_resume(&f.subpartition, NULL) == FB_OK);
   close_fixture(&f);
 }
 
@@ -533,7 +538,7 @@ static void a_barrier_that_waits_too_long_overtakes_after_all(void) {
   CHECK(fb_subpartition_convert_barrier(&f.subpartition, 7, &list) == 0);
   CHECK(!fb_subpartition_has_barrier(&f.subpartition, 7) && fb_subpartition_has_barrier(&f.subpartition, 6));
 
-  CHECK(fb_subpartition_poll(&f.subpartition, &polled) == 1);
+  CHECK(fb_subpartition_poll(&f.subpartition, NULL, &polled) == 1);
   CHECK(polled.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER && polled.slice.size == 34);
   CHECK(fb_buffer_slice_data(&polled.slice)[11] == 7 && fb_buffer_slice_data(&polled.slice)[25] == 2); /* UNALIGNED */
   fb_buffer_slice_release(&polled.slice);
@@ -562,7 +567,7 @@ static void a_barrier_that_was_sent_is_converted_no_more(void) {
   CHECK(!fb_subpartition_has_barrier(&f.subpartition, 1));
   CHECK(fb_subpartition_convert_barrier(&f.subpartition, 1, &list) == 0 && list.count == 0);
   expect_nothing(&f.subpartition); /* blocked */
-  CHECK(fb_subpartition_resume(&f.subpartition) == FB_OK);
+  CHECK(fb_subpartition_resume(&f.subpartition, NULL) == FB_OK);
   expect(&f.subpartition, FB_DATA_BUFFER, 1, 0, FB_NONE);
   CHECK(barriers_polled == 1);
   close_fixture(&f);
@@ -582,7 +587,7 @@ static void a_blocked_reader_hears_of_a_converted_barrier_after_the_resume(void)
   CHECK(fb_subpartition_convert_barrier(&f.subpartition, 2, &list) == 1 && f.record.priority == 0);
   expect_sizes(&list, 1, (const uint32_t[]){1});
   expect_nothing(&f.subpartition);
-  CHECK(fb_subpartition_resume(&f.subpartition) == FB_OK);
+  CHECK(fb_subpartition_resume(&f.subpartition, NULL) == FB_OK);
   expect(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER, 34, 0, FB_NONE);
   close_fixture(&f);
 }
@@ -593,13 +598,13 @@ static void with_priority_only_that_is_polled(void) {
 
   open_fixture(&f, false);
   add_filled(&f.subpartition, &f.out, 1);
-  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f.record, &polled) == 0);
+  CHECK(fb_subpartition_poll_priority(&f.subpartition, &f.record, &polled) == 0);
   CHECK(add_event(&f.subpartition, FB_PRIORITIZED_EVENT_BUFFER) == FB_OK);
-  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f, &polled) == FB_ESTATE); /* not its reader */
-  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f.record, &polled) == 1);
+  CHECK(fb_subpartition_poll_priority(&f.subpartition, &f, &polled) == FB_ESTATE); /* not its reader */
+  CHECK(fb_subpartition_poll_priority(&f.subpartition, &f.record, &polled) == 1);
   CHECK(polled.slice.data_type == FB_PRIORITIZED_EVENT_BUFFER);
   fb_buffer_slice_release(&polled.slice);
-  CHECK(fb_subpartition_poll_priority_of(&f.subpartition, &f.record, &polled) == 0);
+  CHECK(fb_subpartition_poll_priority(&f.subpartition, &f.record, &polled) == 0);
   expect(&f.subpartition, FB_DATA_BUFFER, 1, 0, FB_NONE);
   close_fixture(&f);
 }
@@ -649,23 +654,25 @@ static void new_view_replaces_the_first_and_starts_to_count_anew(void) {
   open_fixture(&f, true);
   CHECK(add_event(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
   expect(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER, 4, 0, FB_NONE);
-  CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(&f.subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_OK);
   add_filled(&f.subpartition, &f.out, 1); /* no longer blocked */
   add_filled(&f.subpartition, &f.out, 2);
   CHECK(f.record.data == 2 && second.data == 1); /* the first was told to look once more */
-  CHECK(fb_subpartition_poll_of(&f.subpartition, &f.record, &polled) == FB_ESTATE && polled.slice.buffer == NULL);
-  CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1 && polled.sequence_number == 0);
+  CHECK(fb_subpartition_poll(&f.subpartition, &f.record, &polled) == FB_ESTATE && polled.slice.buffer == NULL);
+  CHECK(fb_subpartition_poll(&f.subpartition, &second, &polled) == 1 && polled.sequence_number == 0);
   fb_buffer_slice_release(&polled.slice);
   CHECK(add_event(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
-  CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1);
+  CHECK(fb_subpartition_poll(&f.subpartition, &second, &polled) == 1);
   fb_buffer_slice_release(&polled.slice);
-  CHECK(fb_subpartition_poll_of(&f.subpartition, &second, &polled) == 1);
+  CHECK(fb_subpartition_poll(&f.subpartition, &second, &polled) == 1);
   fb_buffer_slice_release(&polled.slice);
-  CHECK(fb_subpartition_resume_of(&f.subpartition, &f.record) == FB_ESTATE); /* the other's barrier */
-  CHECK(fb_subpartition_resume_of(&f.subpartition, &second) == FB_OK);
-  fb_subpartition_release_view(&f.subpartition);
+  CHECK(fb_subpartition_resume(&f.subpartition, &f.record) == FB_ESTATE); /* the other's barrier */
+  CHECK(fb_subpartition_resume(&f.subpartition, &second) == FB_OK);
+  fb_subpartition_detach(&f.subpartition, NULL);
   CHECK(!fb_subpartition_is_released(&f.subpartition)); /* it waits for its next reader */
-  CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(&f.subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_OK);
   close_fixture(&f);
 }
 
@@ -680,7 +687,8 @@ static void partial_records_are_skipped_wherever_the_reader_left(void) {
   write_bytes(&builder, 16);
   CHECK(add_builder(&f.subpartition, &builder, 0) == FB_OK);
   expect(&f.subpartition, FB_DATA_BUFFER, 16, 0, FB_NONE); /* all of it, but its end is not written yet */
-  CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(&f.subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_OK);
   expect_nothing(&f.subpartition); /* nothing left to read here: that proves no record's end */
   fb_buffer_builder_finish(&builder);
   fb_buffer_builder_close(&builder);
@@ -697,9 +705,10 @@ static void partial_records_are_skipped_wherever_the_reader_left(void) {
   builder = new_builder(&f.out, 16); /* a restored buffer does not know its record */
   write_bytes(&builder, 4);
   CHECK(add_builder(&f.subpartition, &builder, INT32_MIN) == FB_OK);
-  CHECK(fb_subpartition_create_view(&f.subpartition, &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(&f.subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_OK);
   fb_buffer_builder_close(&builder);
-  CHECK(fb_subpartition_poll(&f.subpartition, &polled) == FB_ESTATE);
+  CHECK(fb_subpartition_poll(&f.subpartition, NULL, &polled) == FB_ESTATE);
   close_fixture(&f);
 }
 
@@ -759,13 +768,15 @@ static void reader_that_drains_to_none_misses_nothing(void) {
   bool has_ended = false;
 
   CHECK(fb_wakeup_open(&wakeup) == FB_OK && fb_subpartition_open(&subpartition, 0, false) == FB_OK);
-  CHECK(fb_subpartition_create_view(&subpartition, &listener) == FB_OK);
+  CHECK(fb_subpartition_attach(&subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+        FB_OK);
   CHECK(pthread_create(&producer.thread, NULL, produce, &producer) == 0);
   while (!has_ended) {
     uint64_t seen = fb_wakeup_seen(&wakeup);
     struct fb_polled_buffer polled;
-    int code =
-        fb_subpartition_is_available(&subpartition, true, NULL) ? fb_subpartition_poll(&subpartition, &polled) : 0;
+    int code = fb_subpartition_is_available(&subpartition, true, NULL)
+                   ? fb_subpartition_poll(&subpartition, NULL, &polled)
+                   : 0;
 
     CHECK(code >= 0);
     if (code == 0) {
@@ -779,7 +790,7 @@ static void reader_that_drains_to_none_misses_nothing(void) {
   }
   CHECK(expected == RECORDS);
   pthread_join(producer.thread, NULL);
-  fb_subpartition_release_view(&subpartition);
+  fb_subpartition_detach(&subpartition, NULL);
   fb_subpartition_close(&subpartition);
   fb_wakeup_close(&wakeup);
   CHECK(out == 0);
@@ -796,15 +807,16 @@ static void listener_is_not_called_after_release_view_returned(void) {
     bool is_approximate = round % 2;
 
     CHECK(fb_subpartition_open(&subpartition, 0, is_approximate) == FB_OK);
-    CHECK(fb_subpartition_create_view(&subpartition, &listener) == FB_OK);
+    CHECK(fb_subpartition_attach(&subpartition, listener.context, &(struct fb_view_options){.listener = listener}) ==
+          FB_OK);
     CHECK(pthread_create(&producer.thread, NULL, produce, &producer) == 0);
     for (bool has_ended = false; !has_ended && record->data <= round % 5;) {
       struct fb_polled_buffer polled;
-      if (fb_subpartition_poll(&subpartition, &polled) != 1) continue;
+      if (fb_subpartition_poll(&subpartition, NULL, &polled) != 1) continue;
       has_ended = polled.slice.data_type == FB_END_OF_PARTITION;
       fb_buffer_slice_release(&polled.slice);
     }
-    fb_subpartition_release_view(&subpartition);
+    fb_subpartition_detach(&subpartition, NULL);
     memset(record, 0xff, sizeof(*record));
     free(record);
     fb_subpartition_release(&subpartition);

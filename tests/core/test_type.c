@@ -6,7 +6,7 @@
 #include "check.h"
 
 static struct fb_type make(enum fb_type_kind kind, uint32_t count, const struct fb_type* const* children) {
-  struct fb_type type = {kind, count, children, 0, 0, 0};
+  struct fb_type type = {.kind = kind, .child_count = count, .children = children};
 
   if (kind == FB_TYPE_ENUM) type.symbol_count = 3;
   fb_type_measure(&type);
@@ -159,7 +159,7 @@ static void wrappers_and_containers_take_what_is_inside(void) {
   struct fb_type element = make(FB_TYPE_STREAM_ELEMENT, 1, pair);
   struct fb_type flags = make(FB_TYPE_PRIMITIVE_ARRAY, 1, (const struct fb_type*[]){&flag});
 
-  padded = (struct fb_type){FB_TYPE_NULLABLE, 1, pair, 0, 4, 0};
+  padded = (struct fb_type){.kind = FB_TYPE_NULLABLE, .child_count = 1, .children = pair, .padding = 4};
   fb_type_measure(&padded);
   CHECK(padded.min_size == 5 && either.min_size == 2 && element.min_size == 1);
   VALUE(padded, "\1\0\0\0\0");

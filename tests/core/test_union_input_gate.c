@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "partition/pipelined_partition.h"
 
 #define SEGMENT_SIZE 64
 #define SEGMENTS     64
@@ -31,7 +32,7 @@ static void open_gates(struct fixture* self, uint32_t gate_count, const uint32_t
     struct fb_buffer_pool_options options = {.min = channels[g] + 1, .max = FB_UNBOUNDED};
     struct fb_local_buffer_pool* pool;
     CHECK(fb_local_buffer_pool_open(self->network, &options, &pool) == FB_OK);
-    CHECK(fb_result_partition_open(FB_PIPELINED, channels[g], pool, &self->partitions[g]) == FB_OK);
+    CHECK(fb_pipelined_partition_open(FB_PIPELINED, channels[g], pool, &self->partitions[g]) == FB_OK);
     CHECK(fb_input_gate_open(&self->gates[g], channels[g]) == FB_OK);
     for (uint32_t c = 0; c < channels[g]; c++)
       CHECK(fb_input_gate_set_local(&self->gates[g], c, self->partitions[g], c) == FB_OK);

@@ -41,8 +41,13 @@ from flinkbuf.datastream.async_retry_predicates import (
     exception_type_predicate,
     has_exception_predicate,
 )
+from flinkbuf.datastream.connectors.base import Boundedness
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
+from flinkbuf.datastream.connectors.file_system import FileSource, StreamFormat
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+from flinkbuf.datastream.execution_mode import is_bounded
 from flinkbuf.datastream.functions import ParallelSourceFunction
+from flinkbuf.datastream.job_start import start_of
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.master.job_archive import archived_jobs, read_archived_job
@@ -206,10 +211,75 @@ def test_jars_are_refused(env, name):
         getattr(env, name)("file:///x.jar")
 
 
-def test_batch_mode_is_refused_and_the_others_are_the_same(env):
-    with pytest.raises(NotImplementedError, match="as streams"):
-        env.set_runtime_mode(RuntimeExecutionMode.BATCH)
-    assert env.set_runtime_mode(RuntimeExecutionMode.AUTOMATIC) is env
+class Endless(SourceFunction):
+    def run(self, context):
+        pass
+
+    def cancel(self):
+        pass
+
+
+class Ending(Endless):
+    boundedness = Boundedness.BOUNDED
+
+
+@pytest.mark.parametrize(
+    ("mode", "sources", "is_batch"),
+    [
+        ("STREAMING", [[1]], False),
+        ("AUTOMATIC", [[1]], True),
+        ("AUTOMATIC", [[1], Ending()], True),
+        ("AUTOMATIC", [[1], Endless()], False),
+        ("AUTOMATIC", [iter([1])], False),  # nobody knows
+        ("BATCH", [[1], iter([1]), Ending()], True),
+        ("BATCH", [[1], Endless()], None),
+    ],
+)
+def test_the_mode_and_the_ends_of_sources_say_whether_it_is_batch(env, mode, sources, is_batch):
+    assert env.set_runtime_mode(RuntimeExecutionMode[mode]) is env
+    streams = [
+        env.from_collection(each) if isinstance(each, list) else env.add_source(each, type(each).__name__)
+        for each in sources
+    ]
+    streams[0].union(*streams[1:]).map(str)
+    if is_batch is None:
+        with pytest.raises(ValueError, match="Detected an UNBOUNDED source .*'BATCH': 'Endless'.*STREAMING or AUTOM"):
+            env._stream_graph(None, True)
+        return
+    graph = env._stream_graph(None, True)
+    assert graph.settings.is_batch is is_batch
+    assert graph.settings.job_name == ("Flink Batch Job" if is_batch else "Flink Streaming Job")
+
+
+def test_sources_of_connectors_say_whether_they_end():
+    assert is_bounded(NumberSequenceSource(1, 3)) is True
+    files = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/tmp")
+    assert is_bounded(files.build()) is True
+    assert is_bounded(files.monitor_continuously(Duration.of_millis(10)).build()) is False
+    assert (is_bounded(range(3)), is_bounded(lambda: [1])) == (True, None)
+
+
+def test_a_mode_is_one_of_three(env):
+    with pytest.raises(TypeError, match="a RuntimeExecutionMode is needed, got 'BATCH'"):
+        env.set_runtime_mode("BATCH")
+
+
+def test_a_batch_job_takes_no_checkpoints_and_says_so(env):
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH).enable_checkpointing(100)
+    env.from_collection([1]).map(str)
+    with pytest.warns(UserWarning, match="checkpoints are switched off: a batch job"):
+        start = start_of(env, None, env._job_files(), "embedded", can_be_taken_over=False)
+    assert start.stored.settings.is_batch and not start.stored.settings.checkpointing_enabled
+    assert start.stored.checkpointing.interval_ms == 0
+    assert start.stored.restart_strategy is None, "as without checkpoints: the first failure fails it"
+
+
+def test_a_batch_job_begins_with_no_savepoint(env, tmp_path):
+    env.configure(Configuration.from_dict({"execution.state-recovery.path": str(tmp_path)}))
+    env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+    env.from_collection([1]).map(str)
+    with pytest.raises(ValueError, match="a batch job cannot begin with the state of"):
+        start_of(env, None, env._job_files(), "embedded", can_be_taken_over=False)
 
 
 def test_a_python_file_can_be_imported_afterwards(env, tmp_path, monkeypatch):
@@ -481,14 +551,17 @@ def test_parameters_of_the_job_reach_its_functions(env):
     assert results(env.from_collection([1]).map(Parameter())) == ["JFK"]
 
 
-def test_a_configuration_asks_for_no_batch_job_either(env):
-    with pytest.raises(NotImplementedError, match="runs programs as streams"):
-        configured(**{"execution.runtime-mode": "BATCH"})
-    with pytest.raises(NotImplementedError, match="runs programs as streams"):
-        env.configure(Configuration.from_dict({"execution.runtime-mode": "batch", "pipeline.name": "kept from"}))
+def test_a_configuration_asks_for_a_batch_job_too(env):
+    env.configure(Configuration.from_dict({"execution.runtime-mode": "batch", "slotmanager.number-of-slots.max": "2"}))
     env.from_collection([1]).map(int)
-    env.execute()
-    assert configured(**{"execution.runtime-mode": "STREAMING"}).get_parallelism() > 0
+    settings = env._stream_graph(None, True).settings
+    assert (settings.is_batch, settings.is_blocking, settings.slot_limit) == (True, True, 2)
+    env.configure(Configuration.from_dict({"execution.batch-shuffle-mode": "all_exchanges_pipelined"}))
+    assert not env._stream_graph(None, True).settings.is_blocking
+    with pytest.raises(ValueError, match="batch-shuffle-mode.*ALL_EXCHANGES_BLOCKING, ALL_EXCHANGES_PIPELINED"):
+        configured(**{"execution.batch-shuffle-mode": "ALL_EXCHANGES_HYBRID_FULL"})
+    with pytest.raises(ValueError, match="it is one of STREAMING, BATCH, AUTOMATIC"):
+        configured(**{"execution.runtime-mode": "NIGHTLY"})
 
 
 def test_latency_and_cancellation_settings_reach_the_tasks():
@@ -756,7 +829,7 @@ def test_a_job_is_shown_on_the_terminal_if_that_is_wanted(env, monkeypatch):
             return True
 
     def shown(**pairs):
-        env.configure(Configuration.from_dict(pairs))
+        env.configure(Configuration.from_dict({"rest.enabled": "false", **pairs}))
         monkeypatch.setattr("sys.stderr", Terminal())
         env.from_collection(range(5)).map(int).name("shown")
         env.execute("on a terminal")

@@ -38,7 +38,9 @@ class FlinkPeer:
             classpath,
             "flinkbuf.interop.Peer",
         ]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
+        )  # what it is asked to write at relative paths lands there
         self._lock, self._ids, self._waiting = threading.Lock(), itertools.count(), {}
         threading.Thread(target=self._listen, daemon=True).start()
 

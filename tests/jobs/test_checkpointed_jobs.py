@@ -6,11 +6,12 @@ Functions are copied, so what they share with the test lies in files.
 from pathlib import Path
 
 import pytest
-from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
+from checkpointed_jobs import COUNT, EXPECTED, KEYS, completed, environment, program, results, until, wait_for_all
 
 from flinkbuf.checkpoints.storage import storage_of
-from flinkbuf.common import JobStatus
+from flinkbuf.common import JobStatus, WatermarkStrategy
 from flinkbuf.datastream import ExternalizedCheckpointRetention
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.savepoint_requests import SavepointError
 
@@ -26,6 +27,19 @@ def test_a_job_goes_on_from_its_latest_checkpoint_and_counts_each_number_once(ta
     assert (tmp_path / "deed").exists()
     assert details["checkpoints"]["counts"]["restored"] == 1
     assert details["checkpoints"]["latest"]["restored"]["id"] > 1
+
+
+@pytest.mark.parametrize("unaligned", ["false", "true"])
+def test_records_that_wait_for_their_batch_count_once(unaligned, tmp_path):
+    env = environment("embedded", execution_checkpointing_unaligned_enabled=unaligned)
+    source = NumberSequenceSource(0, KEYS * COUNT - 1)
+    numbers = env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").uid("numbers")
+    batches = numbers.rebalance().map_batches(lambda batch: batch, "bigint", input_type="bigint", max_delay=None)
+    program(env, tmp_path, batches, at=1500, pause_s=0.0005)
+    client = env.execute_async("sums")
+    client.get_job_execution_result().result()
+    assert results(tmp_path) == sorted(EXPECTED)
+    assert (tmp_path / "deed").exists()
 
 
 def test_execute_and_collect_gives_each_result_once(tmp_path):

@@ -1,6 +1,7 @@
 """Files that functions need: on one machine, shipped as Spark does, and gone afterwards."""
 
 import dataclasses
+import fcntl
 import io
 import os
 import shutil
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkbuf.checkpoints import owned_directory
+from flinkbuf import owned_directory
 from flinkbuf.jobs.archives import unpack
 from flinkbuf.jobs.job_directory import PREFIX, JobDirectory
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, ShippedFiles
@@ -206,6 +207,24 @@ def test_the_directory_of_a_process_that_was_killed_is_swept_by_the_next(tempora
         assert path.is_dir()
     with JobDirectory() as directory:
         assert list(temporary.iterdir()) == [directory.path]
+
+
+def test_a_directory_that_is_swept_before_it_is_locked_is_made_again(temporary, monkeypatch):
+    lock, swept = fcntl.flock, []
+
+    def flock(file, operation):
+        if operation == fcntl.LOCK_EX and not swept:  # between the making of the lock file and its locking
+            swept.extend(temporary.iterdir())
+            owned_directory.sweep(PREFIX, str(temporary))
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    before = len(os.listdir("/proc/self/fd"))
+    with JobDirectory() as directory:
+        assert directory.path.is_dir() and [directory.path] != swept
+        owned_directory.sweep(PREFIX, str(temporary))
+        assert list(temporary.iterdir()) == [directory.path]
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 def test_a_directory_without_a_lock_is_swept_when_it_is_old(temporary, monkeypatch):

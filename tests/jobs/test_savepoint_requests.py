@@ -17,6 +17,13 @@ def test_each_has_its_own_number_and_answer():
     assert second_path.result(0) == "/b/savepoint" and not first_path.done()
 
 
+def test_a_checkpoint_is_answered_with_its_number():
+    requests = SavepointRequests()
+    stimulus, number = requests.ask(SnapshotKind.FULL_CHECKPOINT)
+    requests.answered(RequestAnswered(stimulus.request, path="/checkpoints/chk-7", checkpoint_id=7))
+    assert number.result(0) == 7
+
+
 def test_a_refusal_has_its_words_and_its_cause():
     requests = SavepointRequests()
     stimulus, path = requests.ask(SnapshotKind.SAVEPOINT, "")

@@ -109,7 +109,7 @@ def test_bytes_of_anybody_are_errors_and_never_anything_else(codec, block, size)
         (lambda data: data[:4] + struct.pack("<i", 4097) + data[8:], "more than a segment of 4096"),
         (lambda data: data[:4] + struct.pack("<i", 4096) + data[8:], "states"),
         (lambda data: data[:4] + struct.pack("<i", 999) + data[8:], "no block of that codec"),
-        (lambda data: data[:8] + bytes(len(data) - 8), "no block of that codec|holds 0 bytes"),
+        (lambda data: data[:8] + bytes(len(data) - 8), "no block of that codec"),
     ],
 )
 def test_lengths_are_checked_against_what_is_there(codec, change, message):
@@ -181,12 +181,16 @@ def test_codecs_are_asked_for_by_flinks_name(kind):
             kind("LZ4", size)
 
 
-@pytest.mark.parametrize("codec, package", [("LZ4", "lz4"), ("ZSTD", "zstandard")])
-def test_a_missing_package_is_named_with_the_extra(codec, package, monkeypatch):
-    monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.setitem(sys.modules, f"{package}.block", None)
-    with pytest.raises(ImportError, match=rf"{codec} need the package {package}: pip install flinkbuf\[compression\]"):
-        BufferDecompressor(codec)
+def test_a_missing_package_is_named_with_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ImportError, match=r"ZSTD need the package zstandard: pip install flinkbuf\[compression\]"):
+        BufferDecompressor("ZSTD")
+
+
+def test_lz4_needs_no_package(monkeypatch):
+    for name in ("lz4", "lz4.block"):
+        monkeypatch.setitem(sys.modules, name, None)
+    assert BufferDecompressor("LZ4").decompress(BufferCompressor("LZ4").compress(bytes(1000))) == bytes(1000)
 
 
 def test_importing_flinkbuf_imports_no_codec():

@@ -46,6 +46,7 @@ from fault_proxy import (
     swap,
     wait_until,
 )
+from support.process_memory import resident_kib
 
 import flinkbuf as fb
 from flinkbuf._core.frame import Frame, FrameDecoder
@@ -343,11 +344,6 @@ class RawClient:
                 return None
             self.waiting += self.decoder.feed(data)
         return self.waiting.pop(0)
-
-
-def resident_kib():
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 @EXCLUSIVE

@@ -134,7 +134,7 @@ def test_pool_has_flinks_limits(type, subpartitions, buffers_per_channel, floati
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"type": "BLOCKING"}, "type must be one of PIPELINED.*got 'BLOCKING'"),
+        ({"type": "HYBRID_FULL"}, "type must be one of PIPELINED.*got 'HYBRID_FULL'"),
         ({"subpartition_count": 0}, "subpartition_count must be at least 1, got 0"),
         ({"floating_buffers": -1}, "floating_buffers must not be negative, got -1"),
         ({"max_overdraft": -2}, "max_overdraft must not be negative, got -2"),

@@ -66,6 +66,11 @@ def receive(env, address, partition_id=None, subpartitions=1):
         return list(RecordReader(gate, TYPE))
 
 
+def receive_one(env, address, partition_id, subpartition):
+    with env.create_gate([RemoteChannel(*address, partition_id, subpartition)]) as gate:
+        return list(RecordReader(gate, TYPE))
+
+
 def exchange(reader, writer, records, address=None):
     partition_id, thread = send(writer, records)
     try:
@@ -144,6 +149,25 @@ def test_records_arrive_whole(certificates, auth):
         assert exchange(here, there, records) == records
         assert exchange(there, here, records) == records
         assert there._server.counters()["refused"] == here._server.counters()["refused"] == 0
+
+
+@pytest.mark.parametrize("kind", ["sort-merge", "file", "mmap"])
+def test_blocking_partitions_arrive_whole_any_number_of_times(certificates, kind):
+    drawn = random.Random(2)
+    records = [drawn.randbytes(drawn.choice([0, 1, 100, 40_000])) for _ in range(600)] + [drawn.randbytes(1_000_000)]
+    kinds = {
+        "sort_shuffle_min_parallelism": 1 if kind == "sort-merge" else 100,
+        "blocking_shuffle_type": "file" if kind == "sort-merge" else kind,
+    }
+    partition_id = ResultPartitionID.random()
+    with environment(certificates.worker, **kinds) as there, environment(certificates.other) as here:
+        partition = there.create_partition(partition_id, 2, "BLOCKING")
+        with RecordWriter(partition, TYPE, "rebalance") as writer:
+            assert writer.emit_all(records) == len(records)
+        for _ in range(2):
+            found = [receive_one(here, there.address, partition_id, channel) for channel in range(2)]
+            assert sorted(found) == sorted([records[0::2], records[1::2]])
+        there.release_partition(partition_id)
 
 
 def test_channels_share_a_connection_and_others_have_their_own(certificates):

@@ -165,6 +165,28 @@ def test_all_ways_find_the_same(spark):
     assert 29_000 < outcome.flights < 30_000  # without those that have no aircraft
 
 
+@pytest.mark.spark
+def test_the_result_is_kept_and_read_back(spark, years, tmp_path):
+    console_module = pytest.importorskip("rich.console", reason="the report needs the extra 'demo'")
+    from flinkbuf.demo.kept import keep, print_kept
+
+    path = tmp_path / "aircraft-years"
+    departures = Counter()
+    for year in years:
+        departures[year.tailnum] += year.departures
+    for part in (years[:10], years):  # a second run replaces what the first one kept
+        outcome = keep(spark, part, path)
+        assert outcome.is_equal
+        assert outcome.records == len(part)
+    assert outcome.departures == departures[outcome.tailnum] == max(departures.values())
+    assert 0 < outcome.subpartition_size < outcome.size / 4
+    assert spark.read.format("flinkbuf").load(str(path)).count() == len(years)
+    out = io.StringIO()
+    print_kept(console_module.Console(file=out, width=400), outcome)
+    assert f"{len(years):,} aircraft-years in {path}, 16 subpartitions" in out.getvalue()
+    assert "is equal" in out.getvalue()
+
+
 def test_the_report_fits_the_terminal_and_the_picture_is_drawn(years, tmp_path):
     console_module = pytest.importorskip("rich.console", reason="the report needs the extra 'demo'")
     pytest.importorskip("matplotlib", reason="the picture needs the extra 'demo'")

@@ -1,7 +1,8 @@
 """Runs of the simulation by hand, in the folder tests.
 
 ``python -m simulation SEED`` tells the whole story of a seed, ``FIRST-LAST`` runs many, ``--hours N`` runs new seeds
-for so long. With ``--of checkpoints`` the jobs take checkpoints; without it they have no state.
+for so long. With ``--of checkpoints`` the jobs take checkpoints; without it they have no state. With ``--of batch``
+their regions run one after the other.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import sys
 import time
 from collections.abc import Iterable
 
+from simulation.batch_world import BatchWorld
 from simulation.checkpoint_run import CheckpointRun
-from simulation.replay import FailedRun, explain, run, run_checkpoints
+from simulation.replay import FailedRun, explain, run, run_batch, run_checkpoints
 from simulation.world import World
 
 FIRST_OF_LONG_RUNS = 1_000_000  # seeds that no test has run
@@ -20,7 +22,7 @@ FIRST_OF_LONG_RUNS = 1_000_000  # seeds that no test has run
 
 def tell(seed: int, of: str) -> int:
     """Print every line of one run."""
-    story = World(seed, keeps_story=True) if of == "jobs" else CheckpointRun(seed, keeps_story=True)
+    story = {"jobs": World, "checkpoints": CheckpointRun, "batch": BatchWorld}[of](seed, keeps_story=True)
     try:
         story.run()
     except Exception as error:
@@ -38,7 +40,7 @@ def run_many(seeds: Iterable[int], of: str, until_s: float = float("inf")) -> in
             break
         count += 1
         try:
-            steps += (run if of == "jobs" else run_checkpoints)(seed).agenda.step_count
+            steps += {"jobs": run, "checkpoints": run_checkpoints, "batch": run_batch}[of](seed).agenda.step_count
         except FailedRun as error:
             wrong += 1
             print(str(error).split("\n", 1)[0][:300], flush=True)
@@ -51,7 +53,7 @@ def main() -> int:
     """As the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("seeds", nargs="?", default="", help="SEED, or FIRST-LAST")
-    parser.add_argument("--of", choices=("jobs", "checkpoints"), default="jobs")
+    parser.add_argument("--of", choices=("jobs", "checkpoints", "batch"), default="jobs")
     parser.add_argument("--hours", type=float, help="run new seeds for so long, from FIRST on if there is one")
     options = parser.parse_args()
     first, _, last = options.seeds.partition("-")

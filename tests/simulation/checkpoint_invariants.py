@@ -163,7 +163,8 @@ class CheckpointInvariants(Invariants):
         open_ones = [each for each in self.begun if each not in self.options or not self._kind(each).is_savepoint]
         demand(len(open_ones) <= config.concurrency, "too many checkpoints at a time:", open_ones)
         begun_ms, completed_ms = self.begun[checkpoint_id], self._completed_ms
-        if completed_ms is not None and completed_ms <= begun_ms and not self._at_end:
+        waits = any(not kind.is_savepoint and each not in self._answered for each, kind in self.asked.items())
+        if completed_ms is not None and completed_ms <= begun_ms and not self._at_end and not waits:
             pause_ms = begun_ms - completed_ms
             demand(pause_ms >= config.min_pause_ms, "no pause after a checkpoint:", checkpoint_id, pause_ms)
 
@@ -216,10 +217,14 @@ class CheckpointInvariants(Invariants):
     def _request_answered(self, action: ma.RequestAnswered) -> None:
         demand(action.request in self.asked, "an answer to nobody:", action)
         demand(action.request not in self._answered, "a second answer:", action)
-        demand(bool(action.path) != (action.failure is not None), "neither a savepoint nor a failure:", action)
+        is_savepoint, is_there = self.asked[action.request].is_savepoint, action.failure is None
+        demand(bool(action.checkpoint_id) == is_there, "neither a checkpoint nor a failure:", action)
+        demand(bool(action.path) == is_there or not is_savepoint, "neither a savepoint nor a failure:", action)
         self._answered.add(action.request)
-        if action.path:
+        if is_there and is_savepoint:
             demand(action.path in self.world.cluster.savepoints, "a savepoint that is not there:", action)
+        elif is_there:
+            demand(action.checkpoint_id in self.stored, "a checkpoint that is not stored:", action)
 
     # ---- what tasks and the shell do
 

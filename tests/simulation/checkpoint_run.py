@@ -97,6 +97,8 @@ class CheckpointRun:
     def _plan_user(self) -> None:
         for time_ms in self.flow.savepoints_ms:
             self.agenda.at(time_ms, self._ask, SnapshotKind.SAVEPOINT)
+            kind = SnapshotKind.FULL_CHECKPOINT if time_ms % 2 else SnapshotKind.CHECKPOINT
+            self.agenda.at(time_ms + time_ms % 1_000, self._ask, kind)
         for time_ms in self.flow.stops_ms:
             kind = self.rng.choice((*[SnapshotKind.SAVEPOINT_SUSPEND] * 3, SnapshotKind.SAVEPOINT_TERMINATE))
             self.agenda.at(time_ms, self._ask, kind)
@@ -199,7 +201,7 @@ class CheckpointRun:
             self.world.tell(ma.TriggerSavepoint(self._request_count, kind))
 
     def answered(self, world: CheckpointWorld, action: ma.RequestAnswered) -> None:
-        """What has become of a savepoint."""
+        """What has become of a savepoint, or of a checkpoint that was asked for."""
         kind = world.invariants.asked[action.request]
         if action.path and kind.is_synchronous:
             self.stop_path, self.stop_kind = action.path, kind

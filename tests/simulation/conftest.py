@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-RUNS = 200
+RUNS = 60
 
 
 def pytest_addoption(parser):

@@ -46,6 +46,7 @@ class SimManager:
             tm.StopTask: lambda action: self.tasks[action.attempt].stop(),
             tm.InterruptTask: lambda action: self.tasks[action.attempt].interrupt(),
             tm.ForgetTask: self._forget_task,
+            tm.DropPartitions: lambda action: self.world.data.drop(self, action.partition_ids),
             tm.DeliverOperatorEvent: self._deliver,
             tm.TriggerTask: self._trigger,
             tm.NotifyTask: self._notify,

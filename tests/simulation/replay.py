@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from simulation.batch_world import BatchWorld
 from simulation.checkpoint_run import CheckpointRun
 from simulation.world import World
 
@@ -43,11 +44,28 @@ def run_checkpoints(seed: int) -> CheckpointRun:
         raise FailedRun(explain(story, error)) from error
 
 
+def run_batch(seed: int, **options: Any) -> BatchWorld:
+    """Run a seed of the batch jobs.
+
+    Raises
+    ------
+    FailedRun
+        An invariant does not hold, or a decider raised.
+    """
+    world = BatchWorld(seed, **options)
+    try:
+        return world.run()
+    except Exception as error:
+        raise FailedRun(explain(world, error)) from error
+
+
 def explain(world: World | CheckpointRun, error: Exception) -> str:
     """What a failing run prints."""
     again, more = f"make replay SEED={world.seed}", ""
     if isinstance(world, CheckpointRun):
         again, more = f"{again} OF=checkpoints", f"{world.checkpointing}\n{world.flow}\n"
+    if isinstance(world, BatchWorld):
+        again = f"{again} OF=batch"
     head = (
         f"seed {world.seed}: {type(error).__name__}: {error}\n"
         f"again: {again}, or pytest tests/simulation --seed {world.seed}\n"
@@ -63,7 +81,10 @@ def show_plan(world: World | CheckpointRun) -> str:
         + " in the program" * vertex.is_in_program
         for vertex in world.plan.vertices
     )
-    edges = (f"{edge.source} -{'-' if edge.is_pointwise else '<'}> {edge.target}" for edge in world.plan.edges)
+    edges = (
+        f"{edge.source} -{'-' if edge.is_pointwise else '<'}> {edge.target}" + " blocking" * (not edge.is_pipelined)
+        for edge in world.plan.edges
+    )
     return "\n".join([*vertices, *edges])
 
 

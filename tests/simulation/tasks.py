@@ -206,6 +206,10 @@ class DataPlane:
                 delay_ms = self.world.between((0, 100)) if quick else KEEPALIVE_MS
                 self.world.agenda.after(delay_ms, self._echo, reader)
 
+    def drop(self, manager: SimManager, partition_ids: tuple[str, ...]) -> None:
+        """The job master says that nobody needs them; only blocking ones are ever dropped so."""
+        raise AssertionError(f"{manager} was told to drop partitions of a streaming job: {partition_ids}")
+
     def _echo(self, reader: SimTask) -> None:
         if not reader.is_gone:
             reader.fail(self.world.echo(f"{reader.attempt} lost what it reads"))

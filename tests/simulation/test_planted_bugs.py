@@ -6,22 +6,68 @@ from simulation import planted, planted_checkpoints
 from simulation.replay import FailedRun, run, run_checkpoints
 
 SEEDS = 200
+# The seed that finds a bug is looked at first, where it is not one of the first few. When the simulation changes,
+# another one may find it: it is looked for, and can be noted here.
+FOUND_BY = {
+    "the_job_master_hears_anybody_about_an_attempt": 14,
+    "final_reports_are_said_once": 39,
+    "a_report_that_was_on_its_way_ends_a_cancel": 41,
+    "a_cancelled_task_that_finishes_counts_as_finished": 17,
+    "a_cancel_is_sent_once": 152,
+    "a_lazy_task_is_interrupted_once": 79,
+    "nobody_ends_a_process_whose_task_is_deaf": 14,
+    "silent_managers_are_not_found": 130,
+    "nobody_is_asked_for_a_heartbeat": 71,
+    "a_heartbeat_older_than_the_deployment_counts": 45,
+    "the_first_failure_stays_the_cause": 26,
+    "an_echo_weighs_as_much_as_a_cause": 26,
+    "the_restart_strategy_is_not_asked": 8,
+    "a_failure_that_forbids_restarts_is_restarted": 43,
+    "only_the_failed_subtask_begins_again": 28,
+    "a_second_failure_begins_a_second_restart_of_the_same": 84,
+    "processes_that_come_together_are_replaced_one_by_one": 44,
+    "coordinators_are_not_told_of_new_attempts": 13,
+    "nobody_gives_up_waiting_for_slots": 46,
+    "channels_go_on_before_the_snapshot": 24,
+    "the_first_barrier_is_enough": 17,
+    "the_first_barrier_is_enough_at_least_once": 122,
+    "channels_behind_an_old_barrier_stay_blocked": 24,
+    "a_task_does_not_wait_for_its_last_checkpoint": 178,
+    "records_that_a_barrier_overtakes_are_forgotten": 32,
+    "splits_are_sent_while_a_checkpoint_begins": 102,
+    "it_counts_though_it_could_not_be_stored": 28,
+    "what_comes_late_stays_for_ever": 14,
+    "key_groups_stay_with_their_subtask": 27,
+    "nobody_looks_at_the_lease": 17,
+    "a_region_counts_as_finished_with_its_first_subtask": 92,
+    "partitions_of_lost_managers_are_believed_to_be_there": 65,
+    "a_partition_that_cannot_be_read_is_believed_to_be_there": 81,
+    "nobody_minds_lost_partitions_that_are_waited_for": 109,
+    "only_subtasks_that_run_count_as_waiting_for_partitions": 109,
+    "what_is_written_again_is_believed_to_be_there": 63,
+    "producers_begin_again_though_their_partitions_are_there": 13,
+    "producers_of_what_is_gone_do_not_begin_again": 28,
+    "finished_ones_begin_again_in_other_processes_too": 27,
+    "what_went_with_the_processes_is_believed_to_be_there": 28,
+    "slots_are_given_back_while_others_share_them": 9,
+    "what_reads_its_slots_takes_any": 8,
+}
 
 
 @pytest.mark.parametrize("name", planted.BUGS)
 def test_planted_bug_is_found(name, monkeypatch):
     planted.BUGS[name](monkeypatch)
-    look_for_it(run, monkeypatch)
+    look_for_it(name, run, monkeypatch)
 
 
 @pytest.mark.parametrize("name", planted_checkpoints.BUGS)
 def test_planted_bug_of_checkpoints_is_found(name, monkeypatch):
     planted_checkpoints.BUGS[name](monkeypatch)
-    look_for_it(run_checkpoints, monkeypatch)
+    look_for_it(name, run_checkpoints, monkeypatch)
 
 
-def look_for_it(run_seed, monkeypatch):
-    for seed in range(SEEDS):
+def look_for_it(name, run_seed, monkeypatch):
+    for seed in (FOUND_BY.get(name, 0), *range(SEEDS)):
         try:
             run_seed(seed)
         except FailedRun:

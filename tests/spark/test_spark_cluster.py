@@ -13,11 +13,8 @@ import time
 from pathlib import Path
 
 import pytest
+from support.spark_driver import PACKAGE_HOME, driver_environment
 
-import flinkbuf as fb
-from flinkbuf.spark.java import find_java
-
-PACKAGE_HOME = Path(fb.__file__).parent.parent
 JOB = """
     import sys
     import flinkbuf as fb
@@ -73,15 +70,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
 @pytest.fixture(scope="module")
 def environment():
-    """What every process gets: the Java that was found, loopback only, this interpreter for the workers."""
-    variables = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-    return {
-        **variables,
-        "JAVA_HOME": str(find_java()),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(PACKAGE_HOME),
-    }
+    return driver_environment()
 
 
 def run_job(master, environment, folder):

@@ -18,7 +18,8 @@ import pytest
 
 import flinkbuf as fb
 from flinkbuf.records.partitioner import as_partitioner
-from flinkbuf.spark.exchange.blocking import Arrivals, ReadTask, WriteTask
+from flinkbuf.spark.exchange.blocking import ReadTask, WriteTask
+from flinkbuf.spark.exchange.envelope import Arrivals
 from flinkbuf.spark.java import find_java, java_version
 
 TYPE = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.STRING()])
@@ -322,7 +323,7 @@ def test_rows_come_back_as_rows_with_names_that_know_their_dict(spark):
 
 @pytest.mark.spark
 def test_the_example_of_the_docstring_is_true(sc):
-    examples = doctest.DocTestParser().get_examples(fb.exchange.__doc__)
+    examples = doctest.DocTestParser().get_examples(fb.exchange.__doc__)[:4]  # behind them: a DataFrame
     names = {"fb": fb, "sc": sc}
     for example in examples[:-1]:
         exec(example.source, names)
@@ -345,7 +346,7 @@ def test_the_number_of_partitions_may_be_numpys(data):
 
 @pytest.mark.spark
 def test_many_more_channels_than_buffers_in_memory(data):
-    config = fb.NetworkConfig(sort_shuffle_min_buffers=8, segment_size=4096)
+    config = fb.NetworkConfig(sort_shuffle_min_buffers=4, segment_size=4096)
     parts = partitions(fb.exchange(data, 0, type=TYPE, num_partitions=8, config=config))
     assert sorted(everything(parts)) == RECORDS
 
@@ -589,10 +590,12 @@ def test_wrong_arguments_are_refused_before_any_job(data, spark):
             fb.exchange(data, 0, type=TYPE, config=wrong)
     with pytest.raises(ValueError, match="no field 'origin'"):
         fb.exchange(data, "origin", type="n bigint, s string")
-    with pytest.raises(TypeError, match=r"takes an RDD, got builtins\.list"):
+    with pytest.raises(TypeError, match=r"takes an RDD or a DataFrame of PySpark, got builtins\.list"):
         fb.exchange(RECORDS, 0, type=TYPE)
-    with pytest.raises(TypeError, match=r"fb\.exchange\(df\.rdd, key, type=df\.schema\)"):
-        fb.exchange(spark.range(3), "id")
+    with pytest.raises(TypeError, match=r"type= is for RDDs"):
+        fb.exchange(spark.range(3), "id", type="id bigint")
+    with pytest.raises(TypeError, match=r"after= is for DataFrames; of an RDD: rdd\.mapPartitions"):
+        fb.exchange(data, 0, type=TYPE, after=iter)
 
 
 # ---------------------------------------------------------------- the Java runtime
@@ -647,3 +650,13 @@ def test_importing_flinkbuf_imports_neither_pyspark_nor_pyarrow():
 def test_the_header_is_21_bytes_so_that_a_buffer_costs_little_more_than_its_records():
     ((_, envelope), _) = envelopes_of([(1, "a")])
     assert len(envelope) == 21 + struct.calcsize(">i") + len(TYPE.serialize((1, "a")))
+
+
+def test_ranges_are_those_that_spark_would_sort_by(sc):
+    numbers = [(number * 7919) % 5003 - 2500 for number in range(4000)] + [None] * 5
+    data = sc.parallelize([(number, f"n{number}") for number in numbers], 3)
+    partitioner = fb.by_range("n", ascending=False)
+    parts = fb.exchange(data, type="n bigint, name string", partitioner=partitioner, num_partitions=4).glom().collect()
+    found = [row.n for part in parts for row in sorted(part, key=lambda row: (row.n is None, -(row.n or 0)))]
+    assert found == sorted([n for n in numbers if n is not None], reverse=True) + [None] * 5
+    assert max(map(len, parts)) < 1300

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import Row
+from pyspark.sql.types import LongType, StructField, StructType
 
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.common.time import Time
@@ -28,7 +29,10 @@ from flinkbuf.datastream.window import TumblingEventTimeWindows
 from flinkbuf.errors import RemoteTransportError
 from flinkbuf.jobs.failure import JobCanceledError, JobFailedError
 from flinkbuf.spark import job, job_stage
+from flinkbuf.spark.arrow_input import arrow_input
+from flinkbuf.spark.arrow_output import arrow_output
 from flinkbuf.spark.job import active_context
+from flinkbuf.spark.schema import from_spark_rows
 
 pytestmark = pytest.mark.spark
 
@@ -278,6 +282,59 @@ def test_all_types_of_columns_come_in_and_go_out(spark):
     back = new_env().from_data_frame(frame).to_data_frame(frame.schema)
     assert back.schema == frame.schema
     assert sorted(back.collect(), key=repr) == sorted(frame.collect(), key=repr)
+
+
+@pytest.mark.parametrize("partitions", [2, 5])
+def test_rows_of_a_data_frame_come_as_arrow_and_are_what_they_are_as_objects(spark, partitions):
+    frame = spark.createDataFrame([FULL_ROW, EMPTY_ROW] * 10, COLUMNS).repartition(partitions)
+    stream = new_env().from_data_frame(frame)
+    assert stream._transformation.factory.read is not None
+    as_objects = new_env().from_rdd(frame.rdd, from_spark_rows(frame.schema))
+    assert sorted(stream.execute_and_collect(limit=99), key=repr) == sorted(
+        as_objects.execute_and_collect(limit=99), key=repr
+    )
+
+
+@pytest.mark.parametrize(
+    "expression", ["id, id", "array(timestamp_seconds(id)) as at", "make_ym_interval(1, id) as months"]
+)
+def test_columns_that_arrow_has_no_place_for_come_as_objects(spark, expression):
+    frame = spark.range(3).selectExpr(*expression.split(", ", 1) if expression == "id, id" else [expression])
+    assert arrow_input(frame, Types.ROW_NAMED(["id"], [Types.LONG()])) is None
+
+
+def test_rows_go_to_spark_as_arrow_and_are_what_they_were(spark):
+    columns = [name for name in FULL_ROW.asDict() if name != "money"]
+    frame = spark.createDataFrame([FULL_ROW, EMPTY_ROW] * 20, COLUMNS).select(columns)
+    stream = new_env().from_data_frame(frame)
+    assert arrow_output(stream.get_type(), frame.schema, is_single=False) is not None
+    back = stream.to_data_frame(frame.schema)
+    assert back.schema == frame.schema
+    assert sorted(back.collect(), key=repr) == sorted(frame.collect(), key=repr)
+
+
+def test_none_in_a_column_that_is_not_nullable_is_refused(spark):
+    wanted = StructType([StructField("n", LongType(), nullable=False)])
+    records = arrow_output(None, wanted, is_single=False)
+    gathered = records.gathered()
+    gathered.add_record((1,))
+    gathered.add_record((None,))
+    with pytest.raises(ValueError, match="column 'n': null, but the column is declared NOT NULL"):
+        records.message_of(gathered.finish())
+
+
+@pytest.mark.parametrize(
+    ("known", "ddl"),
+    [
+        (None, "at timestamp"),
+        (Types.ROW_NAMED(["money"], [Types.BIG_DEC()]), "money decimal(10, 2)"),
+        (Types.ROW_NAMED(["a"], [Types.LONG()]), "a bigint, b bigint"),
+        (Types.ROW_NAMED(["a"], [Types.LONG()]), "a string"),
+        (Types.ROW_NAMED(["a"], [Types.OBJECT_ARRAY(Types.LOCAL_DATE_TIME())]), "a array<timestamp>"),
+    ],
+)
+def test_what_arrow_would_change_goes_to_spark_as_objects(spark, known, ddl):
+    assert arrow_output(known, StructType.fromDDL(ddl), is_single=False) is None
 
 
 def test_a_data_frame_goes_in_and_out_by_the_declared_type(spark):
@@ -635,7 +692,7 @@ def test_dynamic_allocation_is_refused():
     context = SimpleNamespace(master="yarn", getConf=lambda: settings)
     graph = SimpleNamespace(vertices=[], settings=SimpleNamespace(job_name="elastic"))
     with pytest.raises(ValueError, match=r"job 'elastic' needs all .*set spark\.dynamicAllocation\.enabled=false"):
-        job.check_stage(context, graph, SimpleNamespace(vertices=(), edges=()))
+        job.check_stage(context, graph, SimpleNamespace(vertices=(), edges=(), is_batch=False, slot_limit=None))
 
 
 def test_a_program_without_spark_is_told_to_make_one(sc, monkeypatch):

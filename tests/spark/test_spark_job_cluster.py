@@ -10,13 +10,10 @@ from pathlib import Path
 
 import pyspark
 import pytest
-
-import flinkbuf as fb
-from flinkbuf.spark.java import find_java
+from support.spark_driver import PACKAGE_HOME, driver_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.cluster]
 
-PACKAGE_HOME = Path(fb.__file__).parent.parent
 START = """
     import os, signal, sys, time
     from pyspark import SparkConf, SparkContext
@@ -109,16 +106,10 @@ def start(body, master):
         f"MASTER, PACKAGE_HOME = {master!r}, {str(PACKAGE_HOME)!r}\n" + START.replace("\n    ", "\n")
     )
     program += textwrap.dedent(body)
-    variables = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "FLINKBUF_"))}
-    environment = {
-        **variables,
-        "JAVA_HOME": str(find_java()),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYTHONPATH": str(PACKAGE_HOME),
-        "SPARK_HOME": str(Path(pyspark.__file__).parent),  # whose scripts start the executors of a local-cluster
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_LOCAL_HOSTNAME": "localhost",
-    }
+    environment = driver_environment(
+        SPARK_HOME=str(Path(pyspark.__file__).parent),  # whose scripts start the executors of a local-cluster
+        SPARK_LOCAL_HOSTNAME="localhost",
+    )
     return subprocess.Popen(
         [sys.executable, "-c", program],
         env=environment,

@@ -31,8 +31,8 @@ from flinkbuf.records.partitioner import as_partitioner
 from flinkbuf.spark import barrier_stage
 from flinkbuf.spark.driver_address import DriverAddress, listen_for_tasks
 from flinkbuf.spark.exchange import exchange_runs, pipelined, rendezvous
+from flinkbuf.spark.exchange.arguments import STAGE_USER
 from flinkbuf.spark.exchange.blocking import WriteTask
-from flinkbuf.spark.exchange.exchange import STAGE_USER
 from flinkbuf.spark.exchange.pipelined import PipelinedTask, _check_consumer, meeting_place_of
 from flinkbuf.spark.exchange.rendezvous import Rendezvous
 from flinkbuf.spark.java import find_java
@@ -755,6 +755,8 @@ def test_spark_says_which_attempt_a_task_is_of(sc, tmp_path):
         context = TaskContext.get()
         (tmp_path / f"{context.taskAttemptId()} {index} {context.stageId()}").touch()
         if index == 1 and len(list(tmp_path.glob("* 1 *"))) == 1:
+            while not list(tmp_path.glob("* 0 *")):  # on a busy machine the other one may not have begun
+                time.sleep(0.01)
             raise OSError("once")
         return records
 
@@ -1076,11 +1078,6 @@ def test_one_pipelined_exchange_does_not_feed_another_without_a_shuffle_between(
             exchange(wrong)
     for between in (first.repartition(2), fb.exchange(first, 0, type=TYPE)):
         assert sorted(within(60, exchange(between).collect)) == RECORDS
-
-
-def test_a_data_frame_is_refused_with_the_way_out(spark):
-    with pytest.raises(TypeError, match=r"fb\.exchange\(df\.rdd, key, type=df\.schema\)"):
-        exchange(spark.range(3), "id")
 
 
 # ---------------------------------------------------------------- who reads the records

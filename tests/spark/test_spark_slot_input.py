@@ -7,7 +7,16 @@ import threading
 
 import pytest
 
-from flinkbuf.spark.slot_input import ASIDE_IN_MEMORY, Backlog, HandOver, SlotInput, StageInput, is_direct, stage_data
+from flinkbuf.spark.slot_input import (
+    ASIDE_IN_MEMORY,
+    BATCH_BYTES,
+    Backlog,
+    HandOver,
+    SlotInput,
+    StageInput,
+    is_direct,
+    stage_data,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -120,3 +129,9 @@ def test_partitions_of_several_inputs_come_to_the_slots_of_their_readers(sc):
 
 def test_a_job_without_input_has_a_partition_for_each_slot(sc):
     assert stage_data(sc, [], 3).getNumPartitions() == 3
+
+
+def test_what_holds_many_records_is_not_put_together_without_bound():
+    messages = [bytes(BATCH_BYTES // 2)] * 5
+    sent = [pickle.loads(batch) for _, (_, batch) in HandOver(1, 0, 1, 1)(0, messages)]
+    assert [len(records) for _, records in sent] == [2, 2, 1]

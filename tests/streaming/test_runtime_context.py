@@ -8,6 +8,7 @@ from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.operator_state import OperatorStateBackend
 from flinkbuf.streaming.runtime_context import RuntimeContext
 from flinkbuf.streaming.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkbuf.streaming.task_figures import METRICS_LIMIT, user_metrics
 from flinkbuf.testing import OperatorHarness
 
 
@@ -62,3 +63,33 @@ def test_each_kind_wants_its_descriptor():
             for descriptor in (*descriptors.values(), "count", None):
                 with pytest.raises(TypeError, match="expected a .*Descriptor, got"):
                     getattr(context, method)(descriptor)
+
+
+def test_what_a_heartbeat_carries_of_metrics_is_bounded():
+    metrics = MetricGroup()
+    group = context_of(metrics=metrics).get_metrics_group()
+    for number in range(2 * METRICS_LIMIT):
+        group.counter(f"{'n' * 300}{number}" if number == 0 else str(number)).inc()
+    group.gauge("last", lambda: 1)
+    values = user_metrics(metrics)
+    assert len(values) == METRICS_LIMIT and max(map(len, values)) == 200
+    others = MetricGroup()
+    own = context_of(metrics=others).get_metrics_group()
+    own.gauge("wide", lambda: dict.fromkeys(range(1000)))
+    own.gauge("bad", lambda: 1 / 0)
+    own.counter("good").inc()
+    assert [len(user_metrics(others)["wide"]), user_metrics(others)["bad"], user_metrics(others)["good"]] == [
+        20,
+        None,
+        1,
+    ]
+
+
+def test_groups_of_key_and_value_are_labels():
+    metrics = MetricGroup()
+    group = context_of(metrics=metrics).get_metrics_group()
+    group.counter("plain").inc()
+    group.add_group("kind", "late").add_group("from").add_group("airport", "JFK").counter("seen").inc()
+    assert dict(metrics.sample()) == {"plain": 1, "kind.late.from.airport.JFK.seen": 1}
+    assert [dict(each) for each in metrics.variables()] == [{}, {"kind": "late", "airport": "JFK"}]
+    assert group.add_group("kind", "late") is group.add_group("kind", "late")

@@ -294,7 +294,8 @@ def test_none_is_written_exactly_where_the_type_says_so(name):
 @pytest.mark.parametrize("name", [name for name in BASIC if getattr(Types, name)().fixed_size is not None])
 def test_a_fixed_size_is_what_the_codec_writes(name):
     described = getattr(Types, name)()
-    value = None if described.accepts_none else {"BOOLEAN": True, "CHAR": "x"}.get(described.kind, 1)
+    values = {"BOOLEAN": True, "CHAR": "x", "DATE_DATA": datetime.date(2000, 1, 1), "TIME_DATA": datetime.time(1)}
+    value = None if described.accepts_none else values.get(described.kind, 1)
     assert len(described.serialize(value)) == described.fixed_size
     assert len(Types.NULLABLE(described, padded=True).serialize(None)) == 1 + described.fixed_size
 

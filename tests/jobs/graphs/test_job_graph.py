@@ -8,6 +8,7 @@ from program import OfTheProgram, graph_of, keyed, operator, partitioned, side_o
 from flinkbuf.jobs.graphs.job_graph import build_job_graph
 from flinkbuf.jobs.graphs.job_plan import plan_of
 from flinkbuf.jobs.graphs.transformation import ChainingStrategy, CustomExchange
+from flinkbuf.jobs.master.regions import PipelinedRegions
 from flinkbuf.streaming.collect import Collector
 from flinkbuf.streaming.sink_factories import CollectSinkFactory, PrintSinkFactory, sink_factory_of
 from flinkbuf.streaming.source_factories import source_factory_of
@@ -204,3 +205,43 @@ def test_what_can_share_no_slot_cannot_be_co_located(options, text):
     first = operator("A", source(), co_location_group="g")
     with pytest.raises(ValueError, match=text):
         job_of(operator("B", first, co_location_group="g", **options), runs_in_program=False)
+
+
+def exchanges(job):
+    return [(edge.source.producer.name, edge.target.name, edge.is_pipelined) for edge in job.edges]
+
+
+def test_in_batch_what_is_not_chained_is_read_when_it_is_complete():
+    stream = sink(keyed(operator("Map", source())), "Out")
+    assert all(edge.is_pipelined for edge in job_of(stream, parallelism=2).edges)
+    job = job_of(stream, parallelism=2, is_batch=True)
+    assert not any(edge.is_pipelined for edge in job.edges)
+    assert [edge.partition_type for edge in plan_of(job, "").edges] == ["BLOCKING"] * len(list(job.edges))
+    assert all(
+        edge.buffer_timeout_ms == -1
+        for vertex in job.vertices
+        for each in vertex.chain.operators
+        for edge in each.network_edges
+    )
+    assert all(edge.is_pipelined for edge in job_of(stream, parallelism=2, is_batch=True, is_blocking=False).edges)
+
+
+def test_in_batch_those_share_slots_that_stream_to_each_other():
+    stream = sink(keyed(operator("Map", source())), "Out")
+    job = job_of(stream, parallelism=3, is_batch=True)
+    groups = [vertex.slot_sharing_group for vertex in job.vertices]
+    assert len(set(groups)) == len(groups) and job.slot_count == 3, "one after the other"
+    streams = job_of(stream, parallelism=3, is_batch=True, is_blocking=False)
+    assert {vertex.slot_sharing_group for vertex in streams.vertices} == {"default"}
+    mine = sink(operator("Map", source(), slot_sharing_group="mine", parallelism=2), "Out")
+    assert {vertex.slot_sharing_group for vertex in job_of(mine, is_batch=True).vertices} >= {"mine"}
+
+
+def test_an_input_that_is_read_first_is_complete_and_so_are_all_others():
+    """Else an operator that waits for one could hold up what writes both."""
+    shared = operator("Map", source())
+    both = operator("Both", shared, partitioned(shared, "broadcast"))
+    joined = operator("Joined", keyed(shared), keyed(both))  # it streams from who must be complete, and from who waits
+    job = job_of(sink(joined), is_batch=True, is_blocking=False)
+    assert PipelinedRegions(plan_of(job, "")).groups
+    assert len(exchanges(job)) >= 2 and not any(pipelined for _, _, pipelined in exchanges(job))

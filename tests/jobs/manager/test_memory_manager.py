@@ -49,6 +49,20 @@ def test_what_is_given_back_is_for_others():
     memory.verify_empty()
 
 
+def test_a_part_leaves_something_for_others():
+    memory = MemoryManager(4 * PAGE, PAGE)
+    first, second = OperatorMemory(memory, "a"), OperatorMemory(memory, "b")
+    assert first.reserve_part(3 * PAGE) == 2 * PAGE  # half of what is left
+    assert second.reserve_part(100) == 100
+    assert second.reserve_part(PAGE) == PAGE - 50
+    first.release_reserved(2 * PAGE)
+    second.release_reserved(PAGE + 50)
+    memory.verify_empty()
+    memory.reserve("a", 4 * PAGE)
+    assert second.reserve_part(1) == 0
+    assert memory.owners() == ["a"]
+
+
 def test_nobody_gives_back_what_is_not_theirs():
     memory = MemoryManager(4 * PAGE, PAGE)
     pages = memory.allocate_pages("a", 1)

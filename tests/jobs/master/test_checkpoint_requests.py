@@ -83,7 +83,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.number += 1
         number = self.number if kind is SAVEPOINT else None
         asked = request(
-            self.number, self.now_ms, kind=kind, is_periodic=is_periodic, is_forced=is_forced, savepoint_request=number
+            self.number, self.now_ms, kind=kind, is_periodic=is_periodic, is_forced=is_forced, user_request=number
         )
         had_periodic = any(each.is_periodic for each in self.model)
         dropped = self.found.add(asked)
@@ -125,7 +125,7 @@ class AnyOrder(RuleBasedStateMachine):
     @rule()
     def only_savepoints(self):
         self.found.drop_checkpoints()
-        self.model = [each for each in self.model if each.savepoint_request is not None]
+        self.model = [each for each in self.model if each.user_request is not None]
 
     @invariant()
     def all_wait_in_their_order(self):

@@ -19,7 +19,7 @@ METRICS = (
     "write-records-complete accumulated-backpressured-time accumulated-idle-time accumulated-busy-time"
 )
 EXCEPTION = "exceptionName stacktrace timestamp failureLabels taskName endpoint taskManagerId concurrentExceptions"
-BACK_PRESSURE = "subtask attempt-number backpressureLevel ratio idleRatio busyRatio"
+BACK_PRESSURE = "subtask backpressureLevel ratio idleRatio busyRatio"
 
 
 def running(restart=None):
@@ -49,7 +49,7 @@ def test_names_are_flinks():
         for subtask in vertex["subtasks"]:
             assert set(SUBTASK.split()) <= set(subtask)
     (entry,) = details["exceptions"]["exceptionHistory"]["entries"]
-    assert set(entry) == set(EXCEPTION.split())
+    assert set(entry) == {*EXCEPTION.split(), "restarted"}, "the last one is not Flink's"
 
 
 def test_a_job_before_its_start():
@@ -67,10 +67,11 @@ def test_times_places_and_counts_of_a_job_that_runs():
     details = details_of(world)
     assert (details["state"], details["start-time"], details["duration"]) == ("RUNNING", 0, 1000)
     assert details["timestamps"]["RUNNING"] == 100
-    assert set(details["timestamps"]) == {status.name for status in JobStatus}
+    assert set(details["timestamps"]) == {status.name for status in JobStatus} | {"INITIALIZING"}
+    assert details["timestamps"]["INITIALIZING"] == details["start-time"]
     assert details["status-counts"]["RUNNING"] == 2
     sink = details["vertices"][1]
-    assert (sink["tasks"]["RUNNING"], sink["tasks"]["FAILED"]) == (2, 0)
+    assert (sink["tasks"]["RUNNING"], sink["tasks"]["FAILED"], sink["tasks"]["RECONCILING"]) == (2, 0, 0)
     assert (sink["start-time"], sink["end-time"], sink["duration"]) == (100, -1, 900)
     subtask = sink["subtasks"][1]
     assert (subtask["endpoint"], subtask["taskmanager-id"], subtask["attempt"]) == ("host1:5001", "m1-1", 0)

@@ -5,7 +5,7 @@ Flink: PipelinedRegionComputeUtilTest, RestartPipelinedRegionFailoverStrategyTes
 
 from collections import defaultdict
 
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from master_world import JOB, edge, vertex
 
@@ -57,7 +57,8 @@ def test_producers_of_lost_partitions_start_again_too():
     assert regions.to_restart([(2, 0)], lambda partition: False) == [(0, 0), (1, 0), (2, 0)]
     lost = regions.to_restart([(2, 0)], lambda partition: partition.producer != (1, 0))
     assert lost == [(1, 0), (2, 0)], "what (1, 0) itself reads is still there"
-    assert [partition.partition_index for partition in regions._inputs[regions.region_of[2, 0]]] == [0]
+    [number] = regions.read_by[regions.region_of[2, 0]]
+    assert [each.partition_index for each in regions.groups[number].partitions] == [0]
 
 
 def test_consumers_of_a_producer_that_starts_again_do_too():
@@ -85,7 +86,11 @@ def test_regions_are_the_components_of_the_pipelined_channels(drawn):
     types = {True: "BLOCKING", False: "PIPELINED_BOUNDED"}
     edges = [edge(a, b, is_pointwise=pointwise, partition_type=types[blocks]) for a, b, pointwise, blocks in rows]
     job = plan(widths, *edges)
-    regions = PipelinedRegions(job)
+    try:
+        regions = PipelinedRegions(job)
+    except ValueError as error:
+        assert "can never begin" in str(error)
+        assume(False)
     neighbours = defaultdict(set)
     for each in edges:
         for consumer in range(widths[each.target]):

@@ -101,13 +101,47 @@ def test_one_that_expires_or_cannot_be_stored_never_fails_the_job():
 def test_what_is_refused_at_once_says_why():
     world = running()
     assert "give a directory" in refusal(world, directory="")
-    assert "not for a CHECKPOINT" in refusal(world, SnapshotKind.CHECKPOINT)
     early = CheckpointWorld()
     assert "does not run" in refusal(early)
     early.start().register_all()
     assert "source (1/2) is DEPLOYING" in refusal(early)
     finish(world)
     assert "has ended" in refusal(world)
+
+
+@pytest.mark.parametrize("kind", [SnapshotKind.CHECKPOINT, SnapshotKind.FULL_CHECKPOINT])
+def test_a_checkpoint_is_taken_when_a_user_asks_and_counts_as_any_other(kind):
+    world = running()
+    request = world.savepoint(kind, directory="")
+    checkpoint_id = world.trigger()
+    options = world.of(TriggerCheckpoint)[0].options
+    assert options.snapshot_kind is kind
+    world.acknowledge_all(checkpoint_id).stored(checkpoint_id)
+    (answer,) = world.of(RequestAnswered)
+    assert (answer.request, answer.checkpoint_id, answer.path) == (request, checkpoint_id, options.location)
+    assert world.notified() == [(each, checkpoint_id) for each in world.tasks]
+    assert world.checkpoints.latest.id == checkpoint_id
+
+
+def test_a_checkpoint_that_a_user_asked_for_waits_its_turn_and_is_given_up_for_a_stop():
+    world = running()
+    first = world.savepoint(SnapshotKind.CHECKPOINT)
+    world.trigger()
+    second = world.savepoint(SnapshotKind.CHECKPOINT)
+    assert list(world.checkpoints.pending) == [1] and world.answers == {}
+    world.savepoint(STOPS[0])
+    assert {first, second} <= world.answers.keys()
+    assert all(text.startswith("no checkpoint was taken: ") for text in world.answers.values())
+    assert "being stopped with a savepoint" in refusal(world, SnapshotKind.CHECKPOINT)
+
+
+def test_a_checkpoint_that_a_user_asked_for_is_answered_when_a_task_fails():
+    world = running()
+    request = world.savepoint(SnapshotKind.CHECKPOINT)
+    world.trigger()
+    world.report(next(iter(world.tasks)), "FAILED", error())
+    assert world.answers[request].startswith("no checkpoint was taken: ")
+    assert "the job does not run" in refusal(world, SnapshotKind.CHECKPOINT)
 
 
 def test_the_configured_directory_is_used_where_nobody_names_one():
@@ -175,7 +209,7 @@ def test_nothing_else_begins_while_a_job_stops_and_what_was_under_way_is_given_u
     world.trigger()
     world.wait(5_000)
     assert list(world.checkpoints.pending) == [2]
-    assert "another savepoint" in refusal(world, STOPS[1])
+    assert "being stopped with a savepoint" in refusal(world, STOPS[1])
     world.acknowledge_all(2).stored(2)
     world.wait(5_000)
     assert world.checkpoints.pending == {}

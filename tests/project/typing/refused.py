@@ -15,7 +15,7 @@ async def fetch(trip: tuple[str, float]) -> bytes:
 def mistakes(trips: RDD[tuple[str, float]], frame: DataFrame, partition: fb.ResultPartition) -> None:
     fb.exchnage(trips)  # wrong: no such name
     fb.exchange([("JFK", 1.5)], 0)  # wrong: a list is no RDD
-    fb.exchange(frame, "origin")  # wrong: of a DataFrame, its rows
+    fb.exchange(frame, "origin", type="origin string")  # wrong: the columns of a DataFrame have types
     fb.exchange(trips, lambda trip: trip[2])  # wrong: a trip has two fields
     fb.exchange(trips, "origin", mode="pipeline")  # wrong: "pipelined"
     fb.exchange(trips, "origin", config={"segment_size": 4096})  # wrong: no NetworkConfig

@@ -24,7 +24,7 @@ import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.Arra
 import org.apache.flink.shaded.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 
 /**
- * TaskManagers' networks on command: one JSON object a line on standard input, one answer with the same "id" each on
+ * TaskManagers' networks, and whole clusters, on command: one JSON object a line on standard input, one answer with the same "id" each on
  * standard output. Commands run at the same time; the process ends with its input.
  */
 public final class Peer {
@@ -32,6 +32,7 @@ public final class Peer {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Map<String, Environment> environments = new ConcurrentHashMap<>();
+    private final Map<String, JobCluster> clusters = new ConcurrentHashMap<>();
     private final ExecutorService threads = Executors.newCachedThreadPool();
     private final PrintStream out;
 
@@ -80,11 +81,12 @@ public final class Peer {
     private void run(JsonNode command, ObjectNode answer) throws Exception {
         String name = command.get("environment").asText();
         String verb = command.get("verb").asText();
+        if (verb.startsWith("cluster-")) {
+            runCluster(name, verb, command, answer);
+            return;
+        }
         if (verb.equals("open")) {
-            Map<String, String> options = new HashMap<>();
-            command.get("options").fields().forEachRemaining(
-                    option -> options.put(option.getKey(), option.getValue().asText()));
-            Environment opened = new Environment(options, command.get("memory").asLong());
+            Environment opened = new Environment(options(command), command.get("memory").asLong());
             environments.put(name, opened);
             answer.put("port", opened.port());
             return;
@@ -104,6 +106,31 @@ public final class Peer {
                 answer.put("segments_out", environment.releaseAll());
                 environment.close();
             }
+            default -> throw new IllegalArgumentException("no command " + verb);
+        }
+    }
+
+    private static Map<String, String> options(JsonNode command) {
+        Map<String, String> options = new HashMap<>();
+        command.get("options").fields().forEachRemaining(
+                option -> options.put(option.getKey(), option.getValue().asText()));
+        return options;
+    }
+
+    private void runCluster(String name, String verb, JsonNode command, ObjectNode answer) throws Exception {
+        switch (verb) {
+            case "cluster-start" -> {
+                JobCluster started = new JobCluster(options(command), command.get("slots").asInt());
+                clusters.put(name, started);
+                answer.put("address", started.address());
+                started.paths().forEach(answer.putArray("paths")::add);
+            }
+            case "cluster-run" -> answer.put("job", clusters.get(name).submit(new CountingJob(
+                    command.get("name").asText(),
+                    command.get("count").asLong(),
+                    command.get("per_second").asDouble(),
+                    command.get("failures").asInt(),
+                    options(command))).toHexString());
             default -> throw new IllegalArgumentException("no command " + verb);
         }
     }

@@ -1,0 +1,50 @@
+"""Batch jobs drawn from a seed: graphs of blocking and pipelined edges, and fewer slots than they would like."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+from flinkbuf.jobs.graphs.job_plan import BLOCKING, PIPELINED_BOUNDED, JobPlan
+from flinkbuf.jobs.master.regions import PipelinedRegions
+from flinkbuf.jobs.master.slots import slot_count
+from simulation.plans import random_plan
+
+
+def random_batch_plan(rng: Random) -> JobPlan:
+    """A plan whose regions run one after the other."""
+    plan = replace(random_plan(rng), is_batch=True)
+    share = rng.choice((0.0, 0.0, 0.3, 0.6, 1.0))  # of pipelined edges
+    plan = _with_types(plan, [rng.random() < share for _ in plan.edges])
+    try:
+        PipelinedRegions(plan)
+    except ValueError:  # a region would wait for itself
+        plan = _with_types(plan, [False] * len(plan.edges))
+    if rng.random() < 0.15:
+        plan = _with_fixed_slots(rng, plan)
+    return replace(plan, slot_limit=_limit(rng, plan))
+
+
+def _with_types(plan: JobPlan, pipelined: list[bool]) -> JobPlan:
+    types = (PIPELINED_BOUNDED if each else BLOCKING for each in pipelined)
+    edges = (replace(edge, partition_type=kind) for edge, kind in zip(plan.edges, types, strict=True))
+    return replace(plan, edges=tuple(edges))
+
+
+def _with_fixed_slots(rng: Random, plan: JobPlan) -> JobPlan:
+    """The first vertex reads what belongs to its slots."""
+    first, *others = plan.vertices
+    return replace(plan, vertices=(replace(first, is_slot_fixed=not first.is_in_program), *others))
+
+
+def _limit(rng: Random, plan: JobPlan) -> int | None:
+    if rng.random() < 0.4:
+        return None
+    limit = rng.randint(1, max(1, slot_count(plan)))
+    while True:
+        try:
+            slot_count(replace(plan, slot_limit=limit))
+        except ValueError:
+            limit += 1
+        else:
+            return limit

@@ -1,0 +1,103 @@
+"""``flinkbuf top``: what stands in the terminal is what the picture says; who is not there is named."""
+
+import contextlib
+import io
+import sys
+
+import pytest
+from page_pictures import JOB_ID, NAMES, NOW, after_a_loss, held_back, picture
+from page_server import page_server, with_answers
+
+from flinkbuf import top_command
+from flinkbuf.cli import main
+from flinkbuf.jobs.top_view import MANAGERS_MAX, TASKS_MAX, bar, rich_of, text_of, view_of
+
+
+def test_all_that_the_picture_says_stands_there():
+    text = text_of(view_of(with_answers(held_back())))
+    assert text.splitlines()[0] == f"a year of flights · running for 10 min · {JOB_ID}"
+    assert "✗ Where is it stuck?      join: CoProcess  (subtask 1 is 100 % busy · holds back 3 tasks" in text
+    for name in NAMES:
+        assert name[:30] in text
+    (line,) = [line for line in text.splitlines() if line.startswith("join: CoProcess")]
+    assert "1: 100 % busy" in line and "220/s" in line and "(3.2 s behind)" in line
+    assert "212.0 MiB of 1.0 GiB" in text or "212 MiB of 1.0 GiB" in text
+
+
+def test_a_failure_is_named_in_a_line():
+    text = text_of(view_of(with_answers(after_a_loss())))
+    assert "last failure, 31 s ago: task manager 'worker-1' was lost: its process was ended by SIGKILL" in text
+
+
+def test_a_wide_job_does_not_flood_the_terminal():
+    made = picture()
+    made["vertices"] *= 20
+    made["taskmanagers"] *= 40
+    view = view_of(with_answers(made))
+    assert [len(section.rows) for section in view.sections] == [TASKS_MAX, MANAGERS_MAX]
+    assert view.notes == ["and 80 more tasks", "and 60 more task managers"]
+
+
+def test_rich_draws_names_as_text():
+    console = pytest.importorskip("rich.console")
+    made = picture(name="[bold]flights[/bold]")
+    stream = io.StringIO()
+    console.Console(file=stream, width=200, force_terminal=False).print(rich_of(view_of(with_answers(made))))
+    drawn = stream.getvalue()
+    assert "[bold]flights[/bold]" in drawn and "Does it run?" in drawn and "worker-1" in drawn
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.999, 1.0, 1.7, -1])
+def test_bars_have_one_width(share):
+    assert len(bar(share)) == len(bar(0.5)) or share in (1.7, -1)
+
+
+def test_one_picture_is_printed(capsys):
+    with page_server(picture()) as server:
+        assert main(["top", f"{server.url}?token=secret#/job/{JOB_ID}", "--once"]) == 0
+    out = capsys.readouterr().out
+    assert "✓ Does it run?            Running for 10 min" in out
+
+
+def test_it_follows_the_job_to_its_end(capsys, monkeypatch):
+    with page_server(picture()) as server:
+        seen = []
+
+        def wait(seconds):
+            seen.append(seconds)
+            if len(seen) == 1:
+                server.status = 503
+            else:
+                server.status, server.picture = 200, picture(state="FINISHED", **{"end-time": NOW})
+
+        monkeypatch.setattr(top_command.time, "sleep", wait)
+        monkeypatch.setattr(top_command._follow, "__defaults__", (wait,))
+        assert main(["top", server.url]) == 0
+    out = capsys.readouterr().out
+    assert out.count("a year of flights ·") == 3
+    assert "connection lost: what you see is 0 s old" in out and out.rstrip().endswith("task managers") is False
+    assert "✓ Does it run?            Finished" in out
+
+
+def test_who_serves_no_job_is_named(capsys):
+    with page_server(picture()) as server:
+        url = server.url
+        server.status = 404
+        assert main(["top", url, "--once"]) == 1
+        assert capsys.readouterr().err == "flinkbuf top: Job is not known here.\n"
+        server.status, server.picture = 200, None
+        with contextlib.suppress(Exception):
+            assert main(["top", url, "--once"]) == 1
+    capsys.readouterr()
+    assert main(["top", url, "--once"]) == 1
+    assert "nobody serves a job at http://127.0.0.1:" in capsys.readouterr().err
+    assert main(["top", "ftp://x", "--once"]) == 1
+    assert "no address such as http://127.0.0.1:8081" in capsys.readouterr().err
+
+
+def test_without_rich_it_is_plain_text(capsys, monkeypatch):
+    for name in ("rich.console", "rich.live", "rich.text"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with page_server(picture()) as server:
+        assert main(["top", server.url, "--once"]) == 0
+    assert "Nowhere" in capsys.readouterr().out

@@ -1,0 +1,320 @@
+"""What the page draws of a picture, and what it asks for: in a real browser, without a job."""
+
+import json
+import random
+from itertools import pairwise
+
+import pytest
+from chromium import PROGRAM, chromium
+from page_pictures import JOB_ID, NAMES, NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, picture, vertex
+from page_server import page_server
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def calm(browser):
+    """A page that draws nothing: for functions that need none."""
+    with page_server(picture()) as server:
+        page = browser.page(server.url)
+        page.wait_for("document.querySelector('main')")
+        yield page
+        assert page.errors() == []
+        page.close()
+
+
+@pytest.fixture
+def open_page(browser):
+    """Returns a function from a picture to (page, server); what the browser complains about fails the test."""
+    opened = []
+
+    def open_it(made, query="", wait="main", **options):
+        context = page_server(made)
+        server = context.__enter__()
+        page = browser.page(server.url + query, **options)
+        opened.append((page, context))
+        page.wait_for(f"document.querySelector({wait!r})")
+        return page, server
+
+    yield open_it
+    for page, context in opened:
+        errors = page.errors()
+        page.close()
+        context.__exit__(None, None, None)
+        assert [each for each in errors if " 40" not in each] == []
+
+
+def call(page, module, expression, **values):
+    """The value of an expression in which `m` is a module, and the values are known by their names."""
+    names = "".join(f"const {name} = {json.dumps(value)};" for name, value in values.items())
+    return page.run(f"import('/static/{module}.js').then((m) => {{ {names} return {expression}; }})")
+
+
+# ---- pure functions
+
+
+@pytest.mark.parametrize(
+    ("function", "cases"),
+    [
+        ("short", {0: "0", 7: "7", 2.5: "2.5", 999: "999", 34_567: "34.6 k", 999_960: "1.0 M", 5e12: "5.0 T"}),
+        ("size", {0: "0 B", 999: "999 B", 75_000: "73.2 KiB", 1 << 30: "1.0 GiB", 150 << 20: "150 MiB"}),
+        ("duration", {0: "0 ms", 38: "38 ms", 4_240: "4.2 s", 12_400: "12 s", 59_400: "59 s", 60_000: "1 min",
+                      725_000: "12 min", 305_000: "5 min 5 s", 12_000_000: "3 h 20 min", 2 * 86_400_000: "2 days",
+                      400_000_000_000: "12.7 years", -500: "−500 ms"}),
+        ("age", {400: "now", 1_900: "2 s ago", 61_000: "1 min 1 s ago"}),
+        ("eventTime", {1_373_791_200_000: "2013-07-14 08:40:00", 2**63: "end", -(2**63): "–"}),
+        ("percent", {0: "0 %", 0.456: "46 %", 1: "100 %"}),
+    ],
+)  # fmt: skip
+def test_numbers_are_written_as_people_read_them(calm, function, cases):
+    assert call(calm, "format", f"values.map((each) => m.{function}(each))", values=list(cases)) == list(cases.values())
+    assert call(calm, "format", f"m.{function}(null)") == "–"
+
+
+def test_boxes_never_lie_on_each_other_nor_before_an_edge_that_passes(calm):
+    chance = random.Random(5)
+    for _ in range(25):
+        count = chance.randint(1, 12)
+        vertices = [{"id": str(place)} for place in range(count)]
+        edges = [
+            {"source": str(one), "target": str(other)}
+            for one in range(count)
+            for other in range(one + 1, count)
+            if chance.random() < 0.3
+        ]
+        made = call(
+            calm, "layout", "(({boxes, ...rest}) => ({...rest, boxes: [...boxes]}))(m.layout(vertices, edges))",
+            vertices=vertices, edges=edges,
+        )  # fmt: skip
+        boxes = dict(made["boxes"])
+        size = call(calm, "layout", "m.BOX")
+        assert len(boxes) == count and len(made["paths"]) == len(edges)
+        for place in boxes.values():
+            assert 0 <= place["x"] <= made["width"] - size["width"]
+            assert 0 <= place["y"] <= made["height"] - size["height"]
+        columns = {}
+        for place in boxes.values():
+            columns.setdefault(place["x"], []).append(place["y"])
+        for column in columns.values():
+            assert all(below - above >= size["height"] for above, below in pairwise(sorted(column)))
+        for edge in edges:
+            assert boxes[edge["source"]]["x"] < boxes[edge["target"]]["x"]
+        for path in made["paths"]:  # its level parts are where it passes a layer
+            numbers = [
+                float(text)
+                for text in path["d"].replace("M", " ").replace("C", " ").replace("H", " H ").split()
+                if text != "H"
+            ]
+            parts = path["d"].split("H")
+            for part, rest in pairwise(parts):
+                y, start, end = float(part.split()[-1]), float(part.split()[-2]), float(rest.split("C")[0])
+                inside = [box for box in boxes.values() if start < box["x"] + size["width"] and box["x"] < end]
+                assert all(not box["y"] <= y <= box["y"] + size["height"] for box in inside), numbers
+
+
+# ---- drawn
+
+
+def test_a_thousand_subtasks_are_a_map(open_page):
+    page, _ = open_page(held_back(1000), wait="#subtasks")
+    assert page.run("document.querySelectorAll('.cell').length") == 1000
+    assert page.run("document.querySelectorAll('#subtasks tbody tr').length") == 20
+    assert page.run("document.documentElement.scrollHeight") < 3_200  # of pixels
+    # A new picture of all that is drawn within a part of its second, although many look at the processor.
+    cost = "document.querySelector('#subtasks thead button').click(); return performance.now() - start"
+    assert page.run(f"(() => {{ const start = performance.now(); {cost}; }})()") < 1000
+
+
+def test_the_table_of_subtasks_can_be_sorted(open_page):
+    page, _ = open_page(held_back(150), wait="#subtasks")
+    assert page.run("document.querySelectorAll('#subtasks tbody tr').length") == 20
+    rows = "[...document.querySelectorAll('#subtasks tbody tr')].map((row) => row.cells[0].innerText)"
+    page.run("document.querySelector('#task .more').click()")
+    page.wait_for("document.querySelectorAll('#subtasks tbody tr').length === 150")
+    page.run("document.querySelector('#subtasks thead button').click()")
+    page.wait_for("document.querySelector('#subtasks thead th').getAttribute('aria-sort') === 'ascending'")
+    assert page.run(rows) == [f"{number:,}" for number in range(150)]
+    page.run("document.querySelector('#subtasks thead button').click()")
+    page.wait_for("document.querySelector('#subtasks thead th').getAttribute('aria-sort') === 'descending'")
+    assert page.run(rows)[0] == "149"
+
+
+def test_it_is_used_by_keys_and_keeps_its_place_when_a_picture_comes(open_page):
+    made = picture()
+    page, server = open_page(made, wait="#subtasks")
+    for _ in range(30):
+        page.press("Tab", 9)
+        if page.run("document.activeElement?.dataset?.vertex") == f"{5:032x}":
+            break
+    page.press("Enter", 13)
+    page.wait_for("document.querySelector('#task-title').innerText === 'Sink: results'")
+    later = picture(now=NOW + 1_000)
+    later["vertices"][5]["totals"]["records_in"] = 77_777
+    server.picture = later
+    page.wait_for("document.querySelector('.facts').innerText.includes('77,777')")
+    assert page.run("document.activeElement.dataset.vertex") == f"{5:032x}"
+    assert page.run("document.querySelector('.box[aria-pressed=true]').dataset.vertex") == f"{5:032x}"
+
+
+def test_who_listens_is_told_all_that_is_shown(open_page):
+    page, _ = open_page(held_back(), wait="#subtasks")
+    told = page.accessible()
+    buttons = [name for role, name in told if role == "button"]
+    assert all(name.strip() for name in buttons)
+    assert any(
+        name.startswith("by airport: Window(TumblingEventTimeWindows, 1 h), 2 subtasks, running, ") for name in buttons
+    )
+    headings = [name for role, name in told if role == "heading"]
+    for wanted in ("a year of flights", "Tasks", "Checkpoints", "Task managers", "Failures"):
+        assert wanted in headings
+    assert any("Where is it stuck?" in name and "bad" in name for name in headings)
+    assert {"columnheader", "rowheader", "main", "region", "table"} <= {role for role, _ in told}
+    assert all(name for role, name in told if role in ("image", "region", "progressbar"))
+    assert page.text("#spoken") == "running; stuck at join: CoProcess"
+
+
+def test_names_are_text_and_never_markup(open_page):
+    evil = "<img src=x onerror=\"document.title='owned'\"> -> <script>1</script>"
+    made = picture(name=evil)
+    made["vertices"][0] = vertex(0, evil, 2)
+    made["exceptions"] = after_a_loss()["exceptions"]
+    made["exceptions"]["exceptionHistory"]["entries"][0]["stacktrace"] = evil
+    page, _ = open_page(made)
+    assert page.text("h1") == evil
+    assert page.text("pre") == evil
+    assert page.run("document.querySelectorAll('img, #page script').length") == 0
+    assert page.run("document.title") == f"{evil} · running"
+
+
+@pytest.mark.parametrize("width", [375, 768, 1360])
+def test_no_window_is_too_narrow(open_page, width):
+    page, _ = open_page(after_a_loss(), wait="#subtasks", width=width)
+    assert page.run("document.documentElement.scrollWidth") <= width
+
+
+def test_an_empty_job_says_so_everywhere(open_page):
+    made = picture(vertices=[], edges=[], taskmanagers=[], state="CREATED", tasks={}, checkpoints=QUIET_CHECKPOINTS)
+    page, _ = open_page(made)
+    text = page.text("main")
+    for wanted in ("The job has no tasks.", "None is there yet.", "None so far.", "takes none by itself"):
+        assert wanted in text
+
+
+def test_a_failure_stands_whole_with_what_it_took_down(open_page):
+    made = after_a_loss()
+    page, _ = open_page(made)
+    entries = made["exceptions"]["exceptionHistory"]["entries"]
+    assert page.text("#failures pre") == entries[0]["stacktrace"]
+    text = page.text("#failures")
+    assert "What it took down: 11 subtasks began again: Source: flights (1/2)" in text and "and 5 more." in text
+    page.run("document.querySelector('#failures details').open = true")
+    assert "invalid literal for int()" in page.text("#failures details pre")
+
+
+def test_a_command_is_asked_for_twice_and_carries_the_token(open_page):
+    page, server = open_page(picture(), query=f"?token=secret#/job/{JOB_ID}")
+    assert page.run("location.search + location.hash") == f"#/job/{JOB_ID}"
+    page.click("#do-cancel")
+    page.wait_for("document.querySelector('dialog[open]')")
+    assert server.asked == []
+    page.press("Escape", 27)
+    page.wait_for("!document.querySelector('dialog')")
+    assert server.asked == []
+    page.click("#do-cancel")
+    page.wait_for("document.querySelector('dialog[open]')")
+    page.run("document.querySelector('dialog button[type=submit]').click()")
+    page.wait_for("!document.querySelector('dialog')")
+    assert server.asked == [("PATCH", f"/jobs/{JOB_ID}?mode=cancel", "Bearer secret", {})]
+
+
+def test_without_the_token_it_says_what_is_missing(open_page):
+    page, _ = open_page(picture())
+    page.click("#do-cancel")
+    page.wait_for("document.querySelector('dialog[open]')")
+    page.run("document.querySelector('dialog button[type=submit]').click()")
+    page.wait_for("document.querySelector('dialog [role=alert]')?.innerText.includes('the token')")
+
+
+def test_a_job_that_is_over_takes_no_command_and_says_so(open_page):
+    page, _ = open_page(picture(state="FAILED", **{"end-time": NOW}))
+    assert page.text(".banner").startswith("The job has failed.")
+    assert page.run("document.querySelector('.commands')") is None
+
+
+def test_a_job_that_is_not_known_and_one_that_comes_later(open_page):
+    page, server = open_page(picture(), wait="main")
+    server.status = 404
+    page.wait_for("document.querySelector('.waiting h1')?.innerText === 'No such job'")
+    assert "Job is not known here." in page.text("#page")
+    server.status = 200
+    page.wait_for("document.querySelector('main')")
+
+
+def test_other_jobs_can_be_chosen(open_page):
+    with page_server(picture()) as server:
+        server.jobs = [
+            {"jid": JOB_ID, "name": "one", "state": "RUNNING"},
+            {"jid": "6f" * 16, "name": "two", "state": "FINISHED"},
+        ]
+        page, other = open_page(picture())
+        other.jobs = server.jobs
+        page.run("location.reload()")
+        page.wait_for("document.querySelectorAll('#jobs option').length === 2")
+        page.run(
+            "(() => { const it = document.querySelector('#jobs'); it.value = '%s'; it.onchange({target: it}); })()"
+            % ("6f" * 16)
+        )
+        page.wait_for(f"location.hash === '#/job/{'6f' * 16}'")
+
+
+FLAMES = {
+    "endTimestamp": NOW,
+    "data": {
+        "name": "root",
+        "value": 100,
+        "children": [
+            {
+                "name": "flinkbuf.task.run:7",
+                "value": 100,
+                "children": [
+                    {"name": "program.parse:3", "value": 75, "children": []},
+                    {"name": "program.read:9", "value": 25, "children": []},
+                ],
+            }
+        ],
+    },
+}
+
+
+def test_a_flame_graph_is_as_wide_as_its_samples_and_can_be_entered(open_page):
+    page, server = open_page(picture(), wait="#subtasks")
+    page.run("document.querySelector('#task .card-head button').click()")
+    page.wait_for("document.querySelector('dialog.flame .empty')?.innerText.startsWith('Looking')")
+    server.flame = FLAMES
+    page.wait_for("document.querySelectorAll('.flame-row').length === 4")
+    facts = "[each.innerText, Math.round(parseFloat(each.style.width))]"
+    wide = page.run(f"[...document.querySelectorAll('.flame-row')].map((each) => {facts})")
+    assert wide == [["root", 100], ["flinkbuf.task.run:7", 100], ["program.parse:3", 75], ["program.read:9", 25]]
+    page.run("[...document.querySelectorAll('.flame-row')][2].click()")
+    page.wait_for("document.querySelectorAll('.flame-row').length === 1")
+    assert "program.parse:3" in page.text(".flame-row")
+    server.flame = {**FLAMES, "endTimestamp": NOW + 9_000}
+    page.run(
+        "[...document.querySelectorAll('.flame-choices button')]"
+        ".find((each) => each.innerText === 'Look again').click()"
+    )
+    page.wait_for("document.querySelector('.flame-choices').innerText.includes('Look again')")
+    server.flame = {"endTimestamp": -1}
+    page.run("[...document.querySelectorAll('.choices button')][1].click()")
+    page.wait_for("document.querySelector('dialog.flame .empty')?.innerText.startsWith('The task does not run')")
+
+
+def test_all_names_of_the_made_up_job_are_on_its_page(open_page):
+    page, _ = open_page(picture())
+    assert page.run("[...document.querySelectorAll('.box')].map((each) => each.title)") == list(NAMES)
