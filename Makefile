@@ -21,15 +21,16 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-simulation test-chaos replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres
+.PHONY: help demo test test-python test-c test-large test-simulation test-chaos replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
-	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints)'
+	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
+	@echo 'make test-large    10 GB through each way of batches in little memory, and columns filled to 2^31 bytes (8 GB of memory)'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
-	@echo 'make test-interop  flinkbuf against the network classes of Apache Flink $(FLINK), which it fetches (0.3 GB)'
+	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
 	@echo 'make bench         the benchmarks: work, rival, ratio, target'
@@ -45,7 +46,7 @@ demo: $(VENV)/.demo java
 test: test-python test-c
 
 # Spark's tests wait for Spark most of the time: they and some more run beside the others, and are shown behind them.
-test-python: $(VENV)/.test java postgres
+test-python: $(VENV)/.test java postgres chromium
 	@mkdir -p build
 	@$(BIN)/python -m pytest $(BESIDE) -q >build/test-beside.log 2>&1 & beside=$$!; \
 	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q $(addprefix --ignore=,$(BESIDE)); others=$$?; \
@@ -56,12 +57,13 @@ test-python: $(VENV)/.test java postgres
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \
 		folder=build/c-$${sanitizer%%,*}; \
-		$(BIN)/cmake -S . -B $$folder -DFB_SANITIZE=$$sanitizer >/dev/null && \
+		$(BIN)/cmake -S . -B $$folder -DFB_SANITIZE=$$sanitizer $(C_OPTIONS) >/dev/null && \
 		$(BIN)/cmake --build $$folder --parallel 2 >$$folder/build.log 2>&1 || { cat $$folder/build.log; exit 1; }; \
 		echo "C tests, -fsanitize=$$sanitizer"; \
-		$(BIN)/ctest --test-dir $$folder --output-on-failure --progress || exit 1; \
+		$(BIN)/ctest --test-dir $$folder --output-on-failure --progress --parallel 2 || exit 1; \
 	done
 
+LARGE_BYTES ?= 10000000000
 SIMULATION_RUNS ?= 2000
 OF ?= jobs
 
@@ -70,6 +72,10 @@ CHAOS_SPARK_KILLS ?= 20
 
 test-chaos: $(VENV)/.test
 	CHAOS_KILLS=$(CHAOS_KILLS) CHAOS_SPARK_KILLS=$(CHAOS_SPARK_KILLS) $(BIN)/python -m pytest tests/chaos -q -s
+
+# Eight GB of memory, ten minutes.
+test-large: $(VENV)/.test
+	FLINKBUF_LARGE_BYTES=$(LARGE_BYTES) $(BIN)/python -m pytest tests/records/test_large_batches.py -q --durations=12
 
 test-simulation: $(VENV)/.test
 	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q
@@ -183,6 +189,10 @@ java:
 	@$(PYTHON) flinkbuf/spark/java.py >/dev/null 2>&1 || \
 		$(APT) openjdk-17-jre-headless >/dev/null 2>&1 || $(APT) openjdk-21-jre-headless >/dev/null 2>&1 || true
 	@$(PYTHON) flinkbuf/spark/java.py >/dev/null
+
+# The browser that the tests of the live page draw in; without it they are skipped.
+chromium:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || $(APT) chromium >/dev/null 2>&1 || true
 
 # For tests of the database, which are left out where it cannot be installed. RUNLEVEL: the test starts a server of its own.
 postgres:
