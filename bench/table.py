@@ -126,6 +126,7 @@ TARGETS = [
     Target("arrow_ten_columns.flinkbuf", min_rate=1e9 / 84),  # bytes a row
     Target("frame_batches.flinkbuf_exchange", "frame_batches.repartition_map_in_arrow", ratio=1.3),
     Target("frame_batches.flinkbuf_exchange_after", "frame_batches.repartition_map_in_arrow", ratio=1.3),
+    Target("frame_batches.flinkbuf_exchange_pipelined", "frame_batches.repartition_map_in_arrow", ratio=1.3),
     Target("exchange_2.flinkbuf_pipelined", "exchange_2.blocking", ratio=1),
     Target("exchange_start.flinkbuf_pipelined", "exchange_start.barrier_stage", max_more_ns=0.3e9),
     # 90 % of 20,000 records/s; 85 and 60 % of the 18,333 that a tail of 1 % leaves possible.

@@ -19,7 +19,7 @@ import pytest
 import flinkbuf as fb
 from flinkbuf.records.partitioner import as_partitioner
 from flinkbuf.spark.exchange.blocking import ReadTask, WriteTask
-from flinkbuf.spark.exchange.envelope import Arrivals
+from flinkbuf.spark.exchange.envelope import HEADER_SIZE, Arrivals
 from flinkbuf.spark.java import find_java, java_version
 
 TYPE = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.STRING()])
@@ -93,11 +93,38 @@ def test_a_channel_without_its_end_is_an_error():
 
 
 def test_a_record_cut_off_by_the_end_of_its_channel_is_an_error_that_names_the_producer():
-    (channel, envelope), end = envelopes_of(RECORDS[:10], producer=2)
+    plain = fb.NetworkConfig(batch_shuffle_compression_enabled=False)
+    (channel, envelope), end = envelopes_of(RECORDS[:10], producer=2, config=plain)
     records = ReadTask(7, TYPE)(0, [(channel, envelope[:-3]), end])
     got = []
     with pytest.raises(fb.CorruptDataError, match="channel 0, producer 2.*record 9 at byte .*ends inside it"):
         got.extend(records)
+
+
+@pytest.mark.parametrize("codec", ["LZ4", "ZSTD"])
+def test_buffers_are_compressed_and_the_reader_says_which_are_no_blocks_of_its_codec(codec):
+    config = fb.NetworkConfig(compression_codec=codec)
+    sent = envelopes_of(RECORDS * 100, config=config)
+    plain = envelopes_of(RECORDS * 100, config=fb.NetworkConfig(batch_shuffle_compression_enabled=False))
+    assert 1.3 * sum(len(envelope) for _, envelope in sent) < sum(len(envelope) for _, envelope in plain)
+    assert list(ReadTask(7, TYPE, config)(0, sent)) == RECORDS * 100
+    other = fb.NetworkConfig(compression_codec="LZ4" if codec == "ZSTD" else "ZSTD")
+    with pytest.raises(fb.CorruptDataError, match="channel 0, producer 0.*does the producer use another"):
+        list(ReadTask(7, TYPE, other)(0, sent))
+
+
+def test_an_original_larger_than_a_segment_is_refused_before_memory_is_taken():
+    sent = envelopes_of(RECORDS * 100)
+    small = fb.NetworkConfig(segment_size=4096)
+    with pytest.raises(fb.CorruptDataError, match="more than a segment of 4096"):
+        list(ReadTask(7, TYPE, small)(0, sent))
+
+
+def test_an_envelope_of_no_kind_is_refused():
+    (channel, envelope), *rest = envelopes_of(RECORDS)
+    unknown = envelope[: HEADER_SIZE - 1] + b"\x03" + envelope[HEADER_SIZE:]
+    with pytest.raises(fb.CorruptDataError, match="producer 0, after 0 buffers: an envelope of kind 3, which is none"):
+        list(ReadTask(7, TYPE)(0, [(channel, unknown), *rest]))
 
 
 def test_an_envelope_of_another_exchange_is_refused():

@@ -30,6 +30,7 @@ from flinkbuf.spark.exchange.frame_tasks import (
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
 EXCHANGE = 7
 SMALL = fb.NetworkConfig(segment_size=4096)
+PLAIN = fb.NetworkConfig(segment_size=4096, batch_shuffle_compression_enabled=False)
 
 
 def batch_of(numbers, schema=SCHEMA):
@@ -52,7 +53,7 @@ class Shuffle:
         partitioner = as_partitioner(partitioner)
         write = WriteTask(EXCHANGE, self.columns.type, partitioner, channels, channels, config)
         self.write = FrameWriteTask(write, self.ids, FrameSource(before=chain.get("before")), fillers)
-        self.read = FrameReadTask(EXCHANGE, self.columns, self.ids, chain.get("after"))
+        self.read = FrameReadTask(EXCHANGE, self.columns, self.ids, config, chain.get("after"))
         self.rows = {number: [] for number in self.ids}
 
     def produce(self, producer, batches):
@@ -89,7 +90,7 @@ def test_rows_of_one_key_meet_in_one_channel_and_keep_their_order():
 
 
 def test_the_rows_may_be_read_as_records_too():
-    shuffle = Shuffle()
+    shuffle = Shuffle(config=PLAIN)
     shuffle.produce(0, [batch_of(range(10))])
     buffers = [row.column(1)[0].as_py()[HEADER_SIZE:] for row in shuffle.rows[0]]
     assert list(fb.read_buffers(filter(None, buffers), fb.row_data_type(SCHEMA)))[3] == (3, "name 3")
@@ -97,7 +98,7 @@ def test_the_rows_may_be_read_as_records_too():
 
 def test_batches_to_spark_and_to_the_user_are_bounded(monkeypatch):
     monkeypatch.setattr(frame_tasks, "ROWS_BYTES", 50_000)
-    shuffle = Shuffle(2, columns=columns_of(max_rows=1000, max_bytes=8000))
+    shuffle = Shuffle(2, columns=columns_of(max_rows=1000, max_bytes=8000), config=PLAIN)
     written = list(shuffle.write.rows(0, iter([batch_of(range(50_000))])))
     assert len(written) > 10
     assert max(rows.nbytes for rows in written) < 50_000 + 4096 + 1000
@@ -228,7 +229,7 @@ def test_a_lost_envelope_is_an_error_that_names_producer_and_channel(lost):
 
 
 def test_an_envelope_that_is_cut_is_no_beginning_of_the_next_producers_rows():
-    shuffle = Shuffle()
+    shuffle = Shuffle(config=PLAIN)
     shuffle.produce(1, [batch_of(range(10))])
     data, *rest = shuffle.rows[0]
     cut = pa.record_batch([data.column(0), pa.array([data.column(1)[0].as_py()[:-3]], pa.binary())], data.schema.names)
@@ -242,6 +243,55 @@ def test_an_envelope_that_is_cut_is_no_beginning_of_the_next_producers_rows():
         for batch in shuffle.read(iter(rows)):
             got += batch.column(0).to_pylist()
     assert got == list(range(9))
+
+
+def envelopes_in(shuffle):
+    return [row.column(1)[0].as_py() for rows in shuffle.rows.values() for row in rows]
+
+
+@pytest.mark.parametrize("codec", ["LZ4", "ZSTD", "NONE"])
+def test_buffers_cross_compressed_where_that_makes_them_smaller(codec):
+    config = fb.NetworkConfig(segment_size=4096, compression_codec=codec)
+    plain, shuffle = Shuffle(2, fb.by_key("name"), config=PLAIN), Shuffle(2, fb.by_key("name"), config=config)
+    for each in (plain, shuffle):
+        each.produce(0, [batch_of(range(5000))])
+        each.produce(1, [batch_of(range(5000, 7000))])
+    if codec == "NONE":
+        assert envelopes_in(shuffle) == envelopes_in(plain)
+    else:
+        assert 2 * sum(map(len, envelopes_in(shuffle))) < sum(map(len, envelopes_in(plain)))
+    assert shuffle.everything() == plain.everything()
+
+
+def test_buffers_that_cannot_be_made_smaller_cross_as_they_are():
+    schema = pa.schema([pa.field("noise", pa.binary())])
+    rows = pa.record_batch([pa.array([np.random.default_rng(1).bytes(100_000)])], schema=schema)
+    shuffle, plain = (Shuffle(columns=columns_of(schema), config=config) for config in (SMALL, PLAIN))
+    for each in (shuffle, plain):
+        each.produce(0, [rows])
+    assert len(envelopes_in(shuffle)) > 20
+    assert envelopes_in(shuffle)[1:-2] == envelopes_in(plain)[1:-2]  # the first and the last have zeros at their edges
+    assert shuffle.everything() == [rows.to_pylist()]
+
+
+@pytest.mark.parametrize("codec", ["LZ4", "ZSTD"])
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_compressed_buffer_with_wrong_bytes_is_an_error_or_other_rows_never_a_crash(codec, data):
+    shuffle = Shuffle(config=fb.NetworkConfig(segment_size=4096, compression_codec=codec))
+    shuffle.produce(3, [batch_of(range(200))])
+    row, *rest = shuffle.rows[0]
+    envelope = bytearray(row.column(1)[0].as_py())
+    if data.draw(st.booleans()):
+        del envelope[data.draw(st.integers(HEADER_SIZE, len(envelope) - 1)) :]
+    else:
+        envelope[data.draw(st.integers(HEADER_SIZE, len(envelope) - 1))] ^= data.draw(st.integers(1, 255))
+    changed = pa.record_batch([row.column(0), pa.array([bytes(envelope)], pa.binary())], row.schema.names)
+    shuffle.rows[0][:] = [changed, *rest]
+    try:
+        shuffle.consume(0)
+    except fb.CorruptDataError as error:
+        assert "channel 0, producer 3" in str(error)
 
 
 def test_rows_of_two_channels_in_one_partition_are_refused():

@@ -1,5 +1,6 @@
 """Jobs that have ended: what their archive says, over the paths of running ones, and in the same page."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -139,7 +140,7 @@ def test_the_command_serves_until_it_is_interrupted(tmp_path):
 
 
 def test_the_command_ends_when_its_server_does(tmp_path, monkeypatch, capsys, caplog):
-    is_told, wait = threading.Event(), JobServer.wait  # whoever starts a server that fails at once hears so from `start`
+    is_told, wait = threading.Event(), JobServer.wait  # one that fails before it is up says so to whoever makes it
 
     def tell_and_wait(server):
         is_told.set()

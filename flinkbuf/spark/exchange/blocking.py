@@ -10,7 +10,14 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.partitioner import KeyPartitioner, Partitioner, pointwise_targets
 from flinkbuf.records.record_buffers import read_buffers, write_buffers
-from flinkbuf.spark.exchange.envelope import Arrivals, header_of
+from flinkbuf.spark.exchange.envelope import (
+    BUFFER,
+    COMPRESSED_BUFFER,
+    END_MARKER,
+    Arrivals,
+    compressor_of,
+    header_of,
+)
 from flinkbuf.spark.workers import shipped
 from flinkbuf.types.types import TypeInformation
 
@@ -40,6 +47,7 @@ class WriteTask:
         """Yield (channel, header, buffer) for the records, or batches, of Spark partition `producer`."""
         channels = self.channels_of(producer)
         sequences = [0] * len(channels)
+        compressor = compressor_of(self.config)
         buffers = write_buffers(
             records,
             self.type,
@@ -51,9 +59,11 @@ class WriteTask:
         )
         try:
             for index, buffer in buffers:
-                header = header_of(self.exchange_id, producer, sequences[index])
+                block = None if compressor is None else compressor.compress(buffer)
+                kind = BUFFER if block is None else COMPRESSED_BUFFER
+                header = header_of(self.exchange_id, producer, sequences[index], kind)
                 sequences[index] += 1
-                yield channels[index], header, buffer
+                yield channels[index], header, buffer if block is None else block
         except (TypeError, ValueError, OverflowError) as error:
             # Only of a record that this writer refused is anything to be said; the user's iterator may have its own.
             refused = self.explain(producer, error) if buffers.has_record_in_hand else None
@@ -62,7 +72,7 @@ class WriteTask:
             raise refused from None
         for index, sequence in enumerate(sequences):
             if sequence:  # a channel that got nothing needs no end marker
-                yield channels[index], header_of(self.exchange_id, producer, sequence, is_end=True), b""
+                yield channels[index], header_of(self.exchange_id, producer, sequence, END_MARKER), b""
 
     def explain(self, producer: int, error: Exception) -> Exception | None:
         """Return the error with the producer and with what to do about it; None if it is not about a record refused."""
@@ -106,10 +116,11 @@ class ReadTask:
 
     exchange_id: int
     type: TypeInformation
+    config: NetworkConfig | None = None
 
     def __call__(self, channel: int, pairs: Iterable[tuple[int, bytes]]) -> Iterator[Any]:
         """Yield the records in the envelopes of `channel`, one producer after the other."""
-        arrivals = Arrivals(self.exchange_id, channel, (envelope for _, envelope in pairs))
+        arrivals = Arrivals(self.exchange_id, channel, (envelope for _, envelope in pairs), self.config)
         for producer in arrivals.producers():
             try:
                 yield from read_buffers(arrivals.buffers_of(producer), self.type)
@@ -122,7 +133,7 @@ def through_shuffle(data: "RDD[Any]", write: WriteTask) -> "RDD[Any]":
     envelopes = data.mapPartitionsWithIndex(shipped(write))
     # A channel is the index of the Spark partition that reads it.
     moved = envelopes.partitionBy(write.channel_count, operator.index)
-    return moved.mapPartitionsWithIndex(shipped(ReadTask(write.exchange_id, write.type)))
+    return moved.mapPartitionsWithIndex(shipped(ReadTask(write.exchange_id, write.type, write.config)))
 
 
 def as_written(record_type: TypeInformation) -> str:

@@ -1,22 +1,28 @@
 """Envelopes: buffers on their way through Spark's shuffle, each behind a header that says where it comes from.
 
 A task can tell the producers of its channel apart by it, and sees a buffer that is missing, doubled or out of order.
+Buffers are compressed as those of Flink's blocking partitions are: each of them is copied half a dozen times before it
+is read, from process to process and through Spark's rows.
 """
 
 import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.network.compression import BufferCompressor, BufferDecompressor
 
-# Magic, exchange id, producer, sequence number within (producer, channel), is this the end marker?
-_HEADER = struct.Struct(">4sQII?")
-_MAGIC = b"FBX1"
+# Magic, exchange id, producer, sequence number within (producer, channel), what is behind it
+_HEADER = struct.Struct(">4sQIIB")
+_MAGIC = b"FBX2"
 HEADER_SIZE = _HEADER.size
+BUFFER, COMPRESSED_BUFFER, END_MARKER = range(3)  # what is behind a header
 
 
-def header_of(exchange_id: int, producer: int, sequence: int, is_end: bool = False) -> bytes:
+def header_of(exchange_id: int, producer: int, sequence: int, kind: int = BUFFER) -> bytes:
     """Return what stands before the buffer of this number that a producer sends to a channel.
 
     Examples
@@ -24,7 +30,15 @@ def header_of(exchange_id: int, producer: int, sequence: int, is_end: bool = Fal
     >>> len(header_of(7, 0, 0)) == HEADER_SIZE
     True
     """
-    return _HEADER.pack(_MAGIC, exchange_id, producer, sequence, is_end)
+    return _HEADER.pack(_MAGIC, exchange_id, producer, sequence, kind)
+
+
+def compressor_of(config: NetworkConfig | None) -> BufferCompressor | None:
+    """Return what compresses the buffers of an exchange through Spark's shuffle; None where nothing does."""
+    config = config or NetworkConfig()
+    if not config.batch_shuffle_compression_enabled or config.compression_codec == "NONE":
+        return None
+    return BufferCompressor(config.compression_codec, config.segment_size)
 
 
 @dataclass
@@ -38,8 +52,9 @@ class Arrivals:
     exchange_id: int
     channel: int
     envelopes: Iterator[bytes | memoryview]
+    config: NetworkConfig | None = None  # the producers'
     next_sequence: dict[int, int] = field(default_factory=dict)  # by producer; -1 after its end marker
-    waiting: dict[int, deque[memoryview | None]] = field(default_factory=dict)  # None marks the end
+    waiting: dict[int, deque[tuple[int, memoryview]]] = field(default_factory=dict)  # what each is, and its bytes
 
     def producers(self) -> Iterator[int]:
         """Yield each producer when it is its turn to be read, by order of arrival."""
@@ -48,15 +63,15 @@ class Arrivals:
             yield producer
             del self.waiting[producer]
 
-    def buffers_of(self, producer: int) -> Iterator[memoryview]:
+    def buffers_of(self, producer: int) -> Iterator[bytes | memoryview]:
         """Yield the buffers of `producer` in order, to the end marker."""
         queue = self.waiting[producer]
         while True:
             while queue:
-                buffer = queue.popleft()
-                if buffer is None:
+                kind, data = queue.popleft()
+                if kind == END_MARKER:
                     return
-                yield buffer
+                yield data if kind == BUFFER else self._decompressor.decompress(data)
             if not self._take():
                 raise CorruptDataError("the end marker of this producer never came: the shuffle lost the rest")
 
@@ -66,24 +81,28 @@ class Arrivals:
         where = "at its end" if sequence < 0 else f"after {sequence} buffers"
         return f"exchange {self.exchange_id:016x}, channel {self.channel}, producer {producer}, {where}"
 
+    @cached_property
+    def _decompressor(self) -> BufferDecompressor:
+        config = self.config or NetworkConfig()
+        return BufferDecompressor(config.compression_codec, config.segment_size)
+
     def _take(self) -> bool:
         """Move one envelope into the queue of its producer; False where there is none left."""
         envelope = next(self.envelopes, None)
         if envelope is None:
             return False
-        producer, is_end = self._check_header(envelope)
-        buffer = None if is_end else memoryview(envelope)[_HEADER.size :]
-        self.waiting.setdefault(producer, deque()).append(buffer)
+        producer, kind = self._check_header(envelope)
+        self.waiting.setdefault(producer, deque()).append((kind, memoryview(envelope)[_HEADER.size :]))
         return True
 
-    def _check_header(self, envelope: bytes | memoryview) -> tuple[int, bool]:
-        """Check that this is the envelope expected next from its producer; return producer and end flag."""
+    def _check_header(self, envelope: bytes | memoryview) -> tuple[int, int]:
+        """Check that this is the envelope expected next from its producer; return producer and what is in it."""
         if len(envelope) < _HEADER.size:
             raise CorruptDataError(
                 f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope of {len(envelope)} bytes "
                 f"is shorter than its header of {_HEADER.size} bytes"
             )
-        magic, exchange_id, producer, sequence, is_end = _HEADER.unpack_from(envelope)
+        magic, exchange_id, producer, sequence, kind = _HEADER.unpack_from(envelope)
         if magic != _MAGIC or exchange_id != self.exchange_id:
             raise CorruptDataError(
                 f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope starts with {magic!r} and "
@@ -92,8 +111,10 @@ class Arrivals:
         expected = self.next_sequence.get(producer, 0)
         if sequence != expected:
             raise CorruptDataError(f"{self.describe(producer)}: {_misplaced(sequence, expected)}")
-        self.next_sequence[producer] = -1 if is_end else sequence + 1
-        return producer, is_end
+        if kind > END_MARKER:
+            raise CorruptDataError(f"{self.describe(producer)}: an envelope of kind {kind}, which is none")
+        self.next_sequence[producer] = -1 if kind == END_MARKER else sequence + 1
+        return producer, kind
 
 
 def _misplaced(sequence: int, expected: int) -> str:

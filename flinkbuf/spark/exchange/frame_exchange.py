@@ -158,7 +158,7 @@ class FrameExchange:
         send = FrameWriteTask(write, ids, self.source, filler_count(self.session, self.config))
         envelopes = self.rows.mapInArrow(shipped(send), ROWS_SCHEMA)
         moved = into_channels(envelopes, write.channel_count)
-        return moved, FrameReadTask(write.exchange_id, self.columns, ids)
+        return moved, FrameReadTask(write.exchange_id, self.columns, ids, write.config)
 
     def _take_sample(self, count: int, producer_count: int | None) -> None:
         """Give a range partitioner its bounds."""

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.batch_reader import BatchBufferReader
+from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import MAX_BYTES, MAX_ROWS, batch_builder
 from flinkbuf.spark.exchange.blocking import WriteTask
@@ -191,6 +192,8 @@ class FrameReadTask:
     columns : Columns
     ids : sequence of int
         As in `FrameWriteTask`.
+    config : NetworkConfig, optional
+        That of the producers.
     after : callable, optional
         The user's function over the batches.
     """
@@ -198,6 +201,7 @@ class FrameReadTask:
     exchange_id: int
     columns: Columns
     ids: Any
+    config: NetworkConfig | None = None
     after: BatchFunction | None = None
 
     def __call__(self, rows: Iterator[Any]) -> Iterator[Any]:
@@ -207,7 +211,7 @@ class FrameReadTask:
 
     def read(self, rows: Iterator[Any]) -> Iterator[Any]:
         """Yield the batches of the one channel whose rows these are; none if there is no row."""
-        arrivals = Arrivals(self.exchange_id, -1, iter(()))
+        arrivals = Arrivals(self.exchange_id, -1, iter(()), self.config)
         arrivals.envelopes = self._envelopes(rows, arrivals)
         yield from ChannelReader(arrivals, self.columns)
 
@@ -255,7 +259,7 @@ class ChannelReader(Iterator[Any]):
             where = self._arrivals.describe(self._producer)
             raise CorruptDataError(str(error) if where in str(error) else f"{where}: {error}") from None
 
-    def _buffers(self) -> Iterator[memoryview]:
+    def _buffers(self) -> Iterator[bytes | memoryview]:
         for producer in self._arrivals.producers():
             self._producer = producer
             yield from self._arrivals.buffers_of(producer)
