@@ -11,6 +11,9 @@ import pytest
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
+# Of these a test has one try. The others have two: processes, sockets, threads and browsers on a machine that does other
+# things besides meet now and then what they do not test. The summary names each that needed its second.
+SAME_EVERY_TIME = tuple(TESTS / folder for folder in ("types", "records", "simulation", "jobs/master", "jobs/graphs"))
 
 # Spark starts its workers with the first python3 on PATH unless it is told otherwise.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -26,6 +29,19 @@ settings.load_profile("flinkbuf")
 def pytest_configure(config):
     # py4j leaves the sockets of collect() to the garbage collector, whenever that comes.
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+def pytest_collection_modifyitems(items):
+    second_try = pytest.mark.flaky(reruns=1)
+    for item in items:
+        if not any(folder in item.path.parents for folder in SAME_EVERY_TIME):
+            item.add_marker(second_try)
+
+
+def pytest_terminal_summary(terminalreporter):
+    for report in terminalreporter.stats.get("rerun", ()):
+        terminalreporter.section(f"at the first try: {report.nodeid}")
+        report.toterminal(terminalreporter._tw)
 
 
 @pytest.fixture(scope="session")
