@@ -11,8 +11,8 @@ import pytest
 from hypothesis import settings
 
 TESTS = Path(__file__).parent
-# Of these a test has one try. The others have two: processes, sockets, threads and browsers on a machine that does other
-# things besides meet now and then what they do not test. The summary names each that needed its second.
+# A test of these has one try. The others have two: processes, sockets, threads and browsers, on a machine that does
+# other things as well, meet now and then what they do not test. The summary names each that needed its second.
 SAME_EVERY_TIME = tuple(TESTS / folder for folder in ("types", "records", "simulation", "jobs/master", "jobs/graphs"))
 
 # Spark starts its workers with the first python3 on PATH unless it is told otherwise.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.streaming.clock import Clock
 
 DEFAULT_TIMEOUT_S = 60.0
+LOOK_EVERY_S = 0.005
 
 
 class KeptRecords:
@@ -124,8 +126,17 @@ class JobHarness:
         return path
 
     def _savepoint(self, directory: str, kind: SnapshotKind, timeout_s: float) -> str:
+        self._wait_until_running(timeout_s)
         path: str = self._job.trigger_savepoint(directory, kind).result(timeout_s)
         return path
+
+    def _wait_until_running(self, timeout_s: float) -> None:
+        """Give the job master time to hear that its tasks run: their first records may be out before it has."""
+        deadline = time.monotonic() + timeout_s
+        while not self._job.has_ended and time.monotonic() < deadline:
+            if all(vertex["status"] in ("RUNNING", "FINISHED") for vertex in self._job.details()["vertices"]):
+                return
+            time.sleep(LOOK_EVERY_S)
 
     def cancel(self) -> None:
         """Stop the job; returns at once."""

@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from later import later
 
 import flinkbuf as fb
 from flinkbuf._core.record_exchange import RecordExchange
@@ -247,8 +248,7 @@ def test_a_failure_of_the_other_side_comes_out():
     pool = fb.NetworkBufferPool(64, segment_size=4096)
     tasks = [Task(pool, 2), Task(pool, 2)]
     exchange = tasks[0].connect(tasks, range(10))
-    threading.Timer(0.05, tasks[1].partition.fail, ["disk full"]).start()
-    with pytest.raises(fb.CancelTaskError, match="disk full"):
+    with later(0.05, tasks[1].partition.fail, "disk full"), pytest.raises(fb.CancelTaskError, match="disk full"):
         list(exchange)
 
 

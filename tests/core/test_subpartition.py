@@ -1,9 +1,9 @@
 """Views of subpartitions: notification, blocking, credit, debloating, replacement, and their errors."""
 
-import threading
 import time
 
 import pytest
+from later import later
 
 import flinkbuf.network.events as ev
 from flinkbuf._core.local_buffer_pool import NetworkBufferPool
@@ -46,8 +46,8 @@ def test_several_views_share_a_listener(partition):
 
 def test_waiting_reader_is_woken_by_another_thread_and_lets_python_run(partition):
     view = partition.create_view(0)
-    threading.Timer(0.05, lambda: (partition.emit(b"x", 0), partition.flush(0))).start()
-    assert view.listener.wait(20_000) and bytes(view.poll()[0]) == b"x"
+    with later(0.05, lambda: (partition.emit(b"x", 0), partition.flush(0))):
+        assert view.listener.wait(20_000) and bytes(view.poll()[0]) == b"x"
 
 
 def test_wait_ends_after_its_timeout(partition):
@@ -58,8 +58,8 @@ def test_wait_ends_after_its_timeout(partition):
 
 def test_released_partition_wakes_its_readers(partition):
     view = partition.create_view(0)
-    threading.Timer(0.05, lambda: partition.fail("gone")).start()
-    assert view.listener.wait(20_000)
+    with later(0.05, partition.fail, "gone"):
+        assert view.listener.wait(20_000)
     with pytest.raises(CancelTaskError, match=r"subpartition 0 cannot be read on \(gone\)"):
         view.poll()
 

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from later import later
 
 import flinkbuf.network.events as ev
 from flinkbuf._core.local_buffer_pool import NetworkBufferPool
@@ -156,8 +157,8 @@ def test_overdraft_is_for_bounded_types_only():
     for type, extra in (("PIPELINED_BOUNDED", 5), ("PIPELINED_APPROXIMATE", 0)):
         pool = NetworkBufferPool(64, segment_size=64)
         with ResultPartition(pool, 1, type, floating_buffers=0) as partition:
-            threading.Timer(0.3, partition.release).start()
-            partition.emit(bytes(64 * 64), 0)
+            with later(0.3, partition.release):
+                partition.emit(bytes(64 * 64), 0)
             assert partition.buffer_pool_usage()["peak"] == 2 + extra
 
 
@@ -290,9 +291,9 @@ def test_emit_waits_without_the_gil_until_the_reader_gives_buffers_back(network)
 
 def test_release_wakes_a_waiting_emit(network):
     partition = small(network)
-    threading.Timer(0.05, partition.release).start()
     started = time.monotonic()
-    partition.emit(bytes(64 * 30), 0)
+    with later(0.05, partition.release):
+        partition.emit(bytes(64 * 30), 0)
     assert time.monotonic() - started < 20
     partition.close()
 
@@ -319,8 +320,7 @@ def test_signal_interrupts_a_waiting_emit_and_nothing_can_follow_the_half_record
 def test_closed_network_pool_cancels_a_waiting_emit():
     pool = NetworkBufferPool(8, segment_size=64)
     partition = small(pool)
-    threading.Timer(0.05, pool.close).start()
-    with pytest.raises(CancelTaskError, match="destroyed"):
+    with later(0.05, pool.close), pytest.raises(CancelTaskError, match="destroyed"):
         partition.emit(bytes(64 * 30), 0)
     partition.close()
 
@@ -354,10 +354,8 @@ def test_waiting_for_readers_ends_at_the_timeout(network):
 def test_waiting_for_readers_ends_when_one_leaves_without_a_word(network):
     with ResultPartition(network, 2) as partition:
         views = [partition.create_view(i) for i in range(2)]
-        timer = threading.Timer(0.05, views[1].release)
-        timer.start()
-        assert partition.wait_for_all_data_processed() is False
-        timer.join()
+        with later(0.05, views[1].release):
+            assert partition.wait_for_all_data_processed() is False
         views[0].release()
 
 
@@ -370,6 +368,5 @@ def test_waiting_for_readers_of_a_failed_partition_tells_its_cause(network):
 
 def test_waiting_for_readers_sees_signals(network):
     with ResultPartition(network, 1) as partition:
-        threading.Timer(0.05, signal.raise_signal, [signal.SIGINT]).start()
-        with pytest.raises(KeyboardInterrupt):
+        with later(0.05, signal.raise_signal, signal.SIGINT), pytest.raises(KeyboardInterrupt):
             partition.wait_for_all_data_processed(20_000)

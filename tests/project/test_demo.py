@@ -267,9 +267,12 @@ def test_an_aircraft_that_leaves_too_early_is_impossible_and_one_that_stays_away
 
 
 @pytest.mark.spark
-def test_the_stream_on_spark_finds_the_same(spark):
+def test_the_stream_on_spark_finds_the_same(spark, monkeypatch):
+    from flinkbuf.demo import stream_kill
     from flinkbuf.demo.stream_job import departures, run_stream
 
+    monkeypatch.setattr(stream_kill, "CHECKPOINT_EVERY_MS", 50)  # killed early: these rows do not last for long
+    monkeypatch.setattr(stream_kill, "CHECKPOINTS_BEFORE", 1)
     with demo.unpacked_flights() as csv_file:
         outcome = run_stream(departures(spark, csv_file, demo.FILE_SCHEMA, 2, rows=120_000), 2)
     assert outcome.is_equal
