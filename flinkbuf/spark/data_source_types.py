@@ -67,11 +67,7 @@ def _check_stored(schema: spark.StructType, stored: spark.StructType) -> None:
 
 
 def _check_key(field: spark.StructField) -> None:
-    if is_collated(field.dataType):
-        raise TypeError(
-            f"column {field.name!r} is {field.dataType.simpleString()}: texts that its collation takes for equal have "
-            "other bytes, and would not meet; make it a key without a collation, such as lower(…)"
-        )
+    check_not_collated(field)
     row_type = RowTypeInfo((from_spark(field.dataType),), (field.name,))
     try:
         by_key(field.name).selector(row_type, 1)
@@ -80,14 +76,35 @@ def _check_key(field: spark.StructField) -> None:
 
 
 def is_collated(data_type: spark.DataType) -> bool:
-    """Whether equality of the type is not that of the bytes.
+    """Whether equality of the type, or of a part of it, is not that of the bytes.
 
     Examples
     --------
     >>> is_collated(spark.StringType()), is_collated(spark.LongType())
     (False, False)
     """
+    if isinstance(data_type, spark.StructType):
+        return any(is_collated(field.dataType) for field in data_type)
+    if isinstance(data_type, spark.ArrayType):
+        return is_collated(data_type.elementType)
+    if isinstance(data_type, spark.MapType):
+        return is_collated(data_type.keyType) or is_collated(data_type.valueType)
     return isinstance(data_type, spark.StringType) and getattr(data_type, "collation", "UTF8_BINARY") != "UTF8_BINARY"
+
+
+def check_not_collated(field: spark.StructField) -> None:
+    """Refuse a column as a key whose equal values have different bytes.
+
+    Raises
+    ------
+    TypeError
+        With the column's name and the way out.
+    """
+    if is_collated(field.dataType):
+        raise TypeError(
+            f"column {field.name!r} is {field.dataType.simpleString()}: texts that its collation takes for equal have "
+            "other bytes, and would not meet; make it a key without a collation, such as lower(…)"
+        )
 
 
 def is_padded(field: spark.StructField) -> bool:

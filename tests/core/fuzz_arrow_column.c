@@ -17,11 +17,12 @@ struct feed {
 
 static uint8_t take_byte(struct feed* self) { return self->pos < self->end ? *self->pos++ : 0; }
 
-/* Mostly a small number, now and then what no length should be. */
+/* Mostly a small number, now and then what no length may be. Not one that is only too large for its buffers: their sizes
+ * are in no array, so nobody could tell. */
 static int64_t take_length(struct feed* self, int64_t limit) {
   uint8_t byte = take_byte(self);
 
-  if (byte >= 0xfc) return (int64_t[]){-1, INT64_MAX, INT64_MIN, INT32_MAX}[byte - 0xfc];
+  if (byte >= 0xfc) return (int64_t[]){-1, INT64_MAX, INT64_MIN, INT64_MAX / 64 + 1}[byte - 0xfc];
   return byte % (limit + 1);
 }
 

@@ -329,3 +329,23 @@ def test_both_modes_over_a_real_connect_server():
         assert all(selector.select_channel((number, name)) == part for number, name, part in found[mode])
     assert (found["default"], found["same"], found["summary"]) == (3, True, 1000)
     assert "pass num_partitions=" in found["refused"]
+
+
+@pytest.mark.parametrize("key", ["s", 0, "*", ("n", "s"), "nested", fb.by_range("s")])
+def test_a_text_with_a_collation_is_no_key(spark, key):
+    rows = spark.sql("select s, n, named_struct('part', s) nested from values ('a' collate UTF8_LCASE, 1) t(s, n)")
+    options = {"partitioner": key} if not isinstance(key, (str, int, tuple)) else {"key": key}
+    with pytest.raises(TypeError, match=r"column '(s|nested)'.* its collation takes for equal .* such as lower"):
+        fb.exchange(rows, num_partitions=2, **options)
+    moved = fb.exchange(rows, "n", num_partitions=2)
+    assert moved.schema == rows.schema and moved.count() == 1
+
+
+@pytest.mark.parametrize("mode", ["blocking", "pipelined"])
+def test_a_codec_that_there_is_not_is_refused_before_a_task_runs(spark, mode):
+    config = fb.NetworkConfig(compression_codec="LZO")
+    rows = spark.range(10, numPartitions=1)
+    with pytest.raises(ValueError, match="does not read or write LZO: set .*codec to LZ4 or ZSTD"):
+        fb.exchange(rows, "id", num_partitions=2, mode=mode, config=config)
+    with pytest.raises(ValueError, match="does not read or write LZO"):
+        fb.exchange(rows.rdd.map(lambda row: row.id), type="bigint", config=config)

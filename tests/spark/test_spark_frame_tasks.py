@@ -2,6 +2,7 @@
 
 import pickle
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from flinkbuf.records.range_partitioner import KeySample, range_bounds
 from flinkbuf.spark.exchange import frame_tasks
 from flinkbuf.spark.exchange.blocking import WriteTask
 from flinkbuf.spark.exchange.envelope import HEADER_SIZE
+from flinkbuf.spark.exchange.frame_exchange import MAX_FILLERS, filler_count
 from flinkbuf.spark.exchange.frame_ranges import FrameSampleTask
 from flinkbuf.spark.exchange.frame_schema import type_between_tasks
 from flinkbuf.spark.exchange.frame_shuffle import hashed_ids, partitions_of
@@ -127,6 +129,19 @@ def test_fillers_come_behind_each_envelope_and_are_passed_over(fillers):
             len(rows) // (1 + fillers)
         )
     assert sorted(row["id"] for part in shuffle.everything() for row in part) == list(range(5000))
+
+
+def test_fillers_count_toward_the_size_of_a_batch_and_there_are_not_endlessly_many():
+    few, many = (Shuffle(8, fb.by_key("id"), fillers=fillers) for fillers in (0, MAX_FILLERS))
+    rows = [batch_of(range(100_000))]
+    most = max(batch.nbytes for batch in many.write.rows(0, iter(rows)))
+    assert most < 3 * max(batch.nbytes for batch in few.write.rows(0, iter(rows)))
+    for most_rows, least, most in ((10_000, 1, 10), (2**31 - 1, MAX_FILLERS, MAX_FILLERS), (0, 0, 0)):
+        settings = {"maxRecordsPerBatch": most_rows, "maxBytesPerBatch": 2**31 - 1}
+        session = SimpleNamespace(
+            version="4.3.0", conf=SimpleNamespace(get=lambda name, known=settings: known[name.rpartition(".")[2]])
+        )
+        assert least <= filler_count(session, None) <= most
 
 
 def test_functions_before_and_after_see_batches_of_their_partition():

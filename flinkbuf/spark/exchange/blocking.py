@@ -130,6 +130,7 @@ class ReadTask:
 
 def through_shuffle(data: "RDD[Any]", write: WriteTask) -> "RDD[Any]":
     """Return the RDD of what `write` makes of the records of `data`, brought by Spark's shuffle to where it says."""
+    compressor_of(write.config)  # a codec that is not there fails here, not in a task
     envelopes = data.mapPartitionsWithIndex(shipped(write))
     # A channel is the index of the Spark partition that reads it.
     moved = envelopes.partitionBy(write.channel_count, operator.index)

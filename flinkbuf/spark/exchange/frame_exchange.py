@@ -19,10 +19,12 @@ from flinkbuf.records.partitioner import NamedPartitioner, Partitioner
 from flinkbuf.records.range_partitioner import RangePartitioner
 from flinkbuf.spark.exchange.arguments import check_count, choose_partitioner
 from flinkbuf.spark.exchange.blocking import WriteTask
+from flinkbuf.spark.exchange.envelope import compressor_of
 from flinkbuf.spark.exchange.frame_pipelined import FramePipelinedTask, meeting_of, task_count_of
 from flinkbuf.spark.exchange.frame_ranges import with_sampled_bounds
 from flinkbuf.spark.exchange.frame_schema import (
     as_struct_type,
+    check_keys,
     column_names,
     crosses_as_text,
     crossing_schema,
@@ -80,6 +82,7 @@ def exchange_frame(
     columns = columns_of(crossing, data.sparkSession)
     is_case_sensitive = setting(data.sparkSession, "spark.sql.caseSensitive", "false") == "true"
     chosen = with_column_names(chosen, columns.schema.names, is_case_sensitive)
+    check_keys(chosen, crossing)
     if isinstance(chosen, RangePartitioner):
         chosen.range_fields(columns.type)  # a column that is not there fails here, not in a task
     else:
@@ -154,6 +157,7 @@ class FrameExchange:
 
     def _through_shuffle(self, write: WriteTask) -> tuple[DataFrame, FrameReadTask]:
         """Return the envelopes where Spark's shuffle has brought them, and what reads them there."""
+        compressor_of(self.config)  # a codec that is not there fails here, not in a task
         ids = channel_ids(self.session, write.channel_count)
         send = FrameWriteTask(write, ids, self.source, filler_count(self.session, self.config))
         envelopes = self.rows.mapInArrow(shipped(send), ROWS_SCHEMA)
@@ -239,20 +243,22 @@ def bytes_of(size: str) -> int:
     return int(found[1]) << _SHIFTS[found[2] or "b"] if found else 0
 
 
+MAX_FILLERS = 4096
 _SHIFTS = {"b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 def filler_count(session: Any, config: NetworkConfig | None) -> int:
     """Return how many empty rows go with each envelope, so that Spark's batches stay below `ARRIVING_BYTES` or so.
 
-    None where Spark's own limit sees to it, which ``mapInArrow`` keeps since 4.1.
+    None where Spark's own limit sees to it, which ``mapInArrow`` keeps since 4.1. Where Spark puts tens of millions of
+    rows in a batch, its batches may become larger: so many fillers would cost more than what they go with.
     """
     most_rows, most_bytes = _arrow_limits(session)
     is_kept = tuple(int(part) for part in session.version.split(".")[:2]) >= (4, 1)
     if is_kept and 0 < most_bytes <= 2 * ARRIVING_BYTES:
         return 0
     size = (config or NetworkConfig()).segment_size
-    return max(0, -(-most_rows * size // ARRIVING_BYTES) - 1)
+    return min(MAX_FILLERS, max(0, -(-most_rows * size // ARRIVING_BYTES) - 1))
 
 
 def _check_partitioner(partitioner: Partitioner, num_partitions: Any) -> Partitioner:

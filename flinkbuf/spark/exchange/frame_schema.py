@@ -11,6 +11,7 @@ from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner
 from flinkbuf.records.range_partitioner import RangePartitioner
 from flinkbuf.records.spark_arrow import arrow_type_of
+from flinkbuf.spark.data_source_types import check_not_collated
 from flinkbuf.types.row_data import row_data_type
 from flinkbuf.types.types import TypeInformation
 
@@ -134,6 +135,25 @@ def with_column_names(partitioner: Partitioner, columns: list[str], is_case_sens
     key = partitioner.key
     parts = [_column_of(part, columns, is_case_sensitive) for part in (key if isinstance(key, tuple) else (key,))]
     return replace(partitioner, key=tuple(parts) if isinstance(key, tuple) else parts[0])
+
+
+def check_keys(partitioner: Partitioner, columns: StructType) -> None:
+    """Refuse keys, and columns of ranges, whose equal values have different bytes.
+
+    Raises
+    ------
+    TypeError
+        With the column's name and the way out.
+    """
+    if isinstance(partitioner, RangePartitioner):
+        parts = partitioner.columns
+    elif isinstance(partitioner, KeyPartitioner):
+        parts = partitioner.key if isinstance(partitioner.key, tuple) else (partitioner.key,)
+    else:
+        return
+    for place, field in enumerate(columns):
+        if any(part in (place, field.name, WHOLE_RECORD) for part in parts):
+            check_not_collated(field)
 
 
 def _column_of(part: Any, columns: list[str], is_case_sensitive: bool) -> Any:

@@ -26,6 +26,7 @@ BatchFunction = Callable[[Iterator[Any]], Iterable[Any]]
 
 ROWS_SCHEMA = "channel int, envelope binary"
 ROWS_BYTES = 1 << 20  # of envelopes that go to Spark in one Arrow batch
+FILLER_BYTES = 8  # of a row without an envelope: its channel and an offset
 ARRIVING_BYTES = 64 << 20  # of envelopes that should come from Spark in one
 
 
@@ -161,7 +162,7 @@ class _Rows:
         self._ids.append(channel_id)
         self._sizes.append(len(header) + len(buffer))
         self._parts += header, buffer
-        self.size += self._sizes[-1]
+        self.size += self._sizes[-1] + FILLER_BYTES * self._fillers
 
     def take(self) -> pyarrow.RecordBatch:
         """Return what was added since the last time."""
