@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from later import later
 
 from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
 from flinkbuf.errors import CancelTaskError, FlinkbufError, InsufficientBuffersError
@@ -130,11 +131,8 @@ def test_a_wait_ends_at_its_time_and_says_how_the_pools_stand():
 def test_destroying_the_pool_ends_a_wait():
     with NetworkBufferPool(1, segment_size=16) as network, network.create_buffer_pool(min=1) as pool:
         held = pool.request()
-        timer = threading.Timer(0.1, pool.close)
-        timer.start()
-        with pytest.raises(CancelTaskError):
+        with later(0.1, pool.close), pytest.raises(CancelTaskError):
             pool.request_blocking()
-        timer.join()
         held.close()
         assert network.available_segment_count == 1
 

@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from later import later
 
 import flinkbuf as fb
 from flinkbuf.network.events import CheckpointBarrier, EndOfData, EndOfPartition
@@ -166,13 +167,10 @@ def test_a_thread_that_waits_is_told_when_a_gate_is_closed(pool):
     with fb.ResultPartition(pool, 1) as a, fb.ResultPartition(pool, 1) as b:
         gates = gates_on(a, b)
         union = fb.UnionInputGate(gates)
-        timer = threading.Timer(0.05, gates[1].close)
-        timer.start()
         started = time.monotonic()
-        with pytest.raises(fb.CancelTaskError, match="closed by another thread"):
+        with later(0.05, gates[1].close), pytest.raises(fb.CancelTaskError, match="closed by another thread"):
             union.poll(20_000)
         assert time.monotonic() - started < 10
-        timer.join()
         assert union.is_closed
         union.close()
         union.close()
@@ -211,9 +209,6 @@ def test_an_environment_that_closes_tells_who_reads_its_gates_together():
         env.create_partition(partition_id, 1)
     channels = [fb.RemoteChannel(*env.address, partition_id, 0) for partition_id in ids]
     union = fb.UnionInputGate([env.create_gate([channel]) for channel in channels])
-    timer = threading.Timer(0.05, env.close)
-    timer.start()
-    with pytest.raises((RuntimeError, fb.FlinkbufError)):
+    with later(0.05, env.close), pytest.raises((RuntimeError, fb.FlinkbufError)):
         union.poll(20_000)
-    timer.join()
     union.close()

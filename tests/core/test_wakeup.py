@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from later import later
 
 import flinkbuf as fb
 from flinkbuf._core.wakeup import TaskBell
@@ -38,12 +39,10 @@ def test_a_ring_is_never_lost_between_looking_and_sleeping():
 def test_it_sleeps_without_the_interpreter_until_another_thread_rings():
     bell = TaskBell()
     seen = bell.seen()
-    thread = threading.Timer(0.05, bell.ring)
-    thread.start()
     since = time.monotonic()
-    assert bell.wait(seen, 20_000)
+    with later(0.05, bell.ring):
+        assert bell.wait(seen, 20_000)
     assert time.monotonic() - since < 10
-    thread.join()
 
 
 def test_outputs_and_inputs_ring_one_bell(pool):

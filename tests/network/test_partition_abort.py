@@ -9,6 +9,7 @@ from array import array
 import pytest
 from fault_job import HANG_S, Task
 from fault_proxy import FaultProxy, wait_until
+from later import later
 
 import flinkbuf as fb
 from flinkbuf.network.events import EndOfData
@@ -34,14 +35,12 @@ def writer_of(partition, buffer_timeout_ms=5, partitioner="rebalance"):
 
 def test_who_waits_for_a_buffer_is_woken_and_told_the_cause(pool):
     partition = fb.ResultPartition(pool, 2)
-    timer = threading.Timer(0.05, partition.abort, [ValueError("enough")])
-    timer.start()
     with (
+        later(0.05, partition.abort, ValueError("enough")),
         pytest.raises(fb.CancelTaskError, match="the result partition was aborted: ValueError: enough"),
         writer_of(partition) as writer,
     ):
         writer.emit_all(itertools.count())
-    timer.join()
 
 
 def test_half_a_record_that_waits_for_its_other_half_is_given_up(pool):
