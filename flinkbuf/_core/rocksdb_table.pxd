@@ -21,6 +21,7 @@ cdef class RocksDbTable(StateTable):
     cdef KeyContext keys
     cdef KeyGrouper grouper
     cdef TypeCodec key_codec, codec
+    cdef TypeCodec place_codec  # of keys in places
     cdef bint has_stamps
     cdef dict young, old        # (namespace, token) -> CachedValue; what is used moves to the young ones
     cdef Py_ssize_t capacity    # of each

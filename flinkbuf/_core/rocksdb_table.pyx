@@ -5,19 +5,24 @@ or before a snapshot, if its bytes are others then. Two generations: what is not
 that what an operator holds within one call is still there when it ends. Flink: AbstractRocksDBState.
 
 A place in the store is key group (2 bytes), state (2), size of the namespace (2), namespace, key: the entries of a key
-group stand together, and in it those of a state.
+group stand together, and in it those of a state. Namespace and key stand there in the form that they have as keys, so
+that equal ones have one place, in every process. Most values can be read back out of that form. Objects, which it takes
+apart, cannot: they stand once more in front of the entry's value, as they are; first the namespace, then the key.
 """
 
-from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint8_t
 
 from flinkbuf._core.codec cimport measured
 from flinkbuf._core.data_view cimport (
     fb_data_input, fb_data_output_close, fb_data_output_prune, fb_data_output_size, fb_data_output_start_scratch,
 )
-from flinkbuf._core.key_context cimport key_of_token
+from flinkbuf._core.errors cimport FB_OK
+from flinkbuf._core.key_context cimport HeldKey, key_of_token
+from flinkbuf._core.key_token cimport KeyToken
 from flinkbuf._core.state_codec cimport ENTRY, NAMESPACE, STAMPED_ENTRY, StateReader, joined
 from flinkbuf._core.state_table cimport FrozenTable
+from flinkbuf._core.type cimport fb_type_skip
 from flinkbuf._core.type_codec cimport encode_value
 from flinkbuf.errors import CorruptDataError
 
@@ -27,6 +32,7 @@ cdef enum:
     KEEP_BYTES = 1 << 16
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
+cdef TypeCodec NAMESPACE_CODEC = OBJECT.as_key()
 cdef object UNKNOWN = object()
 cdef bytes UNSTAMPED = bytes([ENTRY]), STAMPED = bytes([STAMPED_ENTRY]), NEXT_NAMESPACE = bytes([NAMESPACE])
 cdef frozenset ATOMS = frozenset([type(None), bool, int, float, complex, str, bytes])
@@ -68,6 +74,7 @@ cdef class RocksDbTable(StateTable):
         self.keys = keys
         self.grouper = grouper
         self.key_codec = OBJECT if key_codec is None else key_codec
+        self.place_codec = self.key_codec.as_key()
         self.codec = OBJECT if codec is None else codec
         self.has_stamps = has_stamps
         self.young, self.old = {}, {}
@@ -117,12 +124,12 @@ cdef class RocksDbTable(StateTable):
     cdef list tokens(self):
         cdef list found = []
         cdef bytes begin
-        cdef bytes namespace = self.bytes_of(OBJECT, self.namespace)
+        cdef bytes namespace = self.bytes_of(NAMESPACE_CODEC, self.namespace)
         self.write_back()
         for group in range(self.grouper.first, self.grouper.last + 1):
             begin = self.prefix(group) + len(namespace).to_bytes(2, "big") + namespace
-            for place, _ in self.store.scan(begin, after(begin)):
-                found.append(self.keys.token_of(self.key_codec.deserialize(place[len(begin):])))
+            for place, data in self.store.scan(begin, after(begin)):
+                found.append(self.keys.token_of(self.key_codec.deserialize(parts_of(place, data, self.key_codec)[1])))
         return found
 
     cdef list next_entries(self, Py_ssize_t count):
@@ -136,9 +143,10 @@ cdef class RocksDbTable(StateTable):
             group = int.from_bytes(begin[:2], "big")
             for place, data in self.store.scan(begin, after(self.prefix(group))):
                 self.position = place + b"\0"
-                namespace, token = self.parsed(place)
+                namespace, key, rest = parts_of(place, data, self.key_codec)
+                namespace, token = OBJECT.deserialize(namespace), self.keys.token_of(self.key_codec.deserialize(key))
                 cached = self.cached((namespace, token))
-                value = self.decoded(data) if cached is None else cached.value
+                value = self.decoded(rest) if cached is None else cached.value
                 if value is not None:
                     found.append((namespace, token, value))
                 if len(found) == count:
@@ -164,9 +172,10 @@ cdef class RocksDbTable(StateTable):
         cdef CachedValue found = self.cached(place)
         if found is None:
             found = CachedValue()
-            found.saved = self.store.get(self.place_of(self.namespace, token))
+            at = self.place_of(self.namespace, token)
+            found.saved = self.store.get(at)
             if found.saved is not None:
-                found.value = self.decoded(found.saved)
+                found.value = self.decoded(parts_of(at, found.saved, self.key_codec)[2])
             self.keep(place, found)
         return found
 
@@ -191,9 +200,12 @@ cdef class RocksDbTable(StateTable):
         for (namespace, token), found in cache.items():
             if not found.may_differ:
                 continue
-            data = None if found.value is None else self.encoded(token, found.value)
+            at = self.place_of(namespace, token)
+            data = None
+            if found.value is not None:
+                data = front(at, namespace, key_of_token(token), self.key_codec) + self.encoded(token, found.value)
             if found.saved is UNKNOWN or data != found.saved:
-                changed.append((self.place_of(namespace, token), data))
+                changed.append((at, data))
                 found.saved = data
             found.may_differ = False
         if changed:
@@ -220,15 +232,13 @@ cdef class RocksDbTable(StateTable):
         return (<int64_t>group << 16 | self.state_id).to_bytes(4, "big")
 
     cdef bytes place_of(self, object namespace, object token):
-        key = key_of_token(token)
-        return place(self.grouper.group_of(key), self.state_id, self.bytes_of(OBJECT, namespace),
-                     self.bytes_of(self.key_codec, key))
-
-    def parsed(self, bytes place not None):
-        """Namespace and token out of a place."""
-        size = int.from_bytes(place[4:PREFIX_SIZE], "big")
-        namespace = OBJECT.deserialize(place[PREFIX_SIZE : PREFIX_SIZE + size])
-        return namespace, self.keys.token_of(self.key_codec.deserialize(place[PREFIX_SIZE + size :]))
+        cdef object key = key_of_token(token)
+        cdef bytes data
+        if type(token) is HeldKey:
+            data = (<KeyToken>(<HeldKey>token).token).data  # of the same codec
+        else:
+            data = self.bytes_of(self.place_codec, key)
+        return place(self.grouper.group_of(key), self.state_id, self.bytes_of(NAMESPACE_CODEC, namespace), data)
 
     cdef object encoded(self, object token, object value):
         cdef object stamps = None
@@ -259,6 +269,78 @@ cdef bytes place(object group, int state_id, bytes namespace, bytes key):
     return (<int64_t>group << 32 | <int64_t>state_id << 16 | len(namespace)).to_bytes(6, "big") + namespace + key
 
 
+cdef tuple names_in(bytes place):
+    """Namespace and key of a place, in the form that they have as keys."""
+    cdef Py_ssize_t size = int.from_bytes(place[4:PREFIX_SIZE], "big")
+    return place[PREFIX_SIZE : PREFIX_SIZE + size], place[PREFIX_SIZE + size :]
+
+
+cdef bint tells(TypeCodec codec, bytes data):
+    """Whether a value can be read back out of the form that it has as a key."""
+    cdef fb_data_input source
+    source.start = source.pos = <const uint8_t*>PyBytes_AS_STRING(data)
+    source.end = source.start + PyBytes_GET_SIZE(data)
+    source.record_number = source.channel = -1
+    return fb_type_skip(&codec.type, &source) == FB_OK and source.pos == source.end
+
+
+cdef bytes front(bytes place, object namespace, object key, TypeCodec key_codec):
+    """What stands in front of the value at a place: namespace and key as they are, where the place does not tell."""
+    cdef bytes front = b""
+    space_data, key_data = names_in(place)
+    if not tells(OBJECT, space_data):
+        front = OBJECT.serialize(namespace)
+    if not tells(key_codec, key_data):
+        front += key_codec.serialize(key)
+    return front
+
+
+cdef tuple parts_of(bytes place, bytes data, TypeCodec key_codec):
+    """The bytes of an entry's namespace, key and value, as they are."""
+    cdef StateReader reader = StateReader(data)
+    namespace, key = names_in(place)
+    if not tells(OBJECT, namespace):
+        namespace = skipped(OBJECT, reader)
+    if not tells(key_codec, key):
+        key = skipped(key_codec, reader)
+    cdef Py_ssize_t begin = reader.input.pos - reader.input.start
+    return namespace, key, data[begin:] if begin > 0 else data
+
+
+cdef bytes skipped(TypeCodec codec, StateReader reader):
+    """The bytes of the next value."""
+    cdef const uint8_t* begin = measured(&codec.node, &reader.input)
+    return PyBytes_FromStringAndSize(<const char*>begin, reader.input.pos - begin)
+
+
+cdef tuple placed(int64_t key_group, int state_id, bytes namespace, bytes key, bytes value, TypeCodec key_codec,
+                  TypeCodec place_codec):
+    """Place and bytes in a store of an entry whose namespace, key and value have these bytes, as they are."""
+    cdef object its_namespace = OBJECT.deserialize(namespace)
+    cdef object its_key = None
+    cdef bytes at
+    if place_codec is key_codec:
+        at = place(key_group, state_id, NAMESPACE_CODEC.serialize(its_namespace), key)
+    else:
+        its_key = key_codec.deserialize(key)
+        at = place(key_group, state_id, NAMESPACE_CODEC.serialize(its_namespace), place_codec.serialize(its_key))
+    return at, front(at, its_namespace, its_key, key_codec) + value
+
+
+def replaced(list entries not None, dict state_ids not None, TypeCodec key_codec):
+    """Entries of files of version 1, whose places hold namespace and key as they are, at the places of today."""
+    cdef list found = []
+    cdef TypeCodec place_codec
+    key_codec = OBJECT if key_codec is None else key_codec
+    place_codec = key_codec.as_key()
+    for old, data in entries:
+        namespace, key = names_in(old)
+        state_id = state_ids[int.from_bytes(old[2:4], "big")]
+        group = int.from_bytes(old[:2], "big")
+        found.append(placed(group, state_id, namespace, key, data, key_codec, place_codec))
+    return found
+
+
 def after(bytes prefix not None):
     """The first place behind all that begin with `prefix`."""
     return (int.from_bytes(prefix, "big") + 1).to_bytes(len(prefix), "big")  # key groups are never all ones
@@ -269,39 +351,33 @@ def places_in(data, int key_group, int state_id, TypeCodec key_codec, TypeCodec 
     cdef StateReader reader = StateReader(data)
     cdef list found = []
     cdef bytes namespace = OBJECT.serialize(None)
+    cdef bytes key
     cdef const uint8_t* begin
     cdef uint8_t what
+    cdef TypeCodec place_codec
     key_codec = OBJECT if key_codec is None else key_codec
+    place_codec = key_codec.as_key()
     codec = OBJECT if codec is None else codec
     while reader.input.pos < reader.input.end:
         what = reader.input.pos[0]
         reader.input.pos += 1
-        begin = reader.input.pos
         if what == NAMESPACE:
-            skip(OBJECT, &reader.input)
-            namespace = PyBytes_FromStringAndSize(<const char*>begin, reader.input.pos - begin)
+            namespace = skipped(OBJECT, reader)
             continue
         if what != (STAMPED_ENTRY if has_stamps else ENTRY):
             raise CorruptDataError(f"the bytes of a state have no entry of type {what}")
-        skip(key_codec, &reader.input)
-        key = PyBytes_FromStringAndSize(<const char*>begin, reader.input.pos - begin)
+        key = skipped(key_codec, reader)
         begin = reader.input.pos
-        skip(codec, &reader.input)
+        measured(&codec.node, &reader.input)
         if has_stamps:
-            skip(OBJECT, &reader.input)
+            measured(&OBJECT.node, &reader.input)
         value = PyBytes_FromStringAndSize(<const char*>begin, reader.input.pos - begin)
-        found.append((place(key_group, state_id, namespace, key), value))
+        found.append(placed(key_group, state_id, namespace, key, value, key_codec, place_codec))
     return found
 
 
-cdef int skip(TypeCodec codec, fb_data_input* input) except -1:
-    measured(&codec.node, input)
-    return 0
-
-
-def entry_in(bytes place not None, bytes value not None, bytes namespace_before, bint has_stamps):
+def entry_in(bytes place not None, bytes data not None, bytes namespace_before, TypeCodec key_codec, bint has_stamps):
     """The bytes of an entry, behind one in the namespace whose bytes are given, and the bytes of its own namespace."""
-    cdef Py_ssize_t size = int.from_bytes(place[4:PREFIX_SIZE], "big")
-    cdef bytes namespace = place[PREFIX_SIZE : PREFIX_SIZE + size]
-    cdef bytes entry = (STAMPED if has_stamps else UNSTAMPED) + place[PREFIX_SIZE + size :] + value
+    namespace, key, value = parts_of(place, data, OBJECT if key_codec is None else key_codec)
+    cdef bytes entry = (STAMPED if has_stamps else UNSTAMPED) + key + value
     return (entry if namespace == namespace_before else NEXT_NAMESPACE + namespace + entry), namespace

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, use_rocksdb_table
+from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, replaced, use_rocksdb_table
 from flinkbuf.checkpoints.state_index import StateMeta
 from flinkbuf.owned_directory import OwnedDirectory
 from flinkbuf.streaming.clock import Clock
@@ -120,7 +120,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         others = [part.readable() for part in snapshot.keyed if not isinstance(part, RocksDbSnapshot)]
         for each in own:
             self._check(each.index)
-        if len(own) == 1 and not others:
+        if len(own) == 1 and not others and own[0].has_places:
             self._open(own[0])
         else:
             for number, each in enumerate(own):
@@ -139,21 +139,30 @@ class RocksDbStateBackend(KeyedStateBackend):
         self._store.delete_range(_group(max(groups.last + 1, had.start)), _group(had.stop))
 
     def _add(self, snapshot: RocksDbSnapshot, directory: Path) -> None:
-        """Take the entries of this subtask's key groups out of the files of an old subtask."""
+        """Take the entries of this subtask's key groups out of the files of an old subtask, each to its place."""
         numbers = {number: self._number_of(meta) for number, meta in snapshot.metas.items()}
         snapshot.fetch(directory)
         store = RocksDbStore(directory, is_read_only=True)
         try:
-            batch: list[tuple[bytes, bytes | None]] = []
-            for place, data in store.scan(_group(self.key_groups.first), _group(self.key_groups.last + 1)):
-                number = numbers[int.from_bytes(place[2:4], "big")]
-                batch.append((place[:2] + number.to_bytes(2, "big") + place[4:], data))
+            batch: list[tuple[bytes, bytes]] = []
+            for entry in store.scan(_group(self.key_groups.first), _group(self.key_groups.last + 1)):
+                batch.append(entry)
                 if len(batch) >= _BATCH_COUNT:
-                    self._store.write(batch)
+                    self._store.write(self._placed(batch, numbers, snapshot.has_places))
                     batch = []
-            self._store.write(batch)
+            self._store.write(self._placed(batch, numbers, snapshot.has_places))
         finally:
             store.destroy()
+
+    def _placed(
+        self, entries: list[tuple[bytes, bytes]], numbers: dict[int, int], has_places: bool
+    ) -> list[tuple[bytes, bytes]]:
+        if not has_places:
+            return replaced(entries, numbers, self.key_groups.key_codec)
+        return [
+            (place[:2] + numbers[int.from_bytes(place[2:4], "big")].to_bytes(2, "big") + place[4:], data)
+            for place, data in entries
+        ]
 
     def close(self) -> None:
         """Delete the database."""

@@ -38,6 +38,7 @@ _PIECE_SIZE = 1 << 20  # of files and sections that are written or read at a tim
 _NO_NAMESPACE = TypeCodec("OBJECT").serialize(None)
 _SHARED_SUFFIX = ".sst"  # files that never change
 _LEFT_OUT = ".log"  # nothing is logged
+_PLACES = 2  # the version of what places look like; files without it are of version 1
 
 Uploads = dict[str, SharedFile]
 
@@ -154,9 +155,8 @@ class LiveRocksDbSnapshot:
                 if is_cancelled():
                     raise InterruptedError("the snapshot was cancelled")
                 current, pieces, size, namespace = place[:4], [], 0, _NO_NAMESPACE
-            entry, namespace = entry_in(
-                place, data, namespace, self._files.metas[int.from_bytes(place[2:4], "big")].has_ttl
-            )
+            has_ttl = self._files.metas[int.from_bytes(place[2:4], "big")].has_ttl
+            entry, namespace = entry_in(place, data, namespace, self._key_groups.key_codec, has_ttl)
             pieces.append(entry)
             size += len(entry)
         if pieces:
@@ -176,7 +176,7 @@ class LiveRocksDbSnapshot:
             elif path.suffix != _LEFT_OUT:
                 writer.put(own_sections + len(files), 0, path.read_bytes())
                 files.append(path.name)
-        place = writer.finish({**self._head(), "files": files, "numbers": list(self._files.metas)})
+        place = writer.finish({**self._head(), "files": files, "numbers": list(self._files.metas), "places": _PLACES})
         self._files.uploads.note(target.checkpoint_id, shared)
         return lambda: self._handle(target, place, "rocksdb", tuple(shared.values()))
 
@@ -230,6 +230,7 @@ class RocksDbSnapshot:
         self.index = index_of(self._region)
         self.shared = {each.name: each for each in handle.shared_files}
         numbers = self._region.head["numbers"]
+        self.has_places = self._region.head.get("places", 1) == _PLACES  # as tables look for them
         self.heap = KeyedSnapshot(self._region)  # timers, and states that nobody had read
         self.metas = dict(zip(numbers, self.index.metas[len(self.index.metas) - len(numbers) :], strict=True))
 
