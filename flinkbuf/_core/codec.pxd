@@ -23,7 +23,7 @@ cdef struct codec_node:
     codec_node* children    # copies of the children's own nodes; owned by the codec of this node
     bint acyclic            # its values hold no object that could refer back to them
     bint merges             # values that differ in Python may have the same bytes
-    bint is_key             # OBJECT: in the form that it has as a key
+    bint is_key             # OBJECT, SET, MAP: in the form that it has as a key
     void* texts             # STRING: the short texts read last; each field has its own
     PyObject* classes[4]    # ROW: by kind of change; borrowed from the codec
     PyObject* codec         # the TypeCodec itself, borrowed: a parent holds its children

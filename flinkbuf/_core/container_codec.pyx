@@ -7,6 +7,7 @@ from cpython.buffer cimport (
 )
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport INT32_MAX, uint32_t
+from libc.string cimport memcpy
 
 from flinkbuf._core.byte_order cimport fb_load_be32
 from flinkbuf._core.codec cimport (
@@ -178,9 +179,12 @@ cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
     if not isinstance(<object>value, (set, frozenset)):
         refuse(n, value, TypeError)
     cdef set seen = set() if n.children.merges else None
+    cdef list starts = [] if n.is_key else None
     cdef size_t start
     pos = put_count(n, value, len(<object>value), 0, pos, out)
     for item in tuple(<object>value):
+        if starts is not None:
+            starts.append(pos - out.start)
         pos = put_flag(out, pos, item is None)
         if item is not None:
             start = pos - out.start  # which moves when the record does
@@ -190,6 +194,8 @@ cdef uint8_t* put_set(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
                 return NULL
             if seen is not None:
                 check_key(n.children, item, out.start + start, pos - out.start - start, "{element}", seen)
+    if starts is not None:
+        sort_parts(out.start, starts, pos)
     return pos
 
 
@@ -199,10 +205,13 @@ cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
         refuse(n, value, TypeError)
     cdef dict items = <object>value if PyDict_CheckExact(value) else dict(<object>value)
     cdef set seen = set() if n.children.merges else None
+    cdef list starts = [] if n.is_key else None
     cdef size_t start
     pos = put_count(n, value, len(items), 0, pos, out)
     for key, item in items.items():  # raises by itself if user code changes the size
         start = pos - out.start
+        if starts is not None:
+            starts.append(start)
         pos = put_held(n.children, <PyObject*>key, pos, out)
         if pos == NULL:
             add_step(n, "{key}")
@@ -215,7 +224,24 @@ cdef uint8_t* put_map(const codec_node* n, PyObject* value, uint8_t* pos, fb_dat
             if pos == NULL:
                 add_key_step(n, key)
                 return NULL
+    if starts is not None:
+        sort_parts(out.start, starts, pos)
     return pos
+
+
+cdef int sort_parts(uint8_t* begin, list starts, uint8_t* end) except -1:
+    """Puts what stands from each start to the next, and from the last one to `end`, in the order of its bytes: what
+    was inserted in another order has the same bytes then.
+    """
+    cdef list parts = []
+    cdef bytes data
+    starts.append(end - begin)
+    for i in range(len(starts) - 1):
+        parts.append(PyBytes_FromStringAndSize(<const char*>begin + <size_t>starts[i], starts[i + 1] - starts[i]))
+    parts.sort()
+    data = b"".join(parts)
+    memcpy(begin + <size_t>starts[0], PyBytes_AS_STRING(data), PyBytes_GET_SIZE(data))
+    return 0
 
 
 # --- decode -------------------------------------------------------------------------------------------

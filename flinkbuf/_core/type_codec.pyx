@@ -310,16 +310,19 @@ cdef class TypeCodec(Codec):
         return 0
 
     cdef TypeCodec as_key(self):
-        """The codec that writes values of this type as keys: itself, unless undeclared values are inside."""
+        """The codec that writes equal values of this type as equal bytes: itself, unless undeclared values, sets or
+        maps are inside.
+        """
         cdef list children = [(<TypeCodec>child).as_key() for child in self.children]
-        if self.kind == "OBJECT":
+        cdef bint has_form = self.kind == "OBJECT" or self.kind == "SET" or self.kind == "MAP"
+        if has_form:
             if self.node.is_key:
                 return self
         elif all([child is own for child, own in zip(children, self.children)]):
             return self
         return TypeCodec(
             self.kind, tuple(children), names=self.names, symbols=self.symbols, padding=self.type.padding,
-            classes=self.classes, numpy=self.numpy, field_path_name=self.field_path_name, is_key=self.kind == "OBJECT",
+            classes=self.classes, numpy=self.numpy, field_path_name=self.field_path_name, is_key=has_form,
             row_classes=self.row_classes, required=self.required)
 
     cdef int fail_encode(self, fb_data_output* output, size_t used) except -1:
