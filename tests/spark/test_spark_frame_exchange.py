@@ -143,6 +143,35 @@ def test_functions_before_and_after_run_in_the_same_pass(rows):
         assert (sum(row[0] for row in found), sum(row[1] for row in found)) == (1000, 17)
 
 
+SWAPPED = "first bigint, second bigint"
+
+
+def swapped(batches):
+    """Two columns of one type, in another order than `SWAPPED` has them."""
+    for batch in batches:
+        ids = np.array(batch.column("id"))
+        yield pa.record_batch({"second": -ids, "first": ids})
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("partitioner", ["rebalance", "forward"])
+def test_columns_of_before_and_of_after_are_taken_by_their_names(rows, mode, partitioner):
+    count = {} if partitioner == "forward" else {"num_partitions": 2}
+    expected = [(number, -number) for number in range(1000)]
+    for chain in ({"before": swapped, "before_schema": SWAPPED}, {"after": swapped, "schema": SWAPPED}):
+        moved = fb.exchange(rows, partitioner=partitioner, mode=mode, **count, **chain)
+        assert sorted(map(tuple, moved.select("first", "second").collect())) == expected
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_batch_with_other_names_is_an_error_that_says_so(rows, mode):
+    others = {"schema": "first bigint, third bigint"}
+    with pytest.raises(Exception, match=r"after= gave a batch .* second, first, where schema= says first, third"):
+        fb.exchange(rows, num_partitions=2, mode=mode, after=swapped, **others).collect()
+    with pytest.raises(Exception, match=r"before= gave a batch .* second, first, where the DataFrame has id, name"):
+        fb.exchange(rows, num_partitions=2, mode=mode, before=swapped).collect()
+
+
 def test_partitions_are_as_many_as_spark_would_make(spark, rows):
     assert fb.exchange(rows, "name").rdd.getNumPartitions() == 2  # spark.sql.shuffle.partitions
     many = fb.exchange(rows, "id", num_partitions=7, after=where, schema=WHERE)

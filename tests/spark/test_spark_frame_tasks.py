@@ -27,6 +27,7 @@ from flinkbuf.spark.exchange.frame_tasks import (
     FrameSource,
     FrameWriteTask,
     MapTask,
+    NamedColumns,
 )
 
 SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string())])
@@ -356,3 +357,41 @@ def test_every_row_arrives_once(sizes, channels, fillers, hashed, partitioner):
 @pytest.mark.parametrize("channels", [1, 2, 7, 200, 5000])
 def test_each_channel_has_a_number_that_is_hashed_to_it(channels):
     assert partitions_of(np.array(hashed_ids(channels)), channels).tolist() == list(range(channels))
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted", "found"),
+    [
+        (["b", "a"], ["a", "b"], [2, 1]),
+        (["a", "b"], ["a", "b"], [1, 2]),
+        (["x#0", "x#1"], ["x", "x"], [1, 2]),  # as the rows of such a DataFrame come
+        (["x", "x"], ["x", "x"], [1, 2]),
+    ],
+)
+def test_the_columns_of_a_users_function_are_put_in_order_by_their_names(given, wanted, found):
+    named = NamedColumns(iter, wanted, "after", "schema= says")
+    (batch,) = named([pa.RecordBatch.from_arrays([pa.array([1]), pa.array([2])], given)])
+    assert [column[0].as_py() for column in batch.columns] == found
+
+
+@pytest.mark.parametrize("given", [["a", "c"], ["a"], ["a", "b", "c"], ["a", "a"], []])
+def test_columns_of_other_names_are_refused(given):
+    named = NamedColumns(iter, ["a", "b"], "after", "schema= says")
+    batch = pa.RecordBatch.from_arrays([pa.array([1]) for _ in given], given)
+    with pytest.raises(ValueError, match=r"after= gave a batch with the columns .*, where schema= says a, b"):
+        list(named([batch]))
+
+
+def test_a_users_generator_is_closed_with_what_reads_it():
+    ended = []
+
+    def function(batches):
+        try:
+            yield from batches
+        finally:
+            ended.append(True)
+
+    results = NamedColumns(function, ["a"], "after", "schema= says")(iter([pa.record_batch({"a": [1]})] * 2))
+    next(results)
+    results.close()
+    assert ended == [True]

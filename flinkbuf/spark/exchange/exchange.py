@@ -109,6 +109,7 @@ def exchange(
         of the Python worker.
     before_schema, schema : StructType or str, optional
         What `before`, and `after`, give where these are other columns than they got. The key is one of `before`'s.
+        Both give their columns by name, in any order; a batch with other names is an error.
 
     Returns
     -------

@@ -41,6 +41,7 @@ from flinkbuf.spark.exchange.frame_tasks import (
     FrameSource,
     FrameWriteTask,
     MapTask,
+    NamedColumns,
 )
 from flinkbuf.spark.workers import check_workers, shipped
 
@@ -76,6 +77,10 @@ def exchange_frame(
         return _with_texts(data, chosen, count, mode, config)
     crossing = data.schema if before_schema is None else as_struct_type(before_schema, "before_schema")
     result = crossing if schema is None else as_struct_type(schema, "schema")
+    if before is not None:
+        before = NamedColumns(before, crossing.names, "before", _said_by("before_schema", before_schema))
+    if after is not None:
+        after = NamedColumns(after, result.names, "after", _said_by("schema", schema))
     rows, source = with_plain_names(data, before)
     if chosen.kind == "forward":
         return rows.mapInArrow(shipped(MapTask(source, after)), result)
@@ -289,6 +294,11 @@ def _check_functions(before: Any, before_schema: Any, after: Any, schema: Any) -
         raise ValueError("before_schema= says what before= gives, which was not given")
     if after is None and schema is not None:
         raise ValueError("schema= says what after= gives, which was not given; for what before= gives: before_schema=")
+
+
+def _said_by(argument: str, schema: Any) -> str:
+    """Return who names the columns, for an error."""
+    return "the DataFrame has" if schema is None else f"{argument}= says"
 
 
 def _without_columns(

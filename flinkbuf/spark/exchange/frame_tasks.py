@@ -18,6 +18,7 @@ from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import MAX_BYTES, MAX_ROWS, batch_builder
 from flinkbuf.spark.exchange.blocking import WriteTask
 from flinkbuf.spark.exchange.envelope import Arrivals
+from flinkbuf.spark.exchange.frame_schema import column_names
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,6 +60,57 @@ class Columns:
     def builder(self) -> Any:
         """Return what makes the batches."""
         return batch_builder(self.type.codec, self.schema, self.limits.max_rows, self.limits.max_bytes)
+
+
+@dataclass(frozen=True)
+class NamedColumns:
+    """A user's function over batches; the columns that it gives are taken by their names, in any order.
+
+    Spark takes those of ``mapInArrow`` by their place, so two columns of one type in another order would be swapped
+    without a word.
+
+    Attributes
+    ----------
+    function : callable
+        The user's function.
+    names : list of str
+        The columns that Spark expects, in their order.
+    argument : str
+        As which argument the user gave the function.
+    said_by : str
+        Who names the columns: ``"schema= says"``, or ``"the DataFrame has"``.
+    """
+
+    function: BatchFunction
+    names: list[str]
+    argument: str
+    said_by: str
+
+    def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Return the function's batches, with the columns in their order."""
+        return self._in_order(iter(self.function(batches)))
+
+    def _in_order(self, results: Iterator[Any]) -> Iterator[Any]:
+        import pyarrow as pa
+
+        try:
+            for batch in results:
+                is_batch = isinstance(batch, pa.RecordBatch)  # else Spark, or the record writer, says what is needed
+                yield self._selected(batch) if is_batch else batch
+        finally:
+            if hasattr(results, "close"):
+                results.close()
+
+    def _selected(self, batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+        found, wanted = batch.schema.names, self.names
+        if found == wanted or found == column_names(wanted):
+            return batch
+        if len(set(found)) == len(found) and sorted(found) == sorted(wanted):
+            return batch.select(wanted)
+        raise ValueError(
+            f"{self.argument}= gave a batch with the columns {', '.join(found) or '(none)'}, where {self.said_by} "
+            f"{', '.join(wanted)}: columns are taken by their names, in any order; name them so"
+        )
 
 
 @dataclass(frozen=True)
