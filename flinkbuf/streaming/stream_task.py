@@ -280,9 +280,8 @@ class StreamTask:
     # ---- the end ----------------------------------------------------------------------------------------
 
     def _after_invoke(self) -> None:
-        if self._waits_for_checkpoint or self.checkpoints.synchronous_id is not None:
-            self.mailbox_processor.run_mails_until(self._may_end)
-            self._check_canceled()
+        self.mailbox_processor.run_mails_until(self._may_end)
+        self._check_canceled()
         self.timers.quiesce()
         self.system_timers.quiesce()
         self.mailbox_processor.prepare_close()
@@ -295,21 +294,11 @@ class StreamTask:
         if (error := self.chain.close()) is not None:
             raise error
 
-    @property
-    def _waits_for_checkpoint(self) -> bool:
-        settings = self._settings
-        is_enabled = settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish
-        return is_enabled and self._progress.has_ended_data
-
     def _may_end(self) -> bool:
-        """Consumers have processed all of it, and a checkpoint after the end has come to count."""
-        if self._is_canceled:
-            return True
-        if not self.checkpoints.is_last_one_complete or self.checkpoints.has_unsettled:
-            return False
-        return not self._waits_for_checkpoint or all(
-            partition.is_all_data_processed or partition.is_released for partition in self._partitions
-        )
+        return self._is_canceled or self.checkpoints.may_end(self._settings, self._is_all_read)
+
+    def _is_all_read(self) -> bool:
+        return all(partition.is_all_data_processed or partition.is_released for partition in self._partitions)
 
     def finish_partitions(self) -> None:
         """Nothing follows: what was written stays readable until it was read."""

@@ -18,7 +18,7 @@ from flinkbuf.streaming.barrier_actions import TakeCheckpoint
 from flinkbuf.streaming.barriers import kind_of, options_of, overtaking, times_out_at
 from flinkbuf.streaming.chain import OperatorChain
 from flinkbuf.streaming.metrics import NS_PER_MS
-from flinkbuf.streaming.operator_config import TaskInfo
+from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.snapshot_runner import SnapshotJob, SnapshotRunner
 from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, TaskEvent
@@ -374,6 +374,20 @@ class SubtaskCheckpoints:
         if self.synchronous_id is not None:
             return self.completed_id >= self.synchronous_id
         return self.final_id is not None and self.completed_id >= self.final_id
+
+    def may_end(self, settings: ExecutionSettings, is_all_read: Callable[[], bool]) -> bool:
+        """Whether the task, to which nothing comes any more, need not wait for a checkpoint.
+
+        It waits for the savepoint that it ends with, or for a checkpoint after the end of its operators, which commits
+        what sinks wrote last; for that one its consumers must also have processed all that it sent (`is_all_read`).
+        """
+        is_enabled = settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish
+        waits = is_enabled and self._progress.has_ended_data
+        if not waits and self.synchronous_id is None:
+            return True
+        if not self.is_last_one_complete or self.has_unsettled:
+            return False
+        return not waits or is_all_read()
 
     def close(self) -> None:
         """Give up what was not written."""

@@ -19,7 +19,7 @@ from simulation.sim_storage import METADATA
 
 if TYPE_CHECKING:
     from simulation.checkpoint_world import CheckpointWorld
-    from simulation.flow_state import Snapshot, Transaction
+    from simulation.flow_state import Snapshot
     from simulation.flow_task import FlowTask
 
 Part = tuple[AttemptId, SubtaskState, "Snapshot"]
@@ -116,6 +116,8 @@ class CheckpointInvariants(Invariants):
     def after(self, stimulus: object, actions: list[Any]) -> None:
         """Check what it wants done, and that nothing hangs."""
         super().after(stimulus, actions)
+        if isinstance(stimulus, ma.CheckpointStored) and stimulus.failure is None:
+            self._subsumes(stimulus.checkpoint_id, actions)
         if self.world.master.is_over or self.status is JobStatus.SUSPENDED:
             return
         timeout_ms = self.world.checkpointing.timeout_ms
@@ -126,6 +128,14 @@ class CheckpointInvariants(Invariants):
     def _note_cause(self, stimulus: object) -> None:
         if not isinstance(stimulus, (ma.CheckpointStored, ma.CoordinatorsSnapshotted)):
             super()._note_cause(stimulus)
+
+    def _subsumes(self, checkpoint_id: int, actions: list[Any]) -> None:
+        """A user waits for a savepoint, whatever else is complete meanwhile."""
+        for action in actions:
+            if isinstance(action, ma.CheckpointEnded) and action.record.status == "FAILED":
+                lost = action.record.checkpoint_id
+                is_lost = self.is_savepoint(lost) and lost != checkpoint_id
+                demand(not is_lost, "a savepoint is given up for another checkpoint:", lost, checkpoint_id)
 
     # ---- one checkpoint, from its beginning to its end
 
@@ -233,6 +243,11 @@ class CheckpointInvariants(Invariants):
         attempt = task.attempt
         self.parts[checkpoint_id, attempt.vertex_id, attempt.subtask_index] = attempt, state, snapshot
 
+    def is_savepoint(self, checkpoint_id: int) -> bool:
+        """Whether that is what tasks are asked for."""
+        options = self.options.get(checkpoint_id)
+        return options is not None and options.snapshot_kind.is_savepoint
+
     def is_stored(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> None:
         """It can be found again, and nobody has taken over: what it holds will be committed."""
         self.stored.add(metadata.checkpoint_id)
@@ -241,10 +256,10 @@ class CheckpointInvariants(Invariants):
     def _promise(self, metadata: CheckpointMetadata) -> None:
         operators = (operator for subtask in metadata.subtasks() for operator in subtask.operators)
         for handle in (operator.operator for operator in operators if operator.operator is not None):
-            pending = self.world.storage.read(handle).get("pending", ())
-            self.world.ledger.promised.update(transaction.name for _, transaction in pending)
+            states = self.world.storage.read(handle).get("transactions", ())
+            self.world.ledger.promised.update(holder.handle for state in states for holder in state.pending)
 
-    def commits(self, task: FlowTask, checkpoint_id: int, transaction: Transaction) -> None:
+    def commits(self, task: FlowTask, checkpoint_id: int, transaction: str) -> None:
         """A sink makes something readable."""
         is_failed = checkpoint_id in self.failed
         demand(checkpoint_id in self.stored and not is_failed, "a commit without a checkpoint:", task, checkpoint_id)

@@ -12,6 +12,21 @@ DIRECTORY = "/checkpoints"
 SAVEPOINTS = "/savepoints"
 
 
+# What a job master wants done, and what breaks soon after: faults that meet by chance too seldom.
+MOMENTS = ("a checkpoint is stored", "the job begins again", "the job is stopped with a savepoint")
+MOMENT_FAULTS = ("fail a task", "fail a task", "fail two tasks", "kill a manager", "kill the driver")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One of them."""
+
+    when: str
+    fault: str
+    share: float  # of such moments
+    delay_ms: tuple[int, int]
+
+
 @dataclass(frozen=True)
 class FlowOdds:
     """Shares of 1, milliseconds and counts."""
@@ -26,6 +41,7 @@ class FlowOdds:
     async_ms: tuple[int, int]
     async_fails: float
     async_hangs: float
+    savepoint_factor: int  # how much longer the writing of a savepoint takes
     coordinator_ms: tuple[int, int]
     coordinator_fails: float
     store_ms: tuple[int, int]
@@ -40,6 +56,7 @@ class FlowOdds:
     crash_ms: int | None  # when the driver goes, or only seems to
     lives_on: bool
     claims: bool
+    moments: tuple[Moment, ...]  # at which something breaks, besides what breaks at any time
 
 
 def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
@@ -59,6 +76,7 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
         async_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
         async_fails=_maybe(rng, 0.25, (0.02, 0.1)),
         async_hangs=_maybe(rng, 0.2, (0.02, 0.05)),
+        savepoint_factor=rng.choice((1, 1, 10)),
         coordinator_ms=rng.choice(((0, 1), (0, 50), (10, max(20, span // 30)))),
         coordinator_fails=_maybe(rng, 0.15, (0.1,)),
         store_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
@@ -73,6 +91,7 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
         crash_ms=start_ms + rng.randint(0, span) if rng.random() < 0.25 else None,
         lives_on=rng.random() < 0.5,
         claims=rng.random() < 0.4,
+        moments=_moments(rng),
     )
 
 
@@ -96,6 +115,14 @@ def draw_checkpointing(rng: Random, odds: Odds, start_ms: int, can_be_taken_over
         retention=rng.choice(("DELETE_ON_CANCELLATION", "RETAIN_ON_CANCELLATION", "NO_EXTERNALIZED_CHECKPOINTS")),
         directory=DIRECTORY if can_be_taken_over or rng.random() < 0.8 else "",
         savepoint_directory=SAVEPOINTS,
+    )
+
+
+def _moments(rng: Random) -> tuple[Moment, ...]:
+    count = rng.choice((0, 0, 1, 2, 3))
+    return tuple(
+        Moment(rng.choice(MOMENTS), rng.choice(MOMENT_FAULTS), rng.choice((0.1, 0.5)), rng.choice(((0, 5), (0, 300))))
+        for _ in range(count)
     )
 
 

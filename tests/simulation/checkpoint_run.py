@@ -69,6 +69,7 @@ class CheckpointRun:
         self.stop_kind: SnapshotKind | None = None
         self.is_over = False
         self._request_count = 0
+        self.job_number = 1  # one more with each that the user starts
         self.open_requests: dict[int, SnapshotKind] = {}
         self._start(self.lease.take(), self.plan, None)
         self._plan_user()
@@ -180,6 +181,7 @@ class CheckpointRun:
         if self.flow.claims:
             self.savepoints.pop(path, None)
         plan = self._rescaled(self.world.plan) if self.flow.rescales else self.world.plan
+        self.job_number += 1
         self.lease = SimLease(self.lease.epoch)  # another job for those who keep them: what is left of this one goes
         self._start(self.lease.take(), plan, RestoredCheckpoint(metadata, path, mode))
 
@@ -210,14 +212,13 @@ class CheckpointRun:
 
     def run(self) -> CheckpointRun:
         """All of it, until nothing moves any more."""
+        latest_ms = self.odds.heal_ms + self._patience_ms
         while not self.is_over and self.agenda.step():
-            if self.agenda.step_count > STEP_LIMIT:
-                raise AssertionError(f"no end after {STEP_LIMIT} steps")
-            if self.agenda.now_ms > self.odds.heal_ms + self._patience_ms:
+            demand(self.agenda.step_count <= STEP_LIMIT, f"no end after {STEP_LIMIT} steps")
+            if self.agenda.now_ms > latest_ms:
                 self.world.invariants.nothing_ends()
         while self.agenda.step():
-            if self.agenda.step_count > STEP_LIMIT:
-                raise AssertionError(f"after its end the job moves for {STEP_LIMIT} steps")
+            demand(self.agenda.step_count <= STEP_LIMIT, f"after its end the job moves for {STEP_LIMIT} steps")
         demand(self.is_over, "nothing moves any more, and the job is", self.world.invariants.status)
         for world in self.worlds:
             world.invariants.at_the_end()

@@ -10,6 +10,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import StateHandle
+from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import JobPlan
@@ -17,6 +18,8 @@ from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.streaming.operator_config import ExecutionSettings
+from simulation import breakages
 from simulation.checkpoint_invariants import CheckpointInvariants
 from simulation.flow_records import FlowChannel
 from simulation.flow_sources import FlowCoordinators
@@ -76,11 +79,17 @@ class CheckpointWorld(World):
         self.initial = initial
         self.storage, self.ledger, self.flow, self.lease = run.storage, run.ledger, run.flow, run.lease
         self.routes = run.routes_of(plan)
-        self.checkpointing = replace(run.checkpointing, epoch=epoch)
+        self.checkpointing = config = replace(run.checkpointing, epoch=epoch)
+        self.job_name = f"job{run.job_number}"
+        self.task_settings = ExecutionSettings(
+            checkpointing_enabled=True,
+            checkpoints_after_tasks_finish=config.after_tasks_finish,
+            is_exactly_once=config.is_exactly_once,
+            unaligned_checkpoints_enabled=config.is_unaligned,
+        )
         self.has_crashed = False
         self.has_lost_lease = False
         self._dies_after: int | None = None
-        self._asked_ms = 0
         self._storing: set[int] = set()
         self._unwanted: dict[int, ma.DiscardState] = {}
         now_ms = run.agenda.now_ms
@@ -119,12 +128,13 @@ class CheckpointWorld(World):
 
     def _begin(self) -> None:
         self._perform |= {
-            ma.SnapshotCoordinators: self._snapshot_coordinators,
+            ma.SnapshotCoordinators: lambda action: self.coordinators.snapshot(action.checkpoint_id),
             ma.NotifyCoordinators: lambda action: self.coordinators.complete(action.checkpoint_id),
             ma.StoreCheckpoint: self._store,
             ma.DiscardState: self._discard,
             ma.RequestAnswered: lambda action: self.cluster.answered(self, action),
-            ma.CheckpointEnded: lambda action: None,
+            ma.CheckpointEnded: self._checkpoint_ended,
+            ma.StatusChanged: self._status_changed,
         }
         super()._begin()
 
@@ -148,6 +158,29 @@ class CheckpointWorld(World):
     def read_inline(self, handle: StateHandle) -> bytes:
         """State that the job master keeps itself."""
         return handle.data
+
+    # ---- what breaks at a moment that matters
+
+    def _moment(self, when: str) -> None:
+        for moment in self.flow.moments if not self.is_healed else ():
+            if moment.when == when and self.rng.random() < moment.share:
+                self.agenda.after(self.between(moment.delay_ms), self._break, moment.fault)
+
+    def _break(self, fault: str) -> None:
+        if self.has_crashed or self.end is not None:
+            return
+        if fault != "kill the driver":
+            breakages.cause(self, fault)
+        elif self.flow.crash_ms is not None:
+            self.crash_soon()
+
+    def _status_changed(self, action: ma.StatusChanged) -> None:
+        if action.status is JobStatus.RESTARTING:
+            self._moment("the job begins again")
+
+    def _checkpoint_ended(self, action: ma.CheckpointEnded) -> None:
+        if action.record.status == "COMPLETED" and SnapshotKind(action.record.kind).is_synchronous:
+            self._moment("the job is stopped with a savepoint")
 
     # ---- the driver
 
@@ -230,13 +263,9 @@ class CheckpointWorld(World):
         paths = self.storage.below(action.location) if action.location else []
         return paths + [handle.path for handle in action.handles if handle.path]
 
-    def _snapshot_coordinators(self, action: ma.SnapshotCoordinators) -> None:
-        delay_ms = 0 if self.is_healed else self.between(self.flow.coordinator_ms)
-        self._asked_ms = max(self._asked_ms, self.now_ms + delay_ms)  # one after the other
-        self.agenda.at(self._asked_ms, self.coordinators.snapshot, action.checkpoint_id)
-
     def _store(self, action: ma.StoreCheckpoint) -> None:
         checkpoint_id, flow = action.metadata.checkpoint_id, self.flow
+        self._moment("a checkpoint is stored")
         if not action.options.location:
             self._stored(action)
             return

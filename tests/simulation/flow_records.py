@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flinkbuf._core.key_group import key_group_range, operator_index
 from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
 from flinkbuf.network.events import NO_TIMEOUT, AlignmentType, CheckpointBarrier
+from flinkbuf.streaming.barriers import overtaking
 
 if TYPE_CHECKING:
     from simulation.flow_task import FlowTask
@@ -122,6 +123,29 @@ class FlowChannel:
         if self.reader is not None:
             self.reader.look_at(arrives_ms)
         return [item for _, item in waiting if isinstance(item, Records)]
+
+    def has_queued(self, checkpoint_id: int, now_ms: int) -> bool:
+        """Whether an aligned barrier of this checkpoint has not arrived."""
+        return self._queued(checkpoint_id, now_ms) is not None
+
+    def _queued(self, checkpoint_id: int, now_ms: int) -> int | None:
+        for index, (at_ms, item) in enumerate(self.items):
+            if at_ms > now_ms and isinstance(item, CheckpointBarrier) and item.checkpoint_id == checkpoint_id:
+                return index if item.alignment is AlignmentType.ALIGNED else None
+        return None
+
+    def convert(self, checkpoint_id: int, now_ms: int) -> list[Records]:
+        """Let that barrier overtake what has not arrived either; return the records that it overtakes."""
+        position = self._queued(checkpoint_id, now_ms)
+        assert position is not None
+        barrier = overtaking(self.items[position][1])
+        first = next(index for index, (at_ms, _) in enumerate(self.items) if at_ms > now_ms)
+        overtaken = [item for _, item in list(self.items)[first:position] if isinstance(item, Records)]
+        del self.items[position]
+        self.items.insert(first, (now_ms + 1, barrier))
+        if self.reader is not None:
+            self.reader.look_at(now_ms + 1)
+        return overtaken
 
     def urgent(self) -> tuple[int, CheckpointBarrier] | None:
         """When a barrier arrives that overtakes, or of which the reader is to be told."""

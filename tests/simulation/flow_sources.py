@@ -1,16 +1,27 @@
-"""Coordinators of sources that deal out splits on demand: the real coordinator, with an enumerator made for it."""
+"""Coordinators of sources that deal out splits on demand: the real ones and their host, with an enumerator made for
+them; what the host's thread would do is done in its order, each thing at its time.
+"""
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf.jobs.coordinators import CoordinatorHost
 from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.master.master_actions import CoordinatorsSnapshotted, ResetSources, SubtaskGone, TellCoordinator
+from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.master.master_actions import (
+    CoordinatorFailed,
+    CoordinatorsSnapshotted,
+    ResetSources,
+    SubtaskGone,
+    TellCoordinator,
+)
 from flinkbuf.jobs.messages import OperatorEventMessage
 from flinkbuf.streaming.source import SplitEnumerator
-from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
+from flinkbuf.streaming.source_coordinator import SourceCoordinator
 
 if TYPE_CHECKING:
     from simulation.checkpoint_world import CheckpointWorld
@@ -19,7 +30,8 @@ if TYPE_CHECKING:
 class DealingEnumerator(SplitEnumerator):
     """One split for each request, then the news that there are no more."""
 
-    def __init__(self, context: Any, splits: Sequence[int]) -> None:
+    def __init__(self, world: CheckpointWorld, context: Any, splits: Sequence[int]) -> None:
+        self.world = world
         self.context = context
         self.splits = list(splits)
         self.done: set[int] = set()  # readers that were told so
@@ -46,6 +58,8 @@ class DealingEnumerator(SplitEnumerator):
 
     def snapshot_state(self, checkpoint_id: int) -> list[int]:
         """Splits that nobody has."""
+        if not self.world.is_healed and self.world.rng.random() < self.world.flow.coordinator_fails:
+            raise ValueError("the state of an enumerator")
         return list(self.splits)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
@@ -56,65 +70,79 @@ class DealingEnumerator(SplitEnumerator):
 
 
 class DealingSource:
-    """Makes such enumerators."""
+    """Makes such enumerators, and as an operator's factory their coordinators."""
 
-    def __init__(self, splits: Sequence[int]) -> None:
+    def __init__(self, world: CheckpointWorld, splits: Sequence[int]) -> None:
+        self._world = world
         self._splits = splits
+
+    def create_coordinator(self, parallelism: int, clock: Any, store: Any, fail: Any) -> SourceCoordinator:
+        """As the factory of a source operator does."""
+        return SourceCoordinator(self, parallelism, clock, store, fail)  # type: ignore[arg-type]
 
     def create_enumerator(self, context: Any) -> DealingEnumerator:
         """With all splits."""
-        return DealingEnumerator(context, self._splits)
+        return DealingEnumerator(self._world, context, self._splits)
 
     def restore_enumerator(self, context: Any, checkpoint: list[int]) -> DealingEnumerator:
         """With those that nobody had."""
-        return DealingEnumerator(context, checkpoint)
+        return DealingEnumerator(self._world, context, checkpoint)
 
 
-class _Gateway:
-    """To one attempt of a reader."""
+class Works:
+    """The queue of the host's thread: one thing after the other."""
 
-    def __init__(self, host: FlowCoordinators, attempt: AttemptId, operator_id: str) -> None:
-        self._host, self._attempt, self._operator_id = host, attempt, operator_id
+    def __init__(self, world: CheckpointWorld) -> None:
+        self._world = world
+        self._last_ms = 0
 
-    def send(self, event: Any) -> None:
-        self._host.send(self._attempt, self._operator_id, event)
+    def put(self, work: Callable[[], None]) -> None:
+        """Do it, behind all others."""
+        world = self._world
+        self._last_ms = max(self._last_ms, world.now_ms + world.between((0, 20)))
+        world.agenda.at(self._last_ms, self._do, work)
+
+    def hold_up(self, delay_ms: int) -> None:
+        """What is done next takes so long."""
+        self._last_ms = max(self._last_ms, self._world.now_ms) + delay_ms
+
+    def _do(self, work: Callable[[], None]) -> None:
+        if not self._world.has_crashed and not self._world.provider_is_closed:
+            work()
 
 
 class FlowCoordinators:
-    """All coordinators of a job, and what they send while a checkpoint begins: it is held back until it has."""
+    """The job's `CoordinatorHost`, and where its events go."""
 
     def __init__(self, world: CheckpointWorld) -> None:
         self.world = world
-        self._operators = {
-            vertex.id: operator.id
-            for vertex in world.plan.vertices
-            for operator in vertex.operators
-            if operator.has_coordinator
-        }
-        self._vertex_of = {operator_id: vertex_id for vertex_id, operator_id in self._operators.items()}
-        self._coordinators: dict[str, SourceCoordinator] = {}
-        self._manager_of: dict[AttemptId, str] = {}
-        self._gone: set[AttemptId] = set()
-        self._registered: set[AttemptId] = set()
-        self._held: dict[int, list[tuple[AttemptId, str, Any]]] = {}  # by checkpoint whose triggers are not sent
-        self._generation = 0
-        self._told_ms = 0
-        self._make_all({})
-
-    def _make_all(self, states: dict[str, list[int]]) -> None:
-        self._generation += 1
-        store = CoordinatorStore()
-        for operator_id, vertex_id in self._vertex_of.items():
-            vertex = self.world.routes.index_of[vertex_id]
-            coordinator = SourceCoordinator(
-                DealingSource(self.world.routes.splits_of(vertex)),  # type: ignore[arg-type]
-                self.world.plan.vertices[vertex].parallelism,
-                None,  # type: ignore[arg-type]
-                store,
-                lambda error: None,
+        self._operators: dict[str, str] = {}
+        vertices = []
+        for vertex in world.plan.vertices:
+            splits = world.routes.splits_of(world.routes.index_of[vertex.id])
+            operators = [
+                SimpleNamespace(operator_id=each.id, name=vertex.name, factory=DealingSource(world, splits))
+                for each in vertex.operators
+                if each.has_coordinator
+            ]
+            self._operators.update((vertex.id, each.operator_id) for each in operators)
+            chain = SimpleNamespace(operators=operators)
+            vertices.append(
+                SimpleNamespace(
+                    id=vertex.id,
+                    name=vertex.name,
+                    parallelism=vertex.parallelism,
+                    max_parallelism=vertex.max_parallelism,
+                    chain=chain,
+                )
             )
-            coordinator.start(states.get(operator_id))
-            self._coordinators[operator_id] = coordinator
+        graph: Any = SimpleNamespace(vertices=vertices, settings=SimpleNamespace(job_name="job"))
+        self._host = CoordinatorHost(graph, "job", None, self._send, self._failed)  # type: ignore[arg-type]
+        self._works = self._host._works = Works(world)  # type: ignore[assignment]
+        self._manager_of: dict[AttemptId, str] = {}
+        if world.initial is None:
+            for source in self._host._sources.values():
+                source.start(None, self._host._store)  # type: ignore[arg-type]
 
     def operator_of(self, vertex_id: str) -> str | None:
         """The operator of a vertex that has a coordinator."""
@@ -125,75 +153,47 @@ class FlowCoordinators:
         self._manager_of[attempt] = manager_id
 
     def tell(self, action: TellCoordinator) -> None:
-        """A reader asks for a split."""
-        delay_ms = self.world.between((0, 20))
-        self.world.agenda.after(
-            delay_ms, self._handle, self._generation, action.attempt, action.operator_id, action.payload
-        )
+        """A reader says something."""
+        self._host.tell(action.attempt, action.operator_id, action.payload)
 
-    def _handle(self, generation: int, attempt: AttemptId, operator_id: str, event: Any) -> None:
-        if attempt in self._gone or generation != self._generation or self.world.provider_is_closed:
-            return
-        coordinator = self._coordinators[operator_id]
-        if attempt not in self._registered:
-            self._registered.add(attempt)
-            coordinator.register_reader(attempt.subtask_index, _Gateway(self, attempt, operator_id))
-        coordinator.handle_event(attempt.subtask_index, event)
-
-    def send(self, attempt: AttemptId, operator_id: str, event: Any) -> None:
+    def _send(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
         """To a reader: past the job master, straight to the manager of the attempt."""
-        if self._held:
-            self._held[max(self._held)].append((attempt, operator_id, event))
-        else:
-            self._send_now(attempt, operator_id, event)
+        manager_id = self._manager_of.get(attempt)
+        if manager_id is not None:
+            self.world.send_to(manager_id, OperatorEventMessage(self.world.session_id, attempt, operator_id, payload))
 
-    def _send_now(self, attempt: AttemptId, operator_id: str, event: Any) -> None:
-        if attempt not in self._gone:
-            message = OperatorEventMessage(self.world.session_id, attempt, operator_id, event)
-            self.world.send_to(self._manager_of[attempt], message)
+    def _failed(self, failure: Failure) -> None:
+        """An enumerator has raised."""
+        self.world.tell(CoordinatorFailed(self.world.happened(failure)))
 
     def gone(self, action: SubtaskGone) -> None:
         """Nothing more is sent to it."""
-        self._gone.add(action.attempt)
+        self._manager_of.pop(action.attempt, None)
+        self._host.gone(action.attempt)
 
     def reset(self, action: ResetSources) -> None:
         """Readers of these subtasks begin anew, or all is made anew."""
-        wanted = set(action.subtasks)
-        for attempt in self._manager_of:
-            if (attempt.vertex_id, attempt.subtask_index) in wanted:
-                self._gone.add(attempt)
-        if action.is_global:
-            states = {key: pickle.loads(self.world.read_inline(handle)) for key, handle in action.states.items()}
-            if action.checkpoint_id is not None:
-                states = {key: states.get(key) for key in self._vertex_of if key in states}
-            self._make_all(states)
-            return
-        for vertex_id, subtask in action.subtasks:
-            operator_id = self._operators.get(vertex_id)
-            if operator_id is not None:
-                self._coordinators[operator_id].reset_reader(subtask, action.checkpoint_id)
+        reading = {key: partial(self.world.read_inline, handle) for key, handle in action.states.items()}
+        self._host.reset(action.subtasks, action.is_global, action.checkpoint_id, reading)
 
     # ---- checkpoints
 
     def snapshot(self, checkpoint_id: int) -> None:
         """Take the state of all, and hold back what they send from now on."""
-        if self.world.has_crashed:
-            return
-        self._held[checkpoint_id] = []
-        states = {key: pickle.dumps(each.snapshot(checkpoint_id)) for key, each in self._coordinators.items()}
-        failure = None
-        if not self.world.is_healed and self.world.rng.random() < self.world.flow.coordinator_fails:
-            states, failure = {}, self.world.failure("the state of an enumerator")
-        delay_ms = 0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms)
-        self._told_ms = max(self._told_ms, self.world.now_ms + delay_ms)  # one after the other
-        self.world.agenda.at(self._told_ms, self.world.tell, CoordinatorsSnapshotted(checkpoint_id, states, failure))
+
+        def taken(states: dict[str, bytes], failure: Failure | None) -> None:
+            delay_ms = 0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms)
+            self._works.hold_up(delay_ms)
+            failure = None if failure is None else self.world.happened(failure)
+            self.world.agenda.after(delay_ms, self.world.tell, CoordinatorsSnapshotted(checkpoint_id, states, failure))
+
+        self._works.hold_up(0 if self.world.is_healed else self.world.between(self.world.flow.coordinator_ms))
+        self._host.snapshot(checkpoint_id, taken)
 
     def let_go(self, checkpoint_id: int) -> None:
         """The triggers are sent: so is what was held back."""
-        for attempt, operator_id, event in self._held.pop(checkpoint_id, ()):
-            self._send_now(attempt, operator_id, event)
+        self._host.let_go(checkpoint_id)
 
     def complete(self, checkpoint_id: int) -> None:
         """A checkpoint counts."""
-        for coordinator in self._coordinators.values():
-            coordinator.notify_checkpoint_complete(checkpoint_id)
+        self._host.complete(checkpoint_id)

@@ -15,6 +15,7 @@ from flinkbuf.checkpoints.handles import (
     TaskRestore,
 )
 from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
+from flinkbuf.streaming.two_phase_commit import TransactionsState
 from simulation.flow_records import MAX_PARALLELISM, Path, Records, key_group_of, key_groups_of
 
 if TYPE_CHECKING:
@@ -24,21 +25,12 @@ Count = dict[tuple[Path, int], int]  # records so far, by way and split
 
 
 @dataclass
-class Transaction:
-    """What a sink has written and nobody can read yet."""
-
-    name: str
-    records: list[Records] = field(default_factory=list)
-
-
-@dataclass
 class FlowState:
     """What a task knows."""
 
     positions: dict[int, int] = field(default_factory=dict)  # of a source's splits
     counts: Count = field(default_factory=dict)
-    pending: list[tuple[int, Transaction]] = field(default_factory=list)  # with the checkpoint that closed each
-    transaction: Transaction | None = None
+    transactions: list[TransactionsState] = field(default_factory=list)  # of sinks, as they were restored
     shared_files: tuple[SharedFile, ...] = ()  # of the last checkpoint that is known to be complete
 
 
@@ -48,7 +40,7 @@ class Snapshot:
 
     positions: dict[int, int]
     counts: Count
-    pending: tuple[tuple[int, Transaction], ...]
+    transactions: tuple[TransactionsState, ...]
     is_finished: bool
     is_unknown: bool = False  # the task began at its end
     input_state: dict[tuple[int, int], list[Records]] = field(default_factory=dict)
@@ -79,7 +71,7 @@ class StateWriter:
         elif not self.is_keyed:
             operators[self.head]["counts"] = dict(snapshot.counts)
         if self.is_sink:
-            operators[self.tail]["pending"] = snapshot.pending
+            operators[self.tail]["transactions"] = snapshot.transactions
         states = []
         for operator_id, content in operators.items():
             keyed = ()
@@ -89,7 +81,7 @@ class StateWriter:
                 OperatorSubtaskState(
                     operator_id,
                     self.storage.write(content, options.location) if content else None,
-                    has_lists="positions" in content or "pending" in content,
+                    has_lists="positions" in content or "transactions" in content,
                     has_union_lists="counts" in content,
                     keyed=keyed,
                 )
@@ -145,10 +137,9 @@ class StateWriter:
                 for key, count in content.get("counts", {}).items():
                     state.counts[key] = max(count, state.counts.get(key, 0))
             state.positions.update(_own(contents, "positions", subtask, parallelism, is_same))
-            state.pending += _own(contents, "pending", subtask, parallelism, is_same)
+            state.transactions += _own(contents, "transactions", subtask, parallelism, is_same)
             for keyed in operator.keyed:
                 self._read_keyed(state, keyed, is_same and options_are_ours)
-        state.pending.sort(key=lambda each: each[0])
         return state
 
     def _read_keyed(self, state: FlowState, keyed: KeyedStateHandle, keeps_files: bool) -> None:

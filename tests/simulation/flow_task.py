@@ -1,33 +1,40 @@
 """A task that reads numbered records, counts them by key and passes them on, and takes part in checkpoints.
 
-The barrier handler is the real one; all around it (channels, state, transactions, threads) is made up.
+What decides is real: barrier handling, the task's part of each checkpoint, transactions. Channels, state and threads
+around it are made up.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
 from flinkbuf.jobs.manager import task_actions as tm
+from flinkbuf.jobs.operator_events import ReaderRegistered, decode_event, encode_event
 from flinkbuf.network.events import (
     AlignmentType,
     CancelCheckpointMarker,
     CheckpointBarrier,
     EndOfData,
     EndOfPartition,
+    EventAnnouncement,
     StopMode,
 )
-from flinkbuf.streaming import barrier_actions as ba
-from flinkbuf.streaming.barrier_handler import SingleCheckpointBarrierHandler
-from flinkbuf.streaming.barrier_tracker import CheckpointBarrierTracker
-from flinkbuf.streaming.barriers import barrier_of, blocks_channel, kind_of, options_of, overtaking
+from flinkbuf.streaming.barrier_actions import TakeCheckpoint
+from flinkbuf.streaming.barriers import barrier_of, blocks_channel, kind_of, overtaking
+from flinkbuf.streaming.checkpointed_inputs import CheckpointedInputs
+from flinkbuf.streaming.operator_config import TaskInfo
 from flinkbuf.streaming.source_events import NoMoreSplits, SplitRequested, SplitsAssigned
+from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
+from flinkbuf.streaming.task_events import CheckpointAcknowledged, TaskEvent
 from flinkbuf.streaming.task_state import TaskState, TaskStep
-from simulation.async_part import AsyncPart
+from simulation.async_part import AsyncPart, TaskFailure
+from simulation.flow_checkpoints import FlowChain, FlowGate, FlowInFlight, FlowStorage, FlowTimers
 from simulation.flow_records import FlowChannel, Records
-from simulation.flow_state import Count, FlowState, Snapshot, StateWriter, Transaction
+from simulation.flow_sink import FlowSink
+from simulation.flow_state import Count, FlowState, Snapshot, StateWriter
 from simulation.invariants import Violation
 from simulation.tasks import Fate, SimTask
 
@@ -54,30 +61,41 @@ class FlowTask(SimTask):
         super().__init__(manager, descriptor, fate)
         self.memory = FlowState()
         self.writer = StateWriter(self)
+        self.timers = FlowTimers(self)
+        self.settings = self.world.task_settings
+        self.progress = TaskProgress()
         self.async_part = AsyncPart(self)
         self.inputs: list[FlowChannel] = []
         self.outputs: list[list[FlowChannel]] = []  # by partition and subpartition
-        self._handler: Any = None
+        self.sink = FlowSink(self) if self.writer.is_sink else None
+        self.committing_id = 0  # the checkpoint that counts, for whoever commits now
+        self.checkpoints = self._make_checkpoints()
+        self.checkpointed_inputs: CheckpointedInputs = CheckpointedInputs(self.settings, self.timers, self, "")
+        self._in_flight: FlowInFlight | None = None
+        self._gate: FlowGate | None = None
         self._planned_ms: int | None = None
-        self._alarm_ms: int | None = None
         self._ended_inputs: set[int] = set()  # whose data has ended
-        self._is_drained = True
+        self._drains = True  # what has ended so far has ended for good
         self._has_no_more_splits = False
         self._has_asked = False  # for a split
-        self._has_ended = False  # its data
         self._is_over = False  # it only waits for what is being written
         self._is_restored_as_finished = False
-        self._sync_id: int | None = None  # of the savepoint that it ends with
-        self._final_id: int | None = None  # the first checkpoint after the end of its data
-        self._last_id = 0  # that was taken
-        self._last_complete_id = 0
-        self._aborted: set[int] = set()
-        self._kept: dict[tuple[int, int], list[Records]] | None = None  # what came before barriers that are late
-        self._kept_channels: set[int] = set()
-        self._kept_id = 0
-        self._in_front: tuple[int, list[Records]] = (0, [])  # of the barrier that is being read, and its channel
-        self._waiting: tuple[CheckpointBarrier, Snapshot] | None = None  # for the input's part of it
-        self._transaction_count = 0
+
+    def _make_checkpoints(self) -> SubtaskCheckpoints:
+        attempt = self.attempt
+        info = TaskInfo("", "", attempt.vertex_id, "task", attempt.subtask_index)
+        checkpoints = SubtaskCheckpoints(
+            info,
+            FlowChain(self),  # type: ignore[arg-type]
+            self.broadcast,
+            self.progress,
+            FlowStorage(self),  # type: ignore[arg-type]
+            self._report,
+            self.timers,  # type: ignore[arg-type]
+            lambda: 0,
+        )
+        checkpoints.runner = self.async_part  # type: ignore[assignment]
+        return checkpoints
 
     # ---- its beginning
 
@@ -88,13 +106,18 @@ class FlowTask(SimTask):
         self._connect_channels()
         if restore is not None:
             self._restore(restore)
-        elif self.writer.is_source and self.coordinated is None:
+        if self.sink is not None and not self.is_gone:
+            self.sink.open(self.memory.transactions, self.committing_id)
+        if restore is None and self.writer.is_source and self.coordinated is None:
             self._take_first_splits()
         if self.is_gone or not self._reach(TaskStep.RUN):
             return
         if self.fate.fails_in is TaskState.RUNNING and self.fate.work_ms is not None:
             self._later(self.fate.work_ms, self._fail_at_work)
+        self.progress.is_running = True
         self.world.data.connect(self)
+        if self.coordinated is not None:
+            self.manager.task_said(self.attempt, self.coordinated, encode_event(ReaderRegistered()))
         if self.writer.is_source:
             self._later(self.world.between(self.flow.emit_ms), self._emit)
         self.look_at(self.world.now_ms)
@@ -113,17 +136,15 @@ class FlowTask(SimTask):
             channel.reader = self
         for channel in (channel for channels in self.outputs for channel in channels):
             channel.writer = self
-        config = self.world.checkpointing
-        if not config.is_exactly_once:
-            self._handler = CheckpointBarrierTracker(len(self.inputs), takes_after_end=config.after_tasks_finish)
-        else:
-            self._handler = SingleCheckpointBarrierHandler(
-                len(self.inputs), can_overtake=config.is_unaligned, takes_after_end=config.after_tasks_finish
-            )
+        if self.inputs:
+            self._gate = FlowGate(self)
+            self.checkpointed_inputs.add_gate(self._gate)
+        if self.settings.unaligned_checkpoints_enabled:
+            self.checkpoints.in_flight = self._in_flight = FlowInFlight(self)
 
     def _restore(self, restore: Any) -> None:
         self._is_restored_as_finished = restore.is_finished
-        self._last_id = self._last_complete_id = restore.checkpoint_id
+        self.committing_id = restore.checkpoint_id
         try:
             self.memory = self.writer.read(restore, self.world.owns(restore.checkpoint_id))
         except Violation:
@@ -131,13 +152,9 @@ class FlowTask(SimTask):
                 raise
             self.fail(self.world.failure(f"{self.attempt} comes too late"))
             return
-        for _, transaction in self.memory.pending:
-            self.world.invariants.commits(self, restore.checkpoint_id, transaction)
-            self.world.ledger.commit(transaction, self, is_restored=True)
-        self.memory.pending.clear()
         for index, subpartition, records in self.writer.read_channels(restore.output_channels):
             for each in records:
-                self._put(self.outputs[index][subpartition], each)
+                self.put(self.outputs[index][subpartition], each)
         for index, channel_index, records in self.writer.read_channels(restore.input_channels):
             channel = self.inputs[self._channel_number(index, channel_index)]
             channel.items.extendleft((1, each) for each in reversed(records))
@@ -145,7 +162,7 @@ class FlowTask(SimTask):
     def _channel_number(self, gate: int, channel: int) -> int:
         return sum(len(each.subpartition_indexes) for each in self.descriptor.gates[:gate]) + channel
 
-    def _gate_of(self, number: int) -> tuple[int, int]:
+    def gate_of(self, number: int) -> tuple[int, int]:
         for index, gate in enumerate(self.descriptor.gates):
             if number < len(gate.subpartition_indexes):
                 return index, number
@@ -160,21 +177,22 @@ class FlowTask(SimTask):
 
     # ---- a source
 
-    def deliver(self, payload: Any) -> None:
+    def deliver(self, payload: bytes) -> None:
         """An event of its coordinator."""
-        if self.is_gone or self.state is not TaskState.RUNNING:
+        if not self.is_working():
             return
-        if isinstance(payload, SplitsAssigned):
-            for split in payload.splits:
+        event = decode_event(payload)
+        if isinstance(event, SplitsAssigned):
+            for split in event.splits:
                 self.world.invariants.split_given(self, split)
                 self.memory.positions[split] = 0
             self._has_asked = False
-        elif isinstance(payload, NoMoreSplits):
+        elif isinstance(event, NoMoreSplits):
             self._has_no_more_splits = True
 
     def _emit(self) -> None:
         """Some records of one split."""
-        if not self._is_working() or self._has_ended:
+        if not self.is_working() or self.progress.has_ended_data:
             return
         size = self.routes.split_size
         unread = [split for split, position in self.memory.positions.items() if position < size]
@@ -189,7 +207,7 @@ class FlowTask(SimTask):
             return
         elif not unread and not self._has_asked:
             self._has_asked = True
-            self.manager.task_said(self.attempt, self.coordinated, SplitRequested())
+            self.manager.task_said(self.attempt, self.coordinated, encode_event(SplitRequested()))
         span_ms = (1, 20) if self.world.is_healed else self.flow.emit_ms
         self._later(self.world.between(span_ms), self._emit)
 
@@ -198,28 +216,34 @@ class FlowTask(SimTask):
 
     # ---- records
 
-    def _is_working(self) -> bool:
+    def is_working(self) -> bool:
+        """Whether its thread runs."""
         return self.state is TaskState.RUNNING and not self.is_gone
 
     def _pass_on(self, records: Records) -> None:
-        if self.writer.is_sink:
-            transaction = self.memory.transaction
-            if transaction is None:
-                self._transaction_count += 1
-                name = f"{self.world.name}{self.attempt}:{self._transaction_count}"
-                transaction = self.memory.transaction = Transaction(name)
-            transaction.records.append(records)
+        if self.sink is not None:
+            self.sink.write(records)
         for edge, channels in zip(self.routes.outputs[self.vertex], self.outputs, strict=True):
-            self._put(channels[self.routes.subpartition(edge, records.split, len(channels))], records)
+            self.put(channels[self.routes.subpartition(edge, records.split, len(channels))], records)
 
-    def _put(self, channel: FlowChannel, item: Any) -> None:
+    def put(self, channel: FlowChannel, item: Any) -> None:
+        """Behind all that was sent before."""
         span_ms = (0, 1) if self.world.is_healed else self.flow.channel_ms
         channel.put(item, self.world.now_ms + self.world.between(span_ms))
 
-    def _broadcast(self, event: Any) -> None:
-        for channels in self.outputs:
-            for channel in channels:
-                self._put(channel, event)
+    def broadcast(self, event: Any) -> None:
+        """To all consumers."""
+        if self.acts():
+            for channels in self.outputs:
+                for channel in channels:
+                    self.put(channel, event)
+
+    def output_channels(self) -> Iterator[tuple[bool, tuple[int, int], FlowChannel]]:
+        """Each with its place, and whether its edge joins subtasks one by one."""
+        if self.acts():
+            for index, (edge, channels) in enumerate(zip(self.routes.outputs[self.vertex], self.outputs, strict=True)):
+                for subpartition, channel in enumerate(channels):
+                    yield edge.is_pointwise, (index, subpartition), channel
 
     def look_at(self, time_ms: int) -> None:
         """Something can be read then."""
@@ -231,13 +255,15 @@ class FlowTask(SimTask):
         if planned_ms != self._planned_ms:
             return
         self._planned_ms = None
-        if not self._is_working():
-            return
+        if self.is_working():
+            self.guarded(self._read_next)
+
+    def _read_next(self) -> None:
         now_ms = self.world.now_ms
         if self.world.checkpointing.is_unaligned:
             self._hear_urgent(now_ms)
         ready = [index for index, channel in enumerate(self.inputs) if channel.is_ready(now_ms)]
-        if ready and self._is_working():
+        if ready and self.is_working():
             index = self.world.rng.choice(ready)
             self._read(index, self.inputs[index].items.popleft()[1])
             self._look_again(now_ms + (0 if self.world.is_healed else self.world.between(self.flow.process_ms)))
@@ -256,48 +282,46 @@ class FlowTask(SimTask):
     def _hear_urgent(self, now_ms: int) -> None:
         """Barriers that overtake, and the news of those that may, whatever stands in front of them."""
         for index, channel in enumerate(self.inputs):
-            while (found := channel.urgent()) is not None and found[0] <= now_ms and self._is_working():
+            while (found := channel.urgent()) is not None and found[0] <= now_ms and self.is_working():
                 barrier = found[1]
                 if barrier.alignment is AlignmentType.UNALIGNED:
                     self._read_overtaking(index, barrier, barrier)
                 else:
                     channel.announced.add(barrier.checkpoint_id)
-                    self._do(self._handler.on_announcement(barrier, barrier.checkpoint_id, index, now_ms))
-                    self._set_alarm()
+                    news = EventAnnouncement(barrier, barrier.checkpoint_id)
+                    self.checkpointed_inputs.process_announcement(news, self._gate, index)
 
     def _read_overtaking(self, index: int, queued: CheckpointBarrier, barrier: CheckpointBarrier) -> None:
         """Take a barrier out of the queue of its channel; what stands in front of it was overtaken."""
-        in_front = self.inputs[index].take_out(queued)
-        if index in self._kept_channels and barrier.checkpoint_id == self._kept_id:
-            self._keep(index, in_front)
-            in_front = []
-        self._end_of_kept(index, barrier)
-        self._in_front = index, in_front
-        self._do(self._handler.on_barrier(barrier, index, self.world.now_ms))
-        self._in_front = 0, []
-        self._set_alarm()
+        self._barrier(index, barrier, self.inputs[index].take_out(queued))
+
+    def _barrier(self, index: int, barrier: CheckpointBarrier, in_front: list[Records]) -> None:
+        if self._in_flight is not None:
+            self._in_flight.barrier_read(index, barrier, in_front)
+        self.checkpointed_inputs.process_barrier(barrier, self._gate, index)
+        if self._in_flight is not None:
+            self._in_flight.barrier_handled()
 
     def _read(self, index: int, item: Any) -> None:
         if isinstance(item, Records):
             self._count(index, item)
         elif isinstance(item, CheckpointBarrier):
             self.inputs[index].is_blocked = blocks_channel(item)
-            self._end_of_kept(index, item)
-            self._do(self._handler.on_barrier(item, index, self.world.now_ms))
+            self._barrier(index, item, [])
         elif isinstance(item, CancelCheckpointMarker):
-            self._do(self._handler.on_cancellation(item.checkpoint_id, index, self.world.now_ms))
+            self.checkpointed_inputs.process_cancellation(item, self._gate, index)
         elif isinstance(item, EndOfData):
             self._data_ended(index, item)
         elif isinstance(item, EndOfPartition):
             self.world.data.read_to_the_end(self, index)
-            self._kept_channels.discard(index)
-            self._do(self._handler.on_end_of_partition(index, self.world.now_ms))
+            if self._in_flight is not None:
+                self._in_flight.ended(index)
+            self.checkpointed_inputs.process_end_of_partition(self._gate, index)
             self._finish_if_over()
-        self._set_alarm()
 
     def _count(self, index: int, records: Records) -> None:
-        if index in self._kept_channels:
-            self._keep(index, [records])
+        if self._in_flight is not None:
+            self._in_flight.records_read(index, records)
         counts: Count = self.memory.counts
         records = records._replace(path=(*records.path, self.vertex))
         key = records.path, records.split
@@ -311,37 +335,38 @@ class FlowTask(SimTask):
         writer = self.inputs[index].writer
         if writer is not None:
             writer.consumer_has_read_all()
-        self._is_drained = self._is_drained and event.mode is StopMode.DRAIN
+        self._drains = self._drains and event.mode is StopMode.DRAIN
         if len(self._ended_inputs) == len(self.inputs):
-            self._end_data(StopMode.DRAIN if self._is_drained else StopMode.NO_DRAIN)
+            self._end_data(StopMode.DRAIN if self._drains else StopMode.NO_DRAIN)
 
     # ---- its end
 
     def _end_data(self, mode: StopMode) -> None:
-        if self._has_ended:
+        if self.progress.has_ended_data:
             return
-        self._has_ended = True
-        self._is_drained = mode is StopMode.DRAIN
-        self._broadcast(EndOfData(mode))
-        if self._is_drained and self.world.waits_for_final_checkpoint:
+        self.progress.is_drained = mode is StopMode.DRAIN
+        if self.sink is not None and self.progress.is_drained and self.settings.checkpoints_after_tasks_finish:
+            self.sink.finish()
+        self.broadcast(EndOfData(mode))
+        self.progress.has_ended_data = True
+        if self.progress.is_drained and self.settings.checkpoints_after_tasks_finish:
             self.manager.checkpoint_said(tm.TaskDataEnded(self.attempt))
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
-        """Its data has ended, nobody writes to it any more, and the checkpoint that it waits for is complete."""
-        if not self._has_ended or self._is_over or not self._is_working():
+        """All was read, and the checkpoint that it waits for is complete."""
+        if not self.progress.has_ended_data or self._is_over or not self.is_working():
             return
-        if self._sync_id is not None:
-            is_over = self._last_complete_id == self._sync_id
-        else:
-            is_committed = self._final_id is not None and self._last_complete_id >= self._final_id
-            is_read = all(channel.is_read_to_its_end for channels in self.outputs for channel in channels)
-            may_go = (is_committed and is_read) or not self.world.waits_for_final_checkpoint
-            is_over = self._is_drained and may_go and not self._handler.open_channels
-        if is_over:
+        if not self.checkpointed_inputs.has_open_channels and self._may_end():
             self._is_over = True
-            self._broadcast(EndOfPartition())
+            self.broadcast(EndOfPartition())
             self.async_part.finish_first(lambda: self._come_out(TaskStep.FINISH))
+
+    def _may_end(self) -> bool:
+        return self.checkpoints.may_end(self.settings, self._is_read)
+
+    def _is_read(self) -> bool:
+        return all(channel.is_read_to_its_end for channels in self.outputs for channel in channels)
 
     def consumer_has_read_all(self) -> None:
         """One of those who read from it."""
@@ -357,163 +382,125 @@ class FlowTask(SimTask):
 
     def vanish(self) -> None:
         """Its process has ended."""
-        self.async_part.vanish()
+        self.async_part.cancel_all()
         super().vanish()
+
+    # ---- what may happen to it between any two steps
+
+    def acts(self) -> bool:
+        """Whether it is there to do the next thing: its process may be killed between any two."""
+        return self.is_working() and self.manager.goes_on()
+
+    def guarded(self, call: Callable[..., Any], *arguments: Any) -> None:
+        """What is raised ends the task."""
+        try:
+            call(*arguments)
+        except TaskFailure as error:
+            self.fail(error.failure)
+        except RuntimeError as error:
+            if "was to end with, has failed" not in str(error):
+                raise
+            self.fail(self.world.failure(f"{self.attempt}: stop with savepoint failed"))
 
     # ---- checkpoints: what it is told
 
     def trigger(self, action: tm.TriggerTask) -> bool:
         """Begin with this task; False: it does not run."""
-        if not self._is_working():
-            return False
-        barrier = barrier_of(action.checkpoint_id, action.timestamp_ms, action.options)
-        if self.writer.is_source:
-            if barrier.checkpoint_id > self._last_id:
-                self._stop_source(barrier)
-                self._take(barrier)
-        elif not self._handler.open_channels:
+        if self.is_working():
+            self.guarded(self._trigger, barrier_of(action.checkpoint_id, action.timestamp_ms, action.options))
+            return True
+        return False
+
+    def _trigger(self, barrier: CheckpointBarrier) -> None:
+        if self.checkpointed_inputs.has_open_channels:
+            self.checkpointed_inputs.trigger(barrier)
+        elif kind_of(barrier).is_synchronous and self._may_stop(barrier.checkpoint_id):
+            self.checkpoints.synchronous_id = barrier.checkpoint_id
+            is_drain = kind_of(barrier) is SnapshotKind.SAVEPOINT_TERMINATE
+            self._end_data(StopMode.DRAIN if is_drain else StopMode.NO_DRAIN)
             self._take(barrier)
         else:
-            for index in self._handler.open_channels:
-                self._do(self._handler.on_barrier(barrier, index, self.world.now_ms, is_triggered=True))
-            self._set_alarm()
-        return True
+            self._take(barrier)
 
-    def _stop_source(self, barrier: CheckpointBarrier) -> None:
-        kind = kind_of(barrier)
-        if kind.is_synchronous:
-            self._sync_id = barrier.checkpoint_id
-            is_drain = kind is SnapshotKind.SAVEPOINT_TERMINATE
-            self._end_data(StopMode.DRAIN if is_drain else StopMode.NO_DRAIN)
+    def _may_stop(self, checkpoint_id: int) -> bool:
+        is_reading = self.writer.is_source and not self.progress.has_ended_data
+        return is_reading and not self.checkpoints.is_over(checkpoint_id)
+
+    def _take(self, barrier: CheckpointBarrier) -> None:
+        self.checkpoints.take(TakeCheckpoint(barrier, 0))
 
     def notify(self, action: tm.NotifyTask) -> None:
         """A checkpoint counts, or never will."""
-        if not self._is_working():
-            return
-        if action.is_complete:
-            self._completed(action.checkpoint_id)
-            return
-        if action.latest_completed_id > 0:
-            self._completed(action.latest_completed_id)
-        self._aborted.add(action.checkpoint_id)
-        self.async_part.cancel(action.checkpoint_id)
-        self._forget_input_state(action.checkpoint_id)
-        self._do(self._handler.on_abort(action.checkpoint_id))
-        if action.checkpoint_id == self._sync_id and self._is_working():
-            self.fail(self.world.failure(f"{self.attempt}: stop with savepoint failed"))
+        if self.is_working():
+            self.guarded(self._complete if action.is_complete else self._abort, action)
 
-    def _completed(self, checkpoint_id: int) -> None:
-        if checkpoint_id <= self._last_complete_id or not self._is_working():
-            return
-        self._last_complete_id = checkpoint_id
-        self.writer.completed(checkpoint_id)
-        self._commit(checkpoint_id)
+    def _complete(self, action: tm.NotifyTask) -> None:
+        self.checkpoints.complete(action.checkpoint_id)
         self._finish_if_over()
 
-    def _commit(self, checkpoint_id: int) -> None:
-        ready = [each for each in self.memory.pending if each[0] <= checkpoint_id]
-        self.memory.pending = [each for each in self.memory.pending if each[0] > checkpoint_id]
-        for _, transaction in ready:
-            self.world.invariants.commits(self, checkpoint_id, transaction)
-            self.world.ledger.commit(transaction, self)
+    def _abort(self, action: tm.NotifyTask) -> None:
+        self.async_part.cancel(action.checkpoint_id)
+        self.checkpoints.abort(action.checkpoint_id, action.latest_completed_id)
+        self.checkpointed_inputs.abort(action.checkpoint_id)
+        self._finish_if_over()
 
-    # ---- checkpoints: what its barrier handler wants
+    def memory_is_safe(self, checkpoint_id: int) -> None:
+        """Later checkpoints may refer to the files of this one."""
+        self.writer.completed(checkpoint_id)
 
-    def _do(self, actions: list[Any]) -> None:
-        for action in actions:
-            if not self._is_working() or not self.manager.goes_on():
-                return
-            self._perform(action)
+    # ---- checkpoints: what the handling of its inputs wants (CheckpointTaking)
 
-    def _perform(self, action: Any) -> None:
-        if isinstance(action, ba.TakeCheckpoint):
-            self._take(action.barrier)
-        elif isinstance(action, ba.ResumeChannels):
-            for index in action.channels:
-                self.inputs[index].is_blocked = False
-                self._read_at_once(index)
-            self._look_again(self.world.now_ms)
-        elif isinstance(action, ba.AbortCheckpoint):
-            self._forget_input_state(action.checkpoint_id)
-            self._last_id = max(self._last_id, action.checkpoint_id)
-            self._broadcast(CancelCheckpointMarker(action.checkpoint_id))
-            self.decline(action.checkpoint_id, action.reason)
-        elif isinstance(action, ba.BeginInputState):
-            self._begin_input_state(action.barrier.checkpoint_id, action.channels)
-        elif isinstance(action, ba.EndInputState):
-            self._end_input_state()
-        elif isinstance(action, ba.ConvertToPriority):
-            self._convert(action.channel, action.sequence_number)
+    def take(self, action: TakeCheckpoint, bytes_processed: int) -> None:
+        """All barriers that it waits for are here."""
+        if self.acts():
+            self.checkpoints.take(action, bytes_processed)
 
-    def _read_at_once(self, index: int) -> None:
-        """Whoever may go on does, before anything else is done."""
+    def give_up(self, checkpoint_id: int, reason: str) -> None:
+        """It will not be complete here."""
+        if self.acts():
+            self.checkpoints.give_up(checkpoint_id, reason)
+
+    def begin_input(self, checkpoint_id: int) -> bool:
+        """Keep what comes before barriers that have not come."""
+        return self.checkpoints.begin_input(checkpoint_id)
+
+    def end_input(self, checkpoint_id: int, alignment_ms: int, bytes_processed: int) -> None:
+        """All barriers have come."""
+        if self.acts():
+            self.checkpoints.end_input(checkpoint_id, alignment_ms, bytes_processed)
+            self._finish_if_over()
+
+    def resume(self, index: int) -> None:
+        """A channel may go on, and does before anything else is done."""
+        if not self.acts():
+            return
+        self.inputs[index].is_blocked = False
         channel = self.inputs[index]
         if channel.is_ready(self.world.now_ms) and isinstance(channel.items[0][1], Records):
             self._count(index, channel.items.popleft()[1])
+        self._look_again(self.world.now_ms)
 
-    def _set_alarm(self) -> None:
-        """The alignment may take too long."""
-        deadline_ms = self._handler.deadline_ms
-        if deadline_ms is not None and deadline_ms != self._alarm_ms:
-            self._alarm_ms = deadline_ms
-            self.world.agenda.at(deadline_ms, self._if_here, self._on_time)
+    def convert(self, index: int, checkpoint_id: int) -> None:
+        """A barrier that is under way overtakes what stands in front of it, if it was not read meanwhile."""
+        for _, item in self.inputs[index].items:
+            if isinstance(item, CheckpointBarrier) and item.checkpoint_id == checkpoint_id:
+                self.world.agenda.after(0, self._if_here, self.guarded, self._read_converted, index, item)
 
-    def _on_time(self) -> None:
-        if self._is_working():
-            self._do(self._handler.on_time(self.world.now_ms))
+    def _read_converted(self, index: int, barrier: CheckpointBarrier) -> None:
+        if self.is_working() and any(item is barrier for _, item in self.inputs[index].items):
+            self._read_overtaking(index, barrier, overtaking(barrier))
 
     # ---- checkpoints: its own part
 
-    def _take(self, barrier: CheckpointBarrier) -> None:
-        """Barrier, copy, and the rest on another thread."""
-        checkpoint_id = barrier.checkpoint_id
-        if checkpoint_id <= self._last_id:
-            return
-        self._last_id = checkpoint_id
-        if checkpoint_id in self._aborted:
-            self._broadcast(CancelCheckpointMarker(checkpoint_id))
-            return
-        if kind_of(barrier).is_synchronous:
-            self._sync_id = checkpoint_id
-        output_state = self._send_barrier(barrier)
+    def copy(self, checkpoint_id: int) -> Snapshot:
+        """Its state now."""
+        if not self.acts():
+            return Snapshot({}, {}, (), False)
         if not self.world.is_healed and self.world.rng.random() < self.flow.sync_fails:
-            self.fail(self.world.failure(f"{self.attempt}: taking its state"))
-            return
-        snapshot = self._copy(checkpoint_id, output_state)
-        if self._kept is not None:
-            self._waiting = (barrier, snapshot)
-        else:
-            self.async_part.begin(checkpoint_id, snapshot, options_of(barrier))
-        if self._has_ended and self._is_drained and self._final_id is None:
-            self._final_id = checkpoint_id
-
-    def _send_barrier(self, barrier: CheckpointBarrier) -> dict[tuple[int, int], list[Records]]:
-        if barrier.alignment is not AlignmentType.UNALIGNED:
-            self._broadcast(barrier)
-            return {}
-        overtaken: dict[tuple[int, int], list[Records]] = {}
-        forced = replace(barrier, alignment=AlignmentType.FORCED_ALIGNED)
-        for index, (edge, channels) in enumerate(zip(self.routes.outputs[self.vertex], self.outputs, strict=True)):
-            for subpartition, channel in enumerate(channels):
-                if edge.is_pointwise:  # as in Flink: after a rescale nobody could say whose records they are
-                    self._put(channel, forced)
-                else:
-                    overtaken[index, subpartition] = channel.overtake(barrier, self.world.now_ms)
-        return overtaken
-
-    def _copy(self, checkpoint_id: int, output_state: dict[tuple[int, int], list[Records]]) -> Snapshot:
+            raise TaskFailure(self, "taking its state")
+        transactions = () if self.sink is None else self.sink.snapshot(checkpoint_id)
         memory = self.memory
-        if memory.transaction is not None:
-            memory.pending.append((checkpoint_id, memory.transaction))
-            memory.transaction = None
-        return Snapshot(
-            dict(memory.positions),
-            dict(memory.counts),
-            tuple(memory.pending),
-            self._has_ended and self._is_drained,
-            self._is_restored_as_finished,
-            output_state=output_state,
-        )
+        return Snapshot(dict(memory.positions), dict(memory.counts), transactions, False, self._is_restored_as_finished)
 
     def final_snapshot(self) -> Snapshot | None:
         """What it had at its end; None: it began at its end."""
@@ -523,50 +510,13 @@ class FlowTask(SimTask):
 
     def partition_of(self, index: int) -> str:
         """What one of its channels reads."""
-        gate, channel = self._gate_of(index)
+        gate, channel = self.gate_of(index)
         return self.descriptor.gates[gate].locations[channel].partition_id
 
-    def decline(self, checkpoint_id: int, reason: str, failure: Any = None) -> None:
-        """It cannot give its part."""
-        self.manager.checkpoint_said(tm.CheckpointNotDone(self.attempt, checkpoint_id, reason, failure))
-
-    # ---- unaligned: what is under way
-
-    def _begin_input_state(self, checkpoint_id: int, channels: tuple[int, ...]) -> None:
-        """What these channels bring before their barrier is part of it, and what a barrier has overtaken."""
-        self._kept, self._kept_channels, self._kept_id = {}, set(channels), checkpoint_id
-        self._keep(*self._in_front)
-
-    def _convert(self, index: int, checkpoint_id: int) -> None:
-        """A barrier whose news was heard overtakes what stands in front of it, if it was not read meanwhile."""
-        for _, item in self.inputs[index].items:
-            if isinstance(item, CheckpointBarrier) and item.checkpoint_id == checkpoint_id:
-                self.world.agenda.after(0, self._if_here, self._read_converted, index, item)
-
-    def _read_converted(self, index: int, barrier: CheckpointBarrier) -> None:
-        if self._is_working() and any(item is barrier for _, item in self.inputs[index].items):
-            self._read_overtaking(index, barrier, overtaking(barrier))
-
-    def _keep(self, index: int, records: list[Records]) -> None:
-        if self._kept is not None and records:
-            self._kept.setdefault(self._gate_of(index), []).extend(records)
-
-    def _end_input_state(self) -> None:
-        """All of it is there."""
-        waiting, kept = self._waiting, self._kept
-        self._forget_input_state(self._kept_id)
-        if waiting is not None and kept is not None:
-            barrier, snapshot = waiting
-            self.async_part.begin(barrier.checkpoint_id, replace(snapshot, input_state=kept), options_of(barrier))
-
-    def _end_of_kept(self, index: int, barrier: CheckpointBarrier) -> None:
-        """What comes behind its barrier does not belong to the checkpoint; one of an older checkpoint says nothing."""
-        if barrier.checkpoint_id == self._kept_id:
-            self._kept_channels.discard(index)
-
-    def _forget_input_state(self, checkpoint_id: int) -> None:
-        """It will not be wanted, or it is complete."""
-        if checkpoint_id < self._kept_id:
-            return
-        self._waiting = self._kept = None
-        self._kept_channels = set()
+    def _report(self, event: TaskEvent) -> None:
+        if isinstance(event, CheckpointAcknowledged):
+            said: Any = tm.CheckpointDone(self.attempt, event.checkpoint_id, event.state, event.metrics)
+        else:
+            failure = event.error.failure if isinstance(event.error, TaskFailure) else None
+            said = tm.CheckpointNotDone(self.attempt, event.checkpoint_id, event.reason, failure)
+        self.manager.checkpoint_said(said)

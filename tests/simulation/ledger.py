@@ -8,7 +8,7 @@ from simulation.flow_records import Path, Records, Routes
 from simulation.invariants import demand
 
 if TYPE_CHECKING:
-    from simulation.flow_state import Transaction
+    from collections.abc import Iterable
 
 
 class Ledger:
@@ -30,20 +30,42 @@ class Ledger:
         self.routes = routes
         self.is_exactly_once = is_exactly_once
         self.promised: set[str] = set()
-        self.committed: dict[str, Transaction] = {}
+        self.committed: set[str] = set()
         self.counts: dict[tuple[Path, int], int] = {}
+        self._written: dict[str, list[Records]] = {}  # in transactions that have not ended
+        self._prepared: dict[str, None] = {}  # of these, what outlives its process
         self._early: dict[tuple[Path, int], list[Records]] = {}  # committed before those in front of them
 
-    def commit(self, transaction: Transaction, who: object, *, is_restored: bool = False) -> None:
+    def write(self, name: str, records: Records) -> None:
+        """Into a transaction that nobody can read yet."""
+        self._written.setdefault(name, []).append(records)
+
+    def prepare(self, name: str) -> None:
+        """Only its commit is left."""
+        self._written.setdefault(name, [])
+        self._prepared[name] = None
+
+    def prepared_names(self) -> Iterable[str]:
+        """Transactions that can be committed or rolled back."""
+        return list(self._prepared)
+
+    def roll_back(self, name: str) -> None:
+        """Undo it; one that has ended stays as it is."""
+        self._written.pop(name, None)
+        self._prepared.pop(name, None)
+
+    def commit(self, name: str, who: object, *, is_restored: bool = False) -> None:
         """Make it readable; saying it again does nothing.
 
         After a rescale several subtasks commit what one has left, each in its time (`is_restored`).
         """
-        demand(transaction.name in self.promised, "a commit of what no complete checkpoint holds:", transaction, who)
-        if transaction.name in self.committed:
+        demand(name in self.promised, "a commit of what no complete checkpoint holds:", name, who)
+        if name in self.committed:
             return
-        self.committed[transaction.name] = transaction
-        for records in transaction.records:
+        demand(name in self._prepared, "records are lost: what is to be committed was rolled back:", name, who)
+        self.committed.add(name)
+        del self._prepared[name]
+        for records in self._written.pop(name):
             key = records.path, records.split
             if is_restored and records.first > self.counts.get(key, 0):
                 self._early.setdefault(key, []).append(records)

@@ -269,16 +269,14 @@ def a_restart_does_not_wait_for_the_last_attempts(patch):
 
 
 @bug
-def a_second_failure_begins_a_second_restart_of_the_same(patch):
+def a_second_failure_takes_the_place_of_the_first(patch):
     begin = Restarts.begin
 
-    def begin_beside(self, *arguments, **options):
-        others, self.waiting = self.waiting, []
-        restart = begin(self, *arguments, **options)
-        self.waiting = [*others, restart]
-        return restart
+    def begin_alone(self, *arguments, **options):
+        self.waiting = []
+        return begin(self, *arguments, **options)
 
-    patch.setattr(Restarts, "begin", begin_beside)
+    patch.setattr(Restarts, "begin", begin_alone)
 
 
 @bug
@@ -353,7 +351,8 @@ def all_subtasks_share_the_first_slot_of_their_manager(patch):
     descriptor = DeploymentBuilder._descriptor
 
     def first(self, execution, producers):
-        return replace(descriptor(self, execution, producers), slot_index=0)
+        manager_id, made = descriptor(self, execution, producers)
+        return manager_id, replace(made, slot_index=0)
 
     patch.setattr(DeploymentBuilder, "_descriptor", first)
 

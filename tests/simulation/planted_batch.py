@@ -157,6 +157,20 @@ def slots_are_given_back_while_others_share_them(patch):
 
 
 @bug
+def a_slot_is_released_twice(patch):
+    def without_a_look(self, subtask):
+        if subtask.slot in self._users:
+            users = self._users[subtask.slot]
+            is_last = users <= {subtask.key} or subtask.key not in users
+            users.discard(subtask.key)
+            if is_last:
+                del self._users[subtask.slot]
+                self._shares.pop((subtask.plan.slot_sharing_group, subtask.index), None)
+
+    patch.setattr(SlotAssignment, "give_back", without_a_look)
+
+
+@bug
 def slots_that_are_taken_are_given_again(patch):
     choose = SlotAssignment._choose
 
@@ -208,15 +222,14 @@ def partitions_are_let_go_at_any_manager(patch):
 
 
 @bug
-def a_region_that_waits_for_slots_stays_when_it_is_to_begin_again(patch):
+def regions_that_wait_for_slots_are_forgotten_when_another_begins_again(patch):
     drop = scheduler.Scheduler.drop
 
-    def drop_less(self, subtasks):
-        without_slots = dict(self._without_slots)
+    def drop_all(self, subtasks):
         drop(self, subtasks)
-        self._without_slots = without_slots
+        self._without_slots.clear()
 
-    patch.setattr(scheduler.Scheduler, "drop", drop_less)
+    patch.setattr(scheduler.Scheduler, "drop", drop_all)
 
 
 @bug

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkbuf.jobs.master import checkpoint_coordinator
+from flinkbuf.jobs.coordinators import CoordinatorHost, _AttemptGateway
 from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
 from flinkbuf.jobs.master.checkpoint_requests import CheckpointRequests
 from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoints
@@ -17,10 +17,14 @@ from flinkbuf.jobs.master.state_assignment import StateAssignment, _Deal
 from flinkbuf.streaming.barrier_actions import ResumeChannels
 from flinkbuf.streaming.barrier_handler import SingleCheckpointBarrierHandler
 from flinkbuf.streaming.barrier_tracker import CheckpointBarrierTracker
-from simulation.checkpoint_world import CheckpointWorld
-from simulation.flow_sources import FlowCoordinators
-from simulation.flow_task import FlowTask
-from simulation.sim_storage import SimLease
+from flinkbuf.streaming.postgres_sink import TransactionNames
+from flinkbuf.streaming.source_coordinator import SplitAssignmentTracker
+from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints
+from flinkbuf.streaming.two_phase_commit import (
+    TransactionsState,
+    TwoPhaseCommitSinkFunction,
+    TwoPhaseCommitSinkOperator,
+)
 
 BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
 
@@ -35,21 +39,13 @@ def bug(plant: Callable[[Any], None]) -> Callable[[Any], None]:
 
 
 @bug
-def the_barrier_follows_the_snapshot(patch):
-    copy, send = FlowTask._copy, FlowTask._send_barrier
-
-    def copy_first(self, checkpoint_id, output_state):
-        snapshot = copy(self, checkpoint_id, output_state)
-        self._emit()  # whatever comes between them
-        send(self, self._late_barrier)
-        return snapshot
+def the_barrier_follows_the_snapshot_some_time(patch):
+    send = SubtaskCheckpoints._send
 
     def send_later(self, barrier):
-        self._late_barrier = barrier
-        return {}
+        self._timers.register_timer(self._timers.now_ms(), lambda timestamp_ms: send(self, barrier))
 
-    patch.setattr(FlowTask, "_copy", copy_first)
-    patch.setattr(FlowTask, "_send_barrier", send_later)
+    patch.setattr(SubtaskCheckpoints, "_send", send_later)
 
 
 @bug
@@ -102,30 +98,81 @@ def channels_behind_an_old_barrier_stay_blocked(patch):
 
 @bug
 def what_is_written_is_committed_at_once(patch):
-    copy = FlowTask._copy
+    snapshot_state = TwoPhaseCommitSinkOperator.snapshot_state
 
-    def copy_and_commit(self, checkpoint_id, output_state):
-        snapshot = copy(self, checkpoint_id, output_state)
-        self._commit(checkpoint_id)
+    def snapshot_and_commit(self, checkpoint_id):
+        snapshot = snapshot_state(self, checkpoint_id)
+        self.notify_checkpoint_complete(checkpoint_id)
         return snapshot
 
-    patch.setattr(FlowTask, "_copy", copy_and_commit)
+    patch.setattr(TwoPhaseCommitSinkOperator, "snapshot_state", snapshot_and_commit)
 
 
 @bug
 def what_is_to_be_committed_is_not_in_the_state(patch):
-    copy = FlowTask._copy
-    patch.setattr(FlowTask, "_copy", lambda self, *arguments: replace(copy(self, *arguments), pending=()))
+    snapshot_state = TwoPhaseCommitSinkOperator.snapshot_state
+
+    def forget_pending(self, checkpoint_id):
+        snapshot = snapshot_state(self, checkpoint_id)
+        self._state.update([TransactionsState((), self._current)])
+        return snapshot
+
+    patch.setattr(TwoPhaseCommitSinkOperator, "snapshot_state", forget_pending)
+
+
+@bug
+def only_the_last_transaction_is_in_the_state(patch):
+    snapshot_state = TwoPhaseCommitSinkOperator.snapshot_state
+
+    def keep_one(self, checkpoint_id):
+        snapshot = snapshot_state(self, checkpoint_id)
+        self._state.update([TransactionsState(tuple(each for _, each in self._pending)[-1:], self._current)])
+        return snapshot
+
+    patch.setattr(TwoPhaseCommitSinkOperator, "snapshot_state", keep_one)
+
+
+@bug
+def what_a_restored_checkpoint_does_not_hold_is_left(patch):
+    patch.setattr(TransactionNames, "left_behind", lambda self, name: False)
+    patch.setattr(TwoPhaseCommitSinkFunction, "recover_and_abort", lambda self, transaction: self.commit(transaction))
 
 
 @bug
 def a_task_does_not_wait_for_its_last_checkpoint(patch):
-    patch.setattr(CheckpointWorld, "waits_for_final_checkpoint", property(lambda self: False))
+    patch.setattr(SubtaskCheckpoints, "may_end", lambda self, settings, is_all_read: True)
+
+
+@bug
+def any_checkpoint_is_taken_for_the_last_one(patch):
+    last = property(lambda self: self.completed_id > 0)
+    patch.setattr(SubtaskCheckpoints, "is_last_one_complete", last)
+
+
+@bug
+def records_that_a_barrier_overtakes_at_the_input_are_forgotten(patch):
+    patch.setattr(SubtaskCheckpoints, "begin_input", lambda self, checkpoint_id: True)
 
 
 @bug
 def records_that_a_barrier_overtakes_are_forgotten(patch):
-    patch.setattr(FlowTask, "_keep", lambda self, index, records: None)
+    write = SubtaskCheckpoints._write
+    patch.setattr(
+        SubtaskCheckpoints,
+        "_write",
+        lambda self, snapshot, *rest: write(self, replace(snapshot, input_channels=(), output_channels=()), *rest),
+    )
+
+
+@bug
+def the_input_that_is_under_way_is_not_waited_for(patch):
+    keep = SubtaskCheckpoints._keep
+
+    def keep_at_once(self, taken):
+        taken.waits_for_input = False
+        keep(self, taken)
+
+    patch.setattr(SubtaskCheckpoints, "_keep", keep_at_once)
 
 
 # ---- coordinators of sources
@@ -133,13 +180,17 @@ def records_that_a_barrier_overtakes_are_forgotten(patch):
 
 @bug
 def splits_are_sent_while_a_checkpoint_begins(patch):
-    snapshot = FlowCoordinators.snapshot
+    patch.setattr(_AttemptGateway, "hold", lambda self, checkpoint_id: None)
 
-    def snapshot_and_go_on(self, checkpoint_id):
-        snapshot(self, checkpoint_id)
-        self.let_go(checkpoint_id)
 
-    patch.setattr(FlowCoordinators, "snapshot", snapshot_and_go_on)
+@bug
+def what_was_held_back_is_sent_with_the_next_checkpoint(patch):
+    patch.setattr(CoordinatorHost, "let_go", lambda self, checkpoint_id: None)
+
+
+@bug
+def splits_of_a_reader_that_begins_again_are_not_taken_back(patch):
+    patch.setattr(SplitAssignmentTracker, "take_back", lambda self, subtask_index, checkpoint_id: [])
 
 
 @bug
@@ -184,7 +235,7 @@ def tasks_are_told_before_it_is_stored(patch):
 
     def tell_first(self, pending, now_ms):
         if pending.is_complete:
-            self._notify_complete(pending)
+            self._notices.complete(pending)
         store_if_complete(self, pending, now_ms)
 
     patch.setattr(CheckpointCoordinator, "_store_if_complete", tell_first)
@@ -198,6 +249,21 @@ def it_counts_though_it_could_not_be_stored(patch):
         stored(self, replace(stimulus, failure=None), now_ms)
 
     patch.setattr(CheckpointCoordinator, "stored", stored_anyway)
+
+
+@bug
+def a_restart_ignores_what_is_being_stored(patch):
+    patch.setattr(CheckpointCoordinator, "is_storing", property(lambda self: False))
+
+
+@bug
+def a_savepoint_is_subsumed(patch):
+    patch.setattr(PendingCheckpoint, "can_be_subsumed", property(lambda self: True))
+
+
+@bug
+def a_job_begins_again_behind_the_savepoint_that_it_stops_with(patch):
+    patch.setattr(CheckpointCoordinator, "final_failure", lambda self, failure: failure)
 
 
 @bug
@@ -292,9 +358,11 @@ def tasks_begin_again_with_nothing(patch):
 
 @bug
 def lists_are_not_dealt_out_anew(patch):
+    operator_of = _Deal._operator_of
+
     def own(self, subtask):
-        handle = self._handles[subtask] if subtask < len(self._handles) else checkpoint_coordinator.NO_TIMEOUT
-        return (handle,) if self._has_any and handle is not checkpoint_coordinator.NO_TIMEOUT else ()
+        handles = operator_of(self, subtask)
+        return handles[subtask : subtask + 1] if len(handles) > 1 else handles
 
     patch.setattr(_Deal, "_operator_of", own)
 
@@ -306,11 +374,3 @@ def key_groups_stay_with_their_subtask(patch):
         return () if old is None else old.keyed
 
     patch.setattr(_Deal, "_keyed_of", own)
-
-
-# ---- two drivers
-
-
-@bug
-def nobody_looks_at_the_lease(patch):
-    patch.setattr(SimLease, "check", lambda self, epoch: None)

@@ -7,11 +7,22 @@ from typing import Any
 
 from simulation.batch_world import BatchWorld
 from simulation.checkpoint_run import CheckpointRun
+from simulation.invariants import Violation
 from simulation.world import World
 
 
 class FailedRun(AssertionError):
-    """A seed that shows something wrong; says which, how to see it again, and the last of its story."""
+    """A seed that shows something wrong; says which, how to see it again, and the last of its story.
+
+    Attributes
+    ----------
+    is_verdict : bool
+        The books say so: an invariant does not hold, or the ledger is wrong. Else something raised an error of its own.
+    """
+
+    def __init__(self, world: World | CheckpointRun, error: Exception) -> None:
+        super().__init__(explain(world, error))
+        self.is_verdict = isinstance(error, Violation)
 
 
 def run(seed: int, **options: Any) -> World:
@@ -26,7 +37,7 @@ def run(seed: int, **options: Any) -> World:
     try:
         return world.run()
     except Exception as error:
-        raise FailedRun(explain(world, error)) from error
+        raise FailedRun(world, error) from error
 
 
 def run_checkpoints(seed: int) -> CheckpointRun:
@@ -41,7 +52,7 @@ def run_checkpoints(seed: int) -> CheckpointRun:
     try:
         return story.run()
     except Exception as error:
-        raise FailedRun(explain(story, error)) from error
+        raise FailedRun(story, error) from error
 
 
 def run_batch(seed: int, **options: Any) -> BatchWorld:
@@ -56,7 +67,7 @@ def run_batch(seed: int, **options: Any) -> BatchWorld:
     try:
         return world.run()
     except Exception as error:
-        raise FailedRun(explain(world, error)) from error
+        raise FailedRun(world, error) from error
 
 
 def explain(world: World | CheckpointRun, error: Exception) -> str:

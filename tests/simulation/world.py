@@ -21,7 +21,7 @@ from flinkbuf.streaming.task_state import TaskState
 from simulation import breakages
 from simulation.agenda import Agenda, Inbox
 from simulation.coordinators import Coordinators
-from simulation.invariants import Invariants
+from simulation.invariants import Invariants, demand
 from simulation.managers import SimManager
 from simulation.network import describe
 from simulation.odds import Odds, draw_odds
@@ -279,14 +279,14 @@ class World:
 
     def step(self) -> bool:
         """Do the earliest thing that is due; False: nothing is."""
-        if self.agenda.step_count > STEP_LIMIT:
-            raise AssertionError(f"no end after {STEP_LIMIT} steps")
+        demand(self.agenda.step_count <= STEP_LIMIT, f"no end after {STEP_LIMIT} steps")
         return self.agenda.step()
 
     def run(self) -> World:
         """All of it: trouble, healing, the job's end, and until nothing moves any more."""
+        latest_ms = self.odds.heal_ms + self.settings.patience_ms
         while self.end is None and self.step():
-            if self.now_ms > self.odds.heal_ms + self.settings.patience_ms:
+            if self.now_ms > latest_ms:
                 self.invariants.nothing_ends()
         while self.step():
             pass

@@ -7,7 +7,7 @@ from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.network.events import AlignmentType, CancelCheckpointMarker, CheckpointBarrier, SnapshotType
 from flinkbuf.streaming.barrier_actions import TakeCheckpoint
-from flinkbuf.streaming.operator_config import OperatorConfig, TaskInfo
+from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
 from flinkbuf.streaming.processing_time import TaskTimerService
 from flinkbuf.streaming.subtask_checkpoints import MAX_ABORTED, SubtaskCheckpoints, TaskProgress
 from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined
@@ -147,6 +147,30 @@ def test_a_stopping_savepoint_is_the_last_one_and_its_failure_the_tasks(bench):
 
 
 # ---- with data under way ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "after_end, has_ended, synchronous, completed, is_read, may_end",
+    [
+        (False, True, None, 0, False, True),  # no checkpoint follows
+        (True, False, None, 0, False, True),  # it was stopped before its data ended
+        (True, True, None, 0, True, False),
+        (True, True, None, 3, True, True),
+        (True, True, None, 3, False, False),  # its consumers have not processed all of it
+        (True, True, 3, 2, True, False),
+        (False, False, 3, 2, False, False),
+        (False, False, 3, 3, False, True),
+    ],
+)
+def test_a_task_ends_when_the_checkpoint_counts_that_it_waits_for(
+    bench, after_end, has_ended, synchronous, completed, is_read, may_end
+):
+    settings = ExecutionSettings(checkpointing_enabled=True, checkpoints_after_tasks_finish=after_end)
+    bench.progress.has_ended_data = has_ended
+    bench.checkpoints.synchronous_id = synchronous
+    bench.take(3)
+    bench.checkpoints.complete(completed)
+    assert bench.checkpoints.may_end(settings, lambda: is_read) is may_end
 
 
 class FakeInFlight:
