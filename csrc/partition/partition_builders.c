@@ -371,5 +371,6 @@ int fb_result_partition_finish(struct fb_result_partition* self) {
   if (code == FB_OK) atomic_store_explicit(&self->is_finished, true, memory_order_release);
   /* What is in its files needs no memory, however long it stays there. */
   if (code == FB_OK && self->kind->is_blocking) fb_local_buffer_pool_destroy(self->pool);
-  return code;
+  /* Success is not told of what nobody will be able to read. */
+  return code == FB_OK ? fb_result_partition_verdict(self) : code;
 }

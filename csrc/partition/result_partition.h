@@ -7,9 +7,11 @@
  * their order. An event finishes all builders and is a buffer of its own. An open builder is never full.
  * Flink: ResultPartition, BufferWritingResultPartition.
  *
- * Owner:   counted. A kind's open() gives the producer's reference; each view holds one. close() by the producer only:
- *          it alone touches the builders.
- * Threads: the producer emits; readers poll their views; anybody releases. */
+ * Owner:   counted. A kind's open() gives the producer's reference; each view holds one.
+ * Threads: the producer's side below is one call at a time: it touches builders and files without a lock. close() is of it,
+ *          since it frees them; the bindings see to that with a claim (result_partition.pyx). Views, release(), fail(),
+ *          abort(), lose_reader(), acknowledge(), flush() and figures come from any thread, also while the producer is in
+ *          any of its calls: they change atomics and what has a lock, never builders or files. */
 #ifndef FB_RESULT_PARTITION_H
 #define FB_RESULT_PARTITION_H
 
@@ -147,7 +149,8 @@ void fb_result_partition_flush(struct fb_result_partition* self, uint32_t subpar
 void fb_result_partition_flush_all(struct fb_result_partition* self);
 /* Finishes the builders and adds EndOfPartition everywhere; a blocking one writes all that is left, and
  * gives its memory back to the global pool. FB_EFINISHED the second
- * time. FB_ENOMEM adds it nowhere. */
+ * time. FB_ENOMEM adds it nowhere. It stands an abort, release or failure by another thread at every point, and then gives
+ * the verdict instead of success. */
 int fb_result_partition_finish(struct fb_result_partition* self);
 /* Whether a record may be begun, without a wait for readers: the pool has room, or the partition makes room itself. */
 bool fb_result_partition_has_room(struct fb_result_partition* self);

@@ -275,8 +275,11 @@ cdef class OutputChannelState:
         cdef int code
         self.partition.check_open()
         self.partition.check_index(subpartition)
-        self.partition.check_unclaimed()
-        code = fb_result_partition_restore(self.partition.c, subpartition, &data[0] if size > 0 else NULL, size)
+        self.partition.claim()
+        try:
+            code = fb_result_partition_restore(self.partition.c, subpartition, &data[0] if size > 0 else NULL, size)
+        finally:
+            self.partition.unclaim()
         if code == FB_ESTATE:
             fail(code, f"subpartition {subpartition} was written to before its state was restored")
         self.partition.check_written(code)
@@ -295,11 +298,13 @@ cdef class OutputChannelState:
             In the middle of a record.
         """
         cdef int code
-        self.partition.check_open()
-        self.partition.check_unclaimed()
+        self.partition.claim()
         try:
-            code = fb_result_partition_broadcast_barrier(
-                self.partition.c, &barrier[0], <size_t>barrier.shape[0], self.lists)
+            try:
+                code = fb_result_partition_broadcast_barrier(
+                    self.partition.c, &barrier[0], <size_t>barrier.shape[0], self.lists)
+            finally:
+                self.partition.unclaim()
             if code == FB_ESTATE:
                 fail(code, "an unaligned barrier cannot be sent in the middle of a record")
             self.partition.check_written(code)
@@ -316,9 +321,13 @@ cdef class OutputChannelState:
             Whether it was anywhere, and what it has overtaken.
         """
         cdef int code
-        self.partition.check_open()
+        self.partition.claim()
         try:
-            code = check(fb_result_partition_convert_barrier(self.partition.c, checkpoint_id, self.lists))
+            try:
+                code = fb_result_partition_convert_barrier(self.partition.c, checkpoint_id, self.lists)
+            finally:
+                self.partition.unclaim()
+            check(code)
         finally:
             overtaken = self.take_lists()
         return code == 1, overtaken

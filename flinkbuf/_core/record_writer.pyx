@@ -307,9 +307,7 @@ cdef class RecordWriter:
         """
         cdef int code
         self.check_usable()
-        self.partition.check_open()
-        self.partition.check_unclaimed()
-        self.partition.take_claim()
+        self.partition.claim()
         self.may_wait = False
         try:
             if not self.has_room():

@@ -100,8 +100,8 @@ cdef class ResultPartition:
 
     cdef readonly TaskBell bell  # rung instead of its own; None: nobody has given one
 
-    cdef bint is_claimed         # somebody is writing: the builders are theirs alone
-    cdef unsigned long claimer   # the thread that is
+    cdef bint is_claimed         # a call that writes is running: the builders are its own (see the class)
+    cdef unsigned long claimer   # its thread
     cdef bint is_closing         # nobody begins to write any more
     cdef bint has_closed
     cdef object closer           # the thread that is closing it
@@ -109,7 +109,7 @@ cdef class ResultPartition:
     cdef bint is_over(self) noexcept
     cdef int check_open(self) except -1
     cdef int claim(self) except -1
-    cdef void take_claim(self) noexcept
+    cdef int claim_for_record(self) except -1
     cdef int unclaim(self) except -1
     cdef int check_unclaimed(self) except -1
     cdef int close_once(self) except -1
@@ -124,10 +124,10 @@ cdef class ResultPartition:
 
 
 cdef inline int claim_partition(ResultPartition self) except -1:
-    """As claim(), for loops over records: in the usual case no call."""
+    """As claim_for_record(), for loops over records: in the usual case no call."""
     if self.is_closing or self.is_claimed or self.c.continued != FB_NO_CHANNEL \
             or fb_result_partition_verdict(self.c) < 0:
-        return self.claim()
+        return self.claim_for_record()
     self.claimer = PyThread_get_thread_ident()
     self.is_claimed = True
     return 0

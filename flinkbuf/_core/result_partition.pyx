@@ -51,7 +51,18 @@ cdef PartitionStorage IN_MEMORY = PartitionStorage()
 
 @cython.no_gc_clear  # __dealloc__ needs the manager
 cdef class ResultPartition:
-    """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size."""
+    """What one task writes for its readers; see `flinkbuf.ResultPartition`, which chooses the pool's size.
+
+    Which thread may do what is one rule, for this class and for all that writes through it (record writers, channel
+    state, batches): every call that touches builders, the log or files of the partition holds the claim, from `claim`
+    to `unclaim`, whether it keeps the GIL or not. One thread has the claim at a time; a second one gets a RuntimeError.
+    Closing frees what the claim protects, so it happens without a claim only: `close` refuses while there is one, and
+    `abort`, which any thread may call, leaves closing to the `unclaim` of the thread that has it. Once `is_closing` is
+    set there are no new claims. The GIL guards claim and flags.
+
+    What needs no claim: `flush`, `release`, `fail`, views and figures, which the core guards with locks and atomics of
+    its own (csrc/partition/result_partition.h).
+    """
 
     def __cinit__(self, LocalBufferPool pool not None, int type, uint32_t subpartition_count,
                   PartitionStorage storage=None):
@@ -89,13 +100,17 @@ cdef class ResultPartition:
         Raises
         ------
         RuntimeError
-            It rings another one already, or is closed.
+            It rings another one already, is closed, or is being written to.
         """
         cdef int code
         self.check_open()
         if self.bell is bell:
             return
-        code = fb_result_partition_share_wakeup(self.c, bell.c)
+        self.claim()
+        try:
+            code = fb_result_partition_share_wakeup(self.c, bell.c)
+        finally:
+            self.unclaim()
         if code < 0:
             fail(code, "the result partition rings another task's bell")
         self.bell = bell
@@ -130,7 +145,7 @@ cdef class ResultPartition:
         cdef Py_buffer view
         PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
         try:
-            self.claim()
+            self.claim_for_record()
             try:
                 self.append_bytes(target, <const uint8_t*>view.buf, <size_t>view.len)
             finally:
@@ -142,7 +157,15 @@ cdef class ResultPartition:
         return 0
 
     cdef int claim(self) except -1:
-        """Have the builders to oneself until `unclaim`: for whoever writes, one at a time."""
+        """Have the builders to oneself until `unclaim`: for all that writes, one call at a time."""
+        self.check_open()
+        self.check_unclaimed()
+        self.claimer = PyThread_get_thread_ident()
+        self.is_claimed = True
+        return 0
+
+    cdef int claim_for_record(self) except -1:
+        """The same for what begins a record."""
         self.check_open()
         self.check_unclaimed()
         if fb_result_partition_verdict(self.c) < 0:
@@ -150,15 +173,11 @@ cdef class ResultPartition:
         if self.c.continued != FB_NO_CHANNEL:
             raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
                                "release or fail the partition")
-        self.take_claim()
-        return 0
-
-    cdef void take_claim(self) noexcept:
-        self.claimer = PyThread_get_thread_ident()
-        self.is_claimed = True
+        return self.claim()
 
     cdef int unclaim(self) except -1:
-        """Let others have the builders: whoever has aborted it meanwhile waits for them, or has left closing to us."""
+        """Let others have the builders. A thread that has aborted the partition meanwhile waits for them, or has left
+        closing to this one."""
         self.is_claimed = False
         return self.close_once() if self.is_closing else 0
 
@@ -240,11 +259,13 @@ cdef class ResultPartition:
     def broadcast_event_bytes(self, const uint8_t[::1] data not None, int data_type):
         """Add an event, given as its bytes and data type, to every subpartition; all open buffers end here."""
         cdef int code
-        self.check_open()
-        self.check_unclaimed()
-        with nogil:  # a blocking one may have to write
-            code = fb_result_partition_broadcast_event(
-                self.c, &data[0], <size_t>data.shape[0], <fb_buffer_data_type>data_type)
+        self.claim()
+        try:
+            with nogil:  # a blocking one may have to write
+                code = fb_result_partition_broadcast_event(
+                    self.c, &data[0], <size_t>data.shape[0], <fb_buffer_data_type>data_type)
+        finally:
+            self.unclaim()
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
         self.check_written(code)
@@ -254,10 +275,13 @@ cdef class ResultPartition:
         cdef int code
         self.check_open()
         self.check_index(subpartition)
-        self.check_unclaimed()
-        with nogil:
-            code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
-                                                  <fb_buffer_data_type>data_type)
+        self.claim()
+        try:
+            with nogil:
+                code = fb_result_partition_emit_event(self.c, subpartition, &data[0], <size_t>data.shape[0],
+                                                      <fb_buffer_data_type>data_type)
+        finally:
+            self.unclaim()
         if code == FB_EARGUMENT:
             fail(code, f"data type {data_type} is not that of an event")
         self.check_written(code)
@@ -276,12 +300,20 @@ cdef class ResultPartition:
             fb_result_partition_flush_all(self.c)
 
     def finish(self):
-        """End every subpartition: finish the open buffers and add EndOfPartition. RuntimeError the second time."""
+        """End every subpartition: finish the open buffers and add EndOfPartition. RuntimeError the second time.
+
+        Raises
+        ------
+        CancelTaskError
+            It was aborted, or (a blocking one) released, before its end: there is nothing to read.
+        """
         cdef int code
-        self.check_open()
-        self.check_unclaimed()
-        with nogil:
-            code = fb_result_partition_finish(self.c)
+        self.claim()
+        try:
+            with nogil:
+                code = fb_result_partition_finish(self.c)
+        finally:
+            self.unclaim()
         self.check_written(code)
 
     def release(self):
@@ -307,6 +339,9 @@ cdef class ResultPartition:
         RuntimeError
             Another thread is writing; see `abort`.
         """
+        while self.is_claimed and fb_result_partition_is_finished(self.c) and \
+                self.claimer != PyThread_get_thread_ident():
+            time.sleep(0.001)  # it comes back from finish(): nothing that follows the end takes long
         self.check_unclaimed()
         self.close_once()
 
@@ -342,7 +377,7 @@ cdef class ResultPartition:
         return True
 
     cdef int close_once(self) except -1:
-        """Close it, or wait until another thread has; nobody writes."""
+        """Close it, or wait until another thread has. Nothing is claimed."""
         cdef object me = threading.get_ident()
         self.is_closing = True
         while self.closer is not None and self.closer != me:

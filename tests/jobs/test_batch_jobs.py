@@ -3,15 +3,18 @@
 Flink: BatchShuffleITCase, BatchFineGrainedRecoveryITCase.
 """
 
+import contextlib
 import os
+import random
 import signal
+import threading
 import time
 from collections import Counter
 
 import pytest
 
 from flinkbuf.common import Configuration, RestartStrategies, Types, WatermarkStrategy
-from flinkbuf.datastream import MapFunction, RuntimeExecutionMode, StreamExecutionEnvironment
+from flinkbuf.datastream import MapFunction, RuntimeExecutionMode, SinkFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource, split_sequence
 from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.launcher_process import end_launcher
@@ -207,3 +210,34 @@ def test_a_job_that_is_cancelled_leaves_nothing(disk, tmp_path, target):
     client.cancel().result()
     with pytest.raises(JobCanceledError):
         client.get_job_execution_result().result()
+
+
+class EndsSoon(MapFunction):
+    """Says when the last record of a subtask comes by: its task writes what it has collected then."""
+
+    last = threading.Event()
+
+    def map(self, value):
+        if value[0] >= 398:
+            EndsSoon.last.set()
+        return value
+
+
+class Nowhere(SinkFunction):
+    def invoke(self, value):
+        pass
+
+
+def test_a_job_is_canceled_while_its_tasks_write_their_last_records(disk):
+    rng = random.Random(7)
+    for _ in range(15):
+        EndsSoon.last.clear()
+        env = batch_env(disk)
+        large = env.from_collection([(number, bytes(28_000)) for number in range(400)]).map(EndsSoon())
+        large.key_by(lambda pair: pair[0] % 3).map(lambda pair: pair[0]).add_sink(Nowhere())
+        job = env.execute_async()
+        assert EndsSoon.last.wait(30)
+        time.sleep(rng.random() * 0.02)
+        job.cancel()
+        with contextlib.suppress(JobCanceledError):
+            job.get_job_execution_result().result()

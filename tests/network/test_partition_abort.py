@@ -183,6 +183,86 @@ def test_abort_against_writing_and_flushing_brings_every_segment_home(pool):
         assert pool.available_segment_count == 32
 
 
+def filled(pool, path, storage):
+    """A blocking partition whose end writes some megabytes."""
+    partition = fb.ResultPartition(pool, 8, "BLOCKING", path / "part", storage=storage, sort_buffers=150)
+    for number in range(150):
+        partition.emit(b"\0\0\x70\0" + bytes(0x7000), number % 8)
+    return partition
+
+
+@pytest.mark.parametrize("storage", ["sort-merge", "file", "mmap"])
+def test_a_blocking_partition_is_ended_or_aborted_never_both(tmp_path, storage):
+    """abort() frees nothing under the thread that writes the end, and success means that it can be read."""
+    rng, ended = random.Random(7), 0
+    with fb.NetworkBufferPool(400, segment_size=32768) as pool:
+        for _ in range(40):
+            partition = filled(pool, tmp_path, storage)
+            begins = threading.Event()
+            task = start(lambda begins=begins, end=partition.finish: (begins.set(), end()))
+            assert begins.wait(HANG_S)
+            time.sleep(rng.random() * 0.004)
+            partition.abort("at random", timeout_ms=0)
+            error = task.end().error
+            assert error is None or isinstance(error, fb.CancelTaskError), repr(error)
+            ended += error is None
+            assert partition.is_closed and partition.is_finished >= (error is None)
+            del partition, task
+            assert pool.available_segment_count == 400
+            assert wait_until(lambda: not list(tmp_path.iterdir()))
+    assert ended < 40
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda partition: partition.broadcast_event_bytes(b"\0\0\0\3" + bytes(60_000), 2),
+        lambda partition: partition.emit_event_bytes(b"\0\0\0\3" + bytes(60_000), 2, 0),
+        lambda partition: partition.emit(b"\0\0\xea\x60" + bytes(60_000), 0),
+    ],
+    ids=["broadcast_event", "emit_event", "emit"],
+)
+@pytest.mark.parametrize("storage", ["sort-merge", "file"])
+def test_one_call_at_a_time_writes_and_whoever_comes_second_is_told(tmp_path, storage, call):
+    """An event that a blocking partition writes to its file lets other threads run, but none of them in."""
+    with fb.NetworkBufferPool(64, segment_size=32768) as pool:
+        partition = fb.ResultPartition(pool, 2, "BLOCKING", tmp_path / "part", storage=storage, sort_buffers=4)
+        refused = []
+
+        def write():
+            done = 0
+            for _ in range(300):
+                try:
+                    call(partition)
+                    done += 1
+                except RuntimeError as error:
+                    assert "only one thread writes" in str(error), error
+                    refused.append(error)
+            return done
+
+        tasks = [start(write) for _ in range(3)]
+        done = sum(task.end().result for task in tasks)
+        assert done + len(refused) == 900
+        partition.finish()
+        partition.close()
+        with fb.InputGate([(partition, 0)]) as gate:
+            sizes = iter(lambda: gate.poll(1000 * HANG_S), None)
+            assert sum(len(bytes(buffer)) for _, buffer in sizes) == done * 60_004 + 4
+        partition.release()
+
+
+def test_close_waits_for_a_thread_that_comes_back_from_the_end(tmp_path):
+    with fb.NetworkBufferPool(400, segment_size=32768) as pool:
+        for _ in range(20):
+            partition = filled(pool, tmp_path, "sort-merge")
+            task = start(partition.finish)
+            assert wait_until(lambda partition=partition: partition.is_finished)
+            partition.close()
+            assert task.end().error is None and partition.is_closed
+            partition.release()
+            del partition, task
+
+
 def test_a_task_that_is_cancelled_after_its_reader_was_lost_is_told_of_the_reader():
     """Not that the partition is closed, which would look like a mistake in the task."""
     there, here = fb.NetworkEnvironment(num_segments=64), fb.NetworkEnvironment(num_segments=64)
