@@ -73,6 +73,7 @@ if TYPE_CHECKING:
 
 WAIT_SLICE_S = 0.1  # how long a waiting program is deaf to Ctrl-C
 EXIT_WAIT_S = 5.0
+LEAVE_S = 2.0  # after Ctrl-C: longer than it takes to interrupt what can be
 NEVER_MS: Final = 365 * 24 * 3_600_000
 
 _running: weakref.WeakSet[RunningJob] = weakref.WeakSet()
@@ -183,6 +184,7 @@ class RunningJob:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
         self._ended = threading.Event()
+        self._is_left_behind = False  # after Ctrl-C, with a function that does not return
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
         self._last_answers: list[RequestAnswered] = []
@@ -260,7 +262,7 @@ class RunningJob:
                     raise TimeoutError(f"job {self.graph.settings.job_name!r} has not ended after {timeout_s} s")
         except KeyboardInterrupt:
             self.cancel()
-            self._ended.wait()
+            self._wait_after_interrupt()
             raise
         if self.exception is not None:
             raise self.exception
@@ -268,6 +270,18 @@ class RunningJob:
             raise JobCanceledError(f"job {self.graph.settings.job_name!r} was canceled")
         if self.status is JobStatus.SUSPENDED:
             raise JobSuspendedError(f"job {self.graph.settings.job_name!r} goes on elsewhere: {self._why_suspended}")
+
+    def _wait_after_interrupt(self) -> None:
+        """Whoever has typed Ctrl-C waits for no function that sleeps: its thread does not keep the process."""
+        if not self.target.is_in_process:
+            self._ended.wait()
+        elif not self._ended.wait(LEAVE_S):
+            self._is_left_behind = True
+            logger.warning(
+                "job %r is left behind after Ctrl-C: a function of it has not returned in %g s",
+                self.graph.settings.job_name,
+                LEAVE_S,
+            )
 
     def cancel(self) -> None:
         """Stop all tasks; returns at once. Does nothing to a job that has ended."""
@@ -638,7 +652,7 @@ def _be_first_at_exit() -> None:
 
 def _cancel_what_runs() -> None:
     """The interpreter ends: tasks that still run must not meet it half taken down."""
-    jobs = list(_running)
+    jobs = [job for job in _running if not job._is_left_behind]
     for job in jobs:
         if job._leadership is not None:
             job.suspend("its program has ended")

@@ -14,7 +14,7 @@ from flinkbuf.errors import CancelTaskError
 from flinkbuf.network.input_gate import InputGate
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.streaming.clock import Clock
-from flinkbuf.streaming.interrupts import interrupt_thread, take_interrupt
+from flinkbuf.streaming.interrupts import interrupt_function, take_interrupt
 from flinkbuf.streaming.metrics import TaskMetrics
 from flinkbuf.streaming.operator_config import ChainConfig, ExecutionSettings, TaskInfo
 from flinkbuf.streaming.stream_task import StreamTask, ignore_event
@@ -256,20 +256,26 @@ class Task:
         self._tell()
 
     def interrupt(self) -> bool:
-        """Raise CancelTaskError in the task's thread, at its next instruction of Python; from any thread.
+        """Raise CancelTaskError in the user's function that the task's thread is in, if it was cancelled.
 
-        For a user's function that goes on after `cancel`: call it again every ``task.cancellation.interval``. One that
-        waits in a system call is not reached before that returns. Calls within a second are one, so that what answers
-        the first is not interrupted itself. Returns whether the task was still running.
+        From any thread. For a function that goes on after `cancel`: call it again every
+        ``task.cancellation.interval``. One that waits in a system call is not reached before that returns. Calls within
+        a second are one, so that what answers the first is not interrupted itself.
+
+        Returns
+        -------
+        bool
+            Whether a function is, or was, interrupted. The task's own code never is: it comes out by itself.
         """
         with self._lock:
             if self._thread is None or not self._is_stopping:
                 return False
             if time.monotonic_ns() < self._next_interrupt_ns:
                 return True
+            if not interrupt_function(self._thread):
+                return False
             self._next_interrupt_ns = time.monotonic_ns() + INTERRUPT_PAUSE_NS
             self._is_interrupted = True
-            interrupt_thread(self._thread)
             return True
 
     def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions) -> bool:

@@ -21,6 +21,7 @@ from flinkbuf.jobs.graphs.transformation import KeyedExchange, OperatorTransform
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.manager.shuffle import segments_needed
 from flinkbuf.jobs.running_job import RunningJob
+from flinkbuf.streaming.operator_config import ExecutionSettings
 from flinkbuf.streaming.sink_factories import CallableSinkFactory
 from flinkbuf.streaming.source_factories import (
     CollectionSourceFactory,
@@ -186,25 +187,75 @@ def test_wait_gives_up_after_its_time_and_the_job_goes_on():
         job.wait(30)
 
 
-def test_a_function_that_does_not_return_is_interrupted():
-    from flinkbuf.streaming.operator_config import ExecutionSettings
-
+def test_a_function_that_loops_is_interrupted_at_once():
+    """With the default of task.cancellation.interval, which is longer than this waits."""
     begun = threading.Event()
-    out = []
 
     def spin(value):
-        out.append(value)
         begun_by_reference()
         while True:
             pass
 
     threading.test_begun = begun  # functions are copied, modules are not
-    job = job_of([1], spin, print_nothing, settings=ExecutionSettings(task_cancellation_interval_ms=10))
+    job = job_of([1], spin, print_nothing)
     job.start()
     assert begun.wait(30)
     job.cancel()
     with pytest.raises(JobCanceledError):
-        job.wait(30)
+        job.wait(20)
+
+
+@pytest.fixture
+def sleeper():
+    """A function that waits in a system call until the test ends, and what says that it does."""
+    begun, may_return = threading.Event(), threading.Event()
+    threading.test_begun, threading.test_may_return = begun, may_return
+    yield begun
+    may_return.set()
+    for thread in threading.enumerate():
+        if "Map" in thread.name or "a job" in thread.name:
+            thread.join(20)
+
+
+def sleeps(value):
+    begun_by_reference()
+    threading.test_may_return.wait(60)
+
+
+def test_a_function_that_sleeps_is_left_behind_when_the_time_for_cancelling_is_over(sleeper, caplog):
+    settings = ExecutionSettings(task_cancellation_timeout_ms=300)
+    job = job_of([1], sleeps, print_nothing, settings=settings)
+    job.start()
+    assert sleeper.wait(30)
+    job.cancel()
+    with pytest.raises(JobCanceledError):
+        job.wait(20)
+    assert "is left behind in sleeps (" in caplog.text and __file__ in caplog.text
+    assert "(task.cancellation.timeout): a function does not return" in caplog.text
+
+
+def test_ctrl_c_does_not_wait_for_a_function_that_sleeps(sleeper, monkeypatch, caplog):
+    monkeypatch.setattr("flinkbuf.jobs.running_job.LEAVE_S", 0.1)
+    job = job_of([1], sleeps, print_nothing)
+    job.start()
+    assert sleeper.wait(30)
+
+    class CtrlC(threading.Event):
+        is_first = True
+
+        def wait(self, timeout=None):
+            if self.is_first:
+                self.is_first = False
+                raise KeyboardInterrupt
+            return super().wait(timeout)
+
+    job._ended = CtrlC()
+    with pytest.raises(KeyboardInterrupt):
+        job.wait()
+    assert not job.has_ended
+    assert "is left behind after Ctrl-C" in caplog.text
+    threading.test_may_return.set()
+    assert job._ended.wait(20)
 
 
 def begun_by_reference():

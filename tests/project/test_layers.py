@@ -172,6 +172,7 @@ LOOPS = [
     "input_status",
     "stream_input",
     "sorted_input",
+    "thread_frames",
 ]
 LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
 STEMS = [*LAYER_OF, *LOOPS]
@@ -357,6 +358,7 @@ DOES_WITHOUT = {
         LOOP_OVER_OBJECTS | {"test.py", "bench"},
         "met through tasks, in test_batch.py; timed in bench_batch.py",
     ),
+    "thread_frames": (LOOP_OVER_OBJECTS | {"pxd", "bench"}, "a look at another thread, when a task is cancelled"),
 }
 
 # The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
@@ -513,6 +515,7 @@ PACKAGE = [
             "by_reference",
             "value_text",
             "latency_markers",
+            "interrupts",
             "iterator_source",
             "source_context",
             "source_handover",
@@ -557,7 +560,6 @@ PACKAGE = [
             "task_inputs",
             "task_outputs",
             "stream_task",
-            "interrupts",
             "task",
             "file_lines",
             "file_split",

@@ -32,7 +32,7 @@ from flinkbuf.jobs.messages import Json
 from flinkbuf.log import logger
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.streaming.clock import Clock
-from flinkbuf.streaming.interrupts import interrupt_thread, take_interrupt
+from flinkbuf.streaming.interrupts import function_of, interrupt_function, take_interrupt
 from flinkbuf.streaming.operator_config import OperatorConfig, TaskInfo
 from flinkbuf.streaming.operator_context import OperatorContext
 from flinkbuf.streaming.operator_setup import make_context
@@ -46,6 +46,8 @@ from flinkbuf.streaming.task_events import (
 )
 from flinkbuf.streaming.task_state import TaskState
 
+FIRST_INTERRUPT_S: Final = 0.1  # what comes out by itself does so in this time
+LAST_WARNING_S: Final = 1.0  # after the first interrupt
 ANYWHERE: Final = "/"  # a storage reads and writes whatever it is given the whole path of
 
 
@@ -124,15 +126,34 @@ class RunningTask:
         if task is not None:
             task.cancel()
 
-    def interrupt(self) -> None:
-        """Raise CancelTaskError in its thread, if it was cancelled."""
+    def end(self) -> None:
+        """`cancel`, and interrupt a function that does not return soon; waits until the task has ended or was.
+
+        What an interrupt does not reach, such as a function that sleeps, is told: which function, on which line.
+        """
+        self.cancel()
+        if self._surroundings.bundle.settings.task_cancellation_interval_ms == 0:
+            return  # nothing is ever interrupted
+        while not self.join(FIRST_INTERRUPT_S):
+            if self.interrupt():
+                break
+        if not self.join(LAST_WARNING_S) and (place := self.place) is not None:
+            logger.warning("%s was cancelled, but does not end: it is in %s", self.descriptor.task_name, place)
+
+    def interrupt(self) -> bool:
+        """Raise CancelTaskError in the user's function that its thread is in, if it was cancelled; returns whether."""
         with self._lock:
             if self._making is not None and self._is_canceled:
-                self._is_interrupted = True
-                interrupt_thread(self._making)
+                is_interrupted = interrupt_function(self._making)
+                self._is_interrupted |= is_interrupted
+                return is_interrupted
             task = self._task
-        if task is not None:
-            task.interrupt()
+        return task is not None and task.interrupt()
+
+    @property
+    def place(self) -> str | None:
+        """Which function of the user's its thread is in, with its line; None: in none that has Python code."""
+        return function_of(self._thread.ident or 0)
 
     def deliver(self, operator_id: str, payload: bytes) -> None:
         """A coordinator's event for one of its operators."""

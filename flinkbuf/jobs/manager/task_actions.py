@@ -206,9 +206,10 @@ class KillProcess:
 
 @dataclass(frozen=True)
 class LeaveProcess:
-    """No task is left and none will come. The last action."""
+    """No task is left and none will come, but for those that do not end, which are left behind. The last action."""
 
     reason: str
+    left_behind: tuple[AttemptId, ...] = ()
 
 
 @dataclass(frozen=True)

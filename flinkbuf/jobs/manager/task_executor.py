@@ -82,7 +82,7 @@ class TaskExecutorConfig:
     registration_timeout_ms : int
         How long it waits to be accepted; ``taskmanager.registration.timeout``.
     can_kill_process : bool
-        False where the process is the program's own.
+        False where the process is the program's own: the thread of such a task is left behind instead.
     """
 
     cancellation_interval_ms: int = 30_000
@@ -490,25 +490,25 @@ class TaskExecutor:
         for attempt in self._repeats.take_due(now_ms):
             self._report_again(attempt, now_ms)
         for attempt in self._kills.take_due(now_ms):
-            if self._give_up(attempt):
-                return
+            self._give_up(attempt)
+            return
         for attempt in self._interrupts.take_due(now_ms):
             self._interrupts.set(attempt, now_ms)
             self._do(InterruptTask(attempt))
 
-    def _give_up(self, attempt: AttemptId) -> bool:
-        """A task has not come out in time; returns whether the process ends."""
+    def _give_up(self, attempt: AttemptId) -> None:
+        """A task has not come out in time: its process ends; if that is the program's own, its thread is left."""
         text = (
             f"attempt {attempt} has not ended {self.config.cancellation_timeout_ms // 1000} s after it was cancelled "
             "(task.cancellation.timeout): a function does not return"
         )
-        if not self.config.can_kill_process:
-            self._do(Warn(f"{text}; the program's own process is not ended, its thread stays"))
-            return False
         self._send(ManagerLeaving(text))
-        self._do(KillProcess(text))
+        if self.config.can_kill_process:
+            self._do(KillProcess(text))
+        else:
+            left = tuple(each for each, entry in self._tasks.items() if not entry.state.is_terminal)
+            self._do(LeaveProcess(text, left_behind=left))
         self.is_over = True
-        return True
 
 
 def _subtask_of(attempt: AttemptId) -> tuple[str, int]:

@@ -247,7 +247,7 @@ class TaskManager:
         task = self._tasks.get(action.attempt)
         if task is None:
             return
-        canceler = threading.Thread(target=task.cancel, name=f"cancel {task.descriptor.task_name}", daemon=True)
+        canceler = threading.Thread(target=task.end, name=f"cancel {task.descriptor.task_name}", daemon=True)
         try:
             canceler.start()
         except RuntimeError:  # the system has no thread left
@@ -258,7 +258,11 @@ class TaskManager:
     def _interrupt_task(self, action: InterruptTask) -> None:
         task = self._tasks.get(action.attempt)
         if task is not None:
-            logger.warning("%s has not ended since it was cancelled: it is interrupted", task.descriptor.task_name)
+            logger.warning(
+                "%s has not ended since it was cancelled: it is interrupted in %s",
+                task.descriptor.task_name,
+                task.place or "a function without Python code",
+            )
             task.interrupt()
 
     def _forget_task(self, action: ForgetTask) -> None:
@@ -293,6 +297,10 @@ class TaskManager:
 
     def _leave_process(self, action: LeaveProcess) -> None:
         self._reason = action.reason
+        for attempt in action.left_behind:
+            task = self._tasks.pop(attempt)
+            place = task.place or "a function without Python code"
+            logger.warning("%s is left behind in %s: %s", task.descriptor.task_name, place, action.reason)
 
     def _kill_process(self, action: KillProcess) -> None:
         """End the process without giving anything back: a thread of it cannot be ended otherwise."""

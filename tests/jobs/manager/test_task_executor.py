@@ -407,14 +407,16 @@ def test_a_task_that_ignores_its_cancel_is_interrupted_and_then_the_process_ends
     assert executor.is_over
 
 
-def test_the_programs_own_process_is_only_warned():
+def test_the_programs_own_process_leaves_the_task_behind_instead():
     executor = registered(cancellation_interval_ms=30, cancellation_timeout_ms=50, can_kill_process=False)
     executor.handle(deploy(), 0)
     executor.handle(CancelTask(S, A), 0)
     actions = [action for now_ms in range(0, 200, 10) for action in executor.handle(TimePassed(), now_ms)]
-    assert [type(action) for action in actions].count(Warn) == 1
-    assert [type(action) for action in actions].count(InterruptTask) == 6
-    assert not executor.is_over
+    assert [type(action) for action in actions] == [InterruptTask, SendMessage, LeaveProcess]
+    assert isinstance(actions[1].message, ManagerLeaving)
+    assert actions[2].left_behind == (A,)
+    assert "task.cancellation.timeout" in actions[2].reason
+    assert executor.is_over
 
 
 def test_zero_means_never():

@@ -1,0 +1,6 @@
+from types import FrameType
+
+def innermost_frame(thread: int, own: tuple[str, ...], libraries: tuple[str, ...]) -> FrameType | None: ...
+def raise_in_function(
+    thread: int, error_class: type[BaseException], own: tuple[str, ...], libraries: tuple[str, ...]
+) -> bool: ...

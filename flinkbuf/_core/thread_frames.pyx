@@ -1,0 +1,59 @@
+"""Which function a thread is in, and an exception raised in it there.
+
+Looking at a thread and having an exception raised in it are one step: no Python code runs between, so the thread cannot
+have gone on meanwhile. In pure Python it could.
+"""
+
+import sys
+
+from cpython.object cimport PyObject
+
+
+cdef extern from "Python.h":
+    int PyThreadState_SetAsyncExc(unsigned long thread, PyObject* error)
+
+
+cdef bint is_library(str filename, str function, tuple libraries):
+    """Whether a frame may be of those who called it; what dataclasses makes has no file either."""
+    if filename == "<string>":
+        return function.startswith("__")
+    return filename.startswith(libraries) and "-packages" not in filename
+
+
+def innermost_frame(unsigned long thread, tuple own, tuple libraries):
+    """Return the innermost frame of a thread that is neither flinkbuf's nor of a library that flinkbuf has called.
+
+    Parameters
+    ----------
+    thread : int
+        Its identifier.
+    own, libraries : tuple of str
+        How the names of flinkbuf's files begin, and those of Python's own library.
+
+    Returns
+    -------
+    frame or None
+        None: what runs is flinkbuf's, or there is no such thread.
+    """
+    frame = sys._current_frames().get(thread)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(own):
+            return None
+        if not is_library(code.co_filename, code.co_name, libraries):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+def raise_in_function(unsigned long thread, error_class not None, tuple own, tuple libraries):
+    """Have an exception raised in a thread at its next instruction, if it is in a function that is not flinkbuf's.
+
+    Returns
+    -------
+    bool
+        Whether it will be.
+    """
+    if innermost_frame(thread, own, libraries) is None:
+        return False
+    return PyThreadState_SetAsyncExc(thread, <PyObject*>error_class) == 1
