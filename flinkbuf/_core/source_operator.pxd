@@ -1,5 +1,6 @@
 from libc.stdint cimport int64_t
 
+from flinkbuf._core.iterator_handover cimport IteratorHandover
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.watermark_generator cimport WatermarkGenerator
 
@@ -29,6 +30,14 @@ cdef class IteratorSourceOperator(SourceOperatorBase):
     cdef int ending                         # what ends it, once it was stopped; else 0
 
     cdef put_element(self, Output output, object element)
+
+
+cdef class HandoverSourceOperator(IteratorSourceOperator):
+    cdef public IteratorHandover handover
+    cdef list taken                         # what was handed over at once
+    cdef Py_ssize_t taken_count             # how many of these were emitted
+
+    cdef list take_more(self)
 
 
 cdef class SourceTurn:

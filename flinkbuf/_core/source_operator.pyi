@@ -1,6 +1,7 @@
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from flinkbuf._core.iterator_handover import IteratorHandover
 from flinkbuf._core.stream_operator import Output, StreamOperator
 from flinkbuf._core.watermark_generator import WatermarkGenerator
 
@@ -22,6 +23,10 @@ class IteratorSourceOperator(SourceOperatorBase):
     @property
     def position(self) -> int: ...
     def skip(self, count: int) -> None: ...
+
+class HandoverSourceOperator(IteratorSourceOperator):
+    handover: IteratorHandover
+    def resume_at(self, position: int) -> None: ...
 
 class SourceTurn:
     def end(self) -> None: ...

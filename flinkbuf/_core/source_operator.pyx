@@ -8,6 +8,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT64_MIN, int64_t
 
+from flinkbuf._core.iterator_handover cimport IteratorHandover
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.watermark_generator cimport WatermarkGenerator
 
@@ -103,6 +104,51 @@ cdef class IteratorSourceOperator(SourceOperatorBase):
             output.emit_watermark(element.timestamp)
         else:
             output.collect(element, INT64_MIN)
+
+
+cdef class HandoverSourceOperator(IteratorSourceOperator):
+    """Emits what an iterator gives on a thread of its own, which a subclass starts; `position` counts what was emitted.
+
+    What was handed over and not yet emitted is no part of a checkpoint: after a restore the iterator gives it again.
+    """
+
+    def __cinit__(self, *arguments, **options):
+        self.taken = []
+
+    def resume_at(self, Py_ssize_t position):
+        """So many elements were emitted before a restore."""
+        self.position = position
+
+    cpdef int emit_next(self, Output output, Py_ssize_t max_records) except -1:
+        cdef SourceOutput source_output = as_source_output(output)
+        cdef list taken = self.taken
+        cdef object value
+        while not self.ending:
+            if self.taken_count == len(taken):
+                taken = self.take_more()
+                if taken is None:
+                    break
+            value = taken[self.taken_count]
+            taken[self.taken_count] = None  # it may be large
+            self.taken_count += 1
+            self.position += 1
+            self.put_element(output, value)
+            max_records -= 1
+            if max_records <= 0 or source_output is not None and source_output.must_yield():
+                return MORE_AVAILABLE
+        if self.ending:
+            return self.ending
+        # One that was closed has not come to its end: its task is cancelled.
+        is_at_end = self.handover.has_ended and not self.handover.is_closed
+        return END_OF_INPUT if is_at_end else NOTHING_AVAILABLE
+
+    cdef list take_more(self):
+        """What was handed over since; None: nothing."""
+        cdef list taken = self.handover.take()
+        if taken is not None:
+            self.taken = taken
+            self.taken_count = 0
+        return taken
 
 
 cdef class SourceTurn:

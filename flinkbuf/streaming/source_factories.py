@@ -11,7 +11,12 @@ from typing import Any
 from flinkbuf._core.conversion import convert
 from flinkbuf.streaming.by_reference import ByReference
 from flinkbuf.streaming.clock import Clock
-from flinkbuf.streaming.iterator_source import CollectionSourceOperator, IterableSourceOperator, ProgramIterable
+from flinkbuf.streaming.iterator_source import (
+    CollectionSourceOperator,
+    GeneratorSourceOperator,
+    IterableSourceOperator,
+    ProgramIterable,
+)
 from flinkbuf.streaming.source import Source
 from flinkbuf.streaming.source_context import TimeCharacteristic
 from flinkbuf.streaming.source_coordinator import CoordinatorStore, SourceCoordinator
@@ -68,14 +73,16 @@ class IterableSourceFactory:
         """Whether it reads an object of the program itself."""
         return self.iterable is not None
 
-    def __call__(self) -> IterableSourceOperator:
+    def __call__(self) -> IterableSourceOperator | GeneratorSourceOperator:
         """Make the operator of the only subtask."""
         function, iterable = self.function, self.iterable
         if iterable is not None:
-            return IterableSourceOperator(lambda context: iterable.value)
+            is_in_memory = iterable.value.is_in_memory
+            make_operator = IterableSourceOperator if is_in_memory else GeneratorSourceOperator
+            return make_operator(lambda context: iterable.value)
         if required_parameter_count(function):
-            return IterableSourceOperator(lambda context: function(context.runtime_context))  # type: ignore[misc]
-        return IterableSourceOperator(lambda context: function())  # type: ignore[misc]
+            return GeneratorSourceOperator(lambda context: function(context.runtime_context))  # type: ignore[misc]
+        return GeneratorSourceOperator(lambda context: function())  # type: ignore[misc]
 
     def why_not_again(self) -> str | None:
         """Return why a job that has read it cannot begin anew; None: it can."""

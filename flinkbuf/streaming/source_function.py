@@ -12,15 +12,15 @@ from typing import Any
 from flinkbuf._core.source_operator import SourceOperatorBase, SourceOutput
 from flinkbuf._core.stream_operator import Output
 from flinkbuf.errors import CancelTaskError
-from flinkbuf.log import logger
 from flinkbuf.streaming.checkpointed_function import FunctionCheckpoints
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.source_context import TimeCharacteristic, source_context
 from flinkbuf.streaming.source_handover import SourceContext, SourceHandover
+from flinkbuf.streaming.source_thread import SourceThread
 from flinkbuf.types.values import StreamRecord, Watermark
 
-JOIN_TIMEOUT_S = 30.0  # how long a task waits for a run() that does not return; task.cancellation.interval
+PATIENCE_S = 1.0  # how long run() may take to return after cancel(), before and after it is interrupted
 
 
 class SourceFunctionOperator(SourceOperatorBase):
@@ -41,7 +41,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         self._function = source_function
         self._characteristic = characteristic
         self._handover: SourceHandover | None = None
-        self._thread: threading.Thread | None = None
+        self._thread: SourceThread | None = None
         self._taken: deque[Any] = deque()  # elements that are to be emitted
         self._has_ended = False
         self._ending: InputStatus | None = None  # stopped from outside
@@ -82,7 +82,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         self._emit_taken(output, max_records)
         if self._taken:
             return InputStatus.MORE_AVAILABLE
-        if self._has_ended:
+        if self._has_ended and (self._ending is not None or not self._is_canceled):
             return InputStatus.END_OF_INPUT if self._ending is None else self._ending
         if self._handover.has_failed:  # type: ignore[union-attr]
             return InputStatus.MORE_AVAILABLE  # its error comes with the next turn, and nobody would wake us for it
@@ -107,8 +107,7 @@ class SourceFunctionOperator(SourceOperatorBase):
                 context.mark_as_temporarily_idle()
 
     def _start(self) -> None:
-        name = f"{self.context.task.task_name_with_subtask} source"
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = SourceThread(self._run, self.context.task.task_name_with_subtask)
         self._thread.start()
 
     def _run(self) -> None:
@@ -170,21 +169,10 @@ class SourceFunctionOperator(SourceOperatorBase):
             return
         self._source_context.close()
         try:
-            if self._thread is not None and self._thread.is_alive():
+            if self._thread is not None and not self._thread.join(0):
                 self.cancel()
-                self._join()
+                self._thread.end(f"run() of {self._function!r}", PATIENCE_S)
         finally:
             self._handover.close()
             if callable(getattr(self._function, "close", None)):
                 self._function.close()
-
-    def _join(self) -> None:
-        assert self._thread is not None
-        self._thread.join(JOIN_TIMEOUT_S)
-        if self._thread.is_alive():
-            logger.warning(
-                "run() of %r did not return within %g s after cancel(); its thread %r is left behind",
-                self._function,
-                JOIN_TIMEOUT_S,
-                self._thread.name,
-            )

@@ -1,6 +1,7 @@
 """Sources that are Python iterables."""
 
 import pickle
+import threading
 
 import cloudpickle
 import pytest
@@ -8,6 +9,7 @@ from surroundings import Surroundings
 
 from flinkbuf.streaming.by_reference import CannotBeginAgainError
 from flinkbuf.streaming.input_status import InputStatus
+from flinkbuf.streaming.iterator_source import GeneratorSourceOperator
 from flinkbuf.streaming.source_factories import CollectionSourceFactory, source_factory_of
 from flinkbuf.types.types import Types
 from flinkbuf.types.values import StreamRecord, Watermark
@@ -18,7 +20,7 @@ def emitted(factory):
     around = Surroundings()
     around.context.runtime_context = "the runtime context"
     source = around.open(pickle.loads(cloudpickle.dumps(factory))())
-    assert around.run_source(source) == InputStatus.END_OF_INPUT
+    assert around.wait_for_end(source) == InputStatus.END_OF_INPUT
     source.close()
     return around.output.elements
 
@@ -105,3 +107,192 @@ def test_what_can_be_read_again_is(source):
     for _ in range(2):
         assert [element.value for element in emitted(factory)] == [0, 1]
         assert factory.why_not_again() is None
+
+
+# ---- generators that wait
+
+
+class Waiting:
+    """A generator that gives some numbers, then waits until it is let go."""
+
+    def __init__(self, *numbers):
+        self.numbers = numbers
+        self.is_waiting, self.may_go_on, self.is_closed = (threading.Event() for _ in range(3))
+        self.thread = None
+
+    def __call__(self):
+        self.thread = threading.current_thread()
+        try:
+            yield from self.numbers
+            self.is_waiting.set()
+            assert self.may_go_on.wait(20)
+            yield "the last"
+        finally:
+            self.is_closed.set()
+
+    def operator(self):
+        return GeneratorSourceOperator(lambda context: self())
+
+
+def emit_all_there_is(around, source, count):
+    """Turns until so many are emitted."""
+    while True:
+        status = source.emit_next(around.output, 100)
+        if len(around.output.elements) >= count:
+            return
+        if status == InputStatus.NOTHING_AVAILABLE:
+            assert around.mailbox.woken.wait(10), "the source was never woken"
+            around.mailbox.woken.clear()
+
+
+def test_a_generator_that_waits_keeps_its_task_waiting_for_nothing():
+    around, numbers = Surroundings(), Waiting(1, 2)
+    source = around.open(numbers.operator())
+    emit_all_there_is(around, source, 2)
+    assert numbers.is_waiting.wait(10)
+    assert source.emit_next(around.output, 100) == InputStatus.NOTHING_AVAILABLE
+    assert numbers.thread is not threading.current_thread()
+    numbers.may_go_on.set()
+    assert around.wait_for_end(source) == InputStatus.END_OF_INPUT
+    source.close()
+    assert around.output.values == [1, 2, "the last"]
+    assert not numbers.thread.is_alive()
+
+
+@pytest.mark.parametrize("emitted_count", [0, 3, 7])
+def test_what_was_handed_over_but_not_emitted_is_no_part_of_a_checkpoint(emitted_count):
+    around, numbers = Surroundings(), Waiting(*range(7))
+    source = around.open(numbers.operator())
+    for _ in range(emitted_count):
+        emit_one(around, source)
+    if emitted_count:
+        assert numbers.is_waiting.wait(10)  # all of them were handed over
+    snapshot, again = source.snapshot_state(1), Surroundings()
+    assert around.output.values == list(range(emitted_count))
+    numbers.may_go_on.set()
+    source.close()
+    numbers.numbers = range(7)
+    restored = again.open(numbers.operator(), snapshot)
+    assert again.wait_for_end(restored) == InputStatus.END_OF_INPUT
+    restored.close()
+    assert again.output.values == [*range(emitted_count, 7), "the last"]
+
+
+def emit_one(around, source):
+    before = len(around.output.elements)
+    while len(around.output.elements) == before:
+        source.emit_next(around.output, 1)
+
+
+def test_a_checkpoint_while_a_restored_generator_passes_over_keeps_its_place():
+    around, numbers = Surroundings(), Waiting(*range(5))
+    source = around.open(numbers.operator())
+    emit_all_there_is(around, source, 5)
+    snapshot = source.snapshot_state(1)
+    numbers.may_go_on.set()
+    source.close()
+    slow = Waiting(0, 1)  # waits behind the second of five
+    again = Surroundings()
+    restored = again.open(slow.operator(), snapshot)
+    assert restored.emit_next(again.output, 100) == InputStatus.NOTHING_AVAILABLE
+    assert slow.is_waiting.wait(10)
+    restored.snapshot_state(2)
+    assert list(restored._position.get()) == [5]
+    slow.may_go_on.set()
+    restored.close()
+
+
+def test_cancelling_does_not_wait_for_a_generator_and_says_where_it_is(monkeypatch, caplog):
+    monkeypatch.setattr(GeneratorSourceOperator, "patience_s", 0.02)
+    around, numbers = Surroundings(), Waiting(1)
+    source = around.open(numbers.operator())
+    emit_all_there_is(around, source, 1)
+    assert numbers.is_waiting.wait(10)
+    source.cancel()
+    assert source.emit_next(around.output, 100) == InputStatus.NOTHING_AVAILABLE  # it is not at its end
+    source.close()
+    assert numbers.thread.is_alive() and numbers.thread.daemon
+    assert len(caplog.messages) == 1
+    assert "goes on after the end of its task, in __call__ (" in caplog.text and __file__ in caplog.text
+    numbers.may_go_on.set()
+    numbers.thread.join(10)
+    assert numbers.is_closed.is_set()
+    assert around.output.values == [1]
+
+
+def test_a_generator_that_never_yields_is_interrupted():
+    begun = threading.Event()
+
+    def spins():
+        begun.set()
+        while True:
+            pass
+        yield
+
+    around = Surroundings()
+    source = around.open(source_factory_of(spins)())
+    source.emit_next(around.output, 1)
+    assert begun.wait(10)
+    source.cancel()
+    source.close()
+    for thread in [each for each in threading.enumerate() if each.name.endswith("source")]:
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def test_a_generator_at_its_yield_is_closed_on_its_own_thread_before_its_task_has_ended():
+    closed_on = []
+
+    def numbers():
+        try:
+            yield from range(10**9)
+        finally:
+            closed_on.append(threading.current_thread())
+
+    around = Surroundings()
+    source = around.open(source_factory_of(numbers)())
+    emit_all_there_is(around, source, 1)
+    source.close()
+    assert len(closed_on) == 1 and closed_on[0] is not threading.current_thread()
+    assert not closed_on[0].is_alive()
+
+
+def test_what_a_generator_raises_keeps_its_own_traceback():
+    def fails():
+        yield 1
+        raise OSError("the line is dead")
+
+    around = Surroundings()
+    source = around.open(source_factory_of(fails)())
+    with pytest.raises(OSError, match="the line is dead") as caught:
+        around.wait_for_end(source)
+    assert caught.traceback[-1].name == "fails"
+    assert around.output.values == [1]
+    source.close()
+
+
+def test_a_function_that_gives_no_iterable_says_so_on_the_task():
+    around = Surroundings()
+    source = around.open(source_factory_of(lambda: 7)())
+    with pytest.raises(TypeError, match="'int' object is not iterable"):
+        around.wait_for_end(source)
+    source.close()
+
+
+@pytest.mark.parametrize(("is_drain", "status"), [(True, InputStatus.END_OF_INPUT), (False, InputStatus.STOPPED)])
+def test_a_stopped_generator_ends_at_what_was_emitted(is_drain, status):
+    around = Surroundings()
+    source = around.open(source_factory_of(lambda: iter(range(10**9)))())
+    emit_all_there_is(around, source, 1)
+    source.stop(is_drain)
+    before = len(around.output.elements)
+    assert source.emit_next(around.output, 100) == status
+    assert source.position == before == len(around.output.elements)
+    source.close()
+
+
+def test_what_lies_in_memory_needs_no_thread():
+    around = Surroundings()
+    source = around.open(source_factory_of([1, 2])())
+    assert source.emit_next(around.output, 100) == InputStatus.END_OF_INPUT
+    assert around.output.values == [1, 2]

@@ -11,13 +11,14 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from flinkbuf.streaming.operator_config import TaskInfo
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s%(flinkbuf_place)s %(message)s"
 
-_here = threading.local()
+_here: ContextVar[TaskInfo | None] = ContextVar("task", default=None)
 _lock = threading.Lock()
 _task_count = 0
 _former_factory: Any = None
@@ -25,7 +26,7 @@ _former_factory: Any = None
 
 @contextmanager
 def task_in_log(info: TaskInfo) -> Iterator[None]:
-    """Within it, log records of this thread carry the task.
+    """Within it, log records of this thread carry the task; so do those of threads that are given its context.
 
     Examples
     --------
@@ -35,11 +36,11 @@ def task_in_log(info: TaskInfo) -> Iterator[None]:
     ('flights', 'Map (2/4)#0', 1)
     """
     _add_task(1)
-    before, _here.info = getattr(_here, "info", None), info
+    token = _here.set(info)
     try:
         yield
     finally:
-        _here.info = before
+        _here.reset(token)
         _add_task(-1)
 
 
@@ -63,7 +64,7 @@ def _make_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
 
 def place_record(record: logging.LogRecord) -> None:
     """Put the task of the calling thread on a record."""
-    info: TaskInfo | None = getattr(_here, "info", None)
+    info = _here.get()
     record.flinkbuf_job = "" if info is None else info.job_name
     record.flinkbuf_task = "" if info is None else info.task_name_with_subtask
     record.flinkbuf_subtask = None if info is None else info.subtask_index

@@ -1,0 +1,136 @@
+"""Between the thread of an iterator that may wait and its task: a bounded list of what it gave, taken all at once.
+
+A fast iterator fills the list before its task gets the interpreter, so the two switch once for thousands of elements; a
+slow one has each of its elements taken as it comes. How many wait is bounded by their number, and by the time in which
+they came: few of those that take long to make, since these may be large.
+"""
+
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_DECREF
+from libc.stdint cimport int64_t
+from posix.time cimport clock_gettime, timespec
+from posix.types cimport clockid_t
+
+from flinkbuf._core.wakeup cimport TaskBell
+
+cdef enum:
+    CAPACITY = 8192
+    HOLD_NS = 4_000_000      # elements that came in a longer time than this wait for their task, however few they are
+    ELEMENTS_A_LOOK = 4      # of a fast iterator: the clock is looked at once in so many
+    WAIT_SLICE_MS = 1000     # a ring is never lost; this bounds what a lost one would cost
+
+
+cdef extern from "Python.h":
+    PyObject* PyIter_Next(object iterator) except? NULL
+
+
+cdef extern from "time.h":
+    const clockid_t CLOCK_MONOTONIC_COARSE
+
+
+cdef inline int64_t coarse_ns() noexcept nogil:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
+    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+
+
+cdef class IteratorHandover:
+    """Elements of an iterator's thread on their way to the task's.
+
+    The interpreter's lock is the only one: between a look at a field and what follows from it no Python code runs, and
+    nothing here gives the lock away but the iterator itself, `wake` and the wait for room.
+
+    Parameters
+    ----------
+    wake : callable
+        Tells the task, from any thread, that there is something.
+    capacity : int, default 8192
+        Elements that wait at most.
+    """
+
+    def __init__(self, wake not None, Py_ssize_t capacity=CAPACITY):
+        self.wake = wake
+        self.room = TaskBell()
+        self.elements = []
+        self.capacity = capacity
+        self.until_look = 1
+
+    # The iterator's thread
+
+    def fill(self, iterator, Py_ssize_t skipped=0):
+        """Hand over what `iterator` gives behind its first `skipped` elements, until its end, or until `close`."""
+        cdef PyObject* taken
+        cdef object value
+        try:
+            while not self.is_closed:
+                self.is_running = True
+                taken = PyIter_Next(iterator)
+                self.is_running = False
+                if taken is NULL:
+                    return
+                value = <object>taken
+                Py_DECREF(value)  # the variable holds it
+                if skipped > 0:
+                    skipped -= 1
+                else:
+                    self.put(value)
+        finally:
+            self.is_running = False
+
+    cdef int put(self, object value) except -1:
+        if not self.elements:
+            self.begun_ns = coarse_ns()
+        self.elements.append(value)
+        if self.is_awaited:
+            self.is_awaited = False
+            self.wake()
+        self.until_look -= 1
+        if len(self.elements) >= self.capacity:
+            self.wait_for_room()
+        elif self.until_look <= 0:
+            self.until_look = ELEMENTS_A_LOOK
+            if coarse_ns() - self.begun_ns >= HOLD_NS:
+                self.until_look = 1  # it is slow: look after the very next one
+                self.wait_for_room()
+        return 0
+
+    cdef int wait_for_room(self) except -1:
+        """Until the task has taken what there is, or wants nothing any more."""
+        seen = self.room.seen()
+        while self.elements and not self.is_closed:
+            self.room.wait(seen, WAIT_SLICE_MS)
+            seen = self.room.seen()
+        return 0
+
+    def end(self, error=None):
+        """Nothing follows; `error` is raised on the task's thread when all before it was taken."""
+        self.error = error
+        self.has_ended = True
+        self.wake()
+
+    # The task's thread
+
+    cdef list take(self):
+        """All there is; None: nothing is there now, and the task is woken when there is."""
+        cdef list elements = self.elements
+        if elements:
+            self.elements = []
+            self.room.ring()
+            return elements
+        if self.error is not None:
+            error, self.error = self.error, None
+            raise error
+        self.is_awaited = True
+        return None
+
+    def take_all(self):
+        """The same as a list, empty if there is nothing."""
+        return self.take() or []
+
+    # Any thread
+
+    def close(self):
+        """Have `fill` return when the iterator does; returns whether it runs, so that this may take its time."""
+        self.is_closed = True
+        self.room.ring()
+        return self.is_running
