@@ -55,8 +55,8 @@ cdef int breathe() except -1:
 cdef class KeyGrouper:
     """Which key group a key is in, as partitioners see it; and which groups a subtask has."""
 
-    def __init__(self, TypeCodec codec, uint32_t max_parallelism, uint32_t first, uint32_t last):
-        self.hasher = KeyHasher(OBJECT if codec is None else codec, takes_none=True)
+    def __init__(self, TypeCodec codec not None, uint32_t max_parallelism, uint32_t first, uint32_t last):
+        self.hasher = KeyHasher(codec, takes_none=True)
         self.max_parallelism = max_parallelism
         self.first = first
         self.last = last

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from flinkbuf._core.key_group import key_group_range
 from flinkbuf._core.state_codec import KeyGrouper
 from flinkbuf._core.type_codec import TypeCodec
-from flinkbuf.types.type_information import TypeInformation
+from flinkbuf.types.type_information import TypeInformation, object_type
 
 
 def codec_of(type: TypeInformation | None) -> TypeCodec | None:
@@ -47,4 +47,5 @@ class KeyGroups:
 
     def grouper(self) -> KeyGrouper:
         """Return what finds the group of a key, as the partitioner does; one for each thread that asks."""
-        return KeyGrouper(self.key_codec, self.max_parallelism, self.first, self.last)
+        codec = self.key_codec or object_type().codec  # it alone writes rows as partitioners do
+        return KeyGrouper(codec, self.max_parallelism, self.first, self.last)

@@ -10,6 +10,7 @@ from test_rocksdb_backend import restored, save
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf._core.key_token import KeyTokens
 from flinkbuf._core.rocksdb_table import entry_in, replaced
+from flinkbuf.records.partitioner import key_group
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
 from flinkbuf.streaming.state import MapStateDescriptor, ValueStateDescriptor
@@ -17,6 +18,7 @@ from flinkbuf.streaming.state_backend import KeyedStateBackend
 from flinkbuf.streaming.timers import TimerServices
 from flinkbuf.testing import ManualClock
 from flinkbuf.types.types import Types, object_type
+from flinkbuf.types.values import Row
 
 pytest.importorskip("rocksdict")
 
@@ -121,6 +123,7 @@ sys.path[:0] = sys.argv[2:]
 from equal_keys import PAIRS
 from flinkbuf._core.key_context import KeyContext
 from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf.records.partitioner import key_group
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend
 from flinkbuf.streaming.state import ValueStateDescriptor
@@ -189,3 +192,11 @@ def test_equal_maps_of_a_declared_type_are_one_key(backend, kind, key_type):
     numbers = {str(i): i for i in range(20)}
     backwards = dict(reversed(numbers.items()))
     assert [count(states, wrap(m)) for m in (numbers, backwards, numbers, {"0": 0})] == [1, 2, 3, 1]
+
+
+@pytest.mark.parametrize(
+    "key", [*(one for one, _ in PAIRS.values()), Row(1, "x"), Row.of_kind("-D", 1), [Row(a=Row(2))]], ids=repr
+)
+def test_state_and_partitioner_agree_on_the_group_of_a_key(key):
+    groups = KeyGroups.of_subtask(None, 128, parallelism=1, subtask_index=0)
+    assert groups.grouper().group_of(key) == key_group(key, object_type(), 128)
