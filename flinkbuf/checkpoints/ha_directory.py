@@ -6,34 +6,50 @@ import contextlib
 import json
 import os
 import socket
+import time
 import uuid
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.local_files import LocalFiles, sync_directory
 from flinkbuf.errors import CorruptDataError
 
+PAUSE_S: Final = 0.5  # between two tries to learn what a directory that fails has taken in
+
 
 class HaDirectory:
     """A directory of one job. All machines must see each other's files at once: a local disk, or a mount that does
-    not remember which names there are (NFS: ``lookupcache=none`` and ``actimeo=0``).
+    not remember which names there are, and gives no call up (NFS: ``lookupcache=none``, ``actimeo=0`` and ``hard``).
+
+    Parameters
+    ----------
+    path : str
+    pause : callable, optional
+        ``pause(why)`` waits before a step is tried again; half a second by default.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, pause: Callable[[str], None] = lambda why: time.sleep(PAUSE_S)) -> None:
         self.path = path
+        self._pause = pause
 
     def make(self) -> None:
         """Make it, if it is not there."""
-        LocalFiles().make_directory(os.path.join(self.path, protocol.POINTERS))
+        LocalFiles().make_directory(self.path)
 
     def perform(self, steps: protocol.Steps[protocol.T]) -> protocol.T:
         """Do all steps; return what they come to, or raise what they raise."""
-        found: Any = None
         try:
+            step = next(steps)
             while True:
-                found = self.do(steps.send(found))
+                try:
+                    found = self.do(step)
+                except OSError as error:  # the steps say what follows from it
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(found)
         except StopIteration as end:
             return end.value
         except CorruptDataError as error:
@@ -43,7 +59,9 @@ class HaDirectory:
     def do(self, step: Any) -> Any:
         """Do one step; return what it finds."""
         if isinstance(step, protocol.ListNames):
-            return self._names(step.folder)
+            return self._names()
+        if isinstance(step, protocol.Pause):
+            return self._pause(step.why)
         path = os.path.join(self.path, step.name)
         if isinstance(step, protocol.Read):
             return _read(path)
@@ -56,13 +74,12 @@ class HaDirectory:
         assert isinstance(step, protocol.Delete), step
         return LocalFiles().delete(path)
 
-    def _names(self, folder: str) -> list[str]:
+    def _names(self) -> list[str]:
         """Names of what is half written begin with a dot."""
         try:
-            names = os.listdir(os.path.join(self.path, folder))
+            return [name for name in os.listdir(self.path) if not name.startswith(".")]
         except FileNotFoundError:
             return []
-        return [os.path.join(folder, name) for name in names if not name.startswith(".")]
 
     def age_ms(self, name: str) -> int | None:
         """Return how long ago a file was touched, by the clock of the machine that has the disk; None: it is gone."""

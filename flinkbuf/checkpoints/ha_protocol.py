@@ -1,28 +1,34 @@
 """Who may run a job, and from which checkpoint: the steps on files by which job masters agree on it.
 
-Each function is a generator of steps on one directory, and is given what each step found: so a test plays every order
-in which the steps of several job masters may come, and stops any of them at any place.
+Each function is a generator of steps on one directory, and is given what each step found or raised: so a test plays
+every order in which the steps of several job masters may come, fails any of them, and stops any of them at any place.
 
-Whoever makes ``lease-<n>`` holds the job in epoch n, which is its fencing token. What makes it safe that the holder
-before it may live on, and learns of it late:
+The job master that makes ``lease-<n>`` holds the job in epoch n, which is its fencing token, and is the only one to
+write the files of that number. ``state-<n>`` lists the checkpoints that count. What makes it safe that an earlier
+holder may live on, and learns late that it has lost the job:
 
-* A holder first writes (a pointer to a checkpoint, a job, a result) and then looks whether there is a higher lease; if
-  there is, what it wrote does not count, and it deletes nothing any more.
+* A holder first writes (what counts, a job, a result) and then looks whether there is a higher lease. If there is, what
+  it wrote does not count, and it deletes nothing any more.
 * A new holder first makes its lease and then reads. So of the two, one sees the other.
-* What a new holder found it writes down in ``base-<n>`` before it begins. From then on nothing that older epochs still
-  write is believed: the new one may have undone what belongs to it.
+* A new holder writes what it found into its own ``state-<n>`` before it begins. From then on the files of earlier
+  epochs are not read any more: an earlier holder can neither add to what counts nor take from it.
 
-Flink: LeaderElectionService, StateHandleStore, JobGraphStore, JobResultStore.
+A step that fails may have been done all the same. So a holder that does not know whether a checkpoint counts finds out
+before it does anything else about checkpoints, and before it tells its job master: `add_checkpoint`. A step that has
+failed must not be done later on its own (NFS: a hard mount).
+
+Flink: LeaderElectionService, StateHandleStore, PossibleInconsistentStateException, JobGraphStore, JobResultStore.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import struct
 import zlib
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from flinkbuf.checkpoints.damage import damaged
@@ -32,10 +38,9 @@ T = TypeVar("T")
 Steps = Generator[Any, Any, T]
 
 _SEAL = struct.Struct("<8sI")
-POINTERS = "checkpoints"  # the folder of those
 
 _MAGIC = b"fb-ha\x00\x00\x01"
-_NAME = re.compile(r"(lease|base|job|result|released)-(\d+)|(checkpoints)/(\d+)-(\d+)")
+_NAME = re.compile(r"(lease|state|job|result|released)-(\d+)")
 
 
 class LeaseLostError(FlinkbufError):
@@ -47,9 +52,7 @@ class LeaseLostError(FlinkbufError):
 
 @dataclass(frozen=True)
 class ListNames:
-    """The names in the directory, or in a folder of it: a list of texts that begin with the folder."""
-
-    folder: str = ""
+    """The names in the directory."""
 
 
 @dataclass(frozen=True)
@@ -89,21 +92,65 @@ class Delete:
     name: str
 
 
+@dataclass(frozen=True)
+class Pause:
+    """Wait a while before the next try; raises LeaseLostError if the holder gives the job back meanwhile."""
+
+    why: str
+
+
 # ---- what they agree on
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """A checkpoint that counts: where its ``_metadata`` is, and who completed it."""
+    """A checkpoint that counts: where its ``_metadata`` is, and the epoch in which it was completed."""
 
     checkpoint_id: int
     epoch: int
     path: str
 
-    @property
-    def name(self) -> str:
-        """The file that says so."""
-        return f"{POINTERS}/{self.checkpoint_id}-{self.epoch}"
+
+@dataclass(frozen=True)
+class HaState:
+    """What counts, as a holder has written it down.
+
+    Attributes
+    ----------
+    pointers : tuple of Pointer
+        Checkpoints that count, oldest first.
+    job_epoch : int
+        The epoch that stored the job which this one has found; 0: none.
+    is_finished : bool
+        The job which this one has found had come to its end.
+    result : str
+        How that ended.
+    """
+
+    pointers: tuple[Pointer, ...] = ()
+    job_epoch: int = 0
+    is_finished: bool = False
+    result: str = ""
+
+    def with_checkpoint(self, pointer: Pointer) -> HaState:
+        """Return it with one more checkpoint."""
+        others = self.without_checkpoint(pointer.checkpoint_id).pointers
+        return replace(self, pointers=tuple(sorted((*others, pointer), key=lambda each: each.checkpoint_id)))
+
+    def without_checkpoint(self, checkpoint_id: int) -> HaState:
+        """Return it without a checkpoint."""
+        return replace(self, pointers=tuple(each for each in self.pointers if each.checkpoint_id != checkpoint_id))
+
+    def to_bytes(self) -> bytes:
+        """Write it."""
+        pointers = [[each.checkpoint_id, each.epoch, each.path] for each in self.pointers]
+        return seal(json.dumps({**self.__dict__, "pointers": pointers}).encode())
+
+    @classmethod
+    def of(cls, data: bytes, path: str) -> HaState:
+        """Read what `to_bytes` gave; CorruptDataError if it is not as it was."""
+        fields = json.loads(unseal(data, path))
+        return cls(**{**fields, "pointers": tuple(Pointer(*each) for each in fields["pointers"])})
 
 
 @dataclass(frozen=True)
@@ -116,20 +163,32 @@ class HaPrevious:
         None: no job was ever stored.
     job : bytes or None
         As it was stored.
-    pointers : tuple of Pointer
-        Checkpoints that count, oldest first.
-    is_finished : bool
-        It has come to its end and is not run again.
-    result : str
-        How, by the name of its state.
+    state : HaState
     """
 
     job_id: str | None = None
     job: bytes | None = None
-    job_epoch: int = 0
-    pointers: tuple[Pointer, ...] = ()
-    is_finished: bool = False
-    result: str = ""
+    state: HaState = HaState()
+
+    @property
+    def pointers(self) -> tuple[Pointer, ...]:
+        """Checkpoints that count, oldest first."""
+        return self.state.pointers
+
+    @property
+    def job_epoch(self) -> int:
+        """The epoch that stored the job; 0: none."""
+        return self.state.job_epoch
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the job has come to its end and is not run again."""
+        return self.state.is_finished
+
+    @property
+    def result(self) -> str:
+        """How it ended."""
+        return self.state.result
 
     @property
     def checkpoint(self) -> str | None:
@@ -138,7 +197,7 @@ class HaPrevious:
 
     @property
     def checkpoint_id(self) -> int:
-        """Its number; 0: there is none."""
+        """The number of that checkpoint; 0: there is none."""
         return self.pointers[-1].checkpoint_id if self.pointers else 0
 
 
@@ -178,8 +237,7 @@ def take_over(seen: int, holder: bytes) -> Steps[tuple[int, HaPrevious] | None]:
     try:
         yield from look(epoch)
         previous = yield from read_previous(epoch)
-        yield Write(f"base-{epoch}", _base(previous))
-        yield from look(epoch)
+        yield from write_state(epoch, previous.state)
     except LeaseLostError:
         return None
     return epoch, previous
@@ -200,57 +258,30 @@ def look(epoch: int) -> Steps[None]:
 
 
 def read_previous(epoch: int) -> Steps[HaPrevious]:
-    """Return what holders before `epoch` left; it counts if its lease was there before this began."""
+    """Return what holders before `epoch` left; it counts if the lease of `epoch` was there before this began."""
     names = frozenset((yield ListNames()))
-    names |= frozenset((yield ListNames(POINTERS)))
-    began = max((each for each in _epochs(names, "base") if each < epoch), default=0)
+    began = max((each for each in _epochs(names, "state") if each < epoch), default=0)
     if not began:
         return HaPrevious()
-    base = json.loads(unseal((yield from _existing(epoch, f"base-{began}")), f"base-{began}"))
-    stored = f"job-{began}" in names
-    job_epoch = began if stored else base["job_epoch"]
+    state = HaState.of((yield from _existing(epoch, f"state-{began}")), f"state-{began}")
     if f"result-{began}" in names:
         result = unseal((yield from _existing(epoch, f"result-{began}")), f"result-{began}").decode()
-        return HaPrevious(job_epoch=job_epoch, is_finished=True, result=result)
-    if base["is_finished"] and not stored:
-        return HaPrevious(job_epoch=job_epoch, is_finished=True, result=base["result"])
-    pointers = yield from _pointers(names, began, base)
-    if not job_epoch:
-        return HaPrevious(pointers=pointers)
-    job_id, job = decode_job((yield from _existing(epoch, f"job-{job_epoch}")), f"job-{job_epoch}")
-    return HaPrevious(job_id, job, job_epoch, pointers)
-
-
-def _pointers(names: frozenset[str], began: int, base: Any) -> Steps[tuple[Pointer, ...]]:
-    """What that holder found and has not removed since, and what it has added."""
-    found = [pointer for pointer in (Pointer(*each) for each in base["pointers"]) if pointer.name in names]
-    for name in names:
-        match = _NAME.fullmatch(name)
-        if match and match[3] and int(match[5]) == began:
-            data = yield Read(name)
-            if data is not None:  # a later one has replaced it, and is in the list
-                found.append(Pointer(int(match[4]), began, unseal(data, name).decode()))
-    return tuple(sorted(found, key=lambda each: each.checkpoint_id))
+        return HaPrevious(state=HaState((), began, True, result))
+    if f"job-{began}" in names:
+        state = replace(state, job_epoch=began, is_finished=False, result="")
+    if state.is_finished or not state.job_epoch:
+        return HaPrevious(state=state)
+    name = f"job-{state.job_epoch}"
+    job_id, job = decode_job((yield from _existing(epoch, name)), name)
+    return HaPrevious(job_id, job, state)
 
 
 def _existing(epoch: int, name: str) -> Steps[bytes]:
     data = yield Read(name)
     if data is None:
         yield from look(epoch)  # a later holder may have tidied up
-        raise FileNotFoundError(f"{name} was there a moment ago: somebody else deletes files of this job")
+        raise FileNotFoundError(f"{name} was there a moment ago: another program deletes files of this job")
     return data
-
-
-def _base(previous: HaPrevious) -> bytes:
-    text = json.dumps(
-        {
-            "pointers": [[each.checkpoint_id, each.epoch, each.path] for each in previous.pointers],
-            "job_epoch": previous.job_epoch,
-            "is_finished": previous.is_finished,
-            "result": previous.result,
-        }
-    )
-    return seal(text.encode())
 
 
 # ---- as the holder
@@ -272,37 +303,62 @@ def store_job(epoch: int, job_id: str, job: bytes, facts: dict[str, str]) -> Ste
             yield Delete(f"job-{older}")
 
 
-def add_checkpoint(pointer: Pointer) -> Steps[None]:
-    """Let a checkpoint count, or hear that nothing that is done here counts any more."""
-    yield Write(pointer.name, seal(pointer.path.encode()))
-    yield from look(pointer.epoch)
+def write_state(epoch: int, state: HaState) -> Steps[None]:
+    """Say what counts, or hear that nothing that is done here counts any more."""
+    yield Write(f"state-{epoch}", state.to_bytes())
+    yield from look(epoch)
 
 
-def remove_checkpoint(epoch: int, pointer: Pointer) -> Steps[None]:
-    """Let a checkpoint not count any more; its files may go unless somebody has taken over, who may need them.
+def add_checkpoint(epoch: int, state: HaState, pointer: Pointer) -> Steps[HaState]:
+    """Let a checkpoint count; return what counts with it. One at a time, and never beside `write_state`.
 
-    Looked at before, too: whoever has taken over begins from this pointer perhaps, and so does the one after it.
+    If the directory fails on the way, this goes on until it knows whether the checkpoint counts: the next holder would
+    begin from it, whatever this one thinks of it.
+
+    Raises
+    ------
+    OSError
+        The checkpoint does not count, and never will.
+    LeaseLostError
+        Another holder decides what counts.
     """
-    yield from look(epoch)
-    yield Delete(pointer.name)
-    yield from look(epoch)
+    after = state.with_checkpoint(pointer)
+    try:
+        yield from write_state(epoch, after)
+    except OSError as error:
+        if not (yield from _settle(epoch, after, f"whether checkpoint {pointer.checkpoint_id} counts", error)):
+            raise
+    return after
+
+
+def _settle(epoch: int, after: HaState, what: str, error: OSError) -> Steps[bool]:
+    """Find out whether what a failed write was to say is there, and let it last if so. Another text is an older one."""
+    while True:
+        try:
+            is_there = (yield Read(f"state-{epoch}")) == after.to_bytes()
+            if is_there:
+                yield Write(f"state-{epoch}", after.to_bytes())
+            yield from look(epoch)
+            return is_there
+        except OSError as again:
+            error = again
+        yield Pause(f"{what} is not known: {error}")
 
 
 def finish(epoch: int, result: str) -> Steps[None]:
     """Say that the job is over for good; then what was needed to run it again goes."""
     yield Write(f"result-{epoch}", seal(result.encode()))
     yield from look(epoch)
-    for name in sorted([*(yield ListNames()), *(yield ListNames(POINTERS))]):
-        match = _NAME.fullmatch(name)
-        if match and _is_over(match, epoch):
-            yield Delete(name)
+    with contextlib.suppress(OSError):  # it is over, whatever is left of it
+        for name in sorted((yield ListNames())):
+            match = _NAME.fullmatch(name)
+            if match and _is_over(match, epoch):
+                yield Delete(name)
 
 
 def _is_over(match: re.Match[str], epoch: int) -> bool:
     """Whether a file is not needed when the job has ended in an epoch: the next one may run it again already."""
-    if match[3] or match[1] == "job":
-        return int(match[5] or match[2]) <= epoch
-    return int(match[2]) < epoch
+    return int(match[2]) < epoch or (match[1] == "job" and int(match[2]) == epoch)
 
 
 def release(epoch: int) -> Steps[None]:

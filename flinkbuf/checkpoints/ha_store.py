@@ -1,7 +1,7 @@
 """What a job master leaves for the one that takes its job over: ``high-availability.storageDir``.
 
-``<directory>/<cluster id>/<job>/`` holds leases, the job as it was stored, and pointers to its checkpoints; the
-checkpoints themselves lie where they are written. `ha_protocol` says which of it counts.
+``<directory>/<cluster id>/<job>/`` holds leases, the job as it was stored, and where the checkpoints lie that count.
+`ha_protocol` says which of it counts.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ import time
 from collections.abc import Callable
 
 from flinkbuf.checkpoints import ha_protocol as protocol
-from flinkbuf.checkpoints.ha_directory import HaDirectory, holder_text, is_gone, this_process
-from flinkbuf.checkpoints.ha_protocol import HaPrevious, LeaseLostError, Pointer
+from flinkbuf.checkpoints.ha_directory import PAUSE_S, HaDirectory, holder_text, is_gone, this_process
+from flinkbuf.checkpoints.ha_protocol import HaPrevious, HaState, LeaseLostError, Pointer
 from flinkbuf.checkpoints.locations import normalized, scheme_of
+from flinkbuf.log import logger
 
 _POLL_S = 0.5  # between two looks at a lease that somebody else holds
+_WARN_EVERY_S = 60.0  # while a directory does not say what counts
 
 
 class HaStore:
@@ -105,7 +107,7 @@ class HaStore:
         if latest and self._is_held(latest, names, timeout_ms):
             return None
         taken = self._directory.perform(protocol.take_over(latest, this_process()))
-        return HaLease(self, self._directory, *taken) if taken else None
+        return HaLease(self, *taken) if taken else None
 
     def acquire(
         self,
@@ -155,19 +157,21 @@ class HaLease:
         What the holders before left.
     """
 
-    def __init__(self, store: HaStore, directory: HaDirectory, epoch: int, previous: HaPrevious) -> None:
+    def __init__(self, store: HaStore, epoch: int, previous: HaPrevious) -> None:
         self.store = store
         self.epoch = epoch
         self.previous = previous
-        self._directory = directory
-        self._lock = threading.Lock()
-        self._pointers = list(previous.pointers)
+        self._directory = HaDirectory(store.path, self._wait)
+        self._one_change = threading.Lock()  # of what counts, and held until it is known to be made or not
+        self._state = previous.state
+        self._written: HaState | None = previous.state  # None: the last change has failed, and was made or not
         self._lost: str | None = None
+        self._is_released = threading.Event()
+        self._warn_at_s = 0.0
 
     def checkpoints(self) -> tuple[tuple[int, str], ...]:
         """Return number and path of each checkpoint that counts, oldest first."""
-        with self._lock:
-            return tuple((each.checkpoint_id, each.path) for each in self._pointers)
+        return tuple((each.checkpoint_id, each.path) for each in self._state.pointers)
 
     def store_job(self, job_id: str, job: bytes) -> None:
         """Store what the job is, before it starts.
@@ -175,26 +179,41 @@ class HaLease:
         Raises
         ------
         LeaseLostError
-            Here as in what follows: somebody has taken over. Stop the job, and delete nothing.
+            Here as in what follows: another job master has taken over. Stop the job, and delete nothing.
         """
         facts = {"job_name": self.store.job_name, "cluster_id": self.store.cluster_id}
         self._perform(protocol.store_job(self.epoch, job_id, job, facts))
 
     def add_checkpoint(self, checkpoint_id: int, metadata_path: str) -> None:
-        """Let a checkpoint count whose ``_metadata`` is written; only after this may anybody hear of it."""
+        """Let a checkpoint count whose ``_metadata`` is written; only after this may anybody hear of it.
+
+        Waits while the directory does not say whether the checkpoint counts.
+
+        Raises
+        ------
+        OSError
+            It does not count, and never will.
+        """
         pointer = Pointer(checkpoint_id, self.epoch, metadata_path)
-        with self._lock:  # before it is there: what fails half-way has perhaps written it, and is to be removed
-            self._pointers.append(pointer)
-        self._perform(protocol.add_checkpoint(pointer))
+        with self._one_change:
+            self._written = None
+            self._state = self._written = self._perform(protocol.add_checkpoint(self.epoch, self._state, pointer))
 
     def remove_checkpoint(self, checkpoint_id: int) -> None:
-        """Let a checkpoint not count any more; its files may be deleted after this, and only then."""
-        with self._lock:
-            gone = [each for each in self._pointers if each.checkpoint_id == checkpoint_id]
-            self._pointers = [each for each in self._pointers if each.checkpoint_id != checkpoint_id]
-        self._check()
-        for pointer in gone:
-            self._perform(protocol.remove_checkpoint(self.epoch, pointer))
+        """Let a checkpoint not count any more, for which a newer one counts; its files may be deleted only after this.
+
+        Raises
+        ------
+        OSError
+            Perhaps it still counts: its files must stay.
+        """
+        with self._one_change:
+            self._check()
+            self._state = self._state.without_checkpoint(checkpoint_id)
+            if self._written != self._state:
+                self._written = None
+                self._perform(protocol.write_state(self.epoch, self._state))
+                self._written = self._state
 
     def renew(self) -> None:
         """Say that we live: several times within the timeout."""
@@ -206,13 +225,22 @@ class HaLease:
 
     def release(self) -> None:
         """Let go without an end, so that others need not wait; a lease that was lost is let go already."""
-        if self._lost is None:
+        is_ours = self._lost is None
+        self._is_released.set()
+        if is_ours:
             self._directory.perform(protocol.release(self.epoch))
 
-    def _perform(self, steps: protocol.Steps[None]) -> None:
+    def _wait(self, why: str) -> None:
+        if time.monotonic() >= self._warn_at_s:
+            self._warn_at_s = time.monotonic() + _WARN_EVERY_S
+            logger.warning("job %r waits for %s: %s", self.store.job_name, self.store.path, why)
+        if self._is_released.wait(PAUSE_S):
+            raise LeaseLostError("this program has given the job back")
+
+    def _perform(self, steps: protocol.Steps[protocol.T]) -> protocol.T:
         self._check()
         try:
-            self._directory.perform(steps)
+            return self._directory.perform(steps)
         except LeaseLostError as error:
             self._lost = str(error)
             raise

@@ -26,6 +26,7 @@ from flinkbuf.jobs.master.master_actions import (
     StoreCheckpoint,
     SubtaskGone,
     TellCoordinator,
+    WithdrawCheckpoint,
 )
 from flinkbuf.jobs.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
 from flinkbuf.jobs.target import ManagerListener, ManagerProvider, Target
@@ -148,6 +149,9 @@ class ActionPerformer:
     def _store_checkpoint(self, action: StoreCheckpoint) -> None:
         self._checkpoints.store(action)
 
+    def _withdraw_checkpoint(self, action: WithdrawCheckpoint) -> None:
+        self._checkpoints.withdraw(action)
+
     def _discard_state(self, action: DiscardState) -> None:
         self._checkpoints.discard(action)
 
@@ -164,6 +168,7 @@ class ActionPerformer:
         SnapshotCoordinators: _snapshot_coordinators,
         NotifyCoordinators: _notify_coordinators,
         StoreCheckpoint: _store_checkpoint,
+        WithdrawCheckpoint: _withdraw_checkpoint,
         DiscardState: _discard_state,
     }
 

@@ -2,7 +2,8 @@
 
 A storage that hangs holds up nobody but the checkpoint that needs it: each one is written on a thread of its own, and
 files are deleted on another. Where a job can be taken over by another program, a checkpoint counts only once that could
-find it, and only while this program still holds the job. Flink: CheckpointsCleaner, the executors for I/O of JobMaster.
+find it, and only while this program still holds the job. From the moment on at which that could find it, only an answer
+of the storage says what becomes of it. Flink: CheckpointsCleaner, the executors for I/O of JobMaster.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master.master_actions import CheckpointStored, DiscardState, StoreCheckpoint
+from flinkbuf.jobs.master.master_actions import CheckpointStored, DiscardState, StoreCheckpoint, WithdrawCheckpoint
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class CheckpointIo:
         self._leadership = leadership
         self._lock = threading.Lock()
         self._storing: set[int] = set()  # checkpoints that are being written
+        self._noting: set[int] = set()  # of those: another program may find them, or will soon
+        self._withdrawn: set[int] = set()  # of those: they come to nothing, and that was told
         self._unwanted: dict[int, DiscardState] = {}  # of those: what is to be deleted once they are
         self._discards: queue.SimpleQueue[DiscardState | Callable[[], None] | None] = queue.SimpleQueue()
         self._discarder: threading.Thread | None = None
@@ -83,6 +86,15 @@ class CheckpointIo:
             with self._lock:
                 self._storing.discard(checkpoint_id)
             self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(error)))
+
+    def withdraw(self, action: WithdrawCheckpoint) -> None:
+        """Give a checkpoint up that takes too long to store; one that another program may find is waited for."""
+        checkpoint_id = action.checkpoint_id
+        with self._lock:
+            if checkpoint_id not in self._storing - self._noting - self._withdrawn:
+                return  # `CheckpointStored` says, or has said, what came of it
+            self._withdrawn.add(checkpoint_id)
+        self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(TimeoutError("its storage did not answer"))))
 
     def discard(self, action: DiscardState) -> None:
         """Have files deleted, some time; not before a checkpoint that still is being written is over."""
@@ -143,12 +155,15 @@ class CheckpointIo:
             stored = CheckpointStored(checkpoint_id, failure=Failure.of(error))
         with self._lock:
             self._storing.discard(checkpoint_id)
+            self._noting.discard(checkpoint_id)
             unwanted = self._unwanted.get(checkpoint_id)
+            is_told = checkpoint_id in self._withdrawn
+            self._withdrawn.discard(checkpoint_id)
         if unwanted is not None:
             self._discard(unwanted)
             with self._lock:
                 del self._unwanted[checkpoint_id]
-        elif stored is not None:
+        elif stored is not None and not is_told:
             self._tell(stored)
 
     def _stored(self, action: StoreCheckpoint) -> CheckpointStored | None:
@@ -159,8 +174,10 @@ class CheckpointIo:
         # What a job stops with is committed: who takes it over before it has ended goes on from there.
         if self._leadership is not None and (kind.is_synchronous or not kind.is_savepoint):
             with self._lock:
-                is_wanted = checkpoint_id not in self._unwanted
-            if is_wanted and not self._leadership.add_checkpoint(checkpoint_id, path):
+                if checkpoint_id in self._unwanted or checkpoint_id in self._withdrawn:
+                    return None
+                self._noting.add(checkpoint_id)
+            if not self._leadership.add_checkpoint(checkpoint_id, path):
                 return None
         return CheckpointStored(checkpoint_id, location, size)
 

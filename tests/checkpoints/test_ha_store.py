@@ -10,8 +10,9 @@ import time
 
 import pytest
 
-from flinkbuf.checkpoints import ha_directory
-from flinkbuf.checkpoints.ha_protocol import LeaseLostError
+from flinkbuf.checkpoints import ha_directory, ha_store
+from flinkbuf.checkpoints import ha_protocol as protocol
+from flinkbuf.checkpoints.ha_protocol import LeaseLostError, Pointer
 from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.errors import CorruptDataError
 
@@ -56,21 +57,152 @@ def test_a_job_is_taken_over_with_all_that_counts(store):
     )
 
 
-def test_a_pointer_that_was_written_before_it_failed_is_removed_with_its_checkpoint(store, monkeypatch):
-    """Else whoever takes over would look for a checkpoint whose files are deleted."""
+class Outage:
+    """A directory whose steps fail, each as often as it is told to; real files all the same."""
+
+    def __init__(self, monkeypatch):
+        self.calls = []
+        self.left = {}  # name of a function of ha_directory -> how often it fails; None: until it is mended
+        self.after = set()  # of these: they have done their work when they fail
+        self.has_failed = threading.Event()
+        monkeypatch.setattr(ha_store, "PAUSE_S", 0.005)
+        monkeypatch.setattr(ha_directory.HaDirectory, "_names", self.of(ha_directory.HaDirectory._names))
+        for each in (ha_directory._replace, ha_directory._read, ha_directory._touch):
+            monkeypatch.setattr(ha_directory, each.__name__, self.of(each))
+
+    def of(self, function):
+        name = function.__name__
+
+        def call(*arguments):
+            self.calls.append(name)
+            fails = self.left.get(name, 0)
+            if fails == 0:
+                return function(*arguments)
+            if fails is not None:
+                self.left[name] = fails - 1
+            if name in self.after:
+                function(*arguments)
+            self.has_failed.set()
+            raise OSError(5, "Input/output error")
+
+        return call
+
+
+@pytest.fixture
+def outage(monkeypatch):
+    return Outage(monkeypatch)
+
+
+@pytest.fixture
+def lease(store):
+    lease = taken(store)
+    lease.store_job(JOB_ID, b"job")
+    lease.add_checkpoint(1, "/c/chk-1/_metadata")
+    return lease
+
+
+@pytest.mark.parametrize(
+    "fails, after",
+    [
+        ({"_names": 1}, ()),
+        ({"_names": 3}, ()),
+        ({"_replace": 1}, {"_replace"}),
+        ({"_replace": 2}, {"_replace"}),
+        ({"_replace": 1, "_read": 4}, {"_replace"}),
+        ({"_replace": 1, "_names": 2, "_read": 1}, {"_replace"}),
+    ],
+)
+def test_a_checkpoint_that_was_written_before_the_directory_failed_counts_for_all(store, lease, outage, fails, after):
+    outage.left, outage.after = fails, after
+    lease.add_checkpoint(2, "/c/chk-2/_metadata")
+    assert [number for number, _ in lease.checkpoints()] == [1, 2]
+    assert taken(store).previous.checkpoint == "/c/chk-2/_metadata"
+
+
+@pytest.mark.parametrize("fails", [{"_replace": 1}, {"_replace": 1, "_read": 3}, {"_replace": 1, "_names": 3}])
+def test_a_checkpoint_that_was_not_written_counts_for_none(store, lease, outage, fails):
+    outage.left = fails
+    with pytest.raises(OSError, match="Input/output"):
+        lease.add_checkpoint(2, "/c/chk-2/_metadata")
+    lease.remove_checkpoint(2)
+    assert [number for number, _ in lease.checkpoints()] == [1]
+    assert taken(store).previous.checkpoint == "/c/chk-1/_metadata"
+
+
+def test_a_full_disk_is_told_at_once(store, lease, monkeypatch):
+    def full(path, data):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ha_directory, "_create", full)
+        with pytest.raises(OSError, match="No space left"):
+            lease.add_checkpoint(2, "/c/chk-2/_metadata")
+    lease.add_checkpoint(3, "/c/chk-3/_metadata")
+    assert taken(store).checkpoints() == ((1, "/c/chk-1/_metadata"), (3, "/c/chk-3/_metadata"))
+
+
+def test_no_newer_checkpoint_counts_before_it_is_known_whether_an_older_one_does(lease, outage, caplog):
+    done = []
+
+    def add(number):
+        lease.add_checkpoint(number, f"/c/chk-{number}/_metadata")
+        done.append(number)
+
+    outage.left = {"_names": None}
+    older = threading.Thread(target=add, args=(2,))
+    older.start()
+    assert outage.has_failed.wait(30)
+    newer = threading.Thread(target=add, args=(3,))
+    newer.start()
+    outage.has_failed.clear()
+    assert outage.has_failed.wait(30), "it is tried again and again"
+    assert done == []
+    outage.left = {}
+    for thread in (older, newer):
+        thread.join(30)
+    assert sorted(done) == [2, 3]
+    assert [number for number, _ in lease.checkpoints()] == [1, 2, 3]
+    assert "whether checkpoint 2 counts is not known: [Errno 5] Input/output error" in caplog.text
+
+
+def test_a_job_that_is_given_back_waits_for_no_answer(store, lease, outage):
+    raised = []
+
+    def add():
+        with pytest.raises(LeaseLostError, match="given the job back") as caught:
+            lease.add_checkpoint(2, "/c/chk-2/_metadata")
+        raised.append(caught.value)
+
+    outage.left = {"_names": None}
+    thread = threading.Thread(target=add)
+    thread.start()
+    assert outage.has_failed.wait(30)
+    lease.release()
+    thread.join(30)
+    assert len(raised) == 1
+    outage.left = {}
+    assert store.try_acquire(LONG_MS).epoch == 2
+
+
+def test_a_removal_that_failed_is_written_down_before_files_go(store, lease, outage):
+    lease.add_checkpoint(2, "/c/chk-2/_metadata")
+    outage.left = {"_replace": 1}
+    with pytest.raises(OSError, match="Input/output"):
+        lease.remove_checkpoint(1)
+    assert store.peek().pointers[0].checkpoint_id == 1
+    lease.remove_checkpoint(1)
+    assert [each.checkpoint_id for each in store.peek().pointers] == [2]
+
+
+def test_what_an_earlier_holder_still_writes_is_not_read(store):
+    """It had looked, and stood still; the one after it is gone, too."""
     first = taken(store)
     first.store_job(JOB_ID, b"job")
     first.add_checkpoint(1, "/c/chk-1/_metadata")
-
-    def fail(directory, folder):
-        raise OSError(5, "Input/output error")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(ha_directory.HaDirectory, "_names", fail)
-        with pytest.raises(OSError, match="Input/output"):
-            first.add_checkpoint(2, "/c/chk-2/_metadata")
-    first.remove_checkpoint(2)
-    assert taken(store).previous.checkpoint == "/c/chk-1/_metadata"
+    taken(store)
+    for state in (first._state.without_checkpoint(1), first._state.with_checkpoint(Pointer(2, 1, "/c/chk-2"))):
+        first._directory.do(protocol.Write("state-1", state.to_bytes()))
+        assert taken(store).previous.checkpoint == "/c/chk-1/_metadata"
 
 
 def test_whoever_lost_the_job_removes_no_pointer_that_others_go_on_from(store):
@@ -131,7 +263,7 @@ def test_a_finished_job_is_not_run_again_but_may_be_begun_anew(store):
     first.store_job(JOB_ID, b"job")
     first.add_checkpoint(1, "/c/chk-1/_metadata")
     first.finish("CANCELED")
-    assert sorted(os.listdir(store.path)) == ["base-1", "checkpoints", "lease-1", "result-1"]
+    assert sorted(os.listdir(store.path)) == ["lease-1", "result-1", "state-1"]
     assert HaStore.unfinished(os.path.dirname(os.path.dirname(store.path))) == []
     second = store.try_acquire(LONG_MS)
     assert (second.previous.is_finished, second.previous.result, second.previous.job) == (True, "CANCELED", None)
@@ -159,7 +291,7 @@ def test_unfinished_jobs_are_found_by_their_names(tmp_path):
         HaStore.unfinished(str(tmp_path / "nothing"))
 
 
-@pytest.mark.parametrize("name", ["job-1", "base-1", "checkpoints/1-1"])
+@pytest.mark.parametrize("name", ["job-1", "state-1"])
 def test_what_was_damaged_is_refused_by_its_name(store, name):
     lease = taken(store)
     lease.store_job(JOB_ID, b"job")

@@ -10,7 +10,7 @@ from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.jobs import checkpoint_io
 from flinkbuf.jobs.checkpoint_io import CheckpointIo
-from flinkbuf.jobs.master.master_actions import CheckpointStored, DiscardState, StoreCheckpoint
+from flinkbuf.jobs.master.master_actions import CheckpointStored, DiscardState, StoreCheckpoint, WithdrawCheckpoint
 
 JOB = "ab" * 16
 
@@ -114,6 +114,27 @@ def test_what_is_discarded_while_it_is_written_is_deleted_after_it_and_not_told(
     assert not (tmp_path / JOB / "chk-1").exists()
 
 
+def test_what_takes_too_long_to_write_comes_to_nothing_at_once(around, monkeypatch, tmp_path):
+    hanging = Hanging(around, monkeypatch, 1)
+    around.store(1)
+    around.io.withdraw(WithdrawCheckpoint(1))
+    around.io.withdraw(WithdrawCheckpoint(1))
+    (stored,) = around.wait()
+    assert (stored.checkpoint_id, stored.failure.type_name) == (1, "builtins.TimeoutError")
+    around.io.discard(DiscardState(1, around.location(1), ()))
+    hanging.may_go_on.set()
+    assert around.close()
+    assert len(around.told) == 1
+    assert not (tmp_path / JOB / "chk-1").exists()
+
+
+def test_what_is_stored_already_is_not_withdrawn(around):
+    around.store(1)
+    around.wait()
+    around.io.withdraw(WithdrawCheckpoint(1))
+    assert [each.failure for each in around.told] == [None]
+
+
 def test_too_many_that_hang_are_refused_at_once(around, monkeypatch):
     monkeypatch.setattr(checkpoint_io, "MAX_HANGING", 2)
     hanging = Hanging(around, monkeypatch, 1, 2, 3)
@@ -208,3 +229,45 @@ def test_a_checkpoint_that_was_given_up_before_it_was_noted_never_is(tmp_path, m
     hanging.may_go_on.set()
     around.close()
     assert leader.asked == [("discard", 1)]
+
+
+class Slow(Leader):
+    """Another program may find a checkpoint from now on; it is not known yet."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_noting, self.may_go_on = threading.Event(), threading.Event()
+        self.failure = None
+
+    def add_checkpoint(self, checkpoint_id, path):
+        self.is_noting.set()
+        assert self.may_go_on.wait(30)
+        if self.failure is not None:
+            raise self.failure
+        return super().add_checkpoint(checkpoint_id, path)
+
+
+@pytest.mark.parametrize("failure", [None, OSError(5, "Input/output error")])
+def test_what_another_program_may_find_is_not_given_up_before_its_fate_is_known(tmp_path, failure):
+    around = Around(tmp_path, leader := Slow())
+    leader.failure = failure
+    around.store(1)
+    assert leader.is_noting.wait(30)
+    around.io.withdraw(WithdrawCheckpoint(1))
+    assert around.told == []
+    leader.may_go_on.set()
+    (stored,) = around.wait()
+    assert (stored.failure and stored.failure.message) == (failure and str(failure))
+    around.close()
+
+
+def test_what_was_withdrawn_before_it_was_noted_never_is(tmp_path, monkeypatch):
+    around = Around(tmp_path, leader := Leader())
+    hanging = Hanging(around, monkeypatch, 1)
+    around.store(1)
+    around.io.withdraw(WithdrawCheckpoint(1))
+    around.io.discard(DiscardState(1, around.location(1), ()))
+    hanging.may_go_on.set()
+    around.close()
+    assert leader.asked == [("discard", 1)]
+    assert len(around.told) == 1

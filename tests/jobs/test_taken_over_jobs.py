@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = str(Path(__file__).parents[1] / "support" / "ha_program.py")
+OUTAGE_PROGRAM = str(Path(__file__).parents[1] / "support" / "ha_outage_program.py")
 KEYS, COUNT = 5, 300  # as the program has them
 EXPECTED = sorted(f"{key} {count}" for key in range(KEYS) for count in range(1, COUNT + 1))
 
@@ -128,3 +129,20 @@ def test_a_program_that_is_interrupted_cancels_its_job_for_good(programs, tmp_pa
     first.signal(signal.SIGINT)
     first.process.wait(60)
     assert "has ended before, CANCELED" in programs(tmp_path).end(code=1)
+
+
+def test_a_checkpoint_that_was_noted_before_the_directory_failed_loses_no_record(programs, tmp_path):
+    """Begun from an older one while the next program finds it, the job would lose what lies between."""
+    first = programs(tmp_path, OUTAGE_PROGRAM, str(tmp_path))
+    first.wait_for("begins again")
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.glob("restarted-*"))) < 2:
+        assert time.monotonic() < deadline and first.process.poll() is None, first.text
+        time.sleep(0.05)
+    first.signal(signal.SIGKILL)
+    (tmp_path / "second").touch()
+    (tmp_path / "go-on").touch()
+    second = programs(tmp_path, OUTAGE_PROGRAM, str(tmp_path))
+    assert int(second.wait_for(r"goes on from checkpoint (\d+)").group(1)) >= 5
+    second.end()
+    assert results(tmp_path) == EXPECTED

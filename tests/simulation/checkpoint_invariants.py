@@ -54,6 +54,7 @@ class CheckpointInvariants(Invariants):
         self.known: set[str] = set()  # files that the job master has heard of
         self.restored = 0  # attempts that began from a checkpoint after a failure
         self.stopped_with: tuple[str, SnapshotKind] | None = None
+        self._withdrawn: set[int] = set()  # late; only their storage says what becomes of them
         self._completed_ms: int | None = None
         self._ended: set[int] = set()
         self._answered: set[int] = set()
@@ -66,6 +67,7 @@ class CheckpointInvariants(Invariants):
             ma.SnapshotCoordinators: lambda action: self._begins(action.checkpoint_id),
             ma.NotifyCoordinators: lambda action: self._counts(action.checkpoint_id),
             ma.StoreCheckpoint: self._is_complete,
+            ma.WithdrawCheckpoint: lambda action: self._withdrawn.add(action.checkpoint_id),
             ma.DiscardState: lambda action: None,
             ma.RequestAnswered: self._request_answered,
             ma.CheckpointEnded: self._checkpoint_ended,
@@ -123,7 +125,12 @@ class CheckpointInvariants(Invariants):
         timeout_ms = self.world.checkpointing.timeout_ms
         for checkpoint_id, begun_ms in self.begun.items():
             is_late = self.world.now_ms >= begun_ms + timeout_ms
-            demand(not is_late, "a checkpoint is under way for too long:", checkpoint_id, begun_ms)
+            demand(
+                not is_late or checkpoint_id in self._withdrawn,
+                "a checkpoint is under way for too long:",
+                checkpoint_id,
+                begun_ms,
+            )
 
     def _note_cause(self, stimulus: object) -> None:
         if not isinstance(stimulus, (ma.CheckpointStored, ma.CoordinatorsSnapshotted)):

@@ -91,6 +91,7 @@ class CheckpointWorld(World):
         self.has_lost_lease = False
         self._dies_after: int | None = None
         self._storing: set[int] = set()
+        self._withdrawn: set[int] = set()
         self._unwanted: dict[int, ma.DiscardState] = {}
         now_ms = run.agenda.now_ms
         odds = replace(run.odds, faults=tuple(each for each in run.odds.faults if each[0] >= now_ms), cancel_ms=None)
@@ -131,6 +132,7 @@ class CheckpointWorld(World):
             ma.SnapshotCoordinators: lambda action: self.coordinators.snapshot(action.checkpoint_id),
             ma.NotifyCoordinators: lambda action: self.coordinators.complete(action.checkpoint_id),
             ma.StoreCheckpoint: self._store,
+            ma.WithdrawCheckpoint: self._withdraw,
             ma.DiscardState: self._discard,
             ma.RequestAnswered: lambda action: self.cluster.answered(self, action),
             ma.CheckpointEnded: self._checkpoint_ended,
@@ -294,6 +296,8 @@ class CheckpointWorld(World):
         unwanted = self._unwanted.pop(checkpoint_id, None)
         if unwanted is not None:
             self._delete(unwanted)
+        elif checkpoint_id in self._withdrawn:
+            return
         elif failure is not None:
             self.tell(ma.CheckpointStored(checkpoint_id, failure=failure))
         else:
@@ -311,6 +315,14 @@ class CheckpointWorld(World):
                 return
         self.invariants.is_stored(metadata, options)
         self.tell(ma.CheckpointStored(metadata.checkpoint_id, options.location, 100))
+
+    def _withdraw(self, action: ma.WithdrawCheckpoint) -> None:
+        """What is still being written comes to nothing; what is noted was told, or will be."""
+        checkpoint_id = action.checkpoint_id
+        if checkpoint_id in self._storing - self._withdrawn:
+            self._withdrawn.add(checkpoint_id)
+            failure = Failure("builtins.TimeoutError", "its storage did not answer")
+            self.tell(ma.CheckpointStored(checkpoint_id, failure=failure))
 
     def _discard(self, action: ma.DiscardState) -> None:
         if action.checkpoint_id in self._storing:

@@ -37,7 +37,7 @@ class Counts(KeyedProcessFunction):
         yield f"{value[0]} {self.count.value()}"
 
 
-def main(directory):
+def main(directory, step=None, sink=None):
     """Run the job."""
     options = {
         "execution.target": "local",
@@ -54,11 +54,14 @@ def main(directory):
     source = NumberSequenceSource(0, KEYS * COUNT - 1)
     counts = (
         env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers")
-        .map(Step(directory))
+        .map(step or Step(directory))
         .key_by(lambda pair: pair[0])
         .process(Counts())
     )
-    counts.sink_to(FileSink.for_row_format(f"{directory}/out", Encoder.simple_string_encoder()).build())
+    if sink is not None:
+        counts.add_sink(sink)
+    else:
+        counts.sink_to(FileSink.for_row_format(f"{directory}/out", Encoder.simple_string_encoder()).build())
     print(env.execute("counts").get_job_id())
 
 

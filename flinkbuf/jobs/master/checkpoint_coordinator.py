@@ -34,6 +34,7 @@ from flinkbuf.jobs.master.master_actions import (
     SnapshotCoordinators,
     StoreCheckpoint,
     TriggerSavepoint,
+    WithdrawCheckpoint,
 )
 from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint, Stage, UnionStateError
 from flinkbuf.jobs.master.task_control import TaskControl
@@ -133,7 +134,7 @@ class CheckpointCoordinator:
 
     @property
     def is_storing(self) -> bool:
-        """Whether one is complete but for its metadata: what the job begins from is not known before it is written."""
+        """Whether one is complete but for its metadata: what the job begins from is only known when storage answers."""
         return any(each.stage is Stage.STORING for each in self.pending.values())
 
     @property
@@ -144,7 +145,7 @@ class CheckpointCoordinator:
     @property
     def next_deadline_ms(self) -> int | None:
         """When the clock asks next, or one under way is given up."""
-        deadlines = [each.due_ms for each in self.pending.values()]
+        deadlines = [each.due_ms for each in self.pending.values() if each.due_ms is not None]
         if self._periodic_ms is not None:
             deadlines.append(self._periodic_ms)
         return min(deadlines, default=None)
@@ -215,14 +216,22 @@ class CheckpointCoordinator:
     def pass_time(self, now_ms: int) -> None:
         """Ask, and give up, what is due."""
         for pending in list(self.pending.values()):
-            if pending.due_ms <= now_ms and pending.id in self.pending:
-                task = next(iter(pending.missing.values()), None)
-                self._abort(pending, _Reason.CHECKPOINT_EXPIRED, now_ms, task=None if task is None else task.vertex)
+            if pending.due_ms is not None and pending.due_ms <= now_ms and pending.id in self.pending:
+                self._expired(pending, now_ms)
         due_ms = self._periodic_ms
         if due_ms is not None and due_ms <= now_ms:
             next_ms = due_ms + self.config.period_ms
             self._periodic_ms = next_ms if next_ms > now_ms else now_ms + self.config.period_ms
             self._submit(self._request(now_ms, is_periodic=True))
+
+    def _expired(self, pending: PendingCheckpoint, now_ms: int) -> None:
+        """It takes too long. One that is being stored may count already for the next job master: storage decides."""
+        if pending.stage is Stage.STORING:
+            pending.due_ms = None
+            self._outbox.do(WithdrawCheckpoint(pending.id))
+            return
+        task = next(iter(pending.missing.values()), None)
+        self._abort(pending, _Reason.CHECKPOINT_EXPIRED, now_ms, task=None if task is None else task.vertex)
 
     def go_on(self, is_running: bool, now_ms: int) -> None:
         """Begin what can begin now, the first periodic one a random while after all tasks run."""
@@ -347,7 +356,9 @@ class CheckpointCoordinator:
         if pending is None or pending.stage is not Stage.STORING:
             return
         if stimulus.failure is not None:
-            self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=stimulus.failure)
+            is_late = pending.due_ms is None
+            reason = _Reason.CHECKPOINT_EXPIRED if is_late else _Reason.FINALIZE_CHECKPOINT_FAILURE
+            self._abort(pending, reason, now_ms, failure=stimulus.failure)
         else:
             self._complete(pending, stimulus, now_ms)
 

@@ -167,6 +167,16 @@ class StoreCheckpoint:
 
 
 @dataclass(frozen=True)
+class WithdrawCheckpoint:
+    """A checkpoint takes too long to be stored: give it up if the next job master cannot find it yet.
+
+    `CheckpointStored` answers as if nothing had been asked: perhaps it counts all the same.
+    """
+
+    checkpoint_id: int
+
+
+@dataclass(frozen=True)
 class DiscardState:
     """Nobody needs this state any more: delete its files; late, and without an answer.
 

@@ -57,6 +57,8 @@ class PendingCheckpoint:
         What the others gave, by attempt.
     coordinator_states : dict
         By operator id.
+    due_ms : int or None
+        When it is given up; None: it is already, but the storage has not said yet what becomes of it.
     completed : CompletedCheckpoint or None
         What it becomes, while it is stored.
     """
@@ -76,7 +78,7 @@ class PendingCheckpoint:
         self.options = options
         self.plan = plan
         self.timestamp_ms = now_ms
-        self.due_ms = due_ms
+        self.due_ms: int | None = due_ms
         self.stage = Stage.COORDINATORS
         self.missing = dict(plan.to_wait_for)
         self.states: dict[AttemptId, SubtaskState] = {}

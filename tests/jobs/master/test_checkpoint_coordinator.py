@@ -15,6 +15,7 @@ from flinkbuf.jobs.master.master_actions import (
     NotifyCoordinators,
     SnapshotCoordinators,
     StoreCheckpoint,
+    WithdrawCheckpoint,
 )
 from flinkbuf.jobs.messages import TriggerCheckpoint
 
@@ -154,6 +155,26 @@ def test_one_that_takes_too_long_expires():
     world.wait(1)
     assert world.records == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
     assert "sink (1/2)" not in world.records[0]
+
+
+def test_one_that_takes_too_long_to_store_is_told_nobody_as_aborted_before_the_storage_answers():
+    world = running(plain(), timeout_ms=3_000, tolerable_failures=5)
+    world.acknowledge_all(1).wait(3_000)
+    assert world.of(WithdrawCheckpoint) == [WithdrawCheckpoint(1)]
+    world.wait(3_000)
+    assert world.of(WithdrawCheckpoint) == [], "once"
+    assert (world.records, world.aborted(), world.discarded()) == ([], [], [])
+    world.stored(1, failure=error("no answer"))
+    assert world.records == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
+    assert len(world.aborted()) == 4
+
+
+def test_one_that_takes_too_long_to_store_counts_if_the_storage_says_so():
+    world = running(plain(), timeout_ms=3_000)
+    world.acknowledge_all(1).wait(5_000)
+    world.stored(1)
+    assert [each[:2] for each in world.records] == [(1, "COMPLETED")]
+    assert len(world.notified()) == 4
 
 
 def test_one_whose_metadata_cannot_be_written_is_deleted_and_does_not_fail_the_job():
@@ -345,6 +366,9 @@ def test_a_storage_that_hangs_at_the_end_of_a_job_does_not_make_it_begin_again()
     for attempt in list(world.tasks):
         world.report(attempt, "FINISHED")
     world.wait(3_000)
+    assert world.of(WithdrawCheckpoint) == [WithdrawCheckpoint(1)]
+    assert world.end is None
+    world.stored(1, failure=error("no answer"))
     assert world.records == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
     assert world.end == ("FINISHED", None)
 

@@ -23,6 +23,7 @@ from flinkbuf.jobs.master.master_actions import (
     StatusChanged,
     StoreCheckpoint,
     SuspendJob,
+    WithdrawCheckpoint,
 )
 from flinkbuf.jobs.messages import CancelTask, DeployTask, NotifyCheckpointAborted, TriggerCheckpoint
 
@@ -146,16 +147,32 @@ def test_what_all_have_answered_is_waited_for_before_the_job_begins_again():
     assert world.job.status is JobStatus.RUNNING
 
 
-def test_a_storage_that_hangs_holds_the_job_up_until_the_checkpoint_expires():
+def test_a_storage_that_hangs_holds_the_job_up_until_it_says_what_became_of_the_checkpoint():
+    """Another job master may find it already: begun without it, the job would undo what that one begins from."""
+    world = running(timeout_ms=20_000)
+    world.complete()
+    checkpoint_id = world.trigger(1_000)
+    world.acknowledge_all(checkpoint_id, states_of(world, "b"))
+    world.report(world.attempt(1, 0), "FAILED", error())
+    world.confirm_cancels().wait(20_000)
+    assert world.of(WithdrawCheckpoint) == [WithdrawCheckpoint(checkpoint_id)]
+    world.wait(15_000)
+    assert world.job.status is JobStatus.RESTARTING
+    world.stored(checkpoint_id)
+    assert paths(restores(world)["sink", 1]) == ["1b"]
+    assert world.job.status is JobStatus.RUNNING
+
+
+def test_a_checkpoint_that_comes_to_nothing_late_is_not_begun_from():
     world = running(timeout_ms=20_000)
     checkpoint_id = world.trigger()
     world.acknowledge_all(checkpoint_id)
     world.report(world.attempt(1, 0), "FAILED", error())
     world.confirm_cancels().wait(20_000)
+    world.stored(checkpoint_id, failure=error())
     assert world.records == [(1, "FAILED", "CHECKPOINT_EXPIRED")]
     assert world.job.status is JobStatus.RUNNING
-    world.stored(checkpoint_id)
-    assert world.checkpoints.latest is None, "too late: the job has begun again without it"
+    assert world.checkpoints.latest is None
 
 
 def test_a_task_that_had_finished_alone_begins_anew_and_all_of_them_as_finished():
