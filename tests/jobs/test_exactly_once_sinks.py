@@ -60,6 +60,17 @@ class Transactions(TwoPhaseCommitSinkFunction):
 
 
 @pytest.fixture
+def database(tmp_path_factory):
+    """A PostgreSQL server, and a session on it; skips the test where there is none. Ask for it before `numbers`."""
+    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
+    from postgres_server import postgres_server
+
+    with postgres_server(tmp_path_factory.mktemp("postgres"), max_prepared_transactions=10) as server:
+        with psycopg.connect(server.connection, autocommit=True) as session:
+            yield server, session
+
+
+@pytest.fixture
 def numbers(tmp_path):
     env = StreamExecutionEnvironment.get_execution_environment()
     env.set_parallelism(1)
@@ -103,19 +114,15 @@ def test_a_two_phase_function(tmp_path, numbers):
     assert lines_of(tmp_path / "out") == list(range(1, COUNT + 1))
 
 
-def test_postgres(tmp_path, tmp_path_factory, numbers):
-    psycopg = pytest.importorskip("psycopg", reason="psycopg is not installed")
-    from postgres_server import postgres_server
-
+def test_postgres(database, numbers):
     from flinkbuf.datastream.connectors.postgres import PostgresSink
 
+    server, session = database
     env, stream = numbers
-    with postgres_server(tmp_path_factory.mktemp("postgres"), max_prepared_transactions=10) as server:
-        with psycopg.connect(server.connection, autocommit=True) as session:
-            session.execute("CREATE TABLE numbers (n int)")
-            sink = PostgresSink.builder().set_connection(server.connection).set_table("numbers", ["n"]).build()
-            stream.sink_to(sink)
-            env.execute()
-            rows = session.execute("SELECT n FROM numbers ORDER BY n").fetchall()
-            assert [n for (n,) in rows] == list(range(1, COUNT + 1))
-            assert session.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone() == (0,)
+    session.execute("CREATE TABLE numbers (n int)")
+    sink = PostgresSink.builder().set_connection(server.connection).set_table("numbers", ["n"]).build()
+    stream.sink_to(sink)
+    env.execute()
+    rows = session.execute("SELECT n FROM numbers ORDER BY n").fetchall()
+    assert [n for (n,) in rows] == list(range(1, COUNT + 1))
+    assert session.execute("SELECT count(*) FROM pg_prepared_xacts").fetchone() == (0,)
