@@ -21,7 +21,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-chaos replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-c test-large test-simulation test-chaos test-kills replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-large    10 GB through each way of batches in little memory, and columns filled to 2^31 bytes (8 GB of memory)'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
+	@echo 'make test-kills    KILLS=20 executors are killed under each way to exchange data; no record is lost or doubled'
 	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
@@ -72,6 +73,12 @@ CHAOS_SPARK_KILLS ?= 20
 
 test-chaos: $(VENV)/.test
 	CHAOS_KILLS=$(CHAOS_KILLS) CHAOS_SPARK_KILLS=$(CHAOS_SPARK_KILLS) $(BIN)/python -m pytest tests/chaos -q -s
+
+KILLS ?= 20
+
+# An executor dies under each exchange, so many times; ten minutes for 20.
+test-kills: $(VENV)/.test java
+	KILLS=$(KILLS) $(BIN)/python -m pytest tests/spark/test_spark_failures.py -q --durations=5
 
 # Eight GB of memory, ten minutes.
 test-large: $(VENV)/.test

@@ -833,6 +833,7 @@ PACKAGE = [
             "arrow_output",
             "driver_address",
             "task_end",
+            "rdd_order",
             "stage_attempts",
             "page_link",
             "job_task",
@@ -853,6 +854,7 @@ PACKAGE = [
         [
             "arguments",
             "envelope",
+            "pure_function",
             "blocking",
             "summary",
             "messages",

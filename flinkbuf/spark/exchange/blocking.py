@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.records.partitioner import KeyPartitioner, Partitioner, pointwise_targets
+from flinkbuf.records.partitioner import CustomPartitioner, KeyPartitioner, Partitioner, pointwise_targets
 from flinkbuf.records.record_buffers import read_buffers, write_buffers
 from flinkbuf.spark.exchange.envelope import (
     BUFFER,
@@ -18,6 +18,8 @@ from flinkbuf.spark.exchange.envelope import (
     compressor_of,
     header_of,
 )
+from flinkbuf.spark.exchange.pure_function import is_pure
+from flinkbuf.spark.rdd_order import declare_order
 from flinkbuf.spark.workers import shipped
 from flinkbuf.types.types import TypeInformation
 
@@ -103,6 +105,14 @@ class WriteTask:
         """Return a seed that is the same when Spark runs this task again, so that random choices are too."""
         return (self.exchange_id + producer) % 2**32
 
+    @property
+    def order(self) -> dict[str, bool]:
+        """What to tell Spark where the channel of a record does not depend on the record alone: for `declare_order`."""
+        if isinstance(self.partitioner, CustomPartitioner):
+            return {"is_indeterminate": not is_pure(self.partitioner.function)}
+        is_by_turns = self.partitioner.kind in ("rebalance", "rescale", "shuffle")
+        return {"is_order_sensitive": is_by_turns and len(self.channels_of(0)) > 1}
+
     def channels_of(self, producer: int) -> range:
         """Return the channels that `producer` may write to: all, or its share where the pattern is point-wise."""
         if self.partitioner.kind in ("forward", "rescale"):
@@ -131,7 +141,7 @@ class ReadTask:
 def through_shuffle(data: "RDD[Any]", write: WriteTask) -> "RDD[Any]":
     """Return the RDD of what `write` makes of the records of `data`, brought by Spark's shuffle to where it says."""
     compressor_of(write.config)  # a codec that is not there fails here, not in a task
-    envelopes = data.mapPartitionsWithIndex(shipped(write))
+    envelopes = declare_order(data.mapPartitionsWithIndex(shipped(write)), **write.order)
     # A channel is the index of the Spark partition that reads it.
     moved = envelopes.partitionBy(write.channel_count, operator.index)
     return moved.mapPartitionsWithIndex(shipped(ReadTask(write.exchange_id, write.type, write.config)))

@@ -142,8 +142,10 @@ def exchange(
 
     Notes
     -----
-    Spark may compute a lost partition again. A key or a function of the record sends the records the same way again;
-    ``"rebalance"``, ``"rescale"`` and ``"shuffle"`` do so as long as the records come in the same order again.
+    Spark may run a task again whose output is lost. A key, a range and a function that looks at nothing but its record
+    send the records of an RDD the same way again; ``"rebalance"``, ``"rescale"`` and ``"shuffle"`` do so if the records
+    come in the same order. Where they may not, and where a function may remember something, Spark is told so: it
+    computes again all that depends on it, or fails the job, as for its own ``repartition``.
 
     All tasks of a pipelined exchange run at once, so each needs a slot, and dynamic allocation must be off. When one
     fails, all do, within seconds. Spark runs such a stage again where a shuffle follows it (``reduceByKey``, a blocking

@@ -36,6 +36,7 @@ from flinkbuf.spark.exchange.blocking import WriteTask, through_shuffle
 from flinkbuf.spark.exchange.membership import Membership
 from flinkbuf.spark.exchange.messages import Peer
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
+from flinkbuf.spark.rdd_order import declare_order
 from flinkbuf.spark.task_end import call_at_end
 from flinkbuf.spark.workers import shipped
 
@@ -57,7 +58,8 @@ def exchange_pipelined(data: RDD[Any], write: WriteTask) -> RDD[Any]:
         data, write = _with_as_many_tasks(data, write)
     bind_host = data.context.getConf().get("spark.flinkbuf.task.bindAddress")
     task = PipelinedTask(write, *meeting_place_of(data.context, write), bind_host)
-    return data.barrier().mapPartitionsWithIndex(shipped(task))
+    made = data.barrier().mapPartitionsWithIndex(shipped(task))
+    return declare_order(made, **write.order, is_unordered=True)
 
 
 def meeting_place_of(context: SparkContext, write: WriteTask) -> tuple[DriverAddress, Accumulator[Any]]:

@@ -1,0 +1,85 @@
+"""Exchanges under Spark's failures: each record once, or an error that says so at once.
+
+Each door is tried with two disturbances; ``make test-kills KILLS=20`` kills so many executors for each.
+"""
+
+import os
+
+import pytest
+from support.spark_failures import ROWS, FailureDriver, expected
+
+import flinkbuf as fb
+
+pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+KILLS = int(os.environ.get("KILLS", "0"))
+DISTURBANCES = ["kill"] * KILLS or ["kill", "delete"]
+SOON_S = 30.0  # a machine that does nothing else says it within 10
+
+
+@pytest.fixture(scope="module")
+def driver():
+    started = FailureDriver()
+    yield started
+    started.close()
+
+
+class Turns:
+    """A partitioner that looks at no record, but at how many there were before."""
+
+    def __init__(self):
+        self.turn = 0
+
+    def __call__(self, record, count):
+        self.turn += 1
+        return self.turn % count
+
+
+def check(outcome, *, may_fail=False, error="indeterminate output was failed and retried"):
+    """Refuse records that are lost or doubled; and errors, but for one that is to be expected, and soon."""
+    assert outcome.rows is not None or may_fail, outcome.error
+    if outcome.rows is None:
+        assert error in outcome.error
+        assert outcome.seconds < SOON_S
+    else:
+        assert outcome.rows == expected()
+
+
+def of_records(failures, disturbance, key=None, partitioner=None, **options):
+    moved = fb.exchange(failures.records(), key, type=ROWS, partitioner=partitioner, num_partitions=6, **options)
+    return failures.run(lambda signs: moved.mapPartitions(signs.results).collect(), disturbance)
+
+
+def by_key(failures, disturbance):
+    return of_records(failures, disturbance, 0)
+
+
+def by_range(failures, disturbance):
+    return of_records(failures, disturbance, partitioner=fb.by_range(1))
+
+
+def by_function(failures, disturbance):
+    return of_records(failures, disturbance, partitioner=lambda record, count: record[1] % count)
+
+
+def without_key(failures, disturbance):
+    return of_records(failures, disturbance)
+
+
+def at_random(failures, disturbance):
+    return of_records(failures, disturbance, partitioner="shuffle")
+
+
+def by_turns(failures, disturbance):
+    return of_records(failures, disturbance, partitioner=Turns())
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+@pytest.mark.parametrize("door", [by_key, by_range, by_function])
+def test_records_whose_channel_they_decide_alone_survive(driver, door, disturbance):
+    check(driver.call(door, disturbance=disturbance))
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+@pytest.mark.parametrize("door", [without_key, at_random, by_turns])
+def test_no_record_is_lost_or_doubled_where_the_order_decides(driver, door, disturbance):
+    check(driver.call(door, disturbance=disturbance), may_fail=True)
