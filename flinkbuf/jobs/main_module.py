@@ -12,6 +12,7 @@ import sys
 
 import cloudpickle
 
+from flinkbuf.jobs.graphs.user_code import pickled
 from flinkbuf.log import logger
 
 MAIN = "__main__"
@@ -25,7 +26,7 @@ def main_classes() -> dict[str, bytes]:
     for name, value in list(vars(sys.modules[MAIN]).items()):
         if isinstance(value, type) and value.__module__ == MAIN and value.__qualname__ == name:
             with contextlib.suppress(Exception):
-                copies[name] = cloudpickle.dumps(value)
+                copies[name] = pickled(value)
     return copies
 
 

@@ -14,6 +14,7 @@ from flinkbuf.checkpoints.handles import CheckpointMetadata
 from flinkbuf.checkpoints.locations import METADATA, name_of, normalized, parent
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.jobs.graphs.job_graph import JobGraph
+from flinkbuf.jobs.graphs.user_code import pickled
 from flinkbuf.jobs.main_module import install_main_classes, main_classes
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
@@ -71,7 +72,7 @@ class StoredJob:
         """
         try:
             # In two parts: what is pickled by name in the second is found once the first was read.
-            data: bytes = cloudpickle.dumps((main_classes(), cloudpickle.dumps(dict(self.__dict__))))
+            data: bytes = pickled((main_classes(), pickled(dict(self.__dict__))))
         except Exception as error:
             raise TypeError(
                 f"job {self.graph.settings.job_name!r} cannot be kept for another program to go on with: "

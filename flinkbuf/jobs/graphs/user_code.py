@@ -6,14 +6,39 @@ process or a process elsewhere. What is meant to be shared says so: `flinkbuf.st
 
 from __future__ import annotations
 
+import io
+from collections import ChainMap
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import CodeType
+from typing import Any, ClassVar
 
 import cloudpickle
 
 from flinkbuf.jobs.graphs.job_graph import JobVertex
 from flinkbuf.jobs.graphs.unpicklable import find_unpicklable
 from flinkbuf.streaming.operator_config import ChainConfig
+
+DYNAMIC_CODE = "<dynamic-code>"  # what cloudpickle 3.1.2 and later write instead of a function's file
+
+
+def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ...]]:
+    """As cloudpickle does, but with the file that the code is from: a traceback shows its lines."""
+    make, arguments = cloudpickle.CloudPickler.dispatch_table[CodeType](code)
+    return make, tuple(code.co_filename if each == DYNAMIC_CODE else each for each in arguments)
+
+
+class UserCodePickler(cloudpickle.CloudPickler):
+    """Pickles functions by value with the names of their files."""
+
+    dispatch_table: ClassVar[Any] = ChainMap({CodeType: _reduce_code}, cloudpickle.CloudPickler.dispatch_table)
+
+
+def pickled(value: Any) -> bytes:
+    """Pickle what has functions of the user's in it."""
+    with io.BytesIO() as file:
+        UserCodePickler(file).dump(value)
+        return file.getvalue()
 
 
 @dataclass(frozen=True)
@@ -33,7 +58,7 @@ class PickledChain:
             A function, or what it holds, cannot be pickled.
         """
         try:
-            return cls(vertex.name, cloudpickle.dumps(vertex.chain))
+            return cls(vertex.name, pickled(vertex.chain))
         except Exception:
             _find_culprit(vertex)
             raise
