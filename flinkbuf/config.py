@@ -17,7 +17,7 @@ for _power, _names in enumerate(("k kb kibibytes", "m mb mebibytes", "g gb gibib
 _NANOSECONDS = {"": 10**6}  # a bare number is milliseconds, as in Flink
 for _names, _nanoseconds in (
     ("ns nano nanos nanosecond nanoseconds", 1),
-    ("µs micro micros microsecond microseconds", 10**3),
+    ("\u00b5s \u03bcs micro micros microsecond microseconds", 10**3),  # micro sign, or Greek mu
     ("ms milli millis millisecond milliseconds", 10**6),
     ("s sec secs second seconds", 10**9),
     ("m min mins minute minutes", 60 * 10**9),
@@ -26,10 +26,12 @@ for _names, _nanoseconds in (
 ):
     _NANOSECONDS.update(dict.fromkeys(_names.split(), _nanoseconds))
 
+_ISO_DURATION = re.compile(r"\s*P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:[.,]\d{0,9})?)S)?)?\s*", re.IGNORECASE)
 _NUMBER_AND_UNIT = re.compile(r"\s*(\d+)\s*([^\W\d]*)\s*")
 MIN_DEAD_PEER_TIMEOUT_MS = 2000  # systems answer some probes only after a second
 MIN_AUTH_SIZE = 16  # bytes of a shared secret: fewer could be guessed from one overheard proof
-_UNLIMITED_BYTES = 2**63 - 1  # Flink's MemorySize.MAX_VALUE, its way to say "no limit"
+_LONG_MAX = 2**63 - 1
+_UNLIMITED_BYTES = _LONG_MAX  # Flink's MemorySize.MAX_VALUE, its way to say "no limit"
 _OURS = ("taskmanager.network.", "taskmanager.memory.network.", "execution.buffer-timeout")
 
 
@@ -37,7 +39,13 @@ def _scale(text: object, units: Mapping[str, int], what: str) -> int:
     match = _NUMBER_AND_UNIT.fullmatch(str(text))
     if match is None or match[2].lower() not in units:
         raise ValueError(f"expected {what}")
-    return int(match[1]) * units[match[2].lower()]
+    return _as_long(int(match[1]) * units[match[2].lower()])
+
+
+def _as_long(number: int) -> int:
+    if number > _LONG_MAX:
+        raise ValueError("it is too large for 64 bits")
+    return number
 
 
 def parse_size(text: str | int) -> int:
@@ -71,7 +79,8 @@ def parse_duration_ms(text: str | int) -> int:
     Parameters
     ----------
     text : str or int
-        A whole number and a unit: ``"100 ms"``, ``"10s"``, ``"5 min"``; without one it is milliseconds.
+        A whole number and a unit: ``"100 ms"``, ``"10s"``, ``"5 min"``; without one it is milliseconds. Or ISO 8601:
+        ``"PT1M30S"``.
 
     Raises
     ------
@@ -84,13 +93,23 @@ def parse_duration_ms(text: str | int) -> int:
 
     Examples
     --------
-    >>> parse_duration_ms("100 ms"), parse_duration_ms("10s"), parse_duration_ms(250)
-    (100, 10000, 250)
+    >>> parse_duration_ms("100 ms"), parse_duration_ms("10s"), parse_duration_ms(250), parse_duration_ms("PT1M0.5S")
+    (100, 10000, 250, 60500)
     """
-    milliseconds = Fraction(_scale(text, _NANOSECONDS, 'a duration such as "100 ms" or "10 s"'), 10**6)
+    milliseconds = _iso_milliseconds(str(text))
+    if milliseconds is None:
+        milliseconds = Fraction(_scale(text, _NANOSECONDS, 'a duration such as "100 ms", "10 s" or "PT10S"'), 10**6)
     if milliseconds.denominator != 1:
         raise ValueError("expected a whole number of milliseconds")
-    return int(milliseconds)
+    return _as_long(int(milliseconds))
+
+
+def _iso_milliseconds(text: str) -> Fraction | None:
+    match = _ISO_DURATION.fullmatch(text)
+    if match is None or not any(match.groups()):
+        return None
+    days, hours, minutes, seconds = (Fraction((part or "0").replace(",", ".")) for part in match.groups())
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000
 
 
 def _parse_int(text: object) -> int:
@@ -143,7 +162,6 @@ _SIZE = _Kind(int, parse_size, _format_size)
 _DURATION = _Kind(int, parse_duration_ms, _format_duration)
 _WORD = _Kind(str, str)
 _INT_MAX = 2**31 - 1  # Flink keeps these knobs in Java ints
-_LONG_MAX = 2**63 - 1
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pkgutil
 import re
 import sys
 import traceback
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TextIO
 
+from flinkbuf import __path__
 from flinkbuf.common import options as flink_options
 from flinkbuf.common.configuration import PROPERTIES_VARIABLE, Configuration, default_configuration
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -25,8 +27,11 @@ from flinkbuf.jobs.failure import JobFailedError
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 _PACKAGE = str(Path(__file__).parent) + os.sep
 _COMPILED = "flinkbuf/_core/"  # frames of Cython's know no more of their path
-_FOLDERS = "_core|async_io|common|control|datastream|jobs|network|records|spark|streaming|types"
-_FRAME_OF_OURS = re.compile(rf'  File "(?:[^"\n]*/)?flinkbuf/(?:{_FOLDERS})/[^"\n]*", line .*\n(?:    .*\n)*')
+# A program may lie in a folder that is called flinkbuf, too: what is ours is what the package has.
+_OURS = "|".join(
+    rf"{module.name}/[^\"\n]*" if module.ispkg else rf"{module.name}\.py" for module in pkgutil.iter_modules(__path__)
+)
+_FRAME_OF_OURS = re.compile(rf'  File "(?:[^"\n]*/)?flinkbuf/(?:{_OURS})", line .*\n(?:    .*\n)*')
 
 HELP = """Run a program as `python SCRIPT` would, with settings from the command line.
 

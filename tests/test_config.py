@@ -305,15 +305,48 @@ def test_units_count_as_in_flink():
         7 << 30,
         7 << 40,
     ]
-    assert [parse_duration_ms(text) for text in ("7", "7000 micros", "7ms", "7 s", "7 min", "7h", "7 days")] == [
-        7,
-        7,
-        7,
-        7_000,
-        420_000,
-        25_200_000,
-        604_800_000,
-    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "time_ms"),
+    [
+        ("7", 7),
+        (7, 7),
+        (" 50 ms ", 50),
+        ("3s", 3_000),
+        ("2 min", 120_000),
+        ("2 mins", 120_000),
+        ("7h", 25_200_000),
+        ("7 days", 604_800_000),
+        ("7000 micros", 7),
+        ("7000 \u00b5s", 7),
+        ("7000 \u03bcs", 7),
+        ("2000000 ns", 2),
+        ("PT3S", 3_000),
+        ("pt1m0.5s", 60_500),
+        ("P1DT2H", 93_600_000),
+    ],
+)
+def test_times_are_read_with_their_units(text, time_ms):
+    assert parse_duration_ms(text) == time_ms
+
+
+@pytest.mark.parametrize("text", ["", "x", "3 parsecs", "P", "PT", "-1 s", "PT-1S", "1.5 s"])
+def test_what_is_no_time_is_refused(text):
+    with pytest.raises(ValueError, match='expected a duration such as "100 ms", "10 s" or "PT10S"'):
+        parse_duration_ms(text)
+
+
+@pytest.mark.parametrize("text", ["1500 ns", "1 µs", "PT0.0015S"])
+def test_a_part_of_a_millisecond_is_refused_and_not_dropped(text):
+    with pytest.raises(ValueError, match="whole number of milliseconds"):
+        parse_duration_ms(text)
+
+
+def test_what_a_java_long_does_not_hold_is_refused():
+    for parse, text in ((parse_size, "9000000 tb"), (parse_duration_ms, "999999999999 d")):
+        with pytest.raises(ValueError, match="too large for 64 bits"):
+            parse(text)
 
 
 def test_examples_in_the_docstrings_hold():

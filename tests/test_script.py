@@ -4,10 +4,13 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import flinkbuf
 from flinkbuf import cli
+from flinkbuf import script as script_module
 
 PROGRAM = """
 import sys
@@ -135,3 +138,14 @@ def test_a_job_of_a_process_is_cancelled_by_ctrl_c(tmp_path):
         process.send_signal(signal.SIGINT)
         _, error = process.communicate(timeout=60)
     assert process.returncode == 130 and "Traceback" not in error
+
+
+def test_frames_of_all_files_of_the_package_are_left_out():
+    package = Path(flinkbuf.__file__).parent
+    mine = (
+        '  File "/home/me/flinkbuf/program.py", line 6, in third\n    return 1 // value\n           ~~^^~~~\n'
+    )
+    for path in package.rglob("*.py*"):
+        if path.suffix in (".py", ".pyx"):
+            frame = f'  File "/there/{path.relative_to(package.parent)}", line 1, in ours\n    ours()\n    ^^^^^^\n'
+            assert script_module._FRAME_OF_OURS.sub("", frame + mine + frame) == mine, path

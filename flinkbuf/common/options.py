@@ -10,46 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 from flinkbuf.common.configuration import Configuration, boolean_of, float_of, integer_of
-from flinkbuf.config import network_keys, parse_size
+from flinkbuf.config import network_keys, parse_duration_ms, parse_size
 from flinkbuf.streaming.latency_stats import GRANULARITIES
-
-_UNITS_MS: dict[str, Fraction] = {
-    unit: Fraction(milliseconds)
-    for units, milliseconds in {
-        "d day days": "86400000",
-        "h hour hours": "3600000",
-        "m min minute minutes": "60000",
-        "s sec secs second seconds": "1000",
-        "ms milli millis millisecond milliseconds": "1",
-        "µs micro micros microsecond microseconds": "1/1000",
-        "ns nano nanos nanosecond nanoseconds": "1/1000000",
-    }.items()
-    for unit in units.split()
-}
-_ISO_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", re.IGNORECASE)
-
-
-def duration_ms_of(text: str) -> int:
-    """Read a time: ``50 ms``, ``3 s``, ``PT3S``, or a bare number of milliseconds. Flink's ``TimeUtils``.
-
-    Examples
-    --------
-    >>> duration_ms_of("2 min"), duration_ms_of("100"), duration_ms_of("PT1M0.5S")
-    (120000, 100, 60500)
-    """
-    number = re.fullmatch(r"\s*(\d+)\s*([a-zµ]*)\s*", text.lower())
-    if number is not None and (number[2] or "ms") in _UNITS_MS:
-        return int(int(number[1]) * _UNITS_MS[number[2] or "ms"])
-    parts = _ISO_DURATION.fullmatch(text.strip())
-    if parts is not None and any(parts.groups()):
-        days, hours, minutes, seconds = (Fraction(part or 0) for part in parts.groups())
-        return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-    raise ValueError(f"'{text}' is no time: write a number and a unit, such as 50 ms, 3 s or 2 min")
-
 
 _PART = r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,:'"{}]+?)\s*"""
 _PAIR = re.compile(_PART + ":" + r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,'"{}]*?)\s*(?:,|$)""")
@@ -231,8 +196,8 @@ HA_TYPES = {**dict.fromkeys(("none", "standalone"), "none"), "filesystem": "file
 PARALLELISM = Option("parallelism.default", integer_of, None)  # None: as many as there are cores
 MAX_PARALLELISM = Option("pipeline.max-parallelism", integer_of, -1)
 JOB_NAME = Option("pipeline.name", str, None)
-AUTO_WATERMARK_INTERVAL = Option("pipeline.auto-watermark-interval", duration_ms_of, 200)
-BUFFER_TIMEOUT = Option("execution.buffer-timeout.interval", duration_ms_of, 100, ("execution.buffer-timeout",))
+AUTO_WATERMARK_INTERVAL = Option("pipeline.auto-watermark-interval", parse_duration_ms, 200)
+BUFFER_TIMEOUT = Option("execution.buffer-timeout.interval", parse_duration_ms, 100, ("execution.buffer-timeout",))
 BUFFER_TIMEOUT_ENABLED = Option("execution.buffer-timeout.enabled", boolean_of, True)
 OPERATOR_CHAINING = Option("pipeline.operator-chaining.enabled", boolean_of, True, ("pipeline.operator-chaining",))
 CHAIN_DIFFERENT_MAX_PARALLELISM = Option(
@@ -242,7 +207,7 @@ OBJECT_REUSE = Option("pipeline.object-reuse", boolean_of, False)  # values alwa
 GENERATES_UIDS = Option("pipeline.auto-generate-uids", boolean_of, True)
 GLOBAL_JOB_PARAMETERS = Option("pipeline.global-job-parameters", map_of, {})
 CLOSURE_CLEANER = Option("pipeline.closure-cleaner-level", str, "RECURSIVE")  # cloudpickle takes what is needed
-LATENCY_INTERVAL = Option("metrics.latency.interval", duration_ms_of, 0)
+LATENCY_INTERVAL = Option("metrics.latency.interval", parse_duration_ms, 0)
 LATENCY_GRANULARITY = Option("metrics.latency.granularity", granularity_of, "operator")
 LATENCY_HISTORY_SIZE = Option("metrics.latency.history-size", positive_of, 128)
 TARGETS = ("embedded", "local", "spark")
@@ -255,8 +220,8 @@ BATCH_SHUFFLE_MODE = Option(
     "ALL_EXCHANGES_BLOCKING",
 )
 SORTED_INPUTS_MEMORY = Option("execution.sorted-inputs.memory", parse_size, 128 * 1024**2)
-CANCELLATION_INTERVAL = Option("task.cancellation.interval", duration_ms_of, 30_000)
-CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", duration_ms_of, 180_000)
+CANCELLATION_INTERVAL = Option("task.cancellation.interval", parse_duration_ms, 30_000)
+CANCELLATION_TIMEOUT = Option("task.cancellation.timeout", parse_duration_ms, 180_000)
 
 RESTART_STRATEGY = Option(
     "restart-strategy.type",
@@ -272,23 +237,23 @@ RESTART_STRATEGY = Option(
     ("restart-strategy",),
 )
 FIXED_DELAY_ATTEMPTS = Option("restart-strategy.fixed-delay.attempts", not_negative_of, 1)
-FIXED_DELAY = Option("restart-strategy.fixed-delay.delay", duration_ms_of, 1_000)
+FIXED_DELAY = Option("restart-strategy.fixed-delay.delay", parse_duration_ms, 1_000)
 FAILURE_RATE_MAX = Option("restart-strategy.failure-rate.max-failures-per-interval", positive_of, 1)
-FAILURE_RATE_INTERVAL = Option("restart-strategy.failure-rate.failure-rate-interval", duration_ms_of, 60_000)
-FAILURE_RATE_DELAY = Option("restart-strategy.failure-rate.delay", duration_ms_of, 1_000)
-EXPONENTIAL_INITIAL = Option("restart-strategy.exponential-delay.initial-backoff", duration_ms_of, 1_000)
-EXPONENTIAL_MAX = Option("restart-strategy.exponential-delay.max-backoff", duration_ms_of, 60_000)
+FAILURE_RATE_INTERVAL = Option("restart-strategy.failure-rate.failure-rate-interval", parse_duration_ms, 60_000)
+FAILURE_RATE_DELAY = Option("restart-strategy.failure-rate.delay", parse_duration_ms, 1_000)
+EXPONENTIAL_INITIAL = Option("restart-strategy.exponential-delay.initial-backoff", parse_duration_ms, 1_000)
+EXPONENTIAL_MAX = Option("restart-strategy.exponential-delay.max-backoff", parse_duration_ms, 60_000)
 EXPONENTIAL_FACTOR = Option("restart-strategy.exponential-delay.backoff-multiplier", factor_of, 1.5)
-EXPONENTIAL_RESET = Option("restart-strategy.exponential-delay.reset-backoff-threshold", duration_ms_of, 3_600_000)
+EXPONENTIAL_RESET = Option("restart-strategy.exponential-delay.reset-backoff-threshold", parse_duration_ms, 3_600_000)
 EXPONENTIAL_JITTER = Option("restart-strategy.exponential-delay.jitter-factor", share_of, 0.1)
 EXPONENTIAL_ATTEMPTS = Option(
     "restart-strategy.exponential-delay.attempts-before-reset-backoff", positive_of, None
 )  # None: as many as it takes
 
-HEARTBEAT_INTERVAL = Option("heartbeat.interval", duration_ms_of, 10_000)
-HEARTBEAT_TIMEOUT = Option("heartbeat.timeout", duration_ms_of, 50_000)
+HEARTBEAT_INTERVAL = Option("heartbeat.interval", parse_duration_ms, 10_000)
+HEARTBEAT_TIMEOUT = Option("heartbeat.timeout", parse_duration_ms, 50_000)
 SLOT_LIMIT = Option("slotmanager.number-of-slots.max", positive_of, None)  # None: as many as a job needs
-SLOT_REQUEST_TIMEOUT = Option("slot.request.timeout", duration_ms_of, 300_000)
+SLOT_REQUEST_TIMEOUT = Option("slot.request.timeout", parse_duration_ms, 300_000)
 REST_ENABLED = Option("rest.enabled", named_by({"auto": "auto", "true": "on", "false": "off"}), "auto")
 REST_PORT = Option("rest.port", ports_of, (0,), ("rest.bind-port",))  # Flink: 8081; here each program has its own
 REST_BIND_ADDRESS = Option("rest.bind-address", str, "127.0.0.1", ("rest.address",))
@@ -302,10 +267,10 @@ PYTHON_FILES = Option("python.files", list_of, ())
 PYTHON_ARCHIVES = Option("python.archives", list_of, ())
 CACHED_FILES = Option("pipeline.cached-files", maps_of, ())
 
-CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", duration_ms_of, -1)
+CHECKPOINT_INTERVAL = Option("execution.checkpointing.interval", parse_duration_ms, -1)
 CHECKPOINTING_MODE = Option("execution.checkpointing.mode", one_of("EXACTLY_ONCE", "AT_LEAST_ONCE"), "EXACTLY_ONCE")
-CHECKPOINT_TIMEOUT = Option("execution.checkpointing.timeout", duration_ms_of, 600_000)
-CHECKPOINT_MIN_PAUSE = Option("execution.checkpointing.min-pause", duration_ms_of, 0)
+CHECKPOINT_TIMEOUT = Option("execution.checkpointing.timeout", parse_duration_ms, 600_000)
+CHECKPOINT_MIN_PAUSE = Option("execution.checkpointing.min-pause", parse_duration_ms, 0)
 MAX_CONCURRENT_CHECKPOINTS = Option("execution.checkpointing.max-concurrent-checkpoints", positive_of, 1)
 TOLERABLE_CHECKPOINT_FAILURES = Option("execution.checkpointing.tolerable-failed-checkpoints", failures_of, 0)
 CHECKPOINT_RETENTION = Option(
@@ -320,7 +285,7 @@ UNALIGNED_CHECKPOINTS = Option(
 FORCED_UNALIGNED_CHECKPOINTS = Option("execution.checkpointing.unaligned.forced", boolean_of, False)  # MEANINGLESS
 ALIGNED_CHECKPOINT_TIMEOUT = Option(
     "execution.checkpointing.aligned-checkpoint-timeout",
-    duration_ms_of,
+    parse_duration_ms,
     0,
     ("execution.checkpointing.alignment-timeout",),
 )
@@ -370,7 +335,7 @@ RECOVERY_CLAIM_MODE = Option(
 HA_TYPE = Option("high-availability.type", named_by(HA_TYPES), None, ("high-availability",))
 HA_DIRECTORY = Option("high-availability.storageDir", str, None)
 HA_CLUSTER = Option("high-availability.cluster-id", str, "default")
-HA_LEASE_TIMEOUT = Option("high-availability.lease-timeout", duration_ms_of, 15_000)  # Flink has leases elsewhere
+HA_LEASE_TIMEOUT = Option("high-availability.lease-timeout", parse_duration_ms, 15_000)  # Flink has leases elsewhere
 
 OPTIONS = {value.key: value for value in tuple(globals().values()) if isinstance(value, Option)}
 KNOWN_KEYS = {key for option in OPTIONS.values() for key in (option.key, *option.fallback_keys)}

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
+from flinkbuf.config import parse_duration_ms
 from flinkbuf.web.serving import ReporterConfig, WebConfig
 
 PROMETHEUS: Final = ("prometheus", "org.apache.flink.metrics.prometheus.PrometheusReporterFactory")
@@ -81,7 +82,7 @@ def _file(configuration: Configuration, name: str) -> ReporterConfig:
     if not path:
         raise ValueError(f"{options.REPORTER_PREFIX}{name}.path is missing: the file that its lines go to")
     interval = _text(configuration, name, "interval")
-    interval_ms = INTERVAL_MS if interval is None else options.duration_ms_of(interval)
+    interval_ms = INTERVAL_MS if interval is None else parse_duration_ms(interval)
     if interval_ms < 1:
         raise ValueError(f"{options.REPORTER_PREFIX}{name}.interval must be more than 0 ms")
     return ReporterConfig(name, path, interval_ms)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from flinkbuf.common import ConfigOption, ConfigOptions, Configuration
 from flinkbuf.common import options as flink_options
 from flinkbuf.common.configuration import default_configuration, double_text
+from flinkbuf.config import parse_duration_ms
 
 
 def configured(**values):
@@ -125,18 +126,12 @@ def test_the_text_of_a_float_is_that_float(value):
     assert struct.pack(">d", float(double_text(value))) == struct.pack(">d", value)
 
 
-@pytest.mark.parametrize(
-    ("text", "time_ms"),
-    [("50 ms", 50), ("3s", 3000), ("2 min", 120_000), ("1 d", 86_400_000), ("7", 7), ("1500 µs", 1), ("PT3S", 3000)],
-)
-def test_times_are_read_with_their_units(text, time_ms):
-    assert flink_options.duration_ms_of(text) == time_ms
-
-
-@pytest.mark.parametrize("text", ["", "x", "3 parsecs", "P", "PT", "-1 s", "1.5 s"])
-def test_what_is_no_time_is_refused(text):
-    with pytest.raises(ValueError, match="is no time"):
-        flink_options.duration_ms_of(text)
+def test_times_are_read_as_those_of_the_network_stack():
+    for option in (flink_options.CHECKPOINT_INTERVAL, flink_options.HEARTBEAT_TIMEOUT, flink_options.FIXED_DELAY):
+        assert option.read is parse_duration_ms
+    configuration = Configuration().set_string("heartbeat.timeout", "1500 ns")
+    with pytest.raises(ValueError, match="value '1500 ns' for key 'heartbeat.timeout': .* whole number of millisec"):
+        flink_options.read(configuration, flink_options.HEARTBEAT_TIMEOUT)
 
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
