@@ -29,7 +29,10 @@ _PACKAGE = str(Path(__file__).parent) + os.sep
 _COMPILED = "flinkbuf/_core/"  # frames of Cython's know no more of their path
 # A program may lie in a folder that is called flinkbuf, too: what is ours is what the package has.
 _OURS = "|".join(
-    rf"{module.name}/[^\"\n]*" if module.ispkg else rf"{module.name}\.py" for module in pkgutil.iter_modules(__path__)
+    [
+        "__init__[.]py",
+        *(f"{each.name}/.*" if each.ispkg else f"{each.name}[.]py" for each in pkgutil.iter_modules(__path__)),
+    ]
 )
 _FRAME_OF_OURS = re.compile(rf'  File "(?:[^"\n]*/)?flinkbuf/(?:{_OURS})", line .*\n(?:    .*\n)*')
 

@@ -142,9 +142,7 @@ def test_a_job_of_a_process_is_cancelled_by_ctrl_c(tmp_path):
 
 def test_frames_of_all_files_of_the_package_are_left_out():
     package = Path(flinkbuf.__file__).parent
-    mine = (
-        '  File "/home/me/flinkbuf/program.py", line 6, in third\n    return 1 // value\n           ~~^^~~~\n'
-    )
+    mine = '  File "/home/me/flinkbuf/program.py", line 6, in third\n    return 1 // value\n           ~~^^~~~\n'
     for path in package.rglob("*.py*"):
         if path.suffix in (".py", ".pyx"):
             frame = f'  File "/there/{path.relative_to(package.parent)}", line 1, in ours\n    ours()\n    ^^^^^^\n'
