@@ -125,12 +125,15 @@ class HaState:
         The job which this one has found had come to its end.
     result : str
         How that ended.
+    program : str
+        What tells the program of that from others.
     """
 
     pointers: tuple[Pointer, ...] = ()
     job_epoch: int = 0
     is_finished: bool = False
     result: str = ""
+    program: str = ""
 
     def with_checkpoint(self, pointer: Pointer) -> HaState:
         """Return it with one more checkpoint."""
@@ -189,6 +192,11 @@ class HaPrevious:
     def result(self) -> str:
         """How it ended."""
         return self.state.result
+
+    @property
+    def program(self) -> str:
+        """What tells the program of the job from others; '' if no job was stored."""
+        return self.state.program
 
     @property
     def checkpoint(self) -> str | None:
@@ -265,15 +273,16 @@ def read_previous(epoch: int) -> Steps[HaPrevious]:
         return HaPrevious()
     state = HaState.of((yield from _existing(epoch, f"state-{began}")), f"state-{began}")
     if f"result-{began}" in names:
-        result = unseal((yield from _existing(epoch, f"result-{began}")), f"result-{began}").decode()
-        return HaPrevious(state=HaState((), began, True, result))
+        text = unseal((yield from _existing(epoch, f"result-{began}")), f"result-{began}")
+        result, program = json.loads(text)
+        return HaPrevious(state=HaState((), began, True, result, program))
     if f"job-{began}" in names:
         state = replace(state, job_epoch=began, is_finished=False, result="")
     if state.is_finished or not state.job_epoch:
         return HaPrevious(state=state)
     name = f"job-{state.job_epoch}"
-    job_id, job = decode_job((yield from _existing(epoch, name)), name)
-    return HaPrevious(job_id, job, state)
+    facts, job = decode_job((yield from _existing(epoch, name)), name)
+    return HaPrevious(facts["job_id"], job, replace(state, program=facts["program"]))
 
 
 def _existing(epoch: int, name: str) -> Steps[bytes]:
@@ -294,9 +303,9 @@ def renew(epoch: int) -> Steps[None]:
     yield from look(epoch)
 
 
-def store_job(epoch: int, job_id: str, job: bytes, facts: dict[str, str]) -> Steps[None]:
-    """Store what the job is, before it starts."""
-    yield Write(f"job-{epoch}", _encode_job(job_id, job, facts))
+def store_job(epoch: int, facts: dict[str, str], job: bytes) -> Steps[None]:
+    """Store what the job is, before it starts; its `facts` have ``job_id`` and ``program``."""
+    yield Write(f"job-{epoch}", _encode_job(facts, job))
     yield from look(epoch)
     for older in _epochs((yield ListNames()), "job"):
         if older < epoch:
@@ -345,9 +354,9 @@ def _settle(epoch: int, after: HaState, what: str, error: OSError) -> Steps[bool
         yield Pause(f"{what} is not known: {error}")
 
 
-def finish(epoch: int, result: str) -> Steps[None]:
+def finish(epoch: int, result: str, program: str) -> Steps[None]:
     """Say that the job is over for good; then what was needed to run it again goes."""
-    yield Write(f"result-{epoch}", seal(result.encode()))
+    yield Write(f"result-{epoch}", seal(json.dumps([result, program]).encode()))
     yield from look(epoch)
     with contextlib.suppress(OSError):  # it is over, whatever is left of it
         for name in sorted((yield ListNames())):
@@ -369,23 +378,13 @@ def release(epoch: int) -> Steps[None]:
 # ---- the stored job: what it is called, then the job
 
 
-def _encode_job(job_id: str, job: bytes, facts: dict[str, str]) -> bytes:
-    head = json.dumps({**facts, "job_id": job_id}).encode()
+def _encode_job(facts: dict[str, str], job: bytes) -> bytes:
+    head = json.dumps(facts).encode()
     return seal(struct.pack("<I", len(head)) + head + job)
 
 
-def decode_job(data: bytes, path: str) -> tuple[str, bytes]:
-    """Return the job's id and what was stored."""
-    facts, job = _job_parts(data, path)
-    return facts["job_id"], job
-
-
-def facts_of(data: bytes, path: str) -> dict[str, str]:
-    """Return what a stored job is called."""
-    return _job_parts(data, path)[0]
-
-
-def _job_parts(data: bytes, path: str) -> tuple[dict[str, str], bytes]:
+def decode_job(data: bytes, path: str) -> tuple[dict[str, str], bytes]:
+    """Return what a stored job is called, and the job."""
     payload = unseal(data, path)
     (size,) = struct.unpack_from("<I", payload)
     return json.loads(payload[4 : 4 + size]), payload[4 + size :]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from flinkbuf.checkpoints.locations import normalized, scheme_of
 from flinkbuf.log import logger
 
 _POLL_S = 0.5  # between two looks at a lease that somebody else holds
+_PEEKS = 10  # of a directory that changes meanwhile
 _WARN_EVERY_S = 60.0  # while a directory does not say what counts
 
 
@@ -81,10 +83,7 @@ class HaStore:
 
     def peek(self) -> HaPrevious:
         """Return what was left, without taking it over."""
-        if not os.path.isdir(self.path):
-            return HaPrevious()
-        latest = protocol.highest_epoch(self._directory.do(protocol.ListNames()))
-        return self._directory.perform(protocol.read_previous(latest + 1))
+        return _peek(self._directory) if os.path.isdir(self.path) else HaPrevious()
 
     def holder(self) -> str:
         """Return who made the latest lease, for people; empty: nobody ever did."""
@@ -165,6 +164,7 @@ class HaLease:
         self._one_change = threading.Lock()  # of what counts, and held until it is known to be made or not
         self._state = previous.state
         self._written: HaState | None = previous.state  # None: the last change has failed, and was made or not
+        self._program = previous.program
         self._lost: str | None = None
         self._is_released = threading.Event()
         self._warn_at_s = 0.0
@@ -173,16 +173,17 @@ class HaLease:
         """Return number and path of each checkpoint that counts, oldest first."""
         return tuple((each.checkpoint_id, each.path) for each in self._state.pointers)
 
-    def store_job(self, job_id: str, job: bytes) -> None:
-        """Store what the job is, before it starts.
+    def store_job(self, job_id: str, job: bytes, program: str = "") -> None:
+        """Store what the job is, before it starts; `program` tells the one that made it from others.
 
         Raises
         ------
         LeaseLostError
             Here as in what follows: another job master has taken over. Stop the job, and delete nothing.
         """
-        facts = {"job_name": self.store.job_name, "cluster_id": self.store.cluster_id}
-        self._perform(protocol.store_job(self.epoch, job_id, job, facts))
+        names = {"job_name": self.store.job_name, "cluster_id": self.store.cluster_id}
+        self._perform(protocol.store_job(self.epoch, {**names, "job_id": job_id, "program": program}, job))
+        self._program = program
 
     def add_checkpoint(self, checkpoint_id: int, metadata_path: str) -> None:
         """Let a checkpoint count whose ``_metadata`` is written; only after this may anybody hear of it.
@@ -221,7 +222,7 @@ class HaLease:
 
     def finish(self, result: str) -> None:
         """Say that the job is over for good, before its checkpoints are deleted; it is not run again."""
-        self._perform(protocol.finish(self.epoch, result))
+        self._perform(protocol.finish(self.epoch, result, self._program))
 
     def release(self) -> None:
         """Let go without an end, so that others need not wait; a lease that was lost is let go already."""
@@ -255,15 +256,23 @@ def _file_name(name: str) -> str:
     return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
+def _peek(directory: HaDirectory) -> HaPrevious:
+    """Return what was left; its holder may come to an end meanwhile, and delete what was just listed."""
+    for _ in range(_PEEKS):
+        latest = protocol.highest_epoch(directory.do(protocol.ListNames()))
+        with contextlib.suppress(FileNotFoundError):
+            return directory.perform(protocol.read_previous(latest + 1))
+    return directory.perform(protocol.read_previous(latest + 1))
+
+
 def _stored_facts(path: str) -> dict[str, str] | None:
     """Return what the job stored in a directory is called; None: there is none, or it is over."""
     if not os.path.isdir(path):
         return None
     directory = HaDirectory(path)
-    latest = protocol.highest_epoch(directory.do(protocol.ListNames()))
-    previous = directory.perform(protocol.read_previous(latest + 1))
+    previous = _peek(directory)
     if previous.job is None:
         return None
     name = f"job-{previous.job_epoch}"
     data = directory.do(protocol.Read(name))
-    return None if data is None else protocol.facts_of(data, os.path.join(path, name))
+    return None if data is None else protocol.decode_job(data, os.path.join(path, name))[0]

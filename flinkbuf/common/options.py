@@ -195,6 +195,8 @@ HA_TYPES = {**dict.fromkeys(("none", "standalone"), "none"), "filesystem": "file
 
 PARALLELISM = Option("parallelism.default", integer_of, None)  # None: as many as there are cores
 MAX_PARALLELISM = Option("pipeline.max-parallelism", integer_of, -1)
+DEFAULT_JOB_NAME = "Flink Streaming Job"
+DEFAULT_BATCH_JOB_NAME = "Flink Batch Job"
 JOB_NAME = Option("pipeline.name", str, None)
 AUTO_WATERMARK_INTERVAL = Option("pipeline.auto-watermark-interval", parse_duration_ms, 200)
 BUFFER_TIMEOUT = Option("execution.buffer-timeout.interval", parse_duration_ms, 100, ("execution.buffer-timeout",))

@@ -5,17 +5,20 @@ Flink: StreamExecutionEnvironment.executeAsync, SavepointRestoreSettings, Abstra
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.common import checkpoint_options, job_options
+from flinkbuf.common import checkpoint_options, job_options, options
 from flinkbuf.common.checkpoint_options import HighAvailability
 from flinkbuf.jobs.graphs.job_graph import JobGraph, build_job_graph
 from flinkbuf.jobs.graphs.operator_ids import operator_ids
+from flinkbuf.jobs.graphs.program_identity import ProgramIdentity, text_of_program
 from flinkbuf.jobs.graphs.restored_graph import adopt_max_parallelism
-from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.jobs.graphs.stream_graph import GraphSettings, StreamGraph, build_stream_graph
 from flinkbuf.jobs.job_files import JobFiles
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.restart_strategy import NoRestart
@@ -42,6 +45,10 @@ class JobStart:
         It is noted for other programs, and perhaps taken over from one.
     graph_at : callable
         Given a parallelism and what it begins with; returns the graph of the same program.
+    program : str
+        What tells the program from others, if it is noted for them.
+    place : ExecutionPlace or None
+        Under which name it is noted.
     """
 
     stored: StoredJob
@@ -49,6 +56,8 @@ class JobStart:
     restored: RestoredCheckpoint | None
     taken: TakenJob | None
     graph_at: Callable[[int, RestoredCheckpoint | None], JobGraph]
+    program: str = ""
+    place: ExecutionPlace | None = None
 
     def _run(
         self,
@@ -112,8 +121,10 @@ class JobStart:
                 leadership=None if taken is None else taken.leadership(),
             )
             if taken is not None:  # whoever finds it noted can go on with it: before anything of it runs
-                taken.lease.store_job(job.job_id, stored.to_bytes())
+                taken.lease.store_job(job.job_id, stored.to_bytes(), self.program)
         except BaseException:
+            if self.place is not None:
+                self.place.give_back()
             if taken is not None:
                 taken.lease.release()
             raise
@@ -151,18 +162,24 @@ def start_of(
     target = target_named(target_name or job_options.target_name(configuration))
     stream_graph = env._stream_graph(job_name, target.is_in_process)
     availability = checkpoint_options.high_availability_of(configuration) if can_be_taken_over else None
-    taken = None if availability is None else _take(availability, stream_graph.settings.job_name)
+    place, program, taken = None, None, None
+    if availability is not None:
+        place = ExecutionPlace.next(availability, stream_graph.settings.job_name)
+        program = _identity(stream_graph)
     try:
+        taken = None if place is None else _take(place, program)
         restored = _restored(env, taken, stream_graph.settings.is_batch)
         if restored is not None:
             adopt_max_parallelism(stream_graph, restored.metadata)
         stored = _stored(env, build_job_graph(stream_graph), files, target, availability)
     except BaseException:
+        if place is not None:
+            place.give_back()
         if taken is not None:
             taken.lease.release()
         raise
     graph_at = partial(_graph_at, list(env._operators), stream_graph.settings, operator_ids(stream_graph))
-    return JobStart(stored, target, restored, taken, graph_at)
+    return JobStart(stored, target, restored, taken, graph_at, "" if program is None else program.to_text(), place)
 
 
 def _graph_at(
@@ -182,13 +199,61 @@ def _graph_at(
     return build_job_graph(stream_graph)
 
 
-def _take(availability: HighAvailability, job_name: str) -> TakenJob:
+@dataclass(frozen=True)
+class ExecutionPlace:
+    """Which job of a name an execution is: a program that is started again runs them in the same order.
+
+    Attributes
+    ----------
+    availability : HighAvailability
+    job_name : str
+    number : int
+        From 1, for each name in each cluster and directory.
+    """
+
+    availability: HighAvailability
+    job_name: str
+    number: int
+
+    @classmethod
+    def next(cls, availability: HighAvailability, job_name: str) -> ExecutionPlace:
+        """Return the place of one more execution in this process."""
+        key = availability.directory, availability.cluster_id, job_name
+        with _counting:
+            _executions[key] += 1
+            return cls(availability, job_name, _executions[key])
+
+    def give_back(self) -> None:
+        """It was not begun: the next one, tried again perhaps, is in its place."""
+        key = self.availability.directory, self.availability.cluster_id, self.job_name
+        with _counting:
+            if _executions[key] == self.number:
+                _executions[key] -= 1
+
+    @property
+    def noted_as(self) -> str:
+        """The name under which other programs find the job."""
+        return self.job_name if self.number == 1 else f"{self.job_name} #{self.number}"
+
+
+_executions: Counter[tuple[str, str, str]] = Counter()
+_counting = threading.Lock()
+
+
+def _identity(graph: StreamGraph) -> ProgramIdentity:
+    """A job without a name is known by the whole text of its program, too: many programs have such a job."""
+    is_named = graph.settings.job_name not in (options.DEFAULT_JOB_NAME, options.DEFAULT_BATCH_JOB_NAME)
+    return ProgramIdentity.of(graph, "" if is_named else text_of_program())
+
+
+def _take(place: ExecutionPlace, program: ProgramIdentity | None) -> TakenJob:
     from flinkbuf.checkpoints.ha_store import HaStore
     from flinkbuf.jobs.recovery import TakenJob
 
-    store = HaStore(availability.directory, availability.cluster_id, job_name)
-    taken = TakenJob.take(store, availability.lease_timeout_ms)
-    assert taken is not None, "nobody gives this waiting up"
+    availability = place.availability
+    store = HaStore(availability.directory, availability.cluster_id, place.noted_as)
+    taken = TakenJob.take(store, availability.lease_timeout_ms, program=program)
+    assert taken is not None, "this waiting is never given up"
     return taken
 
 

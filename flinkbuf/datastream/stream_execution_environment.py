@@ -33,10 +33,9 @@ from flinkbuf.streaming.source_factories import COLLECTION_SOURCE_NAME, Collecti
 from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
-DEFAULT_JOB_NAME = "Flink Streaming Job"
+DEFAULT_JOB_NAME = options.DEFAULT_JOB_NAME
 SHOWN_HEARTBEAT_MS = 1_000
 MS_A_SUBTASK = 1  # the job master takes an eighth of it to hear of one: of very many it hears less often
-DEFAULT_BATCH_JOB_NAME = "Flink Batch Job"
 _NO_JVM = "there is no JVM that could load them: connectors of flinkbuf are Python classes"
 
 
@@ -524,7 +523,7 @@ class StreamExecutionEnvironment:
 
         max_parallelism = self.get_max_parallelism()
         is_batch = runs_in_batch(self._operators, options.read(self._configuration, options.RUNTIME_MODE))
-        default_name = DEFAULT_BATCH_JOB_NAME if is_batch else DEFAULT_JOB_NAME
+        default_name = options.DEFAULT_BATCH_JOB_NAME if is_batch else DEFAULT_JOB_NAME
         shuffle_mode = options.read(self._configuration, options.BATCH_SHUFFLE_MODE)
         settings = GraphSettings(
             job_name=job_name or options.read(self._configuration, options.JOB_NAME) or default_name,

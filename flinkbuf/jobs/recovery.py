@@ -12,9 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from flinkbuf.checkpoints.ha_protocol import HaPrevious
 from flinkbuf.checkpoints.ha_store import HaLease, HaStore
-from flinkbuf.checkpoints.locations import child, normalized
+from flinkbuf.checkpoints.locations import child, normalized, parent
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.jobs.graphs.program_identity import ProgramIdentity
 from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.leadership import Leadership
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
@@ -52,9 +54,20 @@ class TakenJob:
 
     @classmethod
     def take(
-        cls, store: HaStore, lease_timeout_ms: int, is_cancelled: Callable[[], bool] = lambda: False
+        cls,
+        store: HaStore,
+        lease_timeout_ms: int,
+        is_cancelled: Callable[[], bool] = lambda: False,
+        program: ProgramIdentity | None = None,
     ) -> TakenJob | None:
-        """Wait until nobody else holds the job, and take it; None if the waiting was given up."""
+        """Wait until no other program holds the job, and take it; None if the waiting was given up.
+
+        Raises
+        ------
+        ValueError
+            The job was left by another program than `program`.
+        """
+        _check_program(store, store.peek(), program)  # before waiting for a job that is not this one
 
         def waiting(text: str) -> None:
             logger.warning("job %r is held by %s: waiting to take it over", store.job_name, text)
@@ -63,6 +76,7 @@ class TakenJob:
         if lease is None:
             return None
         try:
+            _check_program(store, lease.previous, program)
             return cls._of(store, lease, lease_timeout_ms)
         except BaseException:
             lease.release()
@@ -91,6 +105,28 @@ class TakenJob:
         """Return it with what the job has by being held by this program."""
         directory = config.directory or child(normalized(self.store.path), CHECKPOINTS)
         return replace(config, directory=directory, epoch=self.lease.epoch)
+
+
+def _check_program(store: HaStore, previous: HaPrevious, program: ProgramIdentity | None) -> None:
+    if program is None or not previous.program:
+        return
+    left_by = ProgramIdentity.of_text(previous.program)
+    if left_by.digest == program.digest:
+        return
+    differs = f"with the operators {left_by.operators}; this one has {program.operators}"
+    if left_by.operators == program.operators:
+        differs = "whose operators have the same names"
+    state = ""
+    if previous.checkpoint is not None:
+        state = (
+            "; if this is a changed version of it, set execution.state-recovery.path to "
+            f"{parent(previous.checkpoint)} as well, to begin with its state"
+        )
+    raise ValueError(
+        f"job {store.job_name!r} in {store.path} belongs to another program, {differs}. Give this job a name of its "
+        "own (env.execute(name) or pipeline.name), or set another high-availability.cluster-id or "
+        f"high-availability.storageDir{state}"
+    )
 
 
 def _result_of(text: str) -> JobResult:

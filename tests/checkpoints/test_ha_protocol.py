@@ -6,6 +6,7 @@ happens outside of the files is marked, and the world objects when a result woul
 """
 
 import contextlib
+import json
 import random
 
 import pytest
@@ -118,7 +119,7 @@ def job_master(lineages, checkpoint_count, ends, of=protocol):
     state = previous.state
     latest = state.pointers[-1] if state.pointers else None
     lineage = lineages[(latest.checkpoint_id, latest.epoch)] if latest else ()
-    yield from of.store_job(epoch, "id", b"job", {})
+    yield from of.store_job(epoch, {"job_id": "id", "program": "p"}, b"job")
     yield "began", epoch, lineage
     for number in range(
         latest.checkpoint_id if latest else 0, (latest.checkpoint_id if latest else 0) + checkpoint_count
@@ -140,7 +141,7 @@ def job_master(lineages, checkpoint_count, ends, of=protocol):
             with contextlib.suppress(OSError):
                 yield from of.renew(epoch)
     if ends:
-        yield from of.finish(epoch, "FINISHED")
+        yield from of.finish(epoch, "FINISHED", "p")
         yield "ended", epoch
         for old in state.pointers:
             yield "deletes", epoch, (old.checkpoint_id, old.epoch)
@@ -378,8 +379,8 @@ def settles_by_reading_alone(epoch, state, pointer):
     return after
 
 
-def ends_without_a_look(epoch, result):
-    yield protocol.Write(f"result-{epoch}", protocol.seal(result.encode()))
+def ends_without_a_look(epoch, result, program):
+    yield protocol.Write(f"result-{epoch}", protocol.seal(json.dumps([result, program]).encode()))
 
 
 def reads_before_its_lease(seen, holder):

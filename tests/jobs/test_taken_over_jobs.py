@@ -146,3 +146,29 @@ def test_a_checkpoint_that_was_noted_before_the_directory_failed_loses_no_record
     assert int(second.wait_for(r"goes on from checkpoint (\d+)").group(1)) >= 5
     second.end()
     assert results(tmp_path) == EXPECTED
+
+
+ANOTHER_PROGRAM = """
+import sys
+from flinkbuf.common import Configuration
+from flinkbuf.datastream import StreamExecutionEnvironment
+options = {"execution.target": "embedded", "high-availability.storageDir": sys.argv[1] + "/ha"}
+env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options))
+env.from_collection([1, 2, 3]).map(lambda number: -number).print()
+env.execute("counts")
+"""
+
+
+def test_another_program_of_the_same_name_does_not_get_the_job_of_one_that_was_killed(programs, tmp_path):
+    first = programs(tmp_path)
+    first.wait_for("checkpoint 4 is complete")
+    another = programs(tmp_path, "-c", ANOTHER_PROGRAM, str(tmp_path))
+    refusal = r"ValueError: job 'counts' in \S+ belongs to another program, with the operators Source: numbers, Map, "
+    assert re.search(refusal, another.end(code=1)), "at once: it does not wait until the job is free"
+    first.signal(signal.SIGKILL)
+    first.process.wait()
+    another = programs(tmp_path, "-c", ANOTHER_PROGRAM, str(tmp_path))
+    assert re.search(refusal + ".*execution.state-recovery.path to /", another.end(code=1))
+    (tmp_path / "go-on").touch()
+    programs(tmp_path).end()
+    assert results(tmp_path) == EXPECTED

@@ -607,6 +607,7 @@ PACKAGE = [
             "transformation",
             "stream_graph",
             "operator_ids",
+            "program_identity",
             "restored_graph",
             "batch_inputs",
             "job_graph",

@@ -1,0 +1,129 @@
+"""Which job a program goes on with: by name, by which of that name it is, and only of the same program."""
+
+import os
+
+import pytest
+
+from flinkbuf.checkpoints.ha_store import HaStore
+from flinkbuf.common import Configuration
+from flinkbuf.datastream import StreamExecutionEnvironment, job_start
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return str(tmp_path / "ha")
+
+
+@pytest.fixture
+def again(monkeypatch):
+    """Let the process be another one: it has executed nothing yet."""
+    return lambda: job_start._executions.clear()
+
+
+def environment(directory, cluster="default"):
+    options = {
+        "execution.target": "embedded",
+        "high-availability.storageDir": directory,
+        "high-availability.cluster-id": cluster,
+        "pipeline.progress": "false",
+    }
+    return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options)).set_parallelism(1)
+
+
+@pytest.fixture
+def seen(tmp_path):
+    path = tmp_path / "seen"
+    path.touch()
+    return path
+
+
+def numbers_in(path):
+    return [int(line) for line in path.read_text().split()]
+
+
+def numbers(env, seen, function=lambda number: number, name="twice"):
+    def map_number(number):
+        with open(seen, "a") as file:
+            print(function(number), file=file)
+        return number
+
+    env.from_collection([1, 2]).map(map_number).name(name).print()
+    return env
+
+
+def test_two_executions_without_a_name_both_run(directory, seen):
+    env = environment(directory)
+    one = numbers(env, seen).execute()
+    other = numbers(env, seen, lambda number: 10 * number).execute()
+    assert numbers_in(seen) == [1, 2, 10, 20]
+    assert one.get_job_id() != other.get_job_id()
+
+
+def test_a_program_that_is_started_again_finds_each_of_its_executions(directory, again, seen):
+    def program():
+        env = environment(directory)
+        return [numbers(env, seen).execute("counts").get_job_id() for _ in range(3)]
+
+    ids = program()
+    again()
+    assert program() == ids
+    assert numbers_in(seen) == [1, 2] * 3
+
+
+def test_an_execution_that_could_not_begin_is_in_no_place(directory, seen):
+    env = environment(directory)
+    with pytest.raises(ValueError):
+        env.execute("counts")
+    numbers(env, seen).execute("counts")
+    assert os.path.isdir(HaStore(directory, "default", "counts").path)
+    assert not os.path.isdir(HaStore(directory, "default", "counts #2").path)
+
+
+def leave(directory, program_text):
+    """A driver has begun a job and is gone."""
+    lease = HaStore(directory, "default", "counts").try_acquire(10_000)
+    lease.store_job("ab" * 16, b"job", program_text)
+    lease.add_checkpoint(4, "/c/chk-4/_metadata")
+    lease.release()
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_another_program_under_the_same_name_is_refused_with_the_way_out(directory, again, seen, is_over):
+    if is_over:
+        numbers(environment(directory), seen, name="once").execute("counts")
+        seen.write_text("")
+    else:
+        leave(directory, "0" * 64 + " Source: numbers, Counts")
+    again()
+    for _ in range(2):
+        with pytest.raises(ValueError) as caught:
+            numbers(environment(directory), seen).execute("counts")
+        text = str(caught.value)
+        assert text.startswith(f"job 'counts' in {HaStore(directory, 'default', 'counts').path} belongs to another")
+        assert "this one has Source: Collection Source, twice, Sink: Print to Std. Out" in text
+        for way in ("env.execute(name)", "pipeline.name", "high-availability.cluster-id", "storageDir"):
+            assert way in text
+        assert ("set execution.state-recovery.path to /c/chk-4 as well" in text) is not is_over
+    assert numbers_in(seen) == []
+    numbers(environment(directory, "mine"), seen).execute("counts")
+    assert numbers_in(seen) == [1, 2]
+
+
+def test_a_program_that_is_refused_leaves_the_job_as_it_was(directory, seen):
+    leave(directory, "0" * 64 + " Source: numbers, Counts")
+    with pytest.raises(ValueError, match="belongs to another program"):
+        numbers(environment(directory), seen).execute("counts")
+    previous = HaStore(directory, "default", "counts").peek()
+    assert (previous.job, previous.checkpoint_id) == (b"job", 4)
+    assert HaStore(directory, "default", "counts").try_acquire(10_000) is not None, "it waits for no timeout"
+
+
+def test_a_job_without_a_name_is_known_by_the_text_of_its_program(directory, again, seen, monkeypatch):
+    monkeypatch.setattr(job_start, "text_of_program", lambda: "one")
+    numbers(environment(directory), seen).execute()
+    again()
+    monkeypatch.setattr(job_start, "text_of_program", lambda: "another")
+    with pytest.raises(ValueError, match="belongs to another program, whose operators have the same names. Give this"):
+        numbers(environment(directory), seen).execute()
+    numbers(environment(directory), seen).execute("mine")
+    assert numbers_in(seen) == [1, 2, 1, 2]
