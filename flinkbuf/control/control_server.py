@@ -23,8 +23,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from flinkbuf.config import TlsConfig
+from flinkbuf.control import tcp_health
 from flinkbuf.control.connection import Connection, ControlHandler, Group
-from flinkbuf.control.tcp_health import PULSE_S
 from flinkbuf.log import logger
 from flinkbuf.network.ports import listen, open_first_free
 from flinkbuf.network.tls_context import make_context
@@ -215,7 +215,7 @@ class ControlServer:
         try:
             while not self._closing.is_set():
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._closing.wait(), PULSE_S)
+                    await asyncio.wait_for(self._closing.wait(), tcp_health.PULSE_S)
                 for connection in list(self._connections):
                     connection.feel_pulse()
         finally:

@@ -666,6 +666,7 @@ def test_idle_connections_are_probed(log, connect):
 
 
 def test_both_ends_give_up_a_machine_that_is_silent(monkeypatch, log, connect):
+    monkeypatch.setattr(tcp_health, "PULSE_S", 0.05)
     monkeypatch.setattr(tcp_health, "has_unanswered", lambda connection: True)
     client, other = connect(), connect()
     wait_until(lambda: len(log.connections) == 2)
@@ -696,7 +697,9 @@ HERE, THERE = "10.99.0.1", "10.99.0.2"
 
 
 @pytest.mark.parametrize("is_idle", [True, False], ids=["idle", "sending"])
-def test_both_ends_know_within_seconds_that_the_cable_was_pulled(is_idle):
+def test_both_ends_know_within_seconds_that_the_cable_was_pulled(monkeypatch, is_idle):
+    for name, value in (("IDLE_S", 1), ("PROBES", 1), ("SILENCE_MS", 2_000), ("PULSE_S", 0.1)):
+        monkeypatch.setattr(tcp_health, name, value)  # the shortest that the system has
     with contextlib.ExitStack() as opened:
         try:
             spaces = opened.enter_context(linked_namespaces(HERE, THERE))
