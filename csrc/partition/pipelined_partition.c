@@ -197,7 +197,6 @@ static void get_view_usage(struct fb_subpartition_view* view, struct fb_subparti
 static void release_view(struct fb_subpartition_view* view) {
   struct fb_subpartition* queue = viewed_queue(view);
 
-  if (fb_subpartition_is_attached(queue, view)) fb_subpartition_set_credit(queue, -1);
   fb_subpartition_detach(queue, view);
   fb_result_partition_close_view(view);
   free(view);

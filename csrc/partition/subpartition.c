@@ -434,10 +434,11 @@ static void wait_until_quiet(struct fb_subpartition* self) {
   while (self->notifying > 0) pthread_cond_wait(&self->quiet, &self->lock);
 }
 
-/* Waits until no call of the listener is running; has_view is false, so none starts. */
-static void detach_view(struct fb_subpartition* self) {
+/* The view is attached no more, and the next one begins anew: all of it in one step, as another may be attached as soon as
+ * the lock is given back. */
+static void leave_view(struct fb_subpartition* self) {
   self->has_view = false;
-  wait_until_quiet(self);
+  fb_subpartition_set_credit(self, -1);
   if (!self->is_approximate) return;
   self->is_cleanup_required = true;
   self->is_blocked = false;
@@ -450,10 +451,10 @@ int fb_subpartition_attach(struct fb_subpartition* self, const void* viewer, con
 
   pthread_mutex_lock(&self->lock);
   if (self->has_view && self->is_approximate) {
-    detach_view(self);
     /* Whoever sleeps until there are data would not hear that they go to another from now on. */
     farewell = (struct notification){.of_data = true, .listener = self->options.listener};
     self->notifying++;
+    leave_view(self);
   }
   if (fb_subpartition_is_released(self)) {
     code = FB_ERELEASED;
@@ -474,8 +475,8 @@ void fb_subpartition_detach(struct fb_subpartition* self, const void* viewer) {
 
   pthread_mutex_lock(&self->lock);
   was_attached = is_viewer(self, viewer);
-  if (was_attached) detach_view(self);
-  else wait_until_quiet(self); /* it may be told just now that another has its place */
+  if (was_attached) leave_view(self);
+  wait_until_quiet(self); /* also of one that is told just now that another has its place */
   pthread_mutex_unlock(&self->lock);
   if (!was_attached || self->is_approximate) return;
 

@@ -101,8 +101,8 @@ int fb_subpartition_poll(struct fb_subpartition* self, const void* viewer, struc
 /* The same, but 0 unless what comes next has priority. */
 int fb_subpartition_poll_priority(struct fb_subpartition* self, const void* viewer, struct fb_polled_buffer* polled);
 /* Attaches a reader. It is not told of what is there already: poll after this. The one whose place it takes is told once
- * more, and finds with poll() that it has lost it. FB_ERELEASED, FB_ESTATE (a second one; approximate ones replace the
- * first). */
+ * more, and finds with poll() that it has lost it. Readers that come at once take each other's place one after the other.
+ * FB_ERELEASED, FB_ESTATE (a second one; approximate ones replace the first). */
 int fb_subpartition_attach(struct fb_subpartition* self, const void* viewer, const struct fb_view_options* options);
 /* Detaches the reader unless another has its place: its listener is not called again after this returns. An approximate
  * subpartition waits for its next reader, every other one counts as consumed and drops what it has and gets.

@@ -2,6 +2,7 @@
  * PipelinedApproximateSubpartitionTest, and the two threads that meet at a queue. */
 #include "check.h"
 
+#include <sched.h>
 #include <string.h>
 #include <time.h>
 
@@ -826,6 +827,118 @@ static void listener_is_not_called_after_release_view_returned(void) {
   }
 }
 
+/* A listener that does not come back before it is told to, as one that is interrupted there. */
+struct slow_listener {
+  _Atomic int calls;
+  _Atomic bool may_return;
+};
+
+static void stay(void* context, uint32_t index) {
+  struct slow_listener* self = context;
+  (void)index;
+  atomic_fetch_add(&self->calls, 1);
+  while (!atomic_load(&self->may_return)) sched_yield();
+}
+
+struct arrival {
+  struct fixture* fixture;
+  struct record record;
+  int code;
+};
+
+static int attach_record(struct fixture* fixture, struct record* record) {
+  struct fb_availability_listener listener = listen(record);
+  return fb_subpartition_attach(&fixture->subpartition, record, &(struct fb_view_options){.listener = listener});
+}
+
+/* The first of two is known to be finished: the reader is told. */
+static void* add_two(void* argument) {
+  struct fixture* f = argument;
+  add_filled(&f->subpartition, &f->out, 1);
+  add_filled(&f->subpartition, &f->out, 1);
+  return NULL;
+}
+
+static void* arrive(void* argument) {
+  struct arrival* self = argument;
+  self->code = attach_record(self->fixture, &self->record);
+  return NULL;
+}
+
+static void* go(void* argument) {
+  struct arrival* self = argument;
+  fb_subpartition_detach(&self->fixture->subpartition, &self->record);
+  return NULL;
+}
+
+static int32_t poll_number(struct fb_subpartition* subpartition, const void* viewer) {
+  struct fb_polled_buffer polled;
+
+  CHECK(fb_subpartition_poll(subpartition, viewer, &polled) == 1);
+  fb_buffer_slice_release(&polled.slice);
+  return polled.sequence_number;
+}
+
+/* The first reader's listener is still running when a second and a third one take its place. */
+static void readers_that_come_at_once_take_each_other_s_place(void) {
+  struct slow_listener first = {0};
+  struct fb_view_options options = {.listener = {stay, NULL, &first}};
+  struct arrival second = {0};
+  struct record third = {0};
+  pthread_t adding, arriving;
+  struct fixture f = {0};
+
+  CHECK(fb_subpartition_open(&f.subpartition, 3, true) == FB_OK);
+  CHECK(fb_subpartition_attach(&f.subpartition, &first, &options) == FB_OK);
+  CHECK(pthread_create(&adding, NULL, add_two, &f) == 0);
+  while (atomic_load(&first.calls) == 0) sched_yield();
+  second.fixture = &f;
+  CHECK(pthread_create(&arriving, NULL, arrive, &second) == 0);
+  while (fb_subpartition_is_attached(&f.subpartition, &first)) sched_yield();
+  CHECK(attach_record(&f, &third) == FB_OK);
+  CHECK(poll_number(&f.subpartition, &third) == 0);
+  atomic_store(&first.may_return, true);
+  CHECK(pthread_join(adding, NULL) == 0 && pthread_join(arriving, NULL) == 0);
+
+  CHECK(second.code == FB_OK || !"a reader was refused that should have taken the place of another");
+  CHECK(atomic_load(&first.calls) == 2); /* it was told that it has lost its place */
+  add_filled(&f.subpartition, &f.out, 2);
+  if (fb_subpartition_is_attached(&f.subpartition, &third)) CHECK(poll_number(&f.subpartition, &third) == 1);
+  else CHECK(third.data >= 1 && poll_number(&f.subpartition, &second.record) == 0);
+  fb_subpartition_detach(&f.subpartition, &first);
+  close_fixture(&f);
+}
+
+/* The first reader goes while its listener is still running: what it leaves behind is not done to the next one. */
+static void a_reader_that_goes_changes_nothing_of_the_next(void) {
+  struct slow_listener slow = {0};
+  struct fb_view_options options = {.listener = {stay, NULL, &slow}};
+  struct arrival first = {0};
+  struct record second = {0};
+  pthread_t adding, going;
+  struct fixture f = {0};
+
+  first.fixture = &f;
+  CHECK(fb_subpartition_open(&f.subpartition, 3, true) == FB_OK);
+  CHECK(fb_subpartition_attach(&f.subpartition, &first.record, &options) == FB_OK);
+  CHECK(pthread_create(&adding, NULL, add_two, &f) == 0);
+  while (atomic_load(&slow.calls) == 0) sched_yield();
+  CHECK(pthread_create(&going, NULL, go, &first) == 0);
+  while (fb_subpartition_is_attached(&f.subpartition, NULL)) sched_yield();
+  CHECK(attach_record(&f, &second) == FB_OK);
+  CHECK(poll_number(&f.subpartition, &second) == 0);
+  CHECK(add_event(&f.subpartition, FB_ALIGNED_CHECKPOINT_BARRIER) == FB_OK);
+  CHECK(poll_number(&f.subpartition, &second) == 1 && poll_number(&f.subpartition, &second) == 2);
+  atomic_store(&slow.may_return, true);
+  CHECK(pthread_join(adding, NULL) == 0 && pthread_join(going, NULL) == 0);
+
+  add_filled(&f.subpartition, &f.out, 2);
+  expect_nothing(&f.subpartition); /* the barrier blocks it still */
+  CHECK(fb_subpartition_resume(&f.subpartition, &second) == FB_OK);
+  CHECK(poll_number(&f.subpartition, &second) == 3);
+  close_fixture(&f);
+}
+
 int main(void) {
   second_view_is_refused();
   add_after_finish_or_release_closes_the_consumer();
@@ -853,5 +966,7 @@ int main(void) {
   partial_records_are_skipped_wherever_the_reader_left();
   reader_that_drains_to_none_misses_nothing();
   listener_is_not_called_after_release_view_returned();
+  readers_that_come_at_once_take_each_other_s_place();
+  a_reader_that_goes_changes_nothing_of_the_next();
   return 0;
 }
