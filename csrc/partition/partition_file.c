@@ -165,31 +165,49 @@ static int read_index(struct fb_partition_file* self, uint64_t offset, uint8_t* 
   return fb_file_channel_read_exactly(&self->index, offset, to, size, failure);
 }
 
-/* How many of the last entries are equal, of the `size` bytes that end where the index ends. */
-static uint32_t count_last_equal(const uint8_t* tail, size_t size) {
-  const uint8_t* last = tail + size - FB_INDEX_ENTRY_SIZE;
-  uint32_t count = 1;
+/* How many of the last entries are equal: of the `size` bytes at `part`, those at its end that are as `last`. */
+static uint64_t count_equal_at_end(const uint8_t* part, size_t size, const uint8_t* last) {
+  uint64_t count = 0;
 
-  while ((size_t)count * FB_INDEX_ENTRY_SIZE < size && are_equal(last, last - (size_t)count * FB_INDEX_ENTRY_SIZE))
+  while (size > 0 && are_equal(part + size - FB_INDEX_ENTRY_SIZE, last)) {
+    size -= FB_INDEX_ENTRY_SIZE;
     count++;
+  }
   return count;
+}
+
+/* From the end of the index towards its front, a part at a time, as long as all of it is equal. */
+static int count_last_equal(struct fb_partition_file* self, uint64_t index_size, uint8_t* part, uint64_t* count,
+                            struct fb_file_failure* failure) {
+  uint8_t last[FB_INDEX_ENTRY_SIZE];
+  uint64_t end = index_size;
+
+  *count = 0;
+  while (end > 0 && *count == (index_size - end) / FB_INDEX_ENTRY_SIZE) {
+    size_t size = end < CHECK_SIZE ? (size_t)end : CHECK_SIZE;
+    int code = FB_OK;
+
+    end -= size;
+    if (self->cached_index != NULL) memcpy(part, self->cached_index + end, size);
+    else code = read_index(self, end, part, size, failure);
+    if (code != FB_OK) return code;
+    if (*count == 0) memcpy(last, part + size - FB_INDEX_ENTRY_SIZE, sizeof last);
+    *count += count_equal_at_end(part, size, last);
+  }
+  return FB_OK;
 }
 
 static int find_subpartition_count(struct fb_partition_file* self, uint64_t index_size,
                                    struct fb_file_failure* failure) {
-  size_t size = index_size < CHECK_SIZE ? (size_t)index_size : CHECK_SIZE;
-  const uint8_t* tail = self->cached_index;
-  uint8_t* read = NULL;
-  int code = FB_OK;
+  uint8_t* part = malloc(index_size < CHECK_SIZE ? (size_t)index_size : CHECK_SIZE);
+  uint64_t count = 0;
+  int code = part == NULL ? FB_ENOMEM : count_last_equal(self, index_size, part, &count, failure);
 
-  if (tail == NULL) {
-    tail = read = malloc(size);
-    code = read == NULL ? FB_ENOMEM : read_index(self, index_size - size, read, size, failure);
-  } else {
-    tail += index_size - size;
-  }
-  if (code == FB_OK) self->subpartition_count = count_last_equal(tail, size);
-  free(read);
+  free(part);
+  if (code == FB_OK && count > INT32_MAX)
+    return fb_file_failure_set(failure, FB_ECORRUPT, 0, "cannot use the index", self->index_path, 0,
+                               "it has more equal entries at its end than a partition has subpartitions");
+  self->subpartition_count = (uint32_t)count;
   return code;
 }
 

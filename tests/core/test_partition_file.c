@@ -326,6 +326,43 @@ static void test_no_end(void) {
   drop_files();
 }
 
+/* More subpartitions than entries of the index are looked at at a time: 4 MiB are 262,144. */
+static void test_many_subpartitions(void) {
+  static const uint32_t COUNTS[] = {262143, 262144, 262145, 524288, 600000};
+
+  for (uint32_t i = 0; i < sizeof COUNTS / sizeof *COUNTS; i++) {
+    uint32_t subpartition = COUNTS[i] - 1;
+    struct fb_partition_file_writer writer;
+    struct fb_partition_file *written, *file;
+    struct fb_file_failure failure;
+    struct fb_index_entry entry, other;
+    struct fb_buffer_slice record = new_buffer(30, FB_DATA_BUFFER), end = new_buffer(4, FB_END_OF_PARTITION);
+
+    open_writer(&writer, COUNTS[i], 0, 0);
+    CHECK(fb_partition_file_writer_start_region(&writer, false, &failure) == FB_OK);
+    CHECK(fb_partition_file_writer_add(&writer, subpartition, &record, &failure) == FB_OK);
+    CHECK(fb_partition_file_writer_finish_region(&writer, &failure) == FB_OK);
+    CHECK(fb_partition_file_writer_start_region(&writer, true, &failure) == FB_OK);
+    CHECK(fb_partition_file_writer_add(&writer, 0, &end, &failure) == FB_OK);
+    CHECK(fb_partition_file_writer_finish_region(&writer, &failure) == FB_OK);
+    CHECK(fb_partition_file_writer_finish(&writer, &written, &failure) == FB_OK);
+    for (int is_cached = 0; is_cached < 2; is_cached++) {
+      CHECK(fb_partition_file_open(base, 0, is_cached ? (size_t)1 << 30 : 0, &file, &failure) == FB_OK);
+      CHECK(file->subpartition_count == COUNTS[i] && file->region_count == 2);
+      CHECK(fb_partition_file_start_reading(file, &failure) == FB_OK);
+      CHECK(fb_partition_file_get_entry(file, 0, subpartition, &entry, &failure) == FB_OK);
+      CHECK(fb_partition_file_get_entry(file, 0, subpartition - 1, &other, &failure) == FB_OK);
+      CHECK(entry.offset == 0 && entry.size == 30 + FB_BUFFER_HEADER_SIZE && other.size == 0);
+      fb_partition_file_stop_reading(file);
+      fb_partition_file_drop(file);
+    }
+    fb_partition_file_drop(written);
+    fb_buffer_slice_release(&record);
+    fb_buffer_slice_release(&end);
+    drop_files();
+  }
+}
+
 /* ---- writers that do not come to their end --------------------------------------------------------- */
 
 static void test_unfinished(void) {
@@ -400,6 +437,7 @@ int main(void) {
   test_every_truncation_and_flipped_byte();
   test_cut_off_while_open();
   test_no_end();
+  test_many_subpartitions();
   test_unfinished();
   test_order_is_kept();
   test_full_disk();

@@ -59,3 +59,15 @@ def test_what_is_not_there_is_an_error(base):
         file.buffers(3)
     with pytest.raises(FileNotFoundError):
         PartitionFile(f"{base}x")
+
+
+def test_a_file_has_more_subpartitions_than_its_index_is_looked_at_for_at_a_time(tmp_path):
+    """Nothing in it says how many: the equal entries at the end are counted, 4 MiB at a time."""
+    with fb.NetworkBufferPool(64, segment_size=4096) as pool:
+        path = tmp_path / "many"
+        with fb.ResultPartition(pool, 300_000, "BLOCKING_PERSISTENT", path, sort_buffers=32) as partition:
+            partition.emit(b"\0\0\0\1x", 299_999)
+            partition.finish()
+        del partition
+    with fb.PartitionFile.open(path) as file:
+        assert file.subpartition_count == 300_000
