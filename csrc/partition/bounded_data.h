@@ -58,7 +58,7 @@ int fb_bounded_data_write(struct fb_bounded_data* self, const struct fb_buffer_s
 int fb_bounded_data_park(struct fb_bounded_data* self, struct fb_file_failure* failure);
 /* Ends writing; `syncs`: and waits until everything is on the disk. FB_EIO, FB_ENOMEM. */
 int fb_bounded_data_finish(struct fb_bounded_data* self, bool syncs, struct fb_file_failure* failure);
-/* Removes the file, if it is there. What readers have, they keep. Idempotent; one thread at a time. */
+/* Removes the file, if it is there. What readers have, they keep. Idempotent; one thread at a time, and nobody writes. */
 void fb_bounded_data_delete(struct fb_bounded_data* self);
 /* No reader is left. */
 void fb_bounded_data_close(struct fb_bounded_data* self);

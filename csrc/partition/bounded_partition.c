@@ -149,9 +149,16 @@ static int write_pending(struct bounded_partition* self, uint32_t index, struct 
   return code < 0 ? code : (int)(written > INT32_MAX ? INT32_MAX : written);
 }
 
+/* The files go as soon as no reader uses them. */
 static int fail_bounded_output(struct bounded_partition* self, const struct fb_file_failure* failure) {
   fb_result_partition_fail_output(&self->base, failure->code, failure->error, fb_file_failure_text(failure));
+  fb_bounded_readers_end_writing(&self->readers);
   return failure->code;
+}
+
+/* Whether somebody has released the partition under its producer: then it writes nothing more, and its files go. */
+static bool is_given_up(struct bounded_partition* self) {
+  return fb_bounded_readers_is_released(&self->readers) && fb_bounded_readers_end_writing(&self->readers);
 }
 
 /* Returns how many buffers were written. */
@@ -160,7 +167,9 @@ static int write_all_pending(struct bounded_partition* self) {
   int total = 0;
 
   for (uint32_t i = 0; i < self->base.subpartition_count; i++) {
-    int written = complete_count(self, i) > 0 ? write_pending(self, i, &failure) : 0;
+    int written;
+    if (is_given_up(self)) return fb_result_partition_verdict(&self->base);
+    written = complete_count(self, i) > 0 ? write_pending(self, i, &failure) : 0;
     if (written < 0) return fail_bounded_output(self, &failure);
     total = written > INT32_MAX - total ? INT32_MAX : total + written;
   }
@@ -197,12 +206,13 @@ static int finish_files(struct fb_result_partition* base) {
   int code = fb_buffer_new_unpooled(END_OF_PARTITION_EVENT, sizeof END_OF_PARTITION_EVENT, FB_END_OF_PARTITION, &end);
 
   if (code < 0) return code;
-  for (uint32_t i = 0; i < base->subpartition_count && code == FB_OK; i++)
+  for (uint32_t i = 0; i < base->subpartition_count && code == FB_OK && !is_given_up(self); i++)
     code = finish_channel(self, i, &end, &failure);
   fb_buffer_slice_release(&end);
   free(self->scratch);
   self->scratch = NULL;
-  return code < 0 ? fail_bounded_output(self, &failure) : FB_OK;
+  if (code < 0) return fail_bounded_output(self, &failure);
+  return fb_bounded_readers_end_writing(&self->readers) ? FB_ERELEASED : FB_OK;
 }
 
 /* ---- readers --------------------------------------------------------------------------------------------- */
@@ -243,11 +253,12 @@ static void drop_pending(struct bounded_channel* channel) {
   for (; channel->pending.count > 0; fb_deque_pop(&channel->pending)) fb_buffer_consumer_close(pending_at(channel, 0));
 }
 
-/* The producer has closed it: what is not in the files will never be, and its buffers are for others. */
+/* The producer has closed it: what is not in the files will never be, its buffers are for others, and the files for readers. */
 static void drop_all_pending(struct fb_result_partition* base) {
   struct bounded_partition* self = bounded_of(base);
 
   for (uint32_t i = 0; self->channels != NULL && i < base->subpartition_count; i++) drop_pending(&self->channels[i]);
+  fb_bounded_readers_end_writing(&self->readers);
 }
 
 static void close_channel(struct bounded_channel* channel, bool keeps_file) {

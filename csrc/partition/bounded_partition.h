@@ -5,8 +5,9 @@
  * the executor. Its files are <path>.<subpartition>.data. Flink: BoundedBlockingResultPartition,
  * BoundedBlockingSubpartition, BoundedBlockingSubpartitionReader and its direct-transfer kind.
  *
- * Owner:   as every result partition (result_partition.h). Files go with the release, when the last reader has gone; at the
- *          latest with the partition, but for a persistent one that was finished.
+ * Owner:   as every result partition (result_partition.h). Files go with the release, when the last reader has gone and
+ *          the producer writes no more: it looks before each file, at the end, and when it closes. At the latest they go with
+ *          the partition, but for a persistent one that was finished.
  * Threads: as every result partition. */
 #ifndef FB_BOUNDED_PARTITION_H
 #define FB_BOUNDED_PARTITION_H

@@ -219,7 +219,7 @@ int fb_bounded_readers_open(struct fb_bounded_readers* self, void (*on_last)(str
     return FB_ENOMEM;
   }
   self->on_last = on_last;
-  self->is_open = true;
+  self->is_open = self->is_written = true;
   return FB_OK;
 }
 
@@ -230,9 +230,9 @@ void fb_bounded_readers_close(struct fb_bounded_readers* self) {
   self->is_open = false;
 }
 
-/* Whether the caller is the one to say that nobody reads any more. The lock is held. */
-static bool is_last_reader(struct fb_bounded_readers* self) {
-  if (self->views != NULL || self->has_gone || !fb_bounded_readers_is_released(self)) return false;
+/* Whether the caller is the one to say that nobody uses the files any more. The lock is held. */
+static bool is_last_user(struct fb_bounded_readers* self) {
+  if (self->views != NULL || self->is_written || self->has_gone || !fb_bounded_readers_is_released(self)) return false;
   self->has_gone = true;
   return true;
 }
@@ -256,9 +256,22 @@ static void leave_readers(struct fb_bounded_view* view) {
   while (view->tellers > 0) pthread_cond_wait(&self->told, &self->lock);
   *view->link = view->next;
   if (view->next != NULL) view->next->link = view->link;
-  is_last = is_last_reader(self);
+  is_last = is_last_user(self);
   pthread_mutex_unlock(&self->lock);
   if (is_last) self->on_last(self);
+}
+
+bool fb_bounded_readers_end_writing(struct fb_bounded_readers* self) {
+  bool is_released, is_last;
+
+  if (!self->is_open) return true;
+  pthread_mutex_lock(&self->lock);
+  self->is_written = false;
+  is_released = fb_bounded_readers_is_released(self);
+  is_last = is_last_user(self);
+  pthread_mutex_unlock(&self->lock);
+  if (is_last) self->on_last(self);
+  return is_released;
 }
 
 static struct fb_bounded_view* next_to_tell(struct fb_bounded_readers* self) {
@@ -289,7 +302,7 @@ void fb_bounded_readers_release(struct fb_bounded_readers* self) {
     view->tellers--;
     pthread_cond_broadcast(&self->told);
   }
-  is_last = is_last_reader(self);
+  is_last = is_last_user(self);
   pthread_mutex_unlock(&self->lock);
   if (is_last) self->on_last(self);
 }

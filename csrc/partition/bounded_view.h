@@ -16,20 +16,25 @@
 
 struct fb_bounded_view;
 
-/* Those who read a partition, and what happens when it is released: each is told, and when the last one has gone the files
- * go, which nobody can read any more. Embedded in the partition; all-zero is closed. */
+/* Those who use the files of a partition, and what happens when it is released: each reader is told, and when the last user
+ * has gone the files go. The producer is one of them while it writes: it alone knows which files there are. Embedded in the
+ * partition; all-zero is closed. */
 struct fb_bounded_readers {
-  void (*on_last)(struct fb_bounded_readers* self); /* once, after the release, when nobody reads; without the lock */
+  void (*on_last)(struct fb_bounded_readers* self); /* once, after the release, without users; without the lock */
   pthread_mutex_t lock;                             /* of what follows */
   pthread_cond_t told;                              /* a view is no longer being told */
   struct fb_bounded_view* views;
   bool is_open, has_gone;
+  bool is_written;          /* the producer uses the files, from open() on */
   _Atomic bool is_released; /* changes under the lock, before the views are told */
 };
 
 /* FB_ENOMEM: stays closed. */
 int fb_bounded_readers_open(struct fb_bounded_readers* self, void (*on_last)(struct fb_bounded_readers* self));
 void fb_bounded_readers_close(struct fb_bounded_readers* self);
+/* The producer makes and writes no files any more. Returns whether they were released before: nobody will read them.
+ * Idempotent; a closed one: released. */
+bool fb_bounded_readers_end_writing(struct fb_bounded_readers* self);
 /* Idempotent; from any thread. A closed one: nothing. */
 void fb_bounded_readers_release(struct fb_bounded_readers* self);
 static inline bool fb_bounded_readers_is_released(struct fb_bounded_readers* self) {

@@ -2,7 +2,9 @@
  * BoundedBlockingSubpartitionWriteReadTest is in test_bounded_partition.py. */
 #include "partition/bounded_partition.h"
 
+#include <dirent.h>
 #include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -119,6 +121,83 @@ static void many_readers_read(struct fb_network_buffer_pool* network, struct fb_
   CHECK(fb_network_buffer_pool_available(network) == SEGMENTS);
 }
 
+/* ---- released while it is written --------------------------------------------------------------------------- */
+
+enum { FILES = 300 }; /* more than are kept open, so that they are made while it is written */
+
+struct writing {
+  pthread_t thread;
+  struct fb_result_partition* partition;
+  _Atomic bool has_begun;
+  int code;
+};
+
+static void* write_files(void* argument) {
+  struct writing* self = argument;
+  uint8_t record[200] = {0};
+
+  self->code = FB_OK;
+  for (uint32_t i = 0; i < 3 * FILES && self->code == FB_OK; i++) {
+    const uint8_t* data = record;
+    size_t size = sizeof record;
+
+    while ((self->code = fb_result_partition_emit(self->partition, i % FILES, &data, &size)) == FB_NEEDS_BUFFER)
+      fb_result_partition_wait(self->partition, 1000);
+    if (i == FILES) atomic_store(&self->has_begun, true);
+  }
+  if (self->code == FB_OK) self->code = fb_result_partition_finish(self->partition);
+  atomic_store(&self->has_begun, true);
+  return NULL;
+}
+
+static bool is_folder_empty(void) {
+  DIR* opened = opendir(folder);
+  uint32_t count = 0;
+
+  CHECK(opened != NULL);
+  while (readdir(opened) != NULL) count++;
+  CHECK(closedir(opened) == 0);
+  return count == 2; /* itself and the one above */
+}
+
+/* `delay` steps after it has begun. Returns whether it was ended before. */
+static bool release_under_the_writer(struct fb_network_buffer_pool* network, struct fb_io_executor* executor,
+                                     enum fb_bounded_storage storage, uint32_t delay) {
+  struct fb_buffer_pool_options wishes = {.min = 8, .max = 8};
+  struct fb_bounded_options options = {.storage = storage, .executor = executor};
+  struct writing writing = {0};
+  struct fb_local_buffer_pool* pool;
+  struct fb_file_failure failure;
+  char path[80];
+
+  snprintf(path, sizeof path, "%s/released", folder);
+  options.path = path;
+  CHECK(fb_local_buffer_pool_open(network, &wishes, &pool) == FB_OK);
+  CHECK(fb_bounded_partition_open(FB_BLOCKING, FILES, pool, &options, &writing.partition, &failure) == FB_OK);
+  CHECK(pthread_create(&writing.thread, NULL, write_files, &writing) == 0);
+  while (!atomic_load(&writing.has_begun)) sched_yield();
+  for (uint32_t i = 0; i < delay; i++) sched_yield();
+  if (delay % 2) fb_result_partition_release(writing.partition);
+  else fb_result_partition_abort(writing.partition, "enough");
+  CHECK(pthread_join(writing.thread, NULL) == 0);
+  CHECK(writing.code == FB_OK || writing.code == FB_ERELEASED);
+  CHECK(writing.code == FB_OK || !fb_result_partition_is_finished(writing.partition) ||
+        fb_result_partition_verdict(writing.partition) == FB_ERELEASED);
+  fb_result_partition_close(writing.partition);
+  CHECK(is_folder_empty()); /* already before the last reference goes */
+  fb_result_partition_drop(writing.partition);
+  return writing.code == FB_OK;
+}
+
+static void test_nothing_is_left_of_a_partition_that_is_released_while_it_is_written(
+    struct fb_network_buffer_pool* network, struct fb_io_executor* executor) {
+  uint32_t ended = 0;
+
+  for (uint32_t round = 0; round < 18; round++)
+    ended += release_under_the_writer(network, executor, (enum fb_bounded_storage)(round % 3), round * 10);
+  CHECK(ended < 18);
+}
+
 int main(void) {
   struct fb_network_buffer_pool* network;
   struct fb_io_executor* executor;
@@ -129,6 +208,7 @@ int main(void) {
     for (int releases = 0; releases < 2; releases++)
       for (int round = 0; round < 4; round++)
         many_readers_read(network, executor, (enum fb_bounded_storage)storage, releases);
+  test_nothing_is_left_of_a_partition_that_is_released_while_it_is_written(network, executor);
   fb_network_buffer_pool_close(network);
   fb_io_executor_drop(executor);
   CHECK(rmdir(folder) == 0); /* every file is gone */

@@ -1,6 +1,7 @@
 """ResultPartition.abort: one thread takes a partition from another that writes it."""
 
 import itertools
+import os
 import random
 import threading
 import time
@@ -211,6 +212,27 @@ def test_a_blocking_partition_is_ended_or_aborted_never_both(tmp_path, storage):
             assert pool.available_segment_count == 400
             assert wait_until(lambda: not list(tmp_path.iterdir()))
     assert ended < 40
+
+
+def write_many(partition):
+    for number in range(900):
+        partition.emit(bytes(3000), number % 300)
+    partition.finish()
+
+
+@pytest.mark.parametrize("way", ["release", "abort"])
+def test_nothing_is_left_of_many_files_that_are_released_while_they_are_written(tmp_path, way):
+    """With more than 256 subpartitions each file is made when something is written to it."""
+    with fb.NetworkBufferPool(400, segment_size=4096) as pool:
+        for round in range(4):
+            partition = fb.ResultPartition(pool, 300, "BLOCKING", tmp_path / "part", storage="file", sort_buffers=320)
+            task = start(write_many, partition)
+            wait_until(lambda wanted=round * 60, task=task: len(os.listdir(tmp_path)) > wanted or not task.is_alive())
+            getattr(partition, way)(*(["enough"] if way == "abort" else []))
+            assert isinstance(task.end().error, fb.CancelTaskError | None)
+            partition.abort("the end")
+            del partition, task
+            assert [each.name for each in tmp_path.iterdir()] == []
 
 
 @pytest.mark.parametrize(
