@@ -25,6 +25,7 @@ struct fb_read_consumer {
   bool is_closed;
   bool is_over_share; /* it was refused, since it holds its share: told when it holds less */
   bool is_in_line;
+  bool is_called;                           /* it was told to ask again, and has not asked since */
   int64_t refused_since_ms;                 /* 0: it was not refused since it was granted something */
   uint64_t held;                            /* bytes */
   struct fb_read_consumer *previous, *next; /* in line */
@@ -110,7 +111,7 @@ static void leave_line(struct fb_read_consumer* consumer) {
   if (consumer->next != NULL) consumer->next->previous = consumer->previous;
   else self->last = consumer->previous;
   consumer->previous = consumer->next = NULL;
-  consumer->is_in_line = false;
+  consumer->is_in_line = consumer->is_called = false;
   self->waiting--;
 }
 
@@ -131,9 +132,13 @@ static void enter_line(struct fb_read_consumer* consumer) {
   self->waiting++;
 }
 
-static void call_consumer(struct fb_read_consumer* consumer) {
-  /* One that refuses is being closed, and tells its readers. */
-  fb_io_executor_post(consumer->executor, consumer->request);
+/* Returns whether it will ask. A thread that is closed tells its readers itself: they ask no more, and are in nobody's way. */
+static bool call_consumer(struct fb_read_consumer* consumer) {
+  if (!consumer->is_called && fb_io_executor_post(consumer->executor, consumer->request) != FB_OK) {
+    leave_line(consumer);
+    return false;
+  }
+  return consumer->is_called = true;
 }
 
 static uint64_t fair_share(const struct fb_read_buffer_pool* self) {
@@ -150,18 +155,17 @@ static uint64_t spare_bytes(const struct fb_read_buffer_pool* self, const struct
   return self->budget > self->used + kept ? self->budget - self->used - kept : 0;
 }
 
-/* Tells those in line, as many as there is memory for, that it is worth asking again; they keep their time. */
+/* Tells those in line, as many as there is memory for, that it is worth asking again; one that holds nothing in any case. They
+ * keep their places until they ask. */
 static void call_line(struct fb_read_buffer_pool* self) {
   uint64_t share = fair_share(self);
   uint64_t chunk = share < FB_READ_CHUNK_MAX ? share : FB_READ_CHUNK_MAX;
   uint64_t left = self->first != NULL ? spare_bytes(self, self->first) : 0;
+  struct fb_read_consumer *consumer, *next;
 
-  while (self->first != NULL) {
-    struct fb_read_consumer* consumer = self->first;
-    leave_line(consumer);
-    call_consumer(consumer);
-    if (left <= chunk) break;
-    left -= chunk;
+  for (consumer = self->first; consumer != NULL && (left > 0 || consumer->held == 0); consumer = next) {
+    next = consumer->next;
+    if (call_consumer(consumer)) left = left > chunk ? left - chunk : 0;
   }
 }
 
@@ -240,10 +244,9 @@ static void recycle_chunk(struct fb_buffer* buffer) {
   self->moved_ms = fb_wakeup_now_ms();
   if (consumer->held == 0 && !consumer->is_closed) self->empty_handed++;
   unwanted = put_away(self, chunk);
-  if (consumer->is_over_share && !consumer->is_closed) {
-    consumer->is_over_share = false;
-    call_consumer(consumer);
-  }
+  /* What waits for its own memory is called each time, and what is in line at the latest when it holds nothing more: then it
+   * is granted what it needs, whoever is before it. */
+  if (consumer->is_over_share || (consumer->is_in_line && consumer->held == 0)) call_consumer(consumer);
   call_line(self);
   is_consumer_gone = drop_consumer(consumer);
   fb_wakeup_ring(&self->movement);
@@ -277,6 +280,7 @@ void fb_read_buffer_pool_close_consumer(struct fb_read_consumer* self) {
   pool = self->pool;
   pthread_mutex_lock(&pool->lock);
   leave_line(self);
+  self->is_over_share = false;
   if (self->held == 0) pool->empty_handed--;
   self->is_closed = true;
   if (--pool->consumers == 0) unwanted = take_all_cached(pool);
@@ -286,8 +290,14 @@ void fb_read_buffer_pool_close_consumer(struct fb_read_consumer* self) {
   free_chunks(unwanted);
 }
 
+/* Whether there is memory for it that is not meant for others: nobody is before it, or it was called with those who are. */
+static bool is_next(const struct fb_read_consumer* self, bool was_called) {
+  const struct fb_read_buffer_pool* pool = self->pool;
+  return pool->first == NULL || pool->first == self || (was_called && self->is_in_line);
+}
+
 /* How many bytes it may have now; 0: none. */
-static uint32_t grant_to(struct fb_read_consumer* self, uint32_t least, uint32_t wanted) {
+static uint32_t grant_to(struct fb_read_consumer* self, uint32_t least, uint32_t wanted, bool was_called) {
   struct fb_read_buffer_pool* pool = self->pool;
   uint64_t share = fair_share(pool);
   uint64_t spare = spare_bytes(pool, self);
@@ -309,7 +319,7 @@ static uint32_t grant_to(struct fb_read_consumer* self, uint32_t least, uint32_t
     self->is_over_share = true;
     return 0;
   }
-  return most >= worth && (pool->first == NULL || pool->first == self) ? (uint32_t)most : 0;
+  return most >= worth && is_next(self, was_called) ? (uint32_t)most : 0;
 }
 
 /* Refuses: the consumer is in line from now on, unless it waits for its own. FB_ETIMEOUT. */
@@ -317,7 +327,11 @@ static int refuse(struct fb_read_consumer* self) {
   struct fb_read_buffer_pool* pool = self->pool;
   int64_t now_ms = fb_wakeup_now_ms(), since_ms;
 
-  if (self->is_over_share) return FB_OK;
+  if (self->is_over_share) {
+    leave_line(self);
+    call_line(pool);
+    return FB_OK;
+  }
   if (self->refused_since_ms == 0) self->refused_since_ms = now_ms;
   since_ms = self->refused_since_ms > pool->moved_ms ? self->refused_since_ms : pool->moved_ms;
   if (self->held == 0 && now_ms - since_ms >= pool->timeout_ms && self->is_in_line) return FB_ETIMEOUT;
@@ -330,7 +344,6 @@ static void count_grant(struct fb_read_consumer* self, uint32_t size) {
 
   leave_line(self);
   self->refused_since_ms = 0;
-  self->is_over_share = false;
   if (self->held == 0) pool->empty_handed--;
   self->held += size;
   self->references++;
@@ -338,6 +351,7 @@ static void count_grant(struct fb_read_consumer* self, uint32_t size) {
   pool->moved_ms = fb_wakeup_now_ms();
   if (pool->used > pool->budget) pool->overdrafts++;
   if (pool->used > pool->peak) pool->peak = pool->used;
+  call_line(pool);
 }
 
 /* The memory was not to be had from the system. */
@@ -372,6 +386,7 @@ int fb_read_buffer_pool_request(struct fb_read_consumer* self, uint32_t least, u
                                 struct fb_buffer** chunk) {
   struct fb_read_buffer_pool* pool = self->pool;
   struct read_chunk *taken, *unwanted = NULL;
+  bool was_called;
   uint32_t size;
   int code = FB_OK;
 
@@ -379,7 +394,9 @@ int fb_read_buffer_pool_request(struct fb_read_consumer* self, uint32_t least, u
   if (wanted < least) wanted = least;
   if (wanted < FB_READ_CHUNK_MAX) wanted = FB_READ_CHUNK_MIN << class_of(wanted);
   pthread_mutex_lock(&pool->lock);
-  size = grant_to(self, least, wanted);
+  was_called = self->is_called;
+  self->is_called = self->is_over_share = false;
+  size = grant_to(self, least, wanted, was_called);
   if (size == 0) {
     code = refuse(self);
     pthread_mutex_unlock(&pool->lock);

@@ -6,6 +6,15 @@
  * the other, do not stop each other, as they can in Flink until a time-out. That is left for blocks of more than
  * FB_READ_CHUNK_SURE bytes, as a last resort. Flink: BatchShuffleReadBufferPool.
  *
+ * Nobody waits in vain. Of a consumer that was refused one of these holds:
+ *   it holds memory   Its request is posted at the latest when the last of it comes home: at once if it waits for its own
+ *                     share; if it stands in line, perhaps earlier, when its turn comes. What it holds is what its reader
+ *                     can give, so who waits for the reader has something to take.
+ *   it holds nothing  It was refused for a block of unusual size only. Its owner asks again every while, since no memory of
+ *                     its own will call it, until it is granted or FB_ETIMEOUT.
+ * A call is not a grant: the consumer keeps its place until it asks, and memory that was called for is not given to those
+ * behind it. When it leaves the line (granted, refused for its share, closed), the next ones are called.
+ *
  * Owner:   counted: open() gives a reference, consumers and chunks hold one each.
  * Threads: any. One lock, under which nothing is called but fb_io_executor_post(). */
 #ifndef FB_READ_BUFFER_POOL_H

@@ -11,15 +11,16 @@
 static struct fb_io_executor* executor;
 static _Atomic uint32_t calls;
 
-static void count_call(struct fb_io_request* request) {
-  (void)request;
-  atomic_fetch_add(&calls, 1);
-}
-
 struct user {
   struct fb_io_request request;
   struct fb_read_consumer* consumer;
+  _Atomic uint32_t calls;
 };
+
+static void count_call(struct fb_io_request* request) {
+  atomic_fetch_add(&((struct user*)request)->calls, 1); /* the first member */
+  atomic_fetch_add(&calls, 1);
+}
 
 static void open_user(struct user* self, struct fb_read_buffer_pool* pool) {
   memset(self, 0, sizeof *self);
@@ -128,7 +129,7 @@ static void test_line_and_time_out(void) {
   before = atomic_load(&calls);
   fb_buffer_release(held[0]);
   wait_for_calls(before + 1);
-  CHECK(usage_of(pool).waiting == 0 && request(&users[2], 256 * KIB, 256 * KIB, &held[2]) == 256 * KIB);
+  CHECK(usage_of(pool).waiting == 1 && request(&users[2], 256 * KIB, 256 * KIB, &held[2]) == 256 * KIB);
   fb_buffer_release(held[1]);
   fb_buffer_release(held[2]);
   for (uint32_t i = 0; i < 3; i++) close_user(&users[i]);
@@ -144,6 +145,105 @@ static void test_line_and_time_out(void) {
   fb_buffer_release(held[1]);
   for (uint32_t i = 0; i < 3; i++) close_user(&users[i]);
   fb_read_buffer_pool_drop(impatient);
+}
+
+/* Until all requests that were posted have run. */
+static void settle(void) {
+  uint64_t before;
+  do before = fb_io_executor_run_count(executor);
+  while (sched_yield() == 0 &&
+         (fb_io_executor_queued_count(executor) > 0 || fb_io_executor_run_count(executor) != before));
+}
+
+static uint32_t take_calls(struct user* self) {
+  settle();
+  return atomic_exchange(&self->calls, 0);
+}
+
+enum { FIRST, SECOND, LARGE, OTHER, LINE_USERS };
+
+/* FIRST and SECOND hold 16 KiB each and stand in line for more; LARGE and OTHER have all the rest. */
+struct line {
+  struct fb_read_buffer_pool* pool;
+  struct user users[LINE_USERS];
+  struct fb_buffer* held[LINE_USERS];
+};
+
+static void open_line(struct line* self) {
+  struct fb_buffer* none;
+
+  CHECK(fb_read_buffer_pool_open(256 * KIB, 0, &self->pool) == FB_OK);
+  for (uint32_t i = 0; i < LINE_USERS; i++) open_user(&self->users[i], self->pool);
+  CHECK(request(&self->users[FIRST], 64, 16 * KIB, &self->held[FIRST]) == 16 * KIB);
+  CHECK(request(&self->users[SECOND], 64, 16 * KIB, &self->held[SECOND]) == 16 * KIB);
+  CHECK(request(&self->users[LARGE], 128 * KIB, 128 * KIB, &self->held[LARGE]) == 128 * KIB);
+  CHECK(request(&self->users[OTHER], 96 * KIB, 96 * KIB, &self->held[OTHER]) == 128 * KIB);
+  CHECK(request(&self->users[FIRST], 64, 48 * KIB, &none) == 0);
+  CHECK(request(&self->users[SECOND], 64, 48 * KIB, &none) == 0 && usage_of(self->pool).waiting == 2);
+  CHECK(take_calls(&self->users[FIRST]) == 0 && take_calls(&self->users[SECOND]) == 0);
+}
+
+static void give_back(struct line* self, uint32_t index) {
+  fb_buffer_release(self->held[index]);
+  self->held[index] = NULL;
+}
+
+static void close_line(struct line* self) {
+  for (uint32_t i = 0; i < LINE_USERS; i++) {
+    if (self->held[i] != NULL) give_back(self, i);
+    close_user(&self->users[i]);
+  }
+  CHECK(usage_of(self->pool).used == 0 && usage_of(self->pool).waiting == 0);
+  fb_read_buffer_pool_drop(self->pool);
+}
+
+/* Whoever is before it: nobody else would call it, and its reader has nothing left to give. */
+static void test_what_holds_nothing_any_more_is_called(void) {
+  struct line line;
+
+  open_line(&line);
+  give_back(&line, SECOND);
+  CHECK(take_calls(&line.users[SECOND]) == 1);
+  CHECK(request(&line.users[SECOND], 64, 48 * KIB, &line.held[SECOND]) >= 4 * KIB);
+  CHECK(usage_of(line.pool).waiting == 1);
+  give_back(&line, FIRST);
+  CHECK(take_calls(&line.users[FIRST]) >= 1);
+  CHECK(request(&line.users[FIRST], 64, 48 * KIB, &line.held[FIRST]) >= 4 * KIB);
+  close_line(&line);
+}
+
+/* Between the call and the question nobody else gets what it was called for. */
+static void test_what_was_called_keeps_its_place(void) {
+  struct fb_buffer *none, *more;
+  struct line line;
+
+  open_line(&line);
+  CHECK(request(&line.users[OTHER], 64, 48 * KIB, &none) == 0); /* it waits for its own share */
+  give_back(&line, LARGE);
+  CHECK(take_calls(&line.users[FIRST]) == 1 && usage_of(line.pool).waiting == 2);
+  CHECK(take_calls(&line.users[SECOND]) == 1 || request(&line.users[SECOND], 64, 48 * KIB, &none) == 0);
+  CHECK(request(&line.users[FIRST], 64, 32 * KIB, &more) == 32 * KIB);
+  CHECK(usage_of(line.pool).waiting == 1);
+  fb_buffer_release(more);
+  close_line(&line);
+}
+
+/* It never comes to ask: the next one is called in its place. */
+static void test_what_leaves_the_line_calls_the_next(void) {
+  struct fb_buffer* more;
+  struct line line;
+
+  open_line(&line);
+  give_back(&line, LARGE);
+  take_calls(&line.users[FIRST]);
+  CHECK(request(&line.users[LARGE], 64 * KIB, 64 * KIB, &line.held[LARGE]) == 64 * KIB);
+  give_back(&line, FIRST);
+  close_user(&line.users[FIRST]);
+  CHECK(take_calls(&line.users[SECOND]) >= 1);
+  CHECK(request(&line.users[SECOND], 64, 32 * KIB, &more) == 32 * KIB);
+  fb_buffer_release(more);
+  open_user(&line.users[FIRST], line.pool);
+  close_line(&line);
 }
 
 static void test_arguments(void) {
@@ -193,6 +293,9 @@ int main(void) {
   test_shares();
   test_everybody_goes_on();
   test_line_and_time_out();
+  test_what_holds_nothing_any_more_is_called();
+  test_what_was_called_keeps_its_place();
+  test_what_leaves_the_line_calls_the_next();
   test_threads();
   fb_io_executor_close(executor);
   fb_io_executor_drop(executor);

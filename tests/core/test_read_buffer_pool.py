@@ -1,9 +1,11 @@
 """The memory that partition files are read into, from Python: what it says, and what readers of files take of it."""
 
+import itertools
 import os
 import random
 
 import pytest
+from fault_job import Task
 
 import flinkbuf as fb
 
@@ -41,3 +43,25 @@ def test_readers_share_little_memory_and_give_it_back(tmp_path):
     partition.close()
     assert reads.used_size == 0
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("read_before", [4500, 6000, 9000])
+def test_a_gate_is_read_to_its_end_while_another_one_is_left_where_it_is(read_before):
+    """What channels of the first hold is not given back meanwhile: those of the second go on with what is theirs."""
+    channels, count, text = 150, 30_000, "x" * 500
+    reads = fb.ReadBufferPool(4_000_000)
+    with fb.NetworkBufferPool(600, segment_size=4096) as buffers:
+        partitions = [fb.ResultPartition(buffers, channels, "BLOCKING", read_pool=reads) for _ in range(2)]
+        for partition in partitions:
+            with fb.RecordWriter(partition, fb.Types.STRING(), "rebalance") as writer:
+                writer.emit_all(itertools.repeat(text, count))
+        gates = [fb.InputGate([(partition, index) for index in range(channels)]) for partition in partitions]
+        first, second = [fb.RecordReader(gate, fb.Types.STRING()) for gate in gates]
+        assert list(itertools.islice(first, read_before)) == [text] * read_before
+        for reader, rest in ((second, count), (first, count - read_before)):
+            task = Task(lambda reader=reader: sum(1 for _ in reader))
+            task.start()
+            assert task.end().result == rest
+        for gate in gates:
+            gate.close()
+        assert (reads.used_size, reads.waiting_count) == (0, 0)
