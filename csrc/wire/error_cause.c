@@ -151,4 +151,6 @@ void fb_error_cause_read(const uint8_t* data, size_t size, struct fb_error_cause
   else if (end - at >= 5 && *at == 'q') at += 5;
   if (at == end || *at++ != 't') return;
   cause->message = (const char*)cut_text(&at, end, &cause->message_size);
+  cause->is_plain = cause->message != NULL && memcmp(data, STATE_START, sizeof STATE_START - 1) == 0 &&
+                    (size_t)(end - at) == sizeof STATE_END - 1 && memcmp(at, STATE_END, sizeof STATE_END - 1) == 0;
 }

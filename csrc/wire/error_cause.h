@@ -26,6 +26,7 @@ struct fb_error_cause {
   const char* message;
   size_t message_size;
   bool is_partition_not_found;
+  bool is_plain; /* fb_error_cause_new made it: its class, which Flink asks for, says nothing */
 };
 void fb_error_cause_read(const uint8_t* data, size_t size, struct fb_error_cause* cause);
 

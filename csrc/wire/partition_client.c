@@ -331,9 +331,10 @@ static void on_response(struct link* self, const struct fb_frame* frame) {
 
 /* A sentence about what the other side reports. */
 static void describe_cause(struct link* self, const struct fb_error_cause* cause, const char* what, char* text) {
-  snprintf(text, TEXT_SIZE, "%s %s: %.*s%s%.*s", self->peer, what,
-           cause->class_name != NULL ? (int)cause->class_size : 0, cause->class_name != NULL ? cause->class_name : "",
-           cause->class_name != NULL && cause->message != NULL ? ": " : "",
+  bool has_class = cause->class_name != NULL && !cause->is_plain;
+
+  snprintf(text, TEXT_SIZE, "%s %s: %.*s%s%.*s", self->peer, what, has_class ? (int)cause->class_size : 0,
+           has_class ? cause->class_name : "", has_class && cause->message != NULL ? ": " : "",
            cause->message != NULL ? (int)cause->message_size : 0, cause->message != NULL ? cause->message : "");
 }
 

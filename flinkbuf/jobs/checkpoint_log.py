@@ -6,7 +6,8 @@ import logging
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.master.failure_history import CAUSE, FailureEntry, Outage
 from flinkbuf.jobs.master.master_actions import CheckpointRecord
 from flinkbuf.log import logger
 
@@ -26,14 +27,45 @@ def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
     logger.log(level, "job %s: %s", job_name, text_of(record))
 
 
-def log_restart(job_name: str, cause: Failure | None) -> None:
-    """Say that a job begins again, and why; where as well, if that is known."""
-    if cause is None:
-        logger.warning("job %s begins again", job_name)
-        return
-    task = cause.location.get("task_name")
-    text = f"{cause.type_name.removeprefix('builtins.')}: {cause.message}{f' in {task}' if task else ''}"
-    logger.warning("job %s begins again: %s", job_name, text)
+class RestartLog:
+    """Says of each outage once that the job begins again, and why.
+
+    What fails first has often only lost somebody else: it is not named while another failure may still say why, until
+    the job begins again.
+
+    Parameters
+    ----------
+    job_name : str
+    """
+
+    def __init__(self, job_name: str) -> None:
+        self._job_name = job_name
+        self._said: Outage | None = None
+
+    def look(self, status: JobStatus, outages: list[Outage]) -> None:
+        """Look at a job after each step of its job master."""
+        outage = outages[-1] if outages else None
+        if outage is None or outage is self._said:
+            return
+        is_known = status is JobStatus.RESTARTING and outage.root.weight == CAUSE
+        if is_known or status is JobStatus.RUNNING:
+            self._said = outage
+            logger.warning("job %s begins again: %s", self._job_name, cause_text(outage.root))
+
+
+def cause_text(entry: FailureEntry) -> str:
+    """Return what failed, and in which operator of which task as far as that is known.
+
+    Examples
+    --------
+    >>> place = {"operator_name": "Map", "task_name": "Source: numbers -> Map (1/2)#0"}
+    >>> cause_text(FailureEntry(Failure("builtins.ValueError", "no number", location=place), 0))
+    "ValueError: no number in operator 'Map' of Source: numbers -> Map (1/2)#0"
+    """
+    failure = entry.failure
+    operator, task = failure.location.get("operator_name"), failure.location.get("task_name") or entry.task_name
+    place = "" if task is None else f" in {task}" if operator is None else f" in operator {operator!r} of {task}"
+    return f"{failure.type_name.removeprefix('builtins.')}: {failure.message}{place}"
 
 
 def text_of(record: CheckpointRecord) -> str:

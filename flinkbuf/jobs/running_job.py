@@ -26,7 +26,7 @@ from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.action_performer import ActionPerformer
 from flinkbuf.jobs.checkpoint_directory import CheckpointDirectory
 from flinkbuf.jobs.checkpoint_io import CheckpointIo
-from flinkbuf.jobs.checkpoint_log import log_checkpoint, log_restart
+from flinkbuf.jobs.checkpoint_log import RestartLog, log_checkpoint
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError, JobSuspendedError, add_note
 from flinkbuf.jobs.flame_graphs import INTERVAL_MS, SAMPLE_COUNT, FlameGraphs, to_be_sampled
 from flinkbuf.jobs.flame_tree import TERMINATED
@@ -178,6 +178,7 @@ class RunningJob:
         self._limits = RestartLimits(
             graph, self.plan, is_asked=not isinstance(restart_strategy, (NoRestart, type(None)))
         )
+        self._restart_log = RestartLog(graph.settings.job_name)
         self._story = Story()
         self._bundle_fields = dict(bundle_fields or {})
         self._on_end = list(on_end)
@@ -507,8 +508,7 @@ class RunningJob:
                 self._performer.perform(action)
             elif not action.status.is_terminal_state():  # that comes when all is gone
                 self.status = action.status
-                if action.status is JobStatus.RESTARTING:
-                    log_restart(self.graph.settings.job_name, self._master.history.cause)
+        self._restart_log.look(self._master.status, self._master.history.outages)
         if isinstance(stimulus, CoordinatorsSnapshotted):
             self._performer.coordinators_were_heard(stimulus.checkpoint_id)
         if end is None:

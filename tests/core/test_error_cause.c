@@ -44,6 +44,7 @@ static void a_message_becomes_the_bytes_of_java(void) {
   cause = read_cause(&slice);
   CHECK(is_text(cause.class_name, cause.class_size, "java.lang.IllegalStateException"));
   CHECK(is_text(cause.message, cause.message_size, "boom") && !cause.is_partition_not_found);
+  CHECK(cause.is_plain);
   fb_buffer_slice_release(&slice);
 }
 
@@ -54,7 +55,7 @@ static void a_missing_partition_becomes_the_bytes_of_flink(void) {
   CHECK(fb_error_cause_new_not_found(PARTITION, &slice) == FB_OK);
   CHECK(slice.size == NOT_FOUND_SIZE && hash_of(&slice) == NOT_FOUND_HASH);
   cause = read_cause(&slice);
-  CHECK(cause.is_partition_not_found);
+  CHECK(cause.is_partition_not_found && !cause.is_plain);
   CHECK(is_text(cause.message, cause.message_size,
                 "Partition 112233445566779199aabbccddeeff09#1@0928476685a4c3e201203f5e7d9cbbda_"
                 "0102030405060711090a0b0c0d0e0f19_2_3 not found."));

@@ -873,7 +873,7 @@ static void an_error_with_a_receiver_is_its_alone(void) {
   accept_client(&f);
   for (int i = 0; i < 2; i++) CHECK(hear(&f) && f.frame.id == FB_PARTITION_REQUEST);
   say_failure(&f, 1, "the disk is full");
-  expect_failure(&f, 1, FB_ERELEASED, " failed: java.lang.IllegalStateException", "the disk is full");
+  expect_failure(&f, 1, FB_ERELEASED, " failed: the disk is full", "the disk is full");
   say_data(&f, 2, 0, 0, "undisturbed");
   read_text(&f, 2, 0, "undisturbed");
   CHECK(counters_of(&f).channels == 1 && counters_of(&f).connections == 1);
@@ -1217,7 +1217,7 @@ static void a_long_failure_is_cut(void) {
   message[sizeof message - 1] = 0;
   open_conversation(&f, 1);
   say_failure(&f, 1, message);
-  expect_failure(&f, 1, FB_ERELEASED, "IllegalStateException: xxxx", "xxxx");
+  expect_failure(&f, 1, FB_ERELEASED, ": xxxx", "xxxx");
   CHECK(strlen(fb_remote_channel_failure(f.channels[1])) < 800);
   close_fixture(&f);
 }
