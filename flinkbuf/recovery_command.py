@@ -17,6 +17,8 @@ EXAMPLES = """examples:
   python -m flinkbuf recover /mnt/shared/ha
   python -m flinkbuf recover /mnt/shared/ha --cluster-id nightly
 
+A job whose record is damaged is named by its directory; the others go on.
+
 exit codes: 0 if all jobs have finished, or there was none; 1 if one has not."""
 
 

@@ -13,16 +13,33 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.ha_directory import PAUSE_S, HaDirectory, holder_text, is_gone, this_process
 from flinkbuf.checkpoints.ha_protocol import HaPrevious, HaState, LeaseLostError, Pointer
 from flinkbuf.checkpoints.locations import normalized, scheme_of
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
 
 _POLL_S = 0.5  # between two looks at a lease that somebody else holds
 _PEEKS = 10  # of a directory that changes meanwhile
 _WARN_EVERY_S = 60.0  # while a directory does not say what counts
+
+
+@dataclass(frozen=True)
+class UnfinishedJobs:
+    """What lies below a directory of high availability.
+
+    Attributes
+    ----------
+    stores : list of HaStore
+    unreadable : dict
+        Directories of jobs whose cluster and name are not known, and what is wrong with each.
+    """
+
+    stores: list[HaStore]
+    unreadable: dict[str, Exception]
 
 
 class HaStore:
@@ -60,25 +77,28 @@ class HaStore:
         self._directory = HaDirectory(self.path)
 
     @classmethod
-    def unfinished(cls, storage_dir: str, cluster_id: str | None = None) -> list[HaStore]:
-        """Return the stores of all jobs that were stored and have not come to their end.
+    def unfinished(cls, storage_dir: str, cluster_id: str | None = None) -> UnfinishedJobs:
+        """Return the stores of all jobs that were stored and have not come to their end, and what cannot be read.
 
         Raises
         ------
         FileNotFoundError
             If there is no such directory.
-        CorruptDataError
-            If what was stored of a job is not as it was written.
         """
-        found = []
+        found = UnfinishedJobs([], {})
         root = normalized(storage_dir)
         for cluster in sorted(os.listdir(root)):
             if not os.path.isdir(os.path.join(root, cluster)):
                 continue
             for job in sorted(os.listdir(os.path.join(root, cluster))):
-                facts = _stored_facts(os.path.join(root, cluster, job))
+                path = os.path.join(root, cluster, job)
+                try:
+                    facts = _stored_facts(path)
+                except (CorruptDataError, OSError) as error:
+                    found.unreadable[path] = error
+                    continue
                 if facts and cluster_id in (None, facts["cluster_id"]):
-                    found.append(cls(storage_dir, facts["cluster_id"], facts["job_name"]))
+                    found.stores.append(cls(storage_dir, facts["cluster_id"], facts["job_name"]))
         return found
 
     def peek(self) -> HaPrevious:

@@ -139,7 +139,8 @@ def _result_of(text: str) -> JobResult:
 def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, str]]:
     """Go on with all jobs that were left unfinished, without their programs; return how each has ended.
 
-    Waits for those that other programs still hold, and for the end of all.
+    Waits for those that other programs still hold, and for the end of all. A job whose record is damaged is named by
+    its directory, and keeps no other from going on.
 
     Parameters
     ----------
@@ -148,7 +149,10 @@ def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, 
     cluster_id : str, optional
         Only jobs of this ``high-availability.cluster-id``.
     """
-    stores = HaStore.unfinished(storage_dir, cluster_id)
+    found = HaStore.unfinished(storage_dir, cluster_id)
+    stores = found.stores
+    for path, problem in found.unreadable.items():
+        logger.error("the job in %s cannot be gone on with, the others are: %s", path, problem)
     ends: dict[int, str] = {}
     is_over = threading.Event()
 
@@ -170,7 +174,8 @@ def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, 
             time.sleep(0.1)
     finally:  # Ctrl-C: what was not begun is not
         is_over.set()
-    return [(store.job_name, ends[index]) for index, store in enumerate(stores)]
+    unreadable = [(path, f"{type(problem).__name__}: {problem}") for path, problem in found.unreadable.items()]
+    return [(store.job_name, ends[index]) for index, store in enumerate(stores)] + unreadable
 
 
 def _go_on(store: HaStore, is_cancelled: Callable[[], bool]) -> str:

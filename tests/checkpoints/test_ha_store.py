@@ -264,7 +264,7 @@ def test_a_finished_job_is_not_run_again_but_may_be_begun_anew(store):
     first.add_checkpoint(1, "/c/chk-1/_metadata")
     first.finish("CANCELED")
     assert sorted(os.listdir(store.path)) == ["lease-1", "result-1", "state-1"]
-    assert HaStore.unfinished(os.path.dirname(os.path.dirname(store.path))) == []
+    assert HaStore.unfinished(os.path.dirname(os.path.dirname(store.path))).stores == []
     second = store.try_acquire(LONG_MS)
     assert (second.previous.is_finished, second.previous.result, second.previous.job) == (True, "CANCELED", None)
     assert second.checkpoints() == ()
@@ -284,11 +284,24 @@ def test_unfinished_jobs_are_found_by_their_names(tmp_path):
         if job == "over":
             lease.finish("FINISHED")
     (tmp_path / "file").write_text("")
-    found = [(each.cluster_id, each.job_name) for each in HaStore.unfinished(str(tmp_path))]
+    found = [(each.cluster_id, each.job_name) for each in HaStore.unfinished(str(tmp_path)).stores]
     assert sorted(found) == [("one", "a"), ("one", "b/ä"), ("two", "a")]
-    assert [each.job_name for each in HaStore.unfinished(str(tmp_path), "two")] == ["a"]
+    assert [each.job_name for each in HaStore.unfinished(str(tmp_path), "two").stores] == ["a"]
     with pytest.raises(FileNotFoundError):
         HaStore.unfinished(str(tmp_path / "nothing"))
+
+
+@pytest.mark.parametrize("name", ["job-1", "state-1"])
+def test_a_damaged_record_hides_no_other_job(tmp_path, name):
+    for job in ("a", "b", "c"):
+        taken(HaStore(str(tmp_path), "one", job)).store_job(JOB_ID, b"job")
+    damaged = HaStore(str(tmp_path), "one", "b").path
+    with open(os.path.join(damaged, name), "r+b") as file:
+        file.truncate(9)
+    found = HaStore.unfinished(str(tmp_path))
+    assert [each.job_name for each in found.stores] == ["a", "c"]
+    assert list(found.unreadable) == [damaged]
+    assert f"{os.path.join(damaged, name)} is damaged" in str(found.unreadable[damaged])
 
 
 @pytest.mark.parametrize("name", ["job-1", "state-1"])

@@ -5,6 +5,7 @@ import os
 import pytest
 
 from flinkbuf.checkpoints.ha_store import HaStore
+from flinkbuf.cli import main
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment, job_start
 
@@ -127,3 +128,20 @@ def test_a_job_without_a_name_is_known_by_the_text_of_its_program(directory, aga
         numbers(environment(directory), seen).execute()
     numbers(environment(directory), seen).execute("mine")
     assert numbers_in(seen) == [1, 2, 1, 2]
+
+
+def test_a_damaged_record_keeps_no_other_job_from_being_recovered(directory, seen, capsys):
+    """Their programs are gone; one record was cut off."""
+    for name in ("whole", "damaged"):
+        env = environment(directory)
+        start = job_start.start_of(numbers(env, seen), name, env._job_files(), None, can_be_taken_over=True)
+        job = start.make(clock=None, on_end=())
+        job._leadership.close(is_over_for_good=False)
+    path = HaStore(directory, "default", "damaged").path
+    record = os.path.join(path, "job-1")
+    os.truncate(record, 40)
+    assert main(["recover", directory]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "whole: FINISHED" in lines
+    assert any(each.startswith(f"{path}: CorruptDataError: {record} is damaged at byte") for each in lines)
+    assert numbers_in(seen) == [1, 2]
