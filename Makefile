@@ -12,7 +12,7 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
-BESIDE  := tests/spark tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
+BESIDE  := tests/matrix tests/spark tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
@@ -21,13 +21,14 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-chaos test-kills replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos test-kills replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
+	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-large    10 GB through each way of batches in little memory, and columns filled to 2^31 bytes (8 GB of memory)'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
 	@echo 'make test-kills    KILLS=20 executors are killed under each way to exchange data; no record is lost or doubled'
@@ -86,6 +87,13 @@ test-large: $(VENV)/.test
 
 test-simulation: $(VENV)/.test
 	SIMULATION_RUNS=$(SIMULATION_RUNS) $(BIN)/python -m pytest tests/simulation -q
+
+# New programs for so long, a script for each that fails, and at the end what was run.
+HOURS ?= 1
+TARGETS ?= embedded,embedded,embedded,local
+
+test-matrix: $(VENV)/.test
+	PYTHONPATH=tests $(BIN)/python -m matrix --hours $(HOURS) --targets $(TARGETS)
 
 replay: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SEED) --of $(OF)
