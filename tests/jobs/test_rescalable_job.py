@@ -342,3 +342,20 @@ def test_a_running_job_keeps_it_after_a_savepoint(folder, tmp_path_factory):
     assert run.after_first_checkpoint is not None and len(temporary()) == 1
     client.cancel().result()
     assert temporary() == []
+
+
+def test_an_operator_that_was_given_a_parallelism_keeps_it():
+    settings = {"execution.target": "embedded", "rest.enabled": "true"}
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(settings)).set_parallelism(2)
+    numbers = env.from_collection(list(range(COUNT)), Types.LONG()).map(in_time, Types.LONG()).set_parallelism(1)
+    numbers.key_by(lambda value: value % KEYS, Types.LONG()).process(Count()).set_parallelism(2).name("kept").map(
+        lambda value: value
+    ).name("rescaled").disable_chaining().add_sink(lambda value: None)
+    client = env.execute_async("counted")
+    assert Count.seen.wait(30)
+    client._job.rescale(3).result(30)
+    found = {each["name"]: each["parallelism"] for each in client.details()["vertices"]}
+    assert [parallelism for name, parallelism in found.items() if "kept" in name] == [2]
+    assert [parallelism for name, parallelism in found.items() if "rescaled" in name] == [3]
+    Count.free.set()
+    client.get_job_execution_result().result()

@@ -195,7 +195,8 @@ def _check_no_cycle(transformations: Sequence[Transformation]) -> None:
 
 
 def _node(number: int, operator: OperatorTransformation, settings: GraphSettings, groups: dict[int, str]) -> StreamNode:
-    own = None if operator.parallelism == settings.rescaled_from else operator.parallelism
+    is_own = operator.is_parallelism_configured or operator.parallelism != settings.rescaled_from
+    own = operator.parallelism if is_own else None
     parallelism = own or settings.parallelism
     limit = operator.max_allowed_parallelism
     if limit is not None:

@@ -33,7 +33,7 @@ class Transformation:
     inputs: list[Transformation]
     parallelism: int | None = None  # None: the environment's default
     max_parallelism: int | None = None
-    is_parallelism_configured: bool = False
+    is_parallelism_configured: bool = False  # by the program, for this operator: it keeps it when a job is rescaled
     uid: str | None = None
     uid_hash: str | None = None  # 32 hex digits
     slot_sharing_group: str | None = None

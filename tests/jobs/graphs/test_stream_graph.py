@@ -115,3 +115,14 @@ def test_an_operator_that_cannot_be_parallel():
     assert [node.parallelism for node in graph.nodes] == [1, 4]
     with pytest.raises(ValueError, match="must be 1, got 3"):
         graph_of(source(max_allowed_parallelism=1, parallelism=3))
+
+
+def test_a_rescaled_job_leaves_an_operator_the_parallelism_that_the_program_gave_it():
+    made_with = operator("made with the environment's", source(parallelism=1), parallelism=2)
+    given = operator("given the same number", made_with, parallelism=2, is_parallelism_configured=True)
+    graph = graph_of(given, parallelism=3, rescaled_from=2)
+    assert {node.name: node.parallelism for node in graph.nodes} == {
+        "Source: numbers": 1,
+        "made with the environment's": 3,
+        "given the same number": 2,
+    }
