@@ -1,5 +1,7 @@
 from typing import Any, ClassVar, SupportsIndex, overload
 
+def prepare_row_class(class_: type) -> None: ...
+
 class NamedFields(tuple[Any, ...]):
     _names: ClassVar[tuple[str, ...] | None]
     @overload

@@ -30,6 +30,17 @@ cdef int check_row_class(object type_) except -1:
     return 0
 
 
+def prepare_row_class(class_):
+    """Before the first row of a class of rows: all such classes free theirs alike, so that a row can change its class.
+
+    Raises
+    ------
+    TypeError
+        If rows of the class have more than their fields.
+    """
+    check_row_class(class_)
+
+
 cdef PyObject* new_row(PyObject* type_, Py_ssize_t size) except NULL:
     """A row whose fields are still NULL and which the garbage collector does not see yet."""
     return fb_row_codec_new_row(type_, size)

@@ -9,7 +9,7 @@ from enum import IntEnum
 from keyword import iskeyword
 from typing import Any, ClassVar
 
-from flinkbuf._core.row_codec import NamedFields
+from flinkbuf._core.row_codec import NamedFields, prepare_row_class
 
 
 class RowKind(IntEnum):
@@ -278,6 +278,8 @@ def row_classes(names: Sequence[str] | None) -> tuple[type[Row], type[Row], type
     first = Row if key is None else type("Row", (Row,), attributes)
     later = (type("Row", (first,), {**attributes, "row_kind": kind}) for kind in list(RowKind)[1:])
     made: Any = (first, *later)
+    for each in made:
+        prepare_row_class(each)
     return _row_classes.setdefault(key, made)  # another thread may have been first: then its classes hold
 
 
@@ -289,3 +291,6 @@ def row_class(names: Sequence[str] | None, kind: RowKind = RowKind.INSERT) -> ty
 def _make_row(names: tuple[str, ...] | None, kind: int, fields: tuple[Any, ...]) -> Row:
     row: Row = tuple.__new__(row_classes(names)[kind], fields)
     return row
+
+
+row_classes(None)  # so that rows without names are as ready as those with

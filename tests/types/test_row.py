@@ -3,6 +3,7 @@
 import pytest
 
 from flinkbuf.types.row import Row, RowKind
+from flinkbuf.types.types import Types
 
 
 def test_a_row_has_the_methods_of_pyflinks():
@@ -17,3 +18,14 @@ def test_a_row_has_the_methods_of_pyflinks():
     assert (row.x, row.row_kind) == (1, RowKind.UPDATE_AFTER)
     with pytest.raises(ValueError, match="1 field names"):
         row.set_field_names(["x"])
+
+
+def test_rows_of_a_codec_and_of_a_program_take_each_other_s_names():
+    """A codec frees its rows in its own way, and a row can become one of another class only where both are."""
+    names = ["only", "in", "this", "test"]
+    codec = Types.ROW_NAMED(names, [Types.INT()] * 4).codec
+    for row in (codec.deserialize(codec.serialize((1, 2, 3, 4))), Row(a=1, b=2, c=3, d=4), Row(1, 2, 3, 4)):
+        for given in (["p", "q", "r", "s"], names, ["w", "x", "y", "z"]):
+            row.set_field_names(given)
+            row.set_row_kind(RowKind.DELETE)
+            assert list(row.as_dict()) == given and row.row_kind is RowKind.DELETE
