@@ -28,4 +28,4 @@ cdef class ReduceOperator(StreamOperator):
     cdef KeyedState state
     cdef object timer_service
 
-    cdef object call(self, object before, object value)
+    cdef object reduced(self, object before, object value)

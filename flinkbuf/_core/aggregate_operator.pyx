@@ -15,6 +15,7 @@ from cpython.tuple cimport (
 )
 from libc.stdint cimport INT64_MAX, int64_t
 
+from flinkbuf._core.keyed_state cimport given, kept, result_of_call
 from flinkbuf._core.stream_operator cimport StreamOperator
 
 cdef dict KINDS = {"sum": SUM, "min": MIN, "max": MAX, "min_by": MIN_BY, "max_by": MAX_BY}
@@ -104,7 +105,6 @@ cdef class FieldReduce:
             field1 = field2 if PyObject_RichCompareBool(field2, field1, Py_GT) else field1
         if PyTuple_Check(value1):
             return tuple_with(value1, index, field1)
-        # A copy: the value before this one went downstream by reference.
         made = list(value1)
         made[index] = field1
         return made
@@ -154,6 +154,8 @@ cdef class ReduceOperator(StreamOperator):
 
     def open(self):
         self.state = self.context.keyed_state.get_internal_state(self.descriptor)
+        if self.context.owns_records:
+            self.state.own_given()
         self.is_batch |= self.context.settings.is_batch
         if self.is_batch:
             self.timer_service = self.timers.service("_timer_service", self)
@@ -169,21 +171,28 @@ cdef class ReduceOperator(StreamOperator):
         self.value_in_hand = value
         self.is_in_function = True
         self.key_context.set_key(self.selector(value))
-        before = self.state.table.get(self.key_context.token)
-        if before is not None:
-            value = self.call(before, value)
+        before = self.state.table.own(self.key_context.token)
+        value = self.reduced(before, value)
         self.is_in_function = False
         if value is None:
             self.state.table.remove(self.key_context.token)
         else:
             self.state.table.put(self.key_context.token, value)
         if not self.is_batch:
-            self.output.collect(value, timestamp)
+            self.output.collect(given(self.state, value), timestamp)
         elif before is None:
             self.timer_service.register_event_time_timer(None, INT64_MAX)
 
-    cdef object call(self, object before, object value):
-        return self.reduce(before, value) if self.field_reduce is None else self.field_reduce.combine(before, value)
+    cdef object reduced(self, object before, object value):
+        """What is kept of the reduction of `before`, which is the state's own, and `value`."""
+        cdef bint is_own = self.state.owns_given
+        if before is None:
+            return value if is_own else kept(self.state, value)
+        if self.field_reduce is not None:
+            result = self.field_reduce.combine(before, value)
+        else:
+            result = self.reduce(before, value)
+        return value if is_own and result is value else result_of_call(self.state, before, result)
 
     def on_event_time(self, timestamp, key, namespace):
         """The end of event time, in batch execution."""

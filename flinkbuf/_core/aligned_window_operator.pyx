@@ -82,12 +82,12 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         cdef StateTable table = self.contents.table
         cdef object token = self.key_context.token
         table.set_namespace(pane.window)
-        before = table.get(token)
+        before = table.own(token)
         if before is None:
             self.set_timers(pane, watermark)
         before = self.add_contents(before, value)
         if pane.last <= watermark and before is not None:
-            self.emit_value(pane.window, before)  # late, but not too late: the window fires at each such record
+            self.emit_value(pane.window, before, False)  # late, but not too late: the window fires at each such record
         return 0
 
     cdef int set_timers(self, Pane pane, int64_t watermark) except -1:
@@ -117,9 +117,9 @@ cdef class AlignedWindowOperator(IncrementalWindowOperator):
         self.in_hand.key, self.in_hand.window = self.key_context.key, window
         if timestamp == window.end - 1:
             table.set_namespace(window)
-            value = table.get(token)
+            value = table.own(token)
             if value is not None:
-                self.emit_value(window, value)
+                self.emit_value(window, value, is_over)
         if is_over:
             table.set_namespace(window)
             table.remove(token)

@@ -17,4 +17,4 @@ cdef class IncrementalWindowOperator(WindowOperator):
 
     cdef object add_contents(self, object before, object value)
     cdef object gathered(self, object before, object value)
-    cdef int emit_value(self, TimeWindow window, object value) except -1
+    cdef int emit_value(self, TimeWindow window, object value, bint is_last) except -1

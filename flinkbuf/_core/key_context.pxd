@@ -23,3 +23,4 @@ cdef class KeyContext:
 
 
 cdef object key_of_token(object token)
+cdef object given_key(object token)

@@ -5,6 +5,7 @@ before each timer from the timer. Flink: KeyContext, AbstractKeyedStateBackend.s
 """
 
 from flinkbuf._core.key_token cimport KeyTokens, bring_key, key_token
+from flinkbuf._core.own_value cimport own_copy
 from flinkbuf._core.type_codec cimport TypeCodec
 
 
@@ -46,6 +47,11 @@ cdef object key_of_token(object token):
     return (<HeldKey>token).key if type(token) is HeldKey else token
 
 
+cdef object given_key(object token):
+    """The same for the user, who may change what can change of it."""
+    return own_copy((<HeldKey>token).key) if type(token) is HeldKey else token
+
+
 cdef class KeyContext:
     """The current key of one operator; `codec` is that of the keys' type, None if nobody declared one."""
 
@@ -65,7 +71,7 @@ cdef class KeyContext:
     cpdef object token_of(self, object key):
         """What tables are keyed by for `key`, which is as its type gives it."""
         token = key_token(self.tokens, key)
-        return key if token is key else HeldKey(token, key)
+        return key if token is key else HeldKey(token, own_copy(key))
 
     cpdef clear(self):
         """There is no current key: keyed state cannot be used until the next one is set."""
@@ -80,4 +86,4 @@ cdef class KeyContext:
 
 def key_of(token):
     """The user's key of what a table is keyed by."""
-    return key_of_token(token)
+    return given_key(token)

@@ -1,12 +1,54 @@
 """The five kinds of state of a keyed operator: each call is about the value of the current key.
 
-One object a state and operator; a call costs one look into a dict. Values are kept and given by reference, as between
-the functions of a chain: what is changed in place should be written back with `update` or `put`. The namespace is the
-default one, which users see, or a window's. Flink: HeapValueState, HeapListState, HeapMapState, HeapReducingState,
+One object a state and operator; a call costs one look into a dict. What is read is what was last written, on every
+backend: a state keeps a copy of what can change, as its declared type has it, and gives copies of it. Only functions of
+reducing and aggregating states work on what is kept itself. The namespace is the default one, which users see, or a
+window's. Flink: HeapValueState, HeapListState, HeapMapState, HeapReducingState,
 HeapAggregatingState; what PyFlink shows where they differ: pyflink.fn_execution.state_impl.
 """
 
+from cpython.object cimport PyObject
+
+from flinkbuf._core.key_context cimport key_of_token
+from flinkbuf._core.own_value cimport gives_fixed, is_fixed, own_copy, own_value
+from flinkbuf._core.python_object cimport Py_REFCNT
 from flinkbuf._core.state_table cimport StateTable
+
+cdef enum:
+    OWN_REFERENCES = 3  # to the value of a key while its function works on it: the table's, and those of two variables
+
+cdef TypeCodec OBJECT = TypeCodec("OBJECT")
+
+
+cdef object kept_slowly(KeyedState state, TypeCodec codec, object value):
+    if codec is OBJECT and is_fixed(<PyObject*>value):
+        return value
+    try:
+        return own_value(codec, value)
+    except (TypeError, ValueError, OverflowError) as error:
+        kind = next(each for each in (TypeError, OverflowError, ValueError) if isinstance(error, each))
+        raise kind(
+            f"the state {state.name!r} of the key {key_of_token(state.key_context.token)!r} cannot keep {value!r:.80}: "
+            f"{error}"
+        ) from error
+
+
+cdef object given_slowly(object value):
+    return own_copy(value)
+
+
+cdef object result_of_call(KeyedState state, object before, object result):
+    """What a state keeps of the result of a function that was given `before`, which is the state's own."""
+    if result is not before or Py_REFCNT(<PyObject*>result) > OWN_REFERENCES:
+        return kept(state, result)  # the function may go on holding it
+    return result
+
+
+cdef TypeCodec part_codec(TypeCodec codec, Py_ssize_t index):
+    """The codec of the elements of a list, of the keys or the values of a map."""
+    cdef TypeCodec part = codec.children[index] if codec.children else OBJECT
+    return OBJECT if part.kind in ("PICKLED_BYTES", "OBJECT") else part
+
 
 cdef class KeyedState:
     """What the kinds have in common. Kept in a table of its own."""
@@ -15,6 +57,27 @@ cdef class KeyedState:
         self.name = name
         self.key_context = key_context
         self.table = StateTable()
+        self.codec = OBJECT
+        self.is_undeclared = True
+
+    def declare(self, TypeCodec codec):
+        """Before the first value: what the state holds for a key is of a type; None: nobody declared one."""
+        if codec is not None:
+            self.use_codec(self.codec_of_values(codec))
+
+    def use_codec(self, TypeCodec codec):
+        """Each value is of this type."""
+        self.codec = codec
+        self.is_undeclared = codec.kind == "OBJECT"
+        self.holds_fixed = gives_fixed(codec)
+
+    def codec_of_values(self, TypeCodec codec):
+        """The type of one value, where `codec` is that of all that the state holds for a key."""
+        return codec
+
+    def own_given(self):
+        """What `add` is given has no other holder from now on, and need not be copied."""
+        self.owns_given = True
 
     def clear(self):
         """The current key has no value any more."""
@@ -57,33 +120,44 @@ cdef class KeyedValueState(KeyedState):
 
     def value(self):
         """The value of the current key; None if there is none."""
-        return self.table.get(self.key_context.token)
+        return given(self, self.table.get(self.key_context.token))
 
     def update(self, value):
         """The value of the current key from now on; None removes it."""
         if value is None:
             self.table.remove(self.key_context.token)
         else:
-            self.table.put(self.key_context.token, value)
+            self.table.put(self.key_context.token, kept(self, value))
 
 
-cdef list check_list(KeyedState state, object values):
+cdef list elements_of(KeyedState state, object values):
+    """What a list state keeps of elements."""
     if values is None or isinstance(values, (str, bytes)):
         raise TypeError(f"the list state {state.name!r} takes an iterable of elements, got {values!r}")
-    return list(values)
+    return [kept(state, value) for value in values]
 
 
 cdef class KeyedListState(KeyedState):
     """Elements in the order in which they were added."""
 
+    def __cinit__(self, *_):
+        self.table.is_shallow = True
+
+    def codec_of_values(self, TypeCodec codec):
+        return part_codec(codec, 0)
+
     def get(self):
         """The elements of the current key, in a list that is the caller's."""
         elements = self.table.get(self.key_context.token)
-        return [] if elements is None else list(<list>elements)
+        if elements is None:
+            return []
+        return list(<list>elements) if self.holds_fixed else [given(self, each) for each in <list>elements]
 
     def add(self, value):
         """One element more."""
-        elements = self.table.get(self.key_context.token)
+        if not self.owns_given:
+            value = kept(self, value)
+        elements = self.table.own(self.key_context.token)
         if elements is None:
             self.table.put(self.key_context.token, [value])
         else:
@@ -91,10 +165,10 @@ cdef class KeyedListState(KeyedState):
 
     def add_all(self, values):
         """More elements, from any iterable."""
-        cdef list new = check_list(self, values)
+        cdef list new = elements_of(self, values)
         if not new:
             return
-        elements = self.table.get(self.key_context.token)
+        elements = self.table.own(self.key_context.token)
         if elements is None:
             self.table.put(self.key_context.token, new)
         else:
@@ -102,7 +176,7 @@ cdef class KeyedListState(KeyedState):
 
     def update(self, values):
         """These elements and no others; none: the state is empty."""
-        cdef list new = check_list(self, values)
+        cdef list new = elements_of(self, values)
         if new:
             self.table.put(self.key_context.token, new)
         else:
@@ -115,10 +189,11 @@ cdef class KeyedListState(KeyedState):
         cdef list merged = []
         for namespace in sources:
             self.table.set_namespace(namespace)
-            merged.extend(self.get())
+            merged += self.table.get(self.key_context.token) or []
             self.table.remove(self.key_context.token)
         self.table.set_namespace(target)
-        self.add_all(merged)
+        if merged:
+            self.table.put(self.key_context.token, (self.table.get(self.key_context.token) or []) + merged)
 
 
 cdef class KeyedReducingState(KeyedState):
@@ -129,13 +204,18 @@ cdef class KeyedReducingState(KeyedState):
 
     def get(self):
         """The value of the current key; None if there is none."""
-        return self.table.get(self.key_context.token)
+        return given(self, self.table.get(self.key_context.token))
+
+    cdef object reduced(self, object before, object value):
+        """What is kept of the reduction of `before`, which is the state's own, and `value`."""
+        if before is None:
+            return value if self.owns_given else kept(self, value)
+        result = self.reduce(before, value)
+        return value if self.owns_given and result is value else result_of_call(self, before, result)
 
     cpdef add(self, object value):
         """Reduce the value and `value` to one."""
-        before = self.table.get(self.key_context.token)
-        if before is not None:
-            value = self.reduce(before, value)
+        value = self.reduced(self.table.own(self.key_context.token), value)
         if value is None:
             self.table.remove(self.key_context.token)
         else:
@@ -145,7 +225,7 @@ cdef class KeyedReducingState(KeyedState):
         cdef list values = []
         for namespace in sources:
             self.table.set_namespace(namespace)
-            value = self.table.get(self.key_context.token)
+            value = self.table.own(self.key_context.token)
             if value is not None:
                 values.append(value)
                 self.table.remove(self.key_context.token)
@@ -165,18 +245,23 @@ cdef class KeyedAggregatingState(KeyedState):
 
     def get(self):
         """The function's result for the current key; None if nothing was added."""
-        accumulator = self.table.get(self.key_context.token)
-        return None if accumulator is None else self.result_of(accumulator)
+        accumulator = self.table.own(self.key_context.token)
+        return None if accumulator is None else own_copy(self.result_of(accumulator))
+
+    cdef object added(self, object accumulator, object value):
+        """What is kept of the accumulator, which is the state's own or None, with one value more."""
+        if not self.owns_given:
+            value = own_copy(value)  # the accumulator may be going to hold it
+        if accumulator is None:
+            return kept(self, self.add_to(value, self.create_accumulator()))
+        return result_of_call(self, accumulator, self.add_to(value, accumulator))
 
     cpdef add(self, object value):
         """Add to the accumulator; None clears the state, as in PyFlink."""
         if value is None:
             self.table.remove(self.key_context.token)
             return
-        accumulator = self.table.get(self.key_context.token)
-        if accumulator is None:
-            accumulator = self.create_accumulator()
-        accumulator = self.add_to(value, accumulator)
+        accumulator = self.added(self.table.own(self.key_context.token), value)
         if accumulator is None:
             self.table.remove(self.key_context.token)
         else:
@@ -186,21 +271,35 @@ cdef class KeyedAggregatingState(KeyedState):
         merged = None
         for namespace in [*sources, target]:
             self.table.set_namespace(namespace)
-            accumulator = self.table.get(self.key_context.token)
+            accumulator = self.table.own(self.key_context.token)
             if accumulator is not None:
                 self.table.remove(self.key_context.token)
                 merged = accumulator if merged is None else self.merge(accumulator, merged)
         self.table.set_namespace(target)
         if merged is not None:
-            self.table.put(self.key_context.token, merged)
+            self.table.put(self.key_context.token, kept(self, merged))
 
 
 cdef class KeyedMapState(KeyedState):
     """A map of the user's keys to values."""
 
+    def __cinit__(self, *_):
+        self.table.is_shallow = True
+        self.user_key_codec = OBJECT
+
+    def codec_of_values(self, TypeCodec codec):
+        self.user_key_codec = part_codec(codec, 0)
+        return part_codec(codec, 1)
+
+    cdef object kept_key(self, object key):
+        """What the map keeps of one of the user's keys."""
+        if self.user_key_codec is OBJECT and fb_own_value_is_atom(<PyObject*>key):
+            return key
+        return kept_slowly(self, self.user_key_codec, key)
+
     cdef dict own_map(self):
         """The map of the current key, made if there is none."""
-        entries = self.table.get(self.key_context.token)
+        entries = self.table.own(self.key_context.token)
         if entries is None:
             entries = {}
             self.table.put(self.key_context.token, entries)
@@ -209,23 +308,24 @@ cdef class KeyedMapState(KeyedState):
     def get(self, key):
         """The value of `key`; None if there is none."""
         entries = self.table.get(self.key_context.token)
-        return None if entries is None else (<dict>entries).get(key)
+        return None if entries is None else given(self, (<dict>entries).get(key))
 
     def put(self, key, value):
         """The value of `key` from now on."""
+        key, value = self.kept_key(key), kept(self, value)
         self.change_count += 1
         self.own_map()[key] = value
 
     def put_all(self, dict_value):
         """Put all entries of a dict, or of an iterable of pairs."""
-        cdef dict new = dict(dict_value)
+        cdef dict new = {self.kept_key(key): kept(self, value) for key, value in dict(dict_value).items()}
         if new:
             self.change_count += 1
             self.own_map().update(new)
 
     def remove(self, key):
         """Take the entry of `key` out, if there is one."""
-        entries = self.table.get(self.key_context.token)
+        entries = self.table.own(self.key_context.token)
         if entries is None:
             return
         self.change_count += 1
@@ -240,7 +340,8 @@ cdef class KeyedMapState(KeyedState):
 
     def contains(self, key):
         """Whether `key` has a value that is not None, as in PyFlink."""
-        return self.get(key) is not None
+        entries = self.table.get(self.key_context.token)
+        return entries is not None and (<dict>entries).get(key) is not None
 
     def is_empty(self):
         """Whether there is no entry."""
@@ -299,7 +400,10 @@ cdef class MapIterator:
         key, value = next(self.entries)
         self.last_key = key
         self.has_last = True
-        return key if self.part == KEYS else value if self.part == VALUES else (key, value)
+        if self.part == VALUES:
+            return given(self.state, value)
+        key = own_copy(key)
+        return key if self.part == KEYS else (key, given(self.state, value))
 
     def remove(self):
         """Take the last entry that was given out of the map."""

@@ -29,13 +29,18 @@ cdef class EdgeOutput(Output):
 cdef class ChainingOutput(EdgeOutput):
     cdef Input target
     cdef OperatorCounters target_counters
+    cdef readonly bint copies           # the record goes other ways, too
 
     # A record of the main output, where it is known that this is an edge of it.
     cdef inline int give(self, object value, int64_t timestamp) except -1:
         self.counters.records_out += 1
         self.target_counters.records_in += 1
+        if self.copies:
+            value = self.copy_of(value)
         self.target.process_element(value, timestamp)
         return 0
+
+    cdef object copy_of(self, object value)
 
 
 @cython.final

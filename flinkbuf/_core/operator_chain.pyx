@@ -1,13 +1,15 @@
 """What stands between the operators of one chain: a call to the next operator, or to several.
 
 Per record and operator: two counters and one call through a table, no list and no look at a tag where an operator has
-one consumer. Values go by reference, to several consumers too. A record counts once as emitted, however many take it.
-Flink: OperatorChain's outputs: ChainingOutput, BroadcastingOutputCollector, CountingOutput.
+one consumer. A value that goes one way goes by reference; where it goes several, each but the last of a chain gets a
+copy of what can change. A record counts once as emitted, however many take it. Flink: OperatorChain's outputs:
+ChainingOutput, CopyingChainingOutput, BroadcastingOutputCollector, CountingOutput.
 """
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int64_t
 
+from flinkbuf._core.own_value cimport own_copy
 from flinkbuf._core.stream_operator cimport Input, Output
 
 
@@ -72,7 +74,8 @@ cdef class ChainingOutput(EdgeOutput):
     """To an operator of the same chain: a call."""
 
     def __init__(self, OperatorCounters counters not None, Input target not None,
-                 OperatorCounters target_counters not None, str tag=None):
+                 OperatorCounters target_counters not None, str tag=None, bint copies=False):
+        self.copies = copies
         self.counters = counters
         self.target = target
         self.target_counters = target_counters
@@ -84,8 +87,20 @@ cdef class ChainingOutput(EdgeOutput):
 
     cdef int push(self, object value, int64_t timestamp) except -1:
         self.target_counters.records_in += 1
+        if self.copies:
+            value = self.copy_of(value)
         self.target.process_element(value, timestamp)
         return 0
+
+    cdef object copy_of(self, object value):
+        """A record of which what can change belongs to this way alone."""
+        try:
+            return own_copy(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"the record {value!r:.80} goes several ways in one task, and each needs a copy of its own: {error}; "
+                f"set pipeline.object-reuse, and all ways share one object"
+            ) from error
 
     cdef int push_watermark(self, int64_t timestamp) except -1:
         self.target_counters.input_watermark = timestamp

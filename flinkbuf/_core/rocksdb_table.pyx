@@ -35,7 +35,6 @@ cdef TypeCodec OBJECT = TypeCodec("OBJECT")
 cdef TypeCodec NAMESPACE_CODEC = OBJECT.as_key()
 cdef object UNKNOWN = object()
 cdef bytes UNSTAMPED = bytes([ENTRY]), STAMPED = bytes([STAMPED_ENTRY]), NEXT_NAMESPACE = bytes([NAMESPACE])
-cdef frozenset ATOMS = frozenset([type(None), bool, int, float, complex, str, bytes])
 
 
 cdef class CachedValue:
@@ -88,10 +87,15 @@ cdef class RocksDbTable(StateTable):
     # ---- what a state calls
 
     cdef object get(self, object token):
+        return self.found(token).value
+
+    cdef object own(self, object token):
         cdef CachedValue found = self.found(token)
-        if type(found.value) not in ATOMS:
-            found.may_differ = True  # who has it may change it
+        found.may_differ = True
         return found.value
+
+    cdef bint may_be_read(self):
+        return False
 
     cdef int put(self, object token, object value) except -1:
         cdef object place = (self.namespace, token)

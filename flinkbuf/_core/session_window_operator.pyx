@@ -35,9 +35,9 @@ cdef class SessionWindowOperator(IncrementalWindowOperator):
             return
         session = self.join(windows, session, joined, result)
         table.set_namespace(windows[session])
-        value = self.add_contents(table.get(self.key_context.token), value)
+        value = self.add_contents(table.own(self.key_context.token), value)
         if self.is_event_time and session.end - 1 <= self.timer_service.current_watermark and value is not None:
-            self.emit_value(session, value)  # late, but not too late: the session fires at each such record
+            self.emit_value(session, value, False)  # late, but not too late: the session fires at each such record
 
     cdef TimeWindow session_of(self, object value, int64_t timestamp):
         """The window of one record."""
@@ -51,7 +51,7 @@ cdef class SessionWindowOperator(IncrementalWindowOperator):
 
     cdef dict windows_of_key(self):
         """State window by window; what is changed in it is changed in the state, unless there was none."""
-        windows = (<KeyedState>self.window_sets).table.get(self.key_context.token)
+        windows = (<KeyedState>self.window_sets).table.own(self.key_context.token)
         return {} if windows is None else <dict>windows
 
     cdef TimeWindow join(self, dict windows, TimeWindow session, list joined, TimeWindow result):
@@ -112,6 +112,7 @@ cdef class SessionWindowOperator(IncrementalWindowOperator):
     cdef int end_or_fire(self, int64_t timestamp, TimeWindow session) except -1:
         cdef StateTable table = self.contents.table, sets = (<KeyedState>self.window_sets).table
         cdef object token = self.key_context.token
+        cdef bint is_over = timestamp == self.cleanup_time(session)
         windows = sets.get(token)
         state_window = None if windows is None else (<dict>windows).get(session)
         if state_window is None:
@@ -120,15 +121,14 @@ cdef class SessionWindowOperator(IncrementalWindowOperator):
         self.in_hand.key, self.in_hand.window = self.key_context.key, session
         if timestamp == session.end - 1:
             table.set_namespace(state_window)
-            value = table.get(token)
+            value = table.own(token)
             if value is not None:
-                self.emit_value(session, value)
-        if timestamp == self.cleanup_time(session):
+                self.emit_value(session, value, is_over)
+        if is_over:
             table.set_namespace(state_window)
             table.remove(token)
             self.call_clear(session)
-            # Read again: a snapshot may have been taken meanwhile.
-            windows = sets.get(token)
+            windows = sets.own(token)
             del (<dict>windows)[session]
             if not <dict>windows:
                 sets.remove(token)

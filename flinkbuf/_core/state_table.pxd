@@ -4,13 +4,11 @@ cdef class FrozenTable:
     cdef readonly bint is_released
 
 
-cdef object own_copy(object value)
-
-
 cdef class StateTable:
     cdef dict spaces            # namespace -> {token: value}; no empty dict but that of the default namespace
     cdef object namespace       # None: the default one
     cdef dict current           # that of the namespace, or None: it has no values
+    cdef bint is_shallow        # values are lists or dicts whose parts are never changed
     cdef bint is_plain          # `current` is all there is to ask
     cdef list layers            # laid over `spaces` while snapshots read them, oldest first, in the same form, but with
     # None for a removed value; None if there are none
@@ -22,11 +20,13 @@ cdef class StateTable:
     cdef list frozen            # the snapshots that read them, or None: all layers are on their way back
 
     cdef object get(self, object token)
+    cdef object own(self, object token)
+    cdef bint may_be_read(self)
     cdef int put(self, object token, object value) except -1
     cdef int remove(self, object token) except -1
     cdef int clear(self) except -1
     cdef int set_namespace(self, object namespace) except -1
-    cdef object get_slowly(self, object token)
+    cdef object get_slowly(self, object token, bint is_to_change)
     cdef int put_slowly(self, object token, object value) except -1
     cdef bint is_read(self) except -1
     cdef int drain(self, Py_ssize_t count) except -1

@@ -1,44 +1,21 @@
 """The values of one keyed state: by namespace, then by key. A snapshot reads them while the operator goes on writing.
 
 Taking a snapshot copies nothing. The dicts as they are become the snapshot's; what is written from then on is laid
-over them, and a value that can change and is read is copied first, so that neither side sees the other. A further
+over them, and a value that is read to be changed is copied first, so that neither side sees the other. A further
 snapshot lays a layer over the changes before it. When all snapshots have been written, the changes go back into the
 dicts, a few with each access. Flink: CopyOnWriteStateTable.
 """
 
-import copy
-
 from cpython.dict cimport PyDict_GetItemWithError, PyDict_Next
 from cpython.ref cimport PyObject
+
+from flinkbuf._core.own_value cimport own_copy
 
 cdef enum:
     DRAIN_COUNT = 8  # changes that go back with each access
     MAX_LAYERS = 8   # more are put together, where no snapshot reads them
 
 cdef object MISSING = object()
-# Values of these never change, so a snapshot and the operator may both hold them.
-cdef frozenset ATOMS = frozenset([type(None), bool, int, float, complex, str, bytes])
-
-
-cdef bint is_flat(object values):
-    for value in values:
-        if type(value) not in ATOMS:
-            return False
-    return True
-
-
-cdef object own_copy(object value):
-    """`value` itself if nobody can change it, else a copy of all of it that can change."""
-    kind = type(value)
-    if kind in ATOMS:
-        return value
-    if kind is tuple and is_flat(value):
-        return value
-    if kind is list and is_flat(value):
-        return list(<list>value)
-    if kind is dict and is_flat((<dict>value).values()) and is_flat(value):
-        return dict(<dict>value)
-    return copy.deepcopy(value)
 
 
 cdef class FrozenTable:
@@ -71,12 +48,24 @@ cdef class StateTable:
         self.is_plain = True
 
     cdef object get(self, object token):
-        """The value of a key in the namespace, or None."""
+        """The value of a key in the namespace, or None; not to be changed."""
         cdef PyObject* value
         if self.is_plain:
             value = PyDict_GetItemWithError(self.current, token)
             return None if value is NULL else <object>value
-        return self.get_slowly(token)
+        return self.get_slowly(token, False)
+
+    cdef object own(self, object token):
+        """Likewise, to be changed in place: no snapshot has it."""
+        cdef PyObject* value
+        if self.is_plain:
+            value = PyDict_GetItemWithError(self.current, token)
+            return None if value is NULL else <object>value
+        return self.get_slowly(token, True)
+
+    cdef bint may_be_read(self):
+        """Whether a snapshot may read what the table holds."""
+        return self.changes is not None
 
     cdef int put(self, object token, object value) except -1:
         """The value of a key in the namespace from now on; not None."""
@@ -118,7 +107,7 @@ cdef class StateTable:
         self.is_plain = self.changes is None and self.current is not None
         return 0
 
-    cdef object get_slowly(self, object token):
+    cdef object get_slowly(self, object token, bint is_to_change):
         cdef dict layer
         cdef Py_ssize_t i
         hash(token)  # so that a missing key is noticed where there is no dict to look into
@@ -136,9 +125,12 @@ cdef class StateTable:
                 return value  # no snapshot has it
         if value is MISSING:
             value = None if self.current is None else self.current.get(token)
-        if self.frozen is None or value is None:
+        if self.frozen is None or value is None or not is_to_change:
             return value
-        own = own_copy(value)
+        if self.is_shallow:
+            own = dict(<dict>value) if type(value) is dict else list(<list>value)
+        else:
+            own = own_copy(value)
         if own is not value:
             self.put_slowly(token, own)
         return own

@@ -5,12 +5,14 @@ those of one time in the order in which their namespaces and keys were registere
 given, and asks it to be called for the earliest timer only. Flink: InternalTimerServiceImpl.
 """
 
+from operator import index
+
 cimport cython
 from cpython.long cimport PyLong_CheckExact
 from libc.stdint cimport INT64_MAX, INT64_MIN, int64_t
 from libc.stdlib cimport free, realloc
 
-from flinkbuf._core.key_context cimport key_of_token
+from flinkbuf._core.key_context cimport given_key
 
 cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object value, int* overflow) except? -1
@@ -29,11 +31,18 @@ cdef class Timer:
         self.namespace = namespace
 
 
+cdef object whole(object time):
+    """A time as an int, which it may be in numpy's sense only."""
+    if PyLong_CheckExact(time):
+        return time
+    if isinstance(time, bool) or not hasattr(time, "__index__"):
+        raise TypeError(f"a timer's time is a whole number of milliseconds, got {time!r}")
+    return index(time)
+
+
 cdef int64_t checked_time(object time) except? -1:
     cdef int overflow = 0
     cdef int64_t timestamp
-    if not PyLong_CheckExact(time) and (isinstance(time, bool) or not isinstance(time, int)):
-        raise TypeError(f"a timer's time is a whole number of milliseconds, got {time!r}")
     timestamp = PyLong_AsLongLongAndOverflow(time, &overflow)
     if overflow != 0:
         raise OverflowError(f"a timer's time must fit 64 bits, got {time}")
@@ -161,7 +170,7 @@ cdef class TimerQueue:
             if bucket is None:
                 continue
             if type(bucket) is Timer:
-                keys.set_key(key_of_token((<Timer>bucket).token))
+                keys.set_key(given_key((<Timer>bucket).token))
                 callback(time, keys.key, (<Timer>bucket).namespace)
                 continue
             self.firing_time = timestamp
@@ -170,7 +179,7 @@ cdef class TimerQueue:
                 for token in list(self.firing.get(namespace, ())):
                     if not take(self.firing, token, namespace):
                         continue  # an earlier one deleted it
-                    keys.set_key(key_of_token(token))
+                    keys.set_key(given_key(token))
                     callback(time, keys.key, namespace)
             self.firing = None
         return 0
@@ -238,19 +247,23 @@ cdef class InternalTimerService:
 
     cpdef register_event_time_timer(self, object namespace, object time):
         """Call back once the watermark has come to `time`; one that is past already, with the next watermark."""
+        time = whole(time)
         self.event_time.register(self.keys.token, namespace, time, checked_time(time))
 
     cpdef delete_event_time_timer(self, object namespace, object time):
         """Take the timer away if there is one."""
+        time = whole(time)
         self.event_time.delete(self.keys.token, namespace, time, checked_time(time))
 
     cpdef register_processing_time_timer(self, object namespace, object time):
         """Call back once the clock has passed `time`."""
+        time = whole(time)
         if self.processing_time.register(self.keys.token, namespace, time, checked_time(time)):
             self.arm()
 
     cpdef delete_processing_time_timer(self, object namespace, object time):
         """Take the timer away if there is one."""
+        time = whole(time)
         self.processing_time.delete(self.keys.token, namespace, time, checked_time(time))
 
     cpdef advance_watermark(self, int64_t timestamp):
@@ -318,12 +331,14 @@ cdef class BatchTimerService(InternalTimerService):
 
     cpdef register_event_time_timer(self, object namespace, object time):
         """Call back when the key ends."""
+        time = whole(time)
         cdef int64_t timestamp = checked_time(time)
         if self.current_watermark != INT64_MAX:
             self.event_time.register(self.keys.token, namespace, time, timestamp)
 
     cpdef register_processing_time_timer(self, object namespace, object time):
         """Call back when the key ends, behind the timers of event time."""
+        time = whole(time)
         cdef int64_t timestamp = checked_time(time)
         if self.current_watermark != INT64_MAX:
             self.processing_time.register(self.keys.token, namespace, time, timestamp)

@@ -8,7 +8,8 @@ TtlIncrementalCleanup.
 from libc.stdint cimport INT64_MAX, int64_t
 
 from flinkbuf._core.key_context cimport KeyContext
-from flinkbuf._core.keyed_state cimport ITEMS, KEYS, VALUES, MapIterator, check_list
+from flinkbuf._core.keyed_state cimport ITEMS, KEYS, VALUES, MapIterator, elements_of, given, kept
+from flinkbuf._core.own_value cimport own_copy
 
 
 cdef class TimeToLive:
@@ -50,7 +51,7 @@ cdef class TimeToLive:
     cdef object read(self, KeyedState state):
         """The value of the current key, where one stamp belongs to it; None if there is none to be seen."""
         cdef int64_t now = self.now()
-        stamped = state.table.get(state.key_context.token)
+        stamped = state.table.get(state.key_context.token)  # a tuple, which is put anew and never changed
         value = None
         if stamped is not None:
             if self.is_over(stamped, now):
@@ -95,14 +96,14 @@ cdef class TtlValueState(KeyedValueState):
 
     def value(self):
         """The value of the current key; None if there is none."""
-        return self.life.read(self)
+        return given(self, self.life.read(self))
 
     def update(self, value):
         """The value of the current key from now on; None removes it."""
         if value is None:
             self.table.remove(self.key_context.token)
         else:
-            self.table.put(self.key_context.token, (value, self.life.now()))
+            self.table.put(self.key_context.token, (kept(self, value), self.life.now()))
         self.life.sweep(self)
 
     def without_expired(self, stored, int64_t now):
@@ -127,13 +128,11 @@ cdef class TtlReducingState(KeyedReducingState):
 
     def get(self):
         """The value of the current key; None if there is none."""
-        return self.life.read(self)
+        return given(self, self.life.read(self))
 
     cpdef add(self, object value):
         cdef int64_t now = self.life.now()
-        before = self.life.usable(self.table.get(self.key_context.token), now)
-        if before is not None:
-            value = self.reduce(before, value)
+        value = self.reduced(self.life.usable(self.table.own(self.key_context.token), now), value)
         if value is None:
             self.table.remove(self.key_context.token)
         else:
@@ -145,7 +144,7 @@ cdef class TtlReducingState(KeyedReducingState):
         cdef int64_t now = self.life.now()
         for namespace in sources:
             self.table.set_namespace(namespace)
-            value = self.life.usable(self.table.get(self.key_context.token), now)
+            value = self.life.usable(self.table.own(self.key_context.token), now)
             self.table.remove(self.key_context.token)
             if value is not None:
                 values.append(value)
@@ -176,7 +175,7 @@ cdef class TtlAggregatingState(KeyedAggregatingState):
     def get(self):
         """The function's result for the current key; None if there is none."""
         accumulator = self.life.read(self)
-        return None if accumulator is None else self.result_of(accumulator)
+        return None if accumulator is None else own_copy(self.result_of(own_copy(accumulator)))
 
     cpdef add(self, object value):
         cdef int64_t now
@@ -184,10 +183,7 @@ cdef class TtlAggregatingState(KeyedAggregatingState):
             self.table.remove(self.key_context.token)
             return
         now = self.life.now()
-        accumulator = self.life.usable(self.table.get(self.key_context.token), now)
-        if accumulator is None:
-            accumulator = self.create_accumulator()
-        accumulator = self.add_to(value, accumulator)
+        accumulator = self.added(self.life.usable(self.table.own(self.key_context.token), now), value)
         if accumulator is None:
             self.table.remove(self.key_context.token)
         else:
@@ -199,12 +195,12 @@ cdef class TtlAggregatingState(KeyedAggregatingState):
         merged = None
         for namespace in [*sources, target]:
             self.table.set_namespace(namespace)
-            accumulator = self.life.usable(self.table.get(self.key_context.token), now)
+            accumulator = self.life.usable(self.table.own(self.key_context.token), now)
             self.table.remove(self.key_context.token)
             if accumulator is not None:
                 merged = accumulator if merged is None else self.merge(accumulator, merged)
         if merged is not None:
-            self.table.put(self.key_context.token, (merged, now))
+            self.table.put(self.key_context.token, (kept(self, merged), now))
 
     def without_expired(self, stored, int64_t now):
         """What of a stored value is alive; None if nothing."""
@@ -234,7 +230,7 @@ cdef class TtlListState(KeyedListState):
             return []
         alive = self.without_expired(stored, now)
         seen = stored if self.life.returns_expired else alive or ()
-        result = [element for element, _ in seen]
+        result = [given(self, element) for element, _ in seen]
         if alive is None:
             self.table.remove(self.key_context.token)
         elif self.life.is_read_an_update:
@@ -251,9 +247,9 @@ cdef class TtlListState(KeyedListState):
     def add_all(self, values):
         """More elements, from any iterable."""
         cdef int64_t now = self.life.now()
-        cdef list new = [(element, now) for element in check_list(self, values)]
+        cdef list new = [(element, now) for element in elements_of(self, values)]
         if new:
-            stored = self.table.get(self.key_context.token)
+            stored = self.table.own(self.key_context.token)
             if stored is None:
                 self.table.put(self.key_context.token, new)
             else:
@@ -262,9 +258,12 @@ cdef class TtlListState(KeyedListState):
 
     def update(self, values):
         """These elements and no others; none: the state is empty."""
-        cdef list new = check_list(self, values)
-        self.table.remove(self.key_context.token)
-        self.add_all(new)
+        cdef list new = [(element, self.life.now()) for element in elements_of(self, values)]
+        if new:
+            self.table.put(self.key_context.token, new)
+        else:
+            self.table.remove(self.key_context.token)
+        self.life.sweep(self)
 
     def merge_namespaces(self, target, sources):
         cdef list merged = []
@@ -314,12 +313,17 @@ cdef class TtlMapState(KeyedMapState):
             else:
                 value = (<tuple>stamped)[0]
                 if self.life.is_read_an_update:
-                    (<dict>entries)[key] = (value, now)
+                    self.own_map()[key] = (value, now)
         self.life.sweep(self)
-        return value
+        return given(self, value)
+
+    def contains(self, key):
+        """Whether `key` has a value that is not None, as in PyFlink."""
+        return self.get(key) is not None
 
     def put(self, key, value):
         """The value of `key` from now on."""
+        key, value = self.kept_key(key), kept(self, value)
         self.change_count += 1
         self.own_map()[key] = (value, self.life.now())
         self.life.sweep(self)
@@ -327,15 +331,21 @@ cdef class TtlMapState(KeyedMapState):
     def put_all(self, dict_value):
         """Put all entries of a dict, or of an iterable of pairs."""
         cdef int64_t now = self.life.now()
-        cdef dict new = {key: (value, now) for key, value in dict(dict_value).items()}
+        cdef dict new = {self.kept_key(key): (kept(self, value), now) for key, value in dict(dict_value).items()}
         if new:
             self.change_count += 1
             self.own_map().update(new)
         self.life.sweep(self)
 
     def is_empty(self):
-        """Whether there is no entry to be seen."""
-        return not self.alive()
+        """Whether there is no entry to be seen; makes none young again."""
+        stored = self.table.get(self.key_context.token)
+        if stored is None:
+            return True
+        alive = self.without_expired(stored, self.life.now())
+        if alive is None:
+            self.table.remove(self.key_context.token)
+        return alive is None and not self.life.returns_expired
 
     cdef list alive(self):
         """What is to be seen, as pairs of key and value; what has expired goes."""

@@ -8,6 +8,7 @@ fn_execution/datastream/window/window_operator.py.
 from libc.stdint cimport INT64_MAX, int64_t
 
 from flinkbuf._core.function_results cimport emit_results
+from flinkbuf._core.own_value cimport own_copy
 from flinkbuf._core.time_window cimport TimeWindow
 
 
@@ -44,6 +45,8 @@ cdef class WindowOperator(StreamOperator):
         runtime_context, backend = self.context.runtime_context, self.context.keyed_state
         self.timer_service = self.timers.service("window-timers", self)
         self.contents = backend.get_internal_state(self.operation.contents_descriptor)
+        if self.context.owns_records:
+            self.contents.own_given()
         if self.is_merging:
             self.window_sets = backend.get_internal_state(self.operation.window_sets_descriptor)
         self.assigner_context = WindowAssignerContext(self.timer_service, runtime_context)
@@ -82,7 +85,7 @@ cdef class WindowOperator(StreamOperator):
         self.is_in_function = True
         windows = self.assigner.assign_windows(value, timestamp, self.assigner_context)
         try:
-            windows = tuple(windows)
+            windows = own_copy(tuple(windows))  # an assigner of the user's may go on holding and changing them
         except TypeError:
             if hasattr(windows, "__iter__"):
                 raise

@@ -172,7 +172,7 @@ class ExecutionConfig:
         return False
 
     def enable_object_reuse(self) -> ExecutionConfig:
-        """Values go by reference between chained functions, as between PyFlink's, whatever is said here."""
+        """Give all ways that a record goes within a task the same object, not each its own copy of what can change."""
         self._configuration.set_boolean(options.OBJECT_REUSE.key, True)
         return self
 

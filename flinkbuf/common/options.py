@@ -205,7 +205,7 @@ OPERATOR_CHAINING = Option("pipeline.operator-chaining.enabled", boolean_of, Tru
 CHAIN_DIFFERENT_MAX_PARALLELISM = Option(
     "pipeline.operator-chaining.chain-operators-with-different-max-parallelism", boolean_of, True
 )
-OBJECT_REUSE = Option("pipeline.object-reuse", boolean_of, False)  # values always go by reference within a chain
+OBJECT_REUSE = Option("pipeline.object-reuse", boolean_of, False)
 GENERATES_UIDS = Option("pipeline.auto-generate-uids", boolean_of, True)
 GLOBAL_JOB_PARAMETERS = Option("pipeline.global-job-parameters", map_of, {})
 CLOSURE_CLEANER = Option("pipeline.closure-cleaner-level", str, "RECURSIVE")  # cloudpickle takes what is needed

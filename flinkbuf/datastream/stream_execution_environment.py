@@ -549,6 +549,7 @@ class StreamExecutionEnvironment:
             latency_tracking_interval_ms=config.get_latency_tracking_interval(),
             latency_granularity=options.read(self._configuration, options.LATENCY_GRANULARITY),
             latency_history_size=options.read(self._configuration, options.LATENCY_HISTORY_SIZE),
+            object_reuse=options.read(self._configuration, options.OBJECT_REUSE),
             task_cancellation_interval_ms=config.get_task_cancellation_interval(),
             task_cancellation_timeout_ms=config.get_task_cancellation_timeout(),
             job_parameters=config.get_global_job_parameters(),

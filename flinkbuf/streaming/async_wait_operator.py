@@ -13,6 +13,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any
 
+from flinkbuf._core.own_value import copied
 from flinkbuf._core.stream_operator import NO_TIMESTAMP, StreamOperator
 from flinkbuf.async_io.function import AsyncOptions, CallContext
 from flinkbuf.async_io.operator import AsyncOperator
@@ -89,6 +90,7 @@ class AsyncWaitOperator(StreamOperator):
                 partition=task.subtask_index, partition_count=task.parallelism, task_attempt=task.attempt_number
             ),
             open_context=self.context.runtime_context,
+            value_of=copied,  # what the function changes is called for as it was, in a retry and after a restore
             output=self._emit,
             on_ready=self._send_mail,
             thread=thread,

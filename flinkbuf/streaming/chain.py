@@ -41,7 +41,15 @@ class ChainedOperator:
 class ContextMaker(Protocol):
     """Makes the surroundings of one operator: ``flinkbuf.streaming.operator_setup.make_context``."""
 
-    def __call__(self, *, config: OperatorConfig, processing_time: Any, mailbox: Any, extras: dict[str, Any]) -> Any:
+    def __call__(
+        self,
+        *,
+        config: OperatorConfig,
+        processing_time: Any,
+        mailbox: Any,
+        extras: dict[str, Any],
+        owns_records: bool,
+    ) -> Any:
         """Return its `OperatorContext`."""
         ...
 
@@ -63,6 +71,8 @@ class OperatorChain:
         Has the task look for input again; any thread calls it.
     chance : random.Random
         Chooses channels of latency markers.
+    reuses_objects : bool, default False
+        Whether all ways that a record goes get the same object.
     """
 
     def __init__(
@@ -75,6 +85,7 @@ class OperatorChain:
         make_context: ContextMaker,
         wake: Callable[[], None],
         chance: random.Random,
+        reuses_objects: bool = False,
     ) -> None:
         self.info = info
         self.task_counters = OperatorCounters()
@@ -87,6 +98,7 @@ class OperatorChain:
         self._make_context = make_context
         self._wake = wake
         self._chance = chance
+        self._reuses_objects = reuses_objects
         self._made: dict[int, ChainedOperator] = {}
         self.is_finished = False
 
@@ -128,9 +140,9 @@ class OperatorChain:
         mailbox = OperatorMailboxExecutor(self._processor, mail_priority, locate)
         processing_time = OperatorTimerService(self._timers, mail_priority, locate)
         try:
-            edges = [
-                *(self._chained_edge(edge, index, counters) for edge in config.chained_edges),
+            edges = [  # bytes first: what is chained may change the record
                 *(self._network_edge(edge, counters) for edge in config.network_edges),
+                *(self._chained_edge(edge, index, counters, config) for edge in config.chained_edges),
             ]
             output = self._output(edges, counters)
             operator = config.factory()
@@ -139,6 +151,7 @@ class OperatorChain:
                 processing_time=processing_time,
                 mailbox=mailbox,
                 extras={"counters": counters, "wake": self._wake, "accumulators": self.accumulators},
+                owns_records=index == 0,
             )
             operator.setup(context, output)
         except BaseException as error:
@@ -148,7 +161,9 @@ class OperatorChain:
             config, mail_priority, counters, operator, output, edges, processing_time, mailbox, context
         )
 
-    def _chained_edge(self, edge: ChainedEdge, index: int, counters: OperatorCounters) -> ChainingOutput:
+    def _chained_edge(
+        self, edge: ChainedEdge, index: int, counters: OperatorCounters, config: OperatorConfig
+    ) -> ChainingOutput:
         if edge.target <= index:
             raise ValueError(
                 f"operator {index} of a chain is chained to {edge.target}: an operator stands before those it is "
@@ -160,7 +175,8 @@ class OperatorChain:
             raise ValueError(
                 f"{target.config.name} has {len(inputs)} inputs, an edge of its chain leads to {edge.input_number}"
             )
-        return ChainingOutput(counters, inputs[edge.input_number - 1], target.counters, edge.output_tag)
+        copies = not self._reuses_objects and not _is_last_way(config, edge)
+        return ChainingOutput(counters, inputs[edge.input_number - 1], target.counters, edge.output_tag, copies)
 
     def _network_edge(self, edge: NetworkEdge, counters: OperatorCounters) -> RecordWriterOutput:
         writer = self._writers[edge.partition_index]
@@ -296,6 +312,15 @@ class OperatorChain:
     def _note(self, error: BaseException, config: OperatorConfig, record: Any, method: str | None = None) -> None:
         self._located = error
         locate_error(error, self.info, config, record, method)
+
+
+def _is_last_way(config: OperatorConfig, edge: ChainedEdge) -> bool:
+    """Whether a record that comes to this edge goes no other way afterwards.
+
+    A function may emit one object on its main output and on a side output, in any order.
+    """
+    tags = {each.output_tag for each in (*config.chained_edges, *config.network_edges)}
+    return len(tags) == 1 and edge is config.chained_edges[-1]
 
 
 def _functions_of(config: OperatorConfig) -> Iterator[Any]:

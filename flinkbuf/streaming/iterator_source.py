@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from flinkbuf._core.iterator_handover import IteratorHandover
+from flinkbuf._core.own_value import copied
 from flinkbuf._core.source_operator import HandoverSourceOperator, IteratorSourceOperator
 from flinkbuf._core.stream_operator import Output
 from flinkbuf.streaming.by_reference import CannotBeginAgainError
@@ -171,7 +172,9 @@ class ProgramIterable:
         if reason is not None:
             raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
         self._has_begun = True
-        return iter(self._iterable)
+        if isinstance(self._iterable, (Iterator, range)):
+            return iter(self._iterable)
+        return map(copied, self._iterable)  # what functions change is still as it was when it is read again
 
     @property
     def is_in_memory(self) -> bool:

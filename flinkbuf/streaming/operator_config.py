@@ -82,6 +82,7 @@ class ExecutionSettings:
 
     is_batch: bool = False  # all input has an end, and results are given once, at that. Flink: JobType.BATCH
     sorted_inputs_memory: int = 128 * 1024**2  # bytes in which a task of a batch job sorts its keyed input
+    object_reuse: bool = False  # a record that goes several ways in one task is one object on all of them
     auto_watermark_interval_ms: int = 200
     latency_tracking_interval_ms: int = 0  # 0: no latency markers
     latency_granularity: str = "operator"  # which markers share a histogram

@@ -31,6 +31,7 @@ def make_context(
     mailbox: MailboxExecutor,
     metrics: MetricGroup | None = None,
     extras: dict[str, Any] | None = None,
+    owns_records: bool = False,
 ) -> OperatorContext:
     """Return the surroundings of one operator, its state still empty.
 
@@ -48,6 +49,8 @@ def make_context(
         Of the operator.
     extras : dict, optional
         What only this kind of operator needs.
+    owns_records : bool
+        Whether nobody else holds the records that come to it.
 
     References
     ----------
@@ -80,6 +83,7 @@ def make_context(
         metrics=metrics,
         runtime_context=RuntimeContext(task, settings, metrics, keyed_state, operator_state, accumulators),
         extras=extras,
+        owns_records=owns_records,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf._core.own_value import copied, is_fixed_value
 from flinkbuf.streaming.snapshot import OperatorSnapshot, saving
 from flinkbuf.streaming.state import (
     BroadcastState,
@@ -20,69 +20,96 @@ from flinkbuf.streaming.state import (
     StateDescriptor,
 )
 
-_OBJECTS = TypeCodec("OBJECT")
-# Values of these never change, so the operator and a snapshot may both hold them.
-_ATOMS = frozenset([type(None), bool, int, float, complex, str, bytes])
-
 
 class OperatorListState(ListState[Any]):
-    """A list of one subtask."""
+    """A list of one subtask. What can change is copied on its way in and out."""
 
-    def __init__(self, elements: Iterable[Any] = ()) -> None:
+    def __init__(self, name: str, elements: Iterable[Any] = ()) -> None:
+        self._name = name
         self._elements = list(elements)
 
     def get(self) -> list[Any]:
-        return list(self._elements)
+        return [copied(element) for element in self._elements]
 
     def add(self, value: Any) -> None:
-        self._elements.append(value)
+        self.add_all([value])
 
     def add_all(self, values: Iterable[Any]) -> None:
-        self._elements.extend(values)
+        with saving("list state", self._name):
+            self._elements += [copied(value) for value in values]
 
     def update(self, values: Iterable[Any]) -> None:
-        self._elements = list(values)
+        with saving("list state", self._name):
+            self._elements = [copied(value) for value in values]
 
     def clear(self) -> None:
         self._elements = []
 
+    def frozen(self) -> list[Any]:
+        """Return the elements as they are now, for a snapshot; they are never changed in place."""
+        return list(self._elements)
+
 
 class HeapBroadcastState(BroadcastState[Any, Any]):
-    """A map of one subtask."""
+    """A map of one subtask. What can change is copied on its way in and out."""
 
     def __init__(self, name: str, entries: Mapping[Any, Any] | None = None) -> None:
         self.name = name
         self._entries = dict(entries or {})
+        self._lent: dict[Any, Any] = {}  # what readers were given: copies, as long as the entries stay what they are
 
     def get(self, key: Any) -> Any:
-        return self._entries.get(key)
+        return copied(self._entries.get(key))
 
     def contains(self, key: Any) -> bool:
         return self._entries.get(key) is not None
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        return iter(self._entries.items())
+        return ((key, copied(value)) for key, value in self._entries.items())
 
     def keys(self) -> Iterator[Any]:
         return iter(self._entries.keys())
 
     def values(self) -> Iterator[Any]:
-        return iter(self._entries.values())
+        return (copied(value) for value in self._entries.values())
 
     def is_empty(self) -> bool:
         return not self._entries
 
     def put(self, key: Any, value: Any) -> None:
-        self._entries[key] = value
+        self.put_all({key: value})
 
     def put_all(self, dict_value: Any) -> None:
-        self._entries.update(dict_value)
+        with saving("broadcast state", self.name):
+            new = {copied(key): copied(value) for key, value in dict(dict_value).items()}
+        self._entries.update(new)
+        for key in new:
+            self._lent.pop(key, None)
 
     def remove(self, key: Any) -> None:
         self._entries.pop(key, None)
+        self._lent.pop(key, None)
 
     def clear(self) -> None:
         self._entries.clear()
+        self._lent.clear()
+
+    def frozen(self) -> dict[Any, Any]:
+        """Return the entries as they are now, for a snapshot; their values are never changed in place."""
+        return dict(self._entries)
+
+    def lend(self, key: Any) -> Any:
+        """Return the value of `key` to a reader, who must not change it: the same copy until it is put anew."""
+        value = self._entries.get(key)
+        if is_fixed_value(value):
+            return value
+        if key not in self._lent:
+            self._lent[key] = copied(value)
+        return self._lent[key]
+
+    def lend_all(self) -> Iterator[tuple[Any, Any]]:
+        """Go over keys and values as `lend` gives them."""
+        return ((key, self.lend(key)) for key in self._entries)
 
     def read_only(self) -> ReadOnlyHeapBroadcastState:
         """Return a view that refuses to be written."""
@@ -96,7 +123,7 @@ class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[Any, Any]):
         self._state = state
 
     def get(self, key: Any) -> Any:
-        return self._state.get(key)
+        return self._state.lend(key)
 
     def contains(self, key: Any) -> bool:
         return self._state.contains(key)
@@ -105,13 +132,13 @@ class ReadOnlyHeapBroadcastState(ReadOnlyBroadcastState[Any, Any]):
         return self._state.is_empty()
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        return self._state.items()
+        return self._state.lend_all()
 
     def keys(self) -> Iterator[Any]:
         return self._state.keys()
 
     def values(self) -> Iterator[Any]:
-        return self._state.values()
+        return (value for _, value in self._state.lend_all())
 
     def clear(self) -> None:
         raise TypeError(self._refusal())
@@ -137,7 +164,9 @@ class OperatorStateBackend(OperatorStateStore):
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
         """Return a list; at another parallelism all elements of all subtasks are dealt out anew."""
         return self._state(
-            "list", state_descriptor, lambda: OperatorListState(self._restored.lists.get(state_descriptor.name, ()))
+            "list",
+            state_descriptor,
+            lambda: OperatorListState(state_descriptor.name, self._restored.lists.get(state_descriptor.name, ())),
         )
 
     def get_union_list_state(self, state_descriptor: ListStateDescriptor) -> OperatorListState:
@@ -145,7 +174,7 @@ class OperatorStateBackend(OperatorStateStore):
         return self._state(
             "union list",
             state_descriptor,
-            lambda: OperatorListState(self._restored.union_lists.get(state_descriptor.name, ())),
+            lambda: OperatorListState(state_descriptor.name, self._restored.union_lists.get(state_descriptor.name, ())),
         )
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> HeapBroadcastState:
@@ -171,21 +200,12 @@ class OperatorStateBackend(OperatorStateStore):
         self._restored = snapshot
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
-        """Return copies of all states, as fields of an `OperatorSnapshot`; those nobody asked for stay as they were."""
+        """Return what all states hold, as fields of an `OperatorSnapshot`; those nobody asked for stay as they were."""
         live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
         for name, (mode, _, state) in self._known.items():
-            live[mode][name] = _own_copy(name, mode, dict(state.items()) if mode == "broadcast" else state.get())
+            live[mode][name] = state.frozen()
         return {
             "lists": {**self._restored.lists, **live["list"]},
             "union_lists": {**self._restored.union_lists, **live["union list"]},
             "broadcasts": {**self._restored.broadcasts, **live["broadcast"]},
         }
-
-
-def _own_copy(name: str, mode: str, values: Any) -> Any:
-    """Return `values`, a list or dict of the snapshot's own, with no value in it that the operator may change."""
-    parts = (values.keys(), values.values()) if isinstance(values, dict) else (values,)
-    if all(type(each) in _ATOMS for part in parts for each in part):
-        return values
-    with saving(f"{mode} state", name):  # faster than copy.deepcopy, and the same as after a restore
-        return _OBJECTS.deserialize(_OBJECTS.serialize(values))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from flinkbuf._core.own_value import copied
 from flinkbuf._core.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
 from flinkbuf.errors import FlinkbufError
 from flinkbuf.log import logger
@@ -86,7 +87,7 @@ class CollectSinkOperator(SinkFunctionOperator):
     def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
         super().__init__(self._put)
         self._collector = collector
-        self._convert = convert
+        self._convert = convert or copied  # the program and the functions of the job never hold the same object
         self._part: CollectedPart | None = None  # None: records do not wait
         self._restored_id: int | None = None
 
@@ -111,7 +112,7 @@ class CollectSinkOperator(SinkFunctionOperator):
             raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
 
     def _put(self, value: Any) -> None:
-        record = value if self._convert is None else self._convert(value)
+        record = self._convert(value)
         if self._part is None:
             self._collector.put(record, self.context.mailbox.try_yield)
         else:

@@ -75,6 +75,7 @@ class KeyedStateBackend:
         known = self._states.get(meta.key)
         if known is None:
             state = _make(descriptor, self.key_context, self._clock)
+            state.declare(codec_of(descriptor.type_info))
             self._prepare(meta, descriptor, state)
             self._fill(meta, descriptor, state)
             self._states[meta.key] = meta, descriptor, state

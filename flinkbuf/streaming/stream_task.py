@@ -129,6 +129,7 @@ class StreamTask:
             partial(make_context, task=info, settings=settings, clock=clock),
             self.bell.ring,
             random.Random(seed),
+            settings.object_reuse,
         )
         self._storage = TaskStorage(info, settings, storage, write_snapshot, read_restore)
         self.checkpoints = SubtaskCheckpoints(

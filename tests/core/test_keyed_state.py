@@ -132,7 +132,7 @@ def test_a_snapshot_keeps_what_was_while_the_operator_goes_on(keys):
     state = KeyedMapState("s", keys)
     state.put("x", [1])
     frozen = state.freeze()
-    state.get("x").append(2)
+    state.put("x", [*state.get("x"), 2])
     state.put("y", 3)
     keys.set_key("b")
     state.put("z", 4)

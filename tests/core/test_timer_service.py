@@ -2,6 +2,7 @@
 
 import sys
 
+import numpy
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -122,6 +123,18 @@ def test_a_time_is_a_whole_number_of_milliseconds(world, time):
     keys.set_key("a")
     with pytest.raises(TypeError, match="whole number of milliseconds"):
         service.register_event_time_timer(None, time)
+
+
+@pytest.mark.parametrize("kind", [numpy.int64, numpy.int32, numpy.uint16])
+def test_a_time_of_numpy_s_is_the_same_timer(world, kind):
+    keys, _, fired, service = world
+    keys.set_key("a")
+    service.register_event_time_timer(None, kind(5))
+    service.register_event_time_timer(None, 5)
+    service.register_event_time_timer(None, kind(6))
+    service.delete_event_time_timer(None, kind(6))
+    service.advance_watermark(10)
+    assert fired.seen == [("event", 5, "a", None)] and type(fired.seen[0][1]) is int
 
 
 def test_a_timer_needs_a_key_and_64_bits(world):

@@ -116,6 +116,15 @@ def test_entries_of_a_map_expire_one_by_one(clock, keys):
     assert list(state) == list(state.values()) == [] and state.is_empty() and state.tokens() == []
 
 
+def test_asking_whether_a_map_is_empty_makes_no_entry_young_again(clock, keys):
+    state = TtlMapState("s", keys, TimeToLive(clock, 10, is_read_an_update=True))
+    state.put("x", 1)
+    clock.advance_to(5)
+    assert not state.is_empty()
+    clock.advance_to(10)
+    assert state.is_empty() and state.tokens() == []
+
+
 def test_expired_entries_may_be_seen_until_they_are_cleaned_up(clock, keys):
     life = TimeToLive(clock, 10, returns_expired=True)
     entries, elements = TtlMapState("m", keys, life), TtlListState("l", keys, life)

@@ -1,21 +1,45 @@
 """What a record or state value is depends on no backend, on no chaining, on no parallelism and on no failure."""
 
+import threading
+import time
 from collections import Counter
 
 import pytest
 
-from flinkbuf.common import Configuration, Types
-from flinkbuf.datastream import KeyedProcessFunction, RuntimeExecutionMode, StreamExecutionEnvironment
-from flinkbuf.datastream.state import ValueStateDescriptor
+from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy
+from flinkbuf.common.restart_strategy import RestartStrategies
+from flinkbuf.common.watermark_strategy import TimestampAssigner
+from flinkbuf.datastream import (
+    AggregateFunction,
+    AsyncDataStream,
+    BroadcastProcessFunction,
+    KeyedProcessFunction,
+    OutputTag,
+    ProcessFunction,
+    ProcessWindowFunction,
+    RuntimeExecutionMode,
+    StreamExecutionEnvironment,
+)
+from flinkbuf.datastream.functions import AsyncFunction, AsyncRetryStrategy
+from flinkbuf.datastream.state import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from flinkbuf.datastream.window import TumblingEventTimeWindows
 
 pytest.importorskip("rocksdict")
 
 BACKENDS = pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 PARALLELISM = pytest.mark.parametrize("parallelism", [1, 2])
+PLACES = pytest.mark.parametrize("place", [("embedded", 1), ("embedded", 2), ("local", 1), ("local", 2)], ids=str)
 
 
-def environment(backend="hashmap", parallelism=1, **options):
+def environment(backend="hashmap", parallelism=1, target="embedded", **options):
     config = Configuration()
+    config.set_string("execution.target", target)
     config.set_string("state.backend.type", backend)
     config.set_string("state.backend.rocksdb.cache.entries", "1")
     for name, value in options.items():
@@ -63,3 +87,328 @@ def test_equal_maps_are_one_declared_key(backend, mode):
     found = collected(keyed.process(CountByKey()))
     assert sorted(number for each, number in found if len(each) == 2) == [1, 2, 3, 4, 5, 6]
     assert sorted(number for each, number in found if len(each) == 1) == [1, 2, 3]
+
+
+# ---- one object, one holder
+
+
+def records(*numbers):
+    return [{"key": number % 2, "seen": [number]} for number in numbers]
+
+
+def marked(mark):
+    """A function that changes the record it is given."""
+
+    def mark_it(record):
+        record["seen"].append(mark)
+        record["mark"] = mark
+        return record
+
+    return mark_it
+
+
+def seen(found):
+    return sorted((each["mark"], each["seen"]) for each in found)
+
+
+def at(place, backend="hashmap", **options):
+    return environment(backend, place[1], place[0], **options)
+
+
+@PLACES
+def test_each_of_several_chained_functions_has_the_record_to_itself(place):
+    source = at(place).from_collection(records(1, 2))
+    found = collected(source.map(marked("a")).union(source.map(marked("b"))).union(source.map(marked("c"))))
+    assert seen(found) == [(mark, [number, mark]) for mark in "abc" for number in (1, 2)]
+
+
+TAG = OutputTag("side")
+
+
+class ToBoth(ProcessFunction):
+    def process_element(self, value, ctx):
+        yield TAG, value
+        yield value
+        yield TAG, value
+
+
+@PLACES
+def test_what_goes_to_the_main_and_to_a_side_output_is_not_shared(place):
+    both = at(place).from_collection(records(1, 2)).process(ToBoth())
+    found = collected(both.map(marked("main")).union(both.get_side_output(TAG).map(marked("side"))))
+    assert seen(found) == [
+        ("main", [1, "main"]),
+        ("main", [2, "main"]),
+        ("side", [1, "side"]),
+        ("side", [1, "side"]),
+        ("side", [2, "side"]),
+        ("side", [2, "side"]),
+    ]
+
+
+def joined(one, other):
+    one["seen"] += other["seen"]
+    return one
+
+
+@BACKENDS
+@PLACES
+def test_what_follows_a_reduction_does_not_change_its_state(place, backend):
+    reduced = at(place, backend).from_collection(records(1, 3, 5)).key_by(lambda record: record["key"]).reduce(joined)
+    found = [each["seen"] for each in collected(reduced.map(marked("x")))]
+    assert found == [[1, "x"], [1, 3, "x"], [1, 3, 5, "x"]]
+
+
+class ByNumber(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return value["seen"][0]
+
+
+class Elements(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        for each in elements:
+            each["seen"].append("window")
+            yield each
+
+
+class Gather(AggregateFunction):
+    def create_accumulator(self):
+        return {"seen": []}
+
+    def add(self, value, accumulator):
+        accumulator["seen"] += value["seen"]
+        return accumulator
+
+    def get_result(self, accumulator):
+        return accumulator
+
+    def merge(self, one, other):
+        return {"seen": one["seen"] + other["seen"]}
+
+
+@BACKENDS
+@PLACES
+@pytest.mark.parametrize("how", ["process", "reduce", "aggregate"])
+def test_a_window_that_fires_again_has_what_came_to_it(place, backend, how):
+    """Late records make it fire once more each; what its results became meanwhile is not its concern."""
+    env = at(place, backend)
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByNumber())
+    numbers = [1, 3, 1001, 5, 7]
+    source = env.from_collection(records(*numbers)).assign_timestamps_and_watermarks(strategy)
+
+    class EachWatermark(ProcessFunction):
+        def process_element(self, value, ctx):
+            yield value
+
+    windows = (
+        source.process(EachWatermark())
+        .key_by(lambda record: record["key"])
+        .window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+        .allowed_lateness(100_000)
+    )
+    made = {
+        "process": lambda: windows.process(Elements()),
+        "reduce": lambda: windows.reduce(joined),
+        "aggregate": lambda: windows.aggregate(Gather()),
+    }[how]()
+    for record in collected(made.map(marked("x"))):
+        marks = [each for each in record["seen"] if isinstance(each, str)]
+        assert marks == (["window", "x"] if how == "process" else ["x"]), record
+
+
+class Rules(BroadcastProcessFunction):
+    DESCRIPTOR = MapStateDescriptor("rules", None, None)
+
+    def process_broadcast_element(self, value, ctx):
+        ctx.get_broadcast_state(self.DESCRIPTOR).put(value["key"], value)
+        value["seen"].append("changed after it was put")
+
+    def process_element(self, value, ctx):
+        yield from ()
+
+
+@PLACES
+def test_the_subtasks_of_a_broadcast_have_a_record_each(place):
+    source = at(place).from_collection(records(1, 2))
+    found = collected(source.broadcast().map(marked("a")).union(source.map(marked("b"))))
+    expected = [("a", [number, "a"]) for number in (1, 2)] * place[1] + [("b", [number, "b"]) for number in (1, 2)]
+    assert seen(found) == sorted(expected)
+
+
+def test_with_object_reuse_all_ways_share_the_record():
+    env = environment()
+    env.get_config().enable_object_reuse()
+    source = env.from_collection(records(1))
+    found = collected(source.map(marked("a")).union(source.map(marked("b"))))
+    assert seen(found)[-1] == ("b", [1, "a", "b"])
+
+
+def test_a_record_that_cannot_be_copied_is_named_with_the_way_out():
+    source = environment().from_collection([1]).map(lambda number: (each for each in [number]))
+    both = source.map(next).union(source.map(next))
+    with pytest.raises(TypeError, match=r"goes several ways in one task.*set pipeline.object-reuse"):
+        collected(both)
+
+
+def test_records_of_the_program_stay_as_they_are():
+    mine = records(1, 2)
+    assert seen(collected(environment().add_source(mine).map(marked("a")))) == [("a", [1, "a"]), ("a", [2, "a"])]
+    assert mine == records(1, 2)
+
+
+class SameObject(ProcessFunction):
+    def open(self, runtime_context):
+        self.record = {"numbers": []}
+
+    def process_element(self, value, ctx):
+        self.record["numbers"].append(value)
+        yield self.record
+
+
+@PLACES
+def test_the_program_is_given_records_as_they_were_emitted(place):
+    source = at((place[0], 1)).from_collection([1, 2, 3])
+    assert [each["numbers"] for each in collected(source.process(SameObject()))] == [[1], [1, 2], [1, 2, 3]]
+
+
+class Changes(AsyncFunction):
+    """Changes its record and fails at the first attempt of each."""
+
+    def open(self, runtime_context):
+        self.tried = set()
+
+    async def async_invoke(self, value):
+        value["seen"].append("call")
+        if value["seen"][0] not in self.tried:
+            self.tried.add(value["seen"][0])
+            raise ValueError("the first attempt")
+        return [value]
+
+
+@PLACES
+def test_each_attempt_of_an_async_call_has_the_record_as_it_came(place):
+    retry = AsyncRetryStrategy.fixed_delay(3, 1, None, lambda error: isinstance(error, ValueError))
+    source = at((place[0], 1)).from_collection(records(1, 2))
+    called = AsyncDataStream.unordered_wait_with_retry(source, Changes(), Time.seconds(100), retry, 10)
+    assert sorted(each["seen"] for each in collected(called)) == [[1, "call"], [2, "call"]]
+
+
+class Cached(KeyedProcessFunction):
+    """Keeps the objects that it gave to its states, and changes them with each record before it reads the states."""
+
+    def open(self, runtime_context):
+        get = runtime_context
+        self.value = get.get_state(ValueStateDescriptor("value", None))
+        self.elements = get.get_list_state(ListStateDescriptor("list", None))
+        self.entries = get.get_map_state(MapStateDescriptor("map", None, None))
+        self.reduced = get.get_reducing_state(ReducingStateDescriptor("reducing", lambda one, other: one + other, None))
+        self.gathered = get.get_aggregating_state(AggregatingStateDescriptor("aggregating", Gather(), None))
+        self.cache = []
+
+    def process_element(self, value, ctx):
+        for each in self.cache:
+            each.append("changed later")
+        given = [[value[1]] for _ in range(5)]
+        self.cache += given
+        self.value.update(given[0])
+        self.elements.add(given[1])
+        self.entries.put("x", given[2])
+        self.reduced.add(given[3])
+        self.gathered.add({"seen": given[4]})
+        for each in self.cache:
+            each.append("changed later")
+        for each in (self.value.value(), *self.elements.get(), *self.entries.values(), self.reduced.get()):
+            each.append("what was read")
+        self.gathered.get()["seen"].append("what was read")
+        yield (
+            value,
+            self.value.value(),
+            self.elements.get(),
+            dict(self.entries.items()),
+            self.reduced.get(),
+            self.gathered.get()["seen"],
+        )
+
+
+def expected_of_cached(pairs):
+    seen = {}
+    for key, number in pairs:
+        numbers = seen.setdefault(key, [])
+        numbers.append(number)
+        yield ((key, number), [number], [[each] for each in numbers], {"x": [number]}, list(numbers), list(numbers))
+
+
+@BACKENDS
+@PLACES
+def test_state_is_what_was_written_whatever_a_function_goes_on_holding(place, backend):
+    pairs = [(number % 7, number) for number in range(70)]
+    found = collected(at(place, backend).from_collection(pairs).key_by(lambda pair: pair[0]).process(Cached()))
+    assert sorted(found) == sorted(expected_of_cached(pairs))
+
+
+class Run:
+    """What the program and its functions tell each other; they are in one process."""
+
+    a_checkpoint_counts = threading.Event()
+    count = None  # of numbers; known when one does
+
+    @classmethod
+    def begin(cls):
+        cls.a_checkpoint_counts.clear()
+        cls.count = None
+
+    @classmethod
+    def pairs(cls):
+        number = 0
+        while cls.count is None or number < cls.count:
+            if cls.count is None and cls.a_checkpoint_counts.is_set():
+                cls.count = number + 100
+            yield number % 50, number
+            number += 1
+            time.sleep(0.001)
+
+
+class FailsOnce(Cached):
+    """Fails at its first attempt, once a checkpoint counts."""
+
+    def open(self, runtime_context):
+        super().open(runtime_context)
+        self.attempt = runtime_context.get_attempt_number()
+
+    def process_element(self, value, ctx):
+        if self.attempt == 0 and Run.count is not None and value[1] >= Run.count - 50:
+            raise RuntimeError("fails once")
+        yield from super().process_element(value, ctx)
+
+
+@BACKENDS
+@PARALLELISM
+def test_state_is_what_was_written_after_a_failure_too(backend, parallelism):
+    env = environment(backend, parallelism)
+    env.enable_checkpointing(10)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(3, 0))
+    Run.begin()
+    found = []
+    stream = env.add_source(Run.pairs).key_by(lambda pair: pair[0]).process(FailsOnce())
+    with stream.execute_and_collect() as records:
+        for record in records:  # the first is given when a checkpoint counts
+            Run.a_checkpoint_counts.set()
+            found.append(record)
+    assert sorted(found) == sorted(expected_of_cached((number % 50, number) for number in range(Run.count)))
+
+
+class TwoTypes(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.INT()))
+
+    def process_element(self, value, ctx):
+        self.count.update(value)
+        yield value
+
+
+@BACKENDS
+def test_a_value_of_another_type_than_the_state_s_is_an_error_with_the_record(backend):
+    stream = environment(backend).from_collection([1, 1.5]).key_by(lambda _: "key").process(TwoTypes()).name("counts")
+    with pytest.raises(TypeError, match=r"the state 'count' of the key 'key' cannot keep 1.5.*expected INT") as caught:
+        collected(stream)
+    assert any("counts" in note and "1.5" in note for note in caught.value.__notes__)

@@ -36,7 +36,7 @@ class PlainContext(OperatorContext):
         self.extras.setdefault("markers", []).append(marker)
 
 
-def plain_context(*, task, config, settings, clock, processing_time, mailbox, extras):
+def plain_context(*, task, config, settings, clock, processing_time, mailbox, extras, owns_records=False):
     return PlainContext(
         task=task,
         operator_id=config.operator_id,

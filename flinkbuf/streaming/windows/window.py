@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from flinkbuf._core.own_value import declare_fixed
 from flinkbuf._core.time_window import TimeWindow
 from flinkbuf.types.date_time import LONG_MAX
 
@@ -75,3 +76,6 @@ class GlobalWindow(Window):
 
     def __repr__(self) -> str:
         return "GlobalWindow"
+
+
+declare_fixed(TimeWindow, CountWindow, GlobalWindow)

@@ -1,0 +1,11 @@
+from cpython.object cimport PyObject
+
+from flinkbuf._core.type_codec cimport TypeCodec
+
+cdef extern from "_core/own_value.h":
+    bint fb_own_value_is_atom(PyObject* value) noexcept
+
+cdef bint is_fixed(PyObject* value) except -1
+cdef object own_copy(object value)
+cdef object own_value(TypeCodec codec, object value)
+cdef bint gives_fixed(TypeCodec codec)
