@@ -31,6 +31,14 @@ def places_in(
 def replaced(
     entries: list[tuple[bytes, bytes]], state_ids: dict[int, int], key_codec: TypeCodec | None
 ) -> list[tuple[bytes, bytes]]: ...
+def restamped(
+    place: bytes,
+    data: bytes,
+    state: KeyedState,
+    key_codec: TypeCodec | None,
+    codec: TypeCodec | None,
+    had_stamps: bool,
+) -> bytes: ...
 def entry_in(
     place: bytes, data: bytes, namespace_before: bytes, key_codec: TypeCodec | None, has_stamps: bool
 ) -> tuple[bytes, bytes]: ...

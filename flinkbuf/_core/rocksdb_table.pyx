@@ -380,6 +380,17 @@ def places_in(data, int key_group, int state_id, TypeCodec key_codec, TypeCodec 
     return found
 
 
+def restamped(bytes place not None, bytes data not None, KeyedState state not None, TypeCodec key_codec,
+              TypeCodec codec, bint had_stamps):
+    """The bytes of an entry of a state whose values expire now and did not, or the other way round."""
+    codec = OBJECT if codec is None else codec
+    cdef bytes value = parts_of(place, data, OBJECT if key_codec is None else key_codec)[2]
+    cdef bytes before = data[: len(data) - len(value)]
+    if had_stamps:
+        return before + skipped(codec, StateReader(value))
+    return before + value + OBJECT.serialize(state.split(joined(state, codec.deserialize(value), None))[1])
+
+
 def entry_in(bytes place not None, bytes data not None, bytes namespace_before, TypeCodec key_codec, bint has_stamps):
     """The bytes of an entry, behind one in the namespace whose bytes are given, and the bytes of its own namespace."""
     namespace, key, value = parts_of(place, data, OBJECT if key_codec is None else key_codec)

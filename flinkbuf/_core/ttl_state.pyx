@@ -115,8 +115,8 @@ cdef class TtlValueState(KeyedValueState):
         return stored
 
     def join(self, value, stamps):
-        """The other way round."""
-        return value, stamps
+        """The other way round; without stamps, as values of a state that did not expire have none, they are new."""
+        return value, self.life.now() if stamps is None else stamps
 
 
 cdef class TtlReducingState(KeyedReducingState):
@@ -161,8 +161,8 @@ cdef class TtlReducingState(KeyedReducingState):
         return stored
 
     def join(self, value, stamps):
-        """The other way round."""
-        return value, stamps
+        """The other way round; without stamps, as values of a state that did not expire have none, they are new."""
+        return value, self.life.now() if stamps is None else stamps
 
 
 cdef class TtlAggregatingState(KeyedAggregatingState):
@@ -211,8 +211,8 @@ cdef class TtlAggregatingState(KeyedAggregatingState):
         return stored
 
     def join(self, value, stamps):
-        """The other way round."""
-        return value, stamps
+        """The other way round; without stamps, as values of a state that did not expire have none, they are new."""
+        return value, self.life.now() if stamps is None else stamps
 
 
 cdef class TtlListState(KeyedListState):
@@ -286,8 +286,8 @@ cdef class TtlListState(KeyedListState):
         return [element for element, _ in stored], [stamp for _, stamp in stored]
 
     def join(self, value, stamps):
-        """The other way round."""
-        return list(zip(value, stamps, strict=True))
+        """The other way round; without stamps all are new."""
+        return list(zip(value, [self.life.now()] * len(value) if stamps is None else stamps, strict=True))
 
 
 cdef class TtlMapState(KeyedMapState):
@@ -386,5 +386,6 @@ cdef class TtlMapState(KeyedMapState):
         return {key: value for key, (value, _) in stored.items()}, [stamp for _, stamp in stored.values()]
 
     def join(self, value, stamps):
-        """The other way round."""
+        """The other way round; without stamps all are new."""
+        stamps = [self.life.now()] * len(value) if stamps is None else stamps
         return {key: (each, stamp) for (key, each), stamp in zip(value.items(), stamps, strict=True)}

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.rocksdb_table import RocksDbTable, places_in, replaced, use_rocksdb_table
+from flinkbuf._core.rocksdb_table import RocksDbTable, after, places_in, replaced, restamped, use_rocksdb_table
+from flinkbuf._core.type_codec import TypeCodec
 from flinkbuf.checkpoints.state_index import StateMeta
 from flinkbuf.owned_directory import OwnedDirectory
 from flinkbuf.streaming.clock import Clock
@@ -80,15 +81,36 @@ class RocksDbStateBackend(KeyedStateBackend):
     def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
         codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
         grouper, number = self.key_groups.grouper(), self._number_of(meta)
+        if self._metas[number].has_ttl != meta.has_ttl:
+            self._restamp(number, state, *codecs, self._metas[number].has_ttl)
+            self._metas[number] = meta
         table = RocksDbTable(
             self._store, number, state, self.key_context, grouper, *codecs, meta.has_ttl, self._capacity
         )
         use_rocksdb_table(state, table)
         self._tables.append(table)
 
-    def _read(self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any) -> None:
+    def _restamp(
+        self, number: int, state: Any, key_codec: TypeCodec | None, codec: TypeCodec | None, had_ttl: bool
+    ) -> None:
+        """Give the entries that the database has of a state stamps, or take them away."""
+        for group in range(self.key_groups.first, self.key_groups.last + 1):
+            begin = _group(group) + number.to_bytes(2, "big")
+            batch: list[tuple[bytes, bytes | None]] = []
+            for place, data in self._store.scan(begin, after(begin)):
+                batch.append((place, restamped(place, data, state, key_codec, codec, had_ttl)))
+                if len(batch) >= _BATCH_COUNT:
+                    self._store.write(batch)
+                    batch = []
+            self._store.write(batch)
+
+    def _read(
+        self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any, had_ttl: bool
+    ) -> None:
         codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
-        entries = places_in(data, key_group, self._number_of(meta), *codecs, meta.has_ttl)
+        entries = places_in(data, key_group, self._number_of(meta), *codecs, had_ttl)
+        if had_ttl != meta.has_ttl:
+            entries = [(place, restamped(place, data, state, *codecs, had_ttl)) for place, data in entries]
         for begin in range(0, len(entries), _BATCH_COUNT):
             self._store.write(entries[begin : begin + _BATCH_COUNT])
 

@@ -81,6 +81,8 @@ class KeyedStateBackend:
             self._states[meta.key] = meta, descriptor, state
             return state
         check_same(known[0], meta, "there is a state {!r} already")
+        if known[0].has_ttl != meta.has_ttl:
+            raise TypeError(f"there is a state {meta.name!r} already, with another time to live: give one another name")
         return known[2]
 
     def _fill(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
@@ -90,17 +92,20 @@ class KeyedStateBackend:
             if index is None:
                 continue
             check_same(snapshot.metas[index], meta, "the snapshot has a state {!r}")
+            had_ttl = snapshot.metas[index].has_ttl
             for key_group, data in snapshot.stored(index).sections(self.key_groups):
-                self._read(meta, descriptor, state, key_group, data)
+                self._read(meta, descriptor, state, key_group, data, had_ttl)
             snapshot.forget(index)
 
     def _prepare(self, meta: StateMeta, descriptor: StateDescriptor, state: Any) -> None:
         """Say where a new state keeps its values."""
 
-    def _read(self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any) -> None:
-        """Put the entries of one section into a state."""
+    def _read(
+        self, meta: StateMeta, descriptor: StateDescriptor, state: Any, key_group: int, data: Any, had_ttl: bool
+    ) -> None:
+        """Put the entries of one section into a state; what did not expire and does now is new."""
         codecs = self.key_groups.key_codec, codec_of(descriptor.type_info)
-        read_entries(data, state, self.key_context, *codecs, meta.has_ttl)
+        read_entries(data, state, self.key_context, *codecs, had_ttl)
 
     def snapshot(self) -> KeyedPart:
         """Take references to all there is; the operator may go on at once."""
@@ -197,8 +202,8 @@ def _life(config: StateTtlConfig, clock: Clock) -> ttl_state.TimeToLive:
 
 
 def check_same(known: StateMeta, meta: StateMeta, where: str) -> None:
-    """Raise TypeError unless a state is what one of its name was declared as before."""
-    words = {"kind": "kind", "type": "type", "has_ttl": "time to live"}
+    """Raise TypeError unless a state is what one of its name was declared as before; a time to live may come and go."""
+    words = {"kind": "kind", "type": "type"}
     for what, word in words.items():
         one, other = getattr(known, what), getattr(meta, what)
         if one != other:

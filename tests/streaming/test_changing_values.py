@@ -1,6 +1,7 @@
 """What is read from state is what was last written, whatever a function does to the objects that it still holds."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 from test_rocksdb_backend import restored, save
@@ -55,7 +56,7 @@ def backend(tmp_path):
     """Makes backends of a kind."""
     made = []
 
-    def make(kind, restore=None, key_type=None):
+    def with_clock(kind, restore=None, key_type=None):
         keys, clock = KeyContext(None if key_type is None else key_type.codec), ManualClock()
         groups = KeyGroups.of_subtask(key_type, 128, parallelism=1, subtask_index=0)
         timers = TimerServices(keys, clock)
@@ -66,8 +67,12 @@ def backend(tmp_path):
             made.append(RocksDbStateBackend(keys, groups, clock, timers, options))
         if restore is not None:
             made[-1].restore(restore)
-        return made[-1]
+        return made[-1], clock
 
+    def make(*arguments, **named):
+        return with_clock(*arguments, **named)[0]
+
+    make.with_clock = with_clock
     yield make
     for each in made:
         each.close()
@@ -301,3 +306,72 @@ def test_a_value_is_read_as_its_declared_type_has_it_before_and_after_a_restore(
     before = read(states)
     assert before == "[1.0, 1, {1.0: 2.0}, [(1, 2.0)]]"
     assert read(backend(kind, restored([save(states, tmp_path / "saved")], 1, 0, 1))) == before
+
+
+# ---- a time to live that comes and goes
+
+
+FILLED = {
+    "value": (ValueStateDescriptor("s", Types.LONG()), lambda s: s.update(7), lambda s: s.value(), None),
+    "list": (ListStateDescriptor("s", Types.LONG()), lambda s: s.add_all([7, 8]), lambda s: s.get(), []),
+    "map": (
+        MapStateDescriptor("s", Types.STRING(), None),
+        lambda s: s.put_all({"x": 7, "y": [8]}),
+        lambda s: dict(s.items()),
+        {},
+    ),
+    "reducing": (
+        ReducingStateDescriptor("s", lambda one, other: one + other, Types.LONG()),
+        lambda s: s.add(7),
+        lambda s: s.get(),
+        None,
+    ),
+    "aggregating": (AggregatingStateDescriptor("s", Gather(), None), lambda s: s.add(7), lambda s: s.get(), None),
+}
+
+
+@pytest.mark.parametrize("before", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("after", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("name", FILLED)
+def test_a_time_to_live_may_be_given_to_state_that_exists(backend, tmp_path, before, after, name):
+    descriptor, fill, read, nothing = FILLED[name]
+    expected = fill_and_save(backend, tmp_path, before, after, descriptor, fill, read)
+    states, clock = backend.with_clock(after, restored([expected.saved], 1, 0, 1))
+    clock.advance_to(5000)
+    state = with_key(states, expiring(descriptor))
+    clock.advance_to(14_999)
+    assert read(state) == expected.value  # as young as when the state was asked for
+    clock.advance_to(15_000)
+    assert read(state) == nothing
+
+
+@pytest.mark.parametrize("before", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("after", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("name", FILLED)
+def test_a_time_to_live_may_be_taken_from_state_that_exists(backend, tmp_path, before, after, name):
+    descriptor, fill, read, _ = FILLED[name]
+    expected = fill_and_save(backend, tmp_path, before, after, expiring(descriptor), fill, read)
+    states, clock = backend.with_clock(after, restored([expected.saved], 1, 0, 1))
+    clock.advance_to(10**9)
+    assert read(with_key(states, descriptor)) == expected.value
+    again, _ = backend.with_clock(after, restored([save(states, tmp_path / "again")], 1, 0, 1))
+    assert read(with_key(again, descriptor)) == expected.value
+
+
+def expiring(descriptor):
+    descriptor = copy.copy(descriptor)
+    descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(10)).build())
+    return descriptor
+
+
+def with_key(states, descriptor):
+    states.key_context.set_key(("a key", True))
+    return states.get_state(descriptor)
+
+
+def fill_and_save(backend, tmp_path, before, after, descriptor, fill, read):
+    states = backend(before)
+    state = with_key(states, descriptor)
+    fill(state)
+    kind = "CHECKPOINT" if before == after == "rocksdb" else "SAVEPOINT"
+    return SimpleNamespace(value=read(state), saved=save(states, tmp_path / "saved", kind))

@@ -205,13 +205,13 @@ def test_one_name_is_one_state(other, what):
         restored.get_state(other)
 
 
-def test_time_to_live_cannot_be_switched_on_for_what_a_snapshot_holds():
+def test_one_state_has_one_time_to_live():
     backend = backend_of()
     backend.get_state(ValueStateDescriptor("s", None))
     descriptor = ValueStateDescriptor("s", None)
     descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(1)).build())
-    with pytest.raises(TypeError, match="time to live is False, not True"):
-        backend_of(restore=snapshot_of(backend)).get_state(descriptor)
+    with pytest.raises(TypeError, match="there is a state 's' already, with another time to live"):
+        backend.get_state(descriptor)
 
 
 def test_a_user_s_state_and_the_operator_s_own_may_have_one_name():
