@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from flinkbuf.control import tcp_health
-from flinkbuf.control.secure_link import MESSAGE_LIMIT, NONCE_SIZE, ServerLink
+from flinkbuf.control.secure_link import MESSAGE_LIMIT, NONCE_SIZE, MessageTooLargeError, ServerLink
 from flinkbuf.control.tls_layer import TlsLayer
 from flinkbuf.errors import RemoteTransportError
 from flinkbuf.log import logger
@@ -99,11 +99,11 @@ class Connection(asyncio.Protocol):
 
         Raises
         ------
-        ValueError
+        MessageTooLargeError
             If it is longer than a message may be.
         """
         if len(payload) > MESSAGE_LIMIT:
-            raise ValueError(f"a control message of {len(payload)} bytes; at most {MESSAGE_LIMIT} can be sent")
+            raise MessageTooLargeError(len(payload))
         self._outbox.append(payload)
         if not self._will_flush:
             self._will_flush = True

@@ -144,7 +144,7 @@ class ControlClient:
         ------
         RemoteTransportError
             If the connection has ended.
-        ValueError
+        MessageTooLargeError
             If it is longer than a message may be.
         """
         with self._lock:

@@ -48,6 +48,15 @@ def _digest(secret: bytes, *parts: bytes) -> bytes:
     return hmac.digest(secret, text, "sha256")
 
 
+class MessageTooLargeError(ValueError):
+    """A payload is longer than a message of the control plane may be; sent again, it would be again."""
+
+    can_restart = False
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"a control message of {size} bytes; at most {MESSAGE_LIMIT} can be sent")
+
+
 class FrameWriter:
     """Makes the frames of one direction; the key is used for nothing else."""
 
@@ -60,11 +69,11 @@ class FrameWriter:
 
         Raises
         ------
-        ValueError
+        MessageTooLargeError
             If it is longer than `MESSAGE_LIMIT`.
         """
         if len(payload) > MESSAGE_LIMIT:
-            raise ValueError(f"a control message of {len(payload)} bytes; at most {MESSAGE_LIMIT} can be sent")
+            raise MessageTooLargeError(len(payload))
         mac = self._mac.copy()
         mac.update(_COUNTED.pack(self._count, len(payload)))
         mac.update(payload)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.jobs.checkpoint_io import CheckpointIo
 from flinkbuf.jobs.coordinators import CoordinatorHost
 from flinkbuf.jobs.deployment import AttemptId
@@ -113,7 +115,12 @@ class ActionPerformer:
             return  # it has just gone: the master will hear of it
         if isinstance(action.message, DeployTask):
             self._manager_of[action.message.descriptor.attempt] = action.manager_id
-        connection.send(action.message)
+        try:
+            connection.send(action.message)
+        except MessageTooLargeError as error:  # such as of a task that begins with state from the metadata
+            what = f"{type(action.message).__name__} for task manager {action.manager_id} cannot be sent"
+            failure = Failure.of(error)
+            self._tell(CoordinatorFailed(replace(failure, message=f"{what}: {failure.message}")))
 
     def _stop_manager(self, action: StopManager) -> None:
         if action.manager_id == PROGRAM_MANAGER:

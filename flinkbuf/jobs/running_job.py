@@ -8,6 +8,7 @@ processes, buffers and coordinators are gone. Flink: JobMaster, MiniCluster.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import queue
 import random
@@ -544,7 +545,9 @@ class RunningJob:
 
     def _result(self, end: EndJob) -> str:
         """What is told to who starts the job again."""
-        counted = merge_accumulators([each.accumulators for each in self._master.graph.executions()])
+        counted = {}
+        with contextlib.suppress(ValueError):  # two kinds of one name: that is why the job has failed
+            counted = merge_accumulators([each.accumulators for each in self._master.graph.executions()])
         failure = None if end.failure is None else replace(end.failure, exception=None)
         runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         return JobResult(self.job_id, end.status.name, runtime_ms, counted, failure).to_text()

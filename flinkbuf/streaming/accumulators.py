@@ -396,6 +396,11 @@ def _made_of(name: str, data: Json) -> Accumulator:
     return accumulator
 
 
+def conflict_text(name: str, kind: str, other: str, task: str = "one task", other_task: str = "another") -> str:
+    """Return what is wrong with one name for two kinds."""
+    return f"accumulator '{name}' is {kind} in {task} and {other} in {other_task}: give one of them another name"
+
+
 def merge_accumulators(parts: Iterable[Json]) -> Json:
     """Merge what the tasks of a job have, each by name: kinds and values, as `AccumulatorRegistry.to_json` gives them.
 
@@ -416,10 +421,7 @@ def merge_accumulators(parts: Iterable[Json]) -> Json:
             accumulator = _made_of(name, data)
             known = merged.setdefault(name, accumulator)
             if type(known) is not type(accumulator):
-                raise ValueError(
-                    f"accumulator '{name}' is {type(known).__name__} in one task and {type(accumulator).__name__} "
-                    "in another"
-                )
+                raise ValueError(conflict_text(name, type(known).__name__, type(accumulator).__name__))
             if known is not accumulator:
                 known.merge(accumulator)
     return {name: {"type": type(each).__name__, "value": each.state()} for name, each in merged.items()}

@@ -647,6 +647,7 @@ PACKAGE = [
             "task_executor",
             "stack_sampler",
             "running_task",
+            "large_messages",
             "task_manager",
             "",
         ],

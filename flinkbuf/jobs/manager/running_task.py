@@ -126,6 +126,12 @@ class RunningTask:
         if task is not None:
             task.cancel()
 
+    def fail(self, error: BaseException) -> None:
+        """Have it end with this error, which the task manager has found."""
+        task = self._task
+        if task is not None:
+            task.fail(error)
+
     def end(self) -> None:
         """`cancel`, and interrupt a function that does not return soon; waits until the task has ended or was.
 
@@ -281,7 +287,8 @@ class RunningTask:
 
     def _changed(self, event: TaskStateChanged) -> None:
         if not event.state.is_terminal:
-            self._surroundings.tell(TaskChanged(self.attempt, event.state))
+            # With what functions registered in open(): two kinds of one name are found before anything is written.
+            self._surroundings.tell(TaskChanged(self.attempt, event.state, accumulators=self.accumulators()))
             return
         metrics, accumulators = self.metrics(), self.accumulators()
         self._free(event.state)

@@ -396,7 +396,8 @@ class TaskExecutor:
         if not message.state.is_terminal:
             if not entry.is_stopped:  # what it came to meanwhile is of no use to anybody
                 entry.state = message.state
-                self._send(TaskStateReport(self._session, attempt, message.state.value))
+                report = TaskStateReport(self._session, attempt, message.state.value)
+                self._send(replace(report, accumulators=message.accumulators))
             return
         entry.state = message.state
         self._running_count -= 1

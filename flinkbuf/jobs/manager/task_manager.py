@@ -16,9 +16,11 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
+from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.flame_tree import FlameTree
 from flinkbuf.jobs.manager.job_bundle import JobBundle
+from flinkbuf.jobs.manager.large_messages import instead_of
 from flinkbuf.jobs.manager.manager_link import ManagerLink
 from flinkbuf.jobs.manager.memory_manager import MemoryManager
 from flinkbuf.jobs.manager.process_figures import ProcessFigures
@@ -215,6 +217,19 @@ class TaskManager:
         except ConnectionError as error:
             self._is_connected = False
             self._inbox.put(LinkLost(str(error) or "the connection to the job master has ended"))
+        except MessageTooLargeError as error:
+            self._send_instead(message, error)
+
+    def _send_instead(self, message: object, error: MessageTooLargeError) -> None:
+        instead = instead_of(message, str(error))
+        if instead is None:
+            raise error
+        for each in instead.messages:
+            self._send(each)
+        for attempt, reason in (instead.failing or {}).items():
+            task = self._tasks.get(attempt)
+            if task is not None:
+                task.fail(reason)
 
     def _send_message(self, action: SendMessage) -> None:
         self._send(action.message)

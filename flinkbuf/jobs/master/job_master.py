@@ -63,6 +63,7 @@ from flinkbuf.jobs.messages import (
     TaskStateReport,
 )
 from flinkbuf.jobs.time_passed import TimePassed
+from flinkbuf.streaming.accumulators import conflict_text
 
 
 class JobMaster:
@@ -132,6 +133,7 @@ class JobMaster:
         self.graph = ExecutionGraph(plan, now_ms)
         self.managers = ManagerTable(slot_count(plan), self.config)
         self.is_over = False
+        self._accumulator_kinds: dict[str, tuple[str, str]] = {}  # by name: its kind, and a task that has it
         self._outbox = MasterOutbox()
         self._life = JobLife(self._outbox, now_ms)
         self._tasks = TaskControl(self.graph, self.managers, session_id, self._outbox)
@@ -376,6 +378,7 @@ class JobMaster:
         if execution is None:
             return
         execution.keep(report.metrics, report.accumulators, now_ms)
+        self._check_accumulators(execution, now_ms)
         before, step = execution.state, STEP_OF_REPORT.get(report.state)
         if step is None:
             execution.is_cancel_heard |= report.state == "CANCELING" and before is ExecutionState.CANCELING
@@ -411,6 +414,7 @@ class JobMaster:
         missing = []
         for attempt, execution in list(self.graph.open_on(manager.id).items()):
             execution.keep(report.metrics.get(str(attempt)), report.accumulators.get(str(attempt)), now_ms)
+            self._check_accumulators(execution, now_ms)
             # What was sent after the question was on its way when the answer was.
             if attempt in reported:
                 if execution.canceled_after < report.sequence and is_unheard(execution):
@@ -425,6 +429,15 @@ class JobMaster:
                 self._outbox.send(manager.id, CancelTask(self.session_id, attempt))
         self._tasks.let_go_again(manager.id, report.sequence)
         self._vanished([each for each in missing if not each.state.is_terminal], now_ms)
+
+    def _check_accumulators(self, execution: Execution, now_ms: int) -> None:
+        """One name has one kind in all tasks: their values are one result. Restarted, the program would be the same."""
+        for name, data in execution.accumulators.items():
+            kind, task = self._accumulator_kinds.setdefault(name, (data["type"], str(execution.vertex)))
+            if kind != data["type"] and self._life.is_active:
+                text = conflict_text(name, kind, data["type"], task, str(execution.vertex))
+                failure = Failure("builtins.ValueError", text, can_restart=False)
+                self._failover.of_job(FailureEntry(failure, now_ms, str(execution.vertex)), now_ms)
 
     def _vanished(self, executions: list[Execution], now_ms: int) -> None:
         """Their task manager does not know them any more."""
