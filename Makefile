@@ -21,7 +21,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos test-kills replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -30,6 +30,7 @@ help:
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-large    10 GB through each way of batches in little memory, and columns filled to 2^31 bytes (8 GB of memory)'
+	@echo 'make soak          one job for HOURS=1: killed, rescaled, links cut and slowed; output compared, what it uses drawn in SOAK=build/soak'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
 	@echo 'make test-kills    KILLS=20 executors are killed under each way to exchange data; no record is lost or doubled'
 	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
@@ -71,6 +72,14 @@ OF ?= jobs
 
 CHAOS_KILLS ?= 100
 CHAOS_SPARK_KILLS ?= 20
+
+HOURS ?= 1
+SOAK  ?= build/soak
+
+# BACKEND=rocksdb keeps its state on disk.
+soak: $(VENV)/.test
+	rm -rf $(SOAK)
+	$(BIN)/python tests/chaos/soak.py $(SOAK) --hours $(HOURS) --backend $(or $(BACKEND),hashmap)
 
 test-chaos: $(VENV)/.test
 	CHAOS_KILLS=$(CHAOS_KILLS) CHAOS_SPARK_KILLS=$(CHAOS_SPARK_KILLS) $(BIN)/python -m pytest tests/chaos -q -s
