@@ -17,7 +17,8 @@ from matrix.running import gathered
 from matrix.values import shown
 
 HOME = Path(__file__).parent.parent
-LONGEST_S = 90  # for one program one way
+LONGEST_S = 180  # for one program one way
+LONGEST_START_S = 600  # of Spark, on a busy machine
 SHOWN = 5  # records of a difference
 
 
@@ -40,6 +41,9 @@ class Worker:
         self.process = subprocess.Popen(
             command, env=surroundings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, start_new_session=True
         )
+        if self._line(time.monotonic() + LONGEST_START_S) != b"{}\n":
+            self.kill()
+            raise RuntimeError(f"a worker has not started; what it said: {log.name}")
 
     def ask(self, request):
         """The answer; an error if none comes in time."""

@@ -4,7 +4,7 @@
 
 Each line that it reads is JSON, ``{"name": …}`` or ``{"code": …}`` of a program and its ``way``; each that it writes is
 what came of it: ``{"records": [[output, order, text], …]}`` or ``{"error": …}``. What jobs print or log goes to
-standard error.
+standard error. An empty answer comes when it has started.
 """
 
 import faulthandler
@@ -57,6 +57,8 @@ def main():
     warnings.simplefilter("ignore")
     if "--spark" in sys.argv:
         session = start_spark()  # noqa: F841 - lives as long as this process
+    answers.write("{}\n")  # from here on it is a program's time
+    answers.flush()
     for line in sys.stdin:
         request = json.loads(line)
         print(f"---- {line.strip()[:500]}", file=sys.stderr, flush=True)
