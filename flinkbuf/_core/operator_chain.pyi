@@ -23,7 +23,12 @@ class EdgeOutput(Output):
 
 class ChainingOutput(EdgeOutput):
     def __init__(
-        self, counters: OperatorCounters, target: Input, target_counters: OperatorCounters, tag: str | None = None
+        self,
+        counters: OperatorCounters,
+        target: Input,
+        target_counters: OperatorCounters,
+        tag: str | None = None,
+        copies: bool = False,
     ) -> None: ...
 
 class BroadcastingOutput(Output):

@@ -319,7 +319,7 @@ def _is_last_way(config: OperatorConfig, edge: ChainedEdge) -> bool:
 
     A function may emit one object on its main output and on a side output, in any order.
     """
-    tags = {each.output_tag for each in (*config.chained_edges, *config.network_edges)}
+    tags = {each.output_tag for each in config.chained_edges} | {each.output_tag for each in config.network_edges}
     return len(tags) == 1 and edge is config.chained_edges[-1]
 
 
