@@ -108,6 +108,9 @@ cdef class BatchBuilder:
         place = f"channel {channel}, " if channel >= 0 else ""
         reason = fb_strerror(self.reading.code) if self.reading.reason is NULL else self.reading.reason
         advice = "read it as a record" if self.reading.code == FB_EBOUNDS else "was it written with another type?"
+        if reason.startswith(b"a decimal"):
+            advice = ("a type has no digits and is read as decimal(38, 18): give the Arrow schema or the DDL text that "
+                      "the records were written with, or read them as records")
         return CorruptDataError(f"{place}record {number}, byte {self.reading.byte}, {path_of(self.reading.column)}: "
                                 f"{(<bytes>reason).decode('ascii')}; {advice}")
 

@@ -293,3 +293,16 @@ def test_a_list_of_numbers_is_not_the_bytes_of_a_binary_field():
     buffers = [buffer for _, buffer in fb.write_buffers([pa.record_batch({"v": pa.array([b"123"])})], row, 1)]
     with pytest.raises(TypeError, match=r"declare ARRAY_DATA\(BYTE\)"):
         list(fb.read_batches(buffers, row, schema=pa.schema({"v": lists.type})))
+
+
+def test_a_decimal_that_a_type_has_no_digits_for_is_read_by_its_schema():
+    """A type says nothing of the digits of its decimals; a schema and a DDL text do."""
+    value = decimal.Decimal("1.123456789012345678901234567890")
+    schema = pa.schema([("d", pa.decimal128(38, 30))])
+    batch = pa.record_batch({"d": pa.array([value], pa.decimal128(38, 30))})
+    buffers = [buffer for _, buffer in fb.write_buffers(batch, fb.as_type(schema), 1)]
+    with pytest.raises(fb.CorruptDataError, match=r"a type has no digits .*give the Arrow schema or the DDL text"):
+        list(fb.read_batches(buffers, fb.as_type(schema)))
+    for kind in (schema, "d decimal(38, 30)"):
+        buffers = [buffer for _, buffer in fb.write_buffers(batch, kind, 1)]
+        assert [each.to_pydict() for each in fb.read_batches(buffers, kind)] == [{"d": [value]}]
