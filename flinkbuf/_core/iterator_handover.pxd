@@ -6,6 +6,7 @@ from flinkbuf._core.wakeup cimport TaskBell
 cdef class IteratorHandover:
     cdef object wake                    # tells the task that there is something
     cdef TaskBell room                  # rung when the task has taken all there was, and when it wants no more
+    cdef object record_class            # elements of this class are a value with a timestamp; None: none are
     cdef list elements                  # given by the iterator, not yet taken
     cdef object error                   # what the iterator has raised, until `take` raises it
     cdef Py_ssize_t capacity
@@ -17,5 +18,6 @@ cdef class IteratorHandover:
     cdef readonly bint has_ended        # the iterator gives nothing any more
 
     cdef list take(self)
+    cdef object own(self, object element)
     cdef int put(self, object value) except -1
     cdef int wait_for_room(self) except -1

@@ -1,7 +1,8 @@
 """Between the thread of an iterator that may wait and its task: a bounded list of what it gave, taken all at once.
 
 A fast iterator fills the list before its task gets the interpreter, so the two switch once for thousands of elements; a
-slow one has each of its elements taken as it comes. How many wait is bounded by their number, and by the time in which
+slow one has each of its elements taken as it comes. An iterator may go on changing what it has given: what is handed
+over is a copy of what can change. How many wait is bounded by their number, and by the time in which
 they came: few of those that take long to make, since these may be large.
 """
 
@@ -11,6 +12,7 @@ from libc.stdint cimport int64_t
 from posix.time cimport clock_gettime, timespec
 from posix.types cimport clockid_t
 
+from flinkbuf._core.own_value cimport fb_own_value_is_atom, is_fixed, own_copy
 from flinkbuf._core.wakeup cimport TaskBell
 
 cdef enum:
@@ -46,9 +48,12 @@ cdef class IteratorHandover:
         Tells the task, from any thread, that there is something.
     capacity : int, default 8192
         Elements that wait at most.
+    record_class : type, optional
+        Elements of this class are a `value` with a `timestamp`.
     """
 
-    def __init__(self, wake not None, Py_ssize_t capacity=CAPACITY):
+    def __init__(self, wake not None, Py_ssize_t capacity=CAPACITY, record_class=None):
+        self.record_class = record_class
         self.wake = wake
         self.room = TaskBell()
         self.elements = []
@@ -72,10 +77,22 @@ cdef class IteratorHandover:
                 Py_DECREF(value)  # the variable holds it
                 if skipped > 0:
                     skipped -= 1
-                else:
+                elif fb_own_value_is_atom(taken):
                     self.put(value)
+                else:
+                    self.put(self.own(value))
         finally:
             self.is_running = False
+
+    cdef object own(self, object element):
+        """The element with a copy of what can change; what cannot be copied goes as it is."""
+        try:
+            if self.record_class is None or type(element) is not self.record_class:
+                return own_copy(element)
+            value = element.value
+            return element if is_fixed(<PyObject*>value) else self.record_class(own_copy(value), element.timestamp)
+        except (TypeError, ValueError):
+            return element
 
     cdef int put(self, object value) except -1:
         if not self.elements:

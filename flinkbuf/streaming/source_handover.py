@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+from flinkbuf._core.own_value import copied
 from flinkbuf.errors import CancelTaskError
 from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 
@@ -140,11 +141,11 @@ class SourceContext:
 
     def collect(self, value: Any) -> None:
         """Emit a record without a timestamp of its own."""
-        self._handover.put(StreamRecord(value))
+        self._handover.put(StreamRecord(copied(value)))
 
     def collect_with_timestamp(self, value: Any, timestamp: int) -> None:
         """Emit a record; `timestamp` in milliseconds since 1970."""
-        self._handover.put(StreamRecord(value, timestamp))
+        self._handover.put(StreamRecord(copied(value), timestamp))
 
     def emit_watermark(self, timestamp: int) -> None:
         """No record with a timestamp up to this one follows."""

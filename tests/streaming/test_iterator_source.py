@@ -296,3 +296,25 @@ def test_what_lies_in_memory_needs_no_thread():
     source = around.open(source_factory_of([1, 2])())
     assert source.emit_next(around.output, 100) == InputStatus.END_OF_INPUT
     assert around.output.values == [1, 2]
+
+
+@pytest.mark.parametrize("with_time", [False, True])
+def test_a_generator_may_change_what_it_has_yielded(with_time):
+    def changes():
+        row = {"tags": []}
+        for number in range(100):
+            row["tags"].append(number)
+            yield StreamRecord(row, number) if with_time else row
+
+    elements = emitted(source_factory_of(changes))
+    assert [each.value for each in elements] == [{"tags": list(range(n + 1))} for n in range(100)]
+    assert [each.timestamp for each in elements] == [n if with_time else None for n in range(100)]
+
+
+def test_what_cannot_be_copied_is_handed_over_as_it_is():
+    lock = threading.Lock()
+    around = Surroundings()
+    source = around.open(GeneratorSourceOperator(lambda context: iter([lock])))
+    around.wait_for_end(source)
+    source.close()
+    assert around.output.values == [lock]

@@ -160,6 +160,22 @@ def test_an_endless_source_ends_with_its_task(ignores_cancel, cancels_first):
     assert around.output.values == list(range(len(around.output.values)))
 
 
+def test_a_source_may_change_what_it_has_emitted():
+    class Changes(Numbers):
+        def run(self, context):
+            row = []
+            for number in range(3):
+                row.append(number)
+                context.collect(row)
+                context.collect_with_timestamp(row, number)
+
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Changes(0)))
+    around.wait_for_end(source)
+    source.close()
+    assert around.output.values == [[0], [0], [0, 1], [0, 1], [0, 1, 2], [0, 1, 2]]
+
+
 def test_a_source_that_was_never_run_is_not_cancelled():
     function = Everything()
     source = Surroundings().open(SourceFunctionOperator(function))
