@@ -22,6 +22,7 @@ class RecoverySettings:
     path: str
     claim_mode: str = "NO_CLAIM"
     allow_non_restored_state: bool = False
+    falls_back: bool = False
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class HighAvailability:
     directory: str
     cluster_id: str
     lease_timeout_ms: int
+    falls_back: bool = False  # a job whose newest checkpoint is damaged begins from an older one
 
 
 def checkpointing_of(configuration: Configuration) -> CheckpointCoordinatorConfig:
@@ -125,6 +127,7 @@ def recovery_of(configuration: Configuration) -> RecoverySettings | None:
         path,
         options.read(configuration, options.RECOVERY_CLAIM_MODE),
         options.read(configuration, options.RECOVERY_IGNORES_UNCLAIMED),
+        options.read(configuration, options.RECOVERY_FALLS_BACK),
     )
 
 
@@ -152,4 +155,5 @@ def high_availability_of(configuration: Configuration) -> HighAvailability | Non
         raise ValueError(
             f"{options.HA_LEASE_TIMEOUT.key} must be at least 1 s, got {read(options.HA_LEASE_TIMEOUT)} ms"
         )
-    return HighAvailability(directory, read(options.HA_CLUSTER), read(options.HA_LEASE_TIMEOUT))
+    lease_timeout_ms, falls_back = read(options.HA_LEASE_TIMEOUT), read(options.RECOVERY_FALLS_BACK)
+    return HighAvailability(directory, read(options.HA_CLUSTER), lease_timeout_ms, falls_back)

@@ -327,6 +327,7 @@ RECOVERY_IGNORES_UNCLAIMED = Option(
     False,
     ("execution.savepoint.ignore-unclaimed-state",),
 )
+RECOVERY_FALLS_BACK = Option("execution.state-recovery.fall-back", boolean_of, False)  # Flink has none
 RECOVERY_CLAIM_MODE = Option(
     "execution.state-recovery.claim-mode",
     one_of("NO_CLAIM", "CLAIM"),

@@ -252,7 +252,7 @@ def _take(place: ExecutionPlace, program: ProgramIdentity | None) -> TakenJob:
 
     availability = place.availability
     store = HaStore(availability.directory, availability.cluster_id, place.noted_as)
-    taken = TakenJob.take(store, availability.lease_timeout_ms, program=program)
+    taken = TakenJob.take(store, availability.lease_timeout_ms, program=program, falls_back=availability.falls_back)
     assert taken is not None, "this waiting is never given up"
     return taken
 
@@ -269,7 +269,9 @@ def _restored(env: Any, taken: TakenJob | None, is_batch: bool) -> RestoredCheck
             f"a batch job cannot begin with the state of {recovery.path}: it keeps none beyond one key; run it with "
             "execution.runtime-mode STREAMING"
         )
-    return restored_from(recovery.path, recovery.claim_mode, recovery.allow_non_restored_state)
+    return restored_from(
+        recovery.path, recovery.claim_mode, recovery.allow_non_restored_state, falls_back=recovery.falls_back
+    )
 
 
 def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability: HighAvailability | None) -> StoredJob:

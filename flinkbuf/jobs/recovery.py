@@ -59,6 +59,7 @@ class TakenJob:
         lease_timeout_ms: int,
         is_cancelled: Callable[[], bool] = lambda: False,
         program: ProgramIdentity | None = None,
+        falls_back: bool = False,
     ) -> TakenJob | None:
         """Wait until no other program holds the job, and take it; None if the waiting was given up.
 
@@ -77,18 +78,22 @@ class TakenJob:
             return None
         try:
             _check_program(store, lease.previous, program)
-            return cls._of(store, lease, lease_timeout_ms)
+            return cls._of(store, lease, lease_timeout_ms, falls_back)
         except BaseException:
             lease.release()
             raise
 
     @classmethod
-    def _of(cls, store: HaStore, lease: HaLease, lease_timeout_ms: int) -> TakenJob:
+    def _of(cls, store: HaStore, lease: HaLease, lease_timeout_ms: int, falls_back: bool) -> TakenJob:
         previous, restored = lease.previous, None
         if previous.is_finished:
             return cls(store, lease, lease_timeout_ms, previous.job_id, None, _result_of(previous.result))
         if previous.checkpoint is not None:
-            restored = restored_from(previous.checkpoint)
+            older = [each.path for each in reversed(previous.pointers[:-1])]
+            restored = restored_from(previous.checkpoint, older=older, falls_back=falls_back)
+            for pointer in previous.pointers:
+                if pointer.checkpoint_id > restored.metadata.checkpoint_id:  # what comes next has these numbers
+                    lease.remove_checkpoint(pointer.checkpoint_id)
             # What the job made itself is its own; a savepoint that it was about to stop with is its user's.
             if not restored.metadata.is_savepoint:
                 restored = replace(restored, claim_mode="CLAIM")

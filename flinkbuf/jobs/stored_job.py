@@ -5,26 +5,36 @@ Flink: JobGraphStore (its entries), SavepointRestoreSettings.
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import cloudpickle
 
+from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.handles import CheckpointMetadata
-from flinkbuf.checkpoints.locations import METADATA, name_of, normalized, parent
-from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.checkpoints.locations import parent
+from flinkbuf.checkpoints.storage import location_of, storage_of
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.user_code import pickled
 from flinkbuf.jobs.main_module import install_main_classes, main_classes
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
+from flinkbuf.log import logger
 from flinkbuf.streaming.operator_config import ExecutionSettings
 
 DEFAULT_LEASE_TIMEOUT_MS: Final = 15_000
 
 
 def restored_from(
-    path: str, claim_mode: str = "NO_CLAIM", allow_non_restored_state: bool = False
+    path: str,
+    claim_mode: str = "NO_CLAIM",
+    allow_non_restored_state: bool = False,
+    *,
+    older: Sequence[str] | None = None,
+    falls_back: bool = False,
 ) -> RestoredCheckpoint:
     """Return what a job begins with that is started from a checkpoint or savepoint.
 
@@ -34,19 +44,69 @@ def restored_from(
         Its directory, or the file ``_metadata`` in it.
     claim_mode, allow_non_restored_state
         As in `RestoredCheckpoint`.
+    older : sequence of str, optional
+        Others that may be begun from if it is damaged, newest first; by default the complete ones beside it.
+    falls_back : bool
+        Begin from the first whole one of those, if it is damaged.
 
     Raises
     ------
     FileNotFoundError
         There is no checkpoint at that path.
     CorruptDataError
-        It is damaged.
+        It is damaged; the error names those that are whole, and how to begin from one.
     """
-    location = normalized(path)
-    if name_of(location) == METADATA:
-        location = parent(location)
+    location = location_of(path)
+    try:
+        if falls_back:
+            _check_whole(location)
+        return _restored(location, claim_mode, allow_non_restored_state)
+    except (CorruptDataError, FileNotFoundError) as error:
+        whole = next(iter(_whole(location, older)), None)
+        if whole is None or (isinstance(error, FileNotFoundError) and older is None):
+            raise
+        if not falls_back:
+            raise _with_way_out(error, whole) from None
+        logger.warning("the job begins from %s, which is older, since the newest one is damaged: %s", whole, error)
+        return _restored(whole, claim_mode, allow_non_restored_state)
+
+
+def _restored(location: str, claim_mode: str, allow_non_restored_state: bool) -> RestoredCheckpoint:
     metadata: CheckpointMetadata = storage_of(location).read_metadata(location)
     return RestoredCheckpoint(metadata, location, claim_mode, allow_non_restored_state)
+
+
+def _check_whole(location: str) -> None:
+    """Read every byte of a checkpoint; raise the first thing that is wrong."""
+    problems = verify(storage_of(location), location).problems
+    if problems:
+        raise CorruptDataError(problems[0].message)
+
+
+def _whole(location: str, older: Sequence[str] | None) -> Iterator[str]:
+    """Those of the others that are as they were written, newest first."""
+    storage = storage_of(location)
+    if older is None:
+        with contextlib.suppress(OSError):
+            found = [each for each in storage.list_checkpoints(parent(location)) if each.is_complete]
+            older = [each.location for each in found if not each.is_savepoint]
+    for each in map(location_of, older or ()):
+        if each == location:
+            continue
+        with contextlib.suppress(CorruptDataError, OSError):
+            _check_whole(each)
+            yield each
+
+
+def _with_way_out(error: Exception, whole: str) -> Exception:
+    """Return it with what can be done. Nothing is begun from an older one unasked: what came after counts already."""
+    text = (
+        f"{error}; {whole} is older and whole: execution.state-recovery.fall-back: true begins from it, and what was "
+        "committed after it is committed again"
+    )
+    made = type(error)(text)
+    made.__dict__.update(error.__dict__)
+    return made
 
 
 @dataclass(frozen=True)

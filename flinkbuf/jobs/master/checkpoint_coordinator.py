@@ -474,7 +474,7 @@ class CheckpointCoordinator:
         Its transactions may be committed already, and an earlier checkpoint knows nothing of them.
         """
         if self._stopped_with is None:
-            return failure
+            return self._restores.judged(failure)
         text = (
             f"the job was stopped with savepoint {self._stopped_with.path}, which is whole, but a task failed "
             f"before all had ended: {failure.message}; begin again from that savepoint, so that what waits to be "

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Final
+
 from flinkbuf.checkpoints.handles import StateHandle
+from flinkbuf.checkpoints.locations import parent
+from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.checkpoint_statistics import CheckpointTracker
 from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoint, CompletedCheckpoints
@@ -10,6 +15,15 @@ from flinkbuf.jobs.master.execution_graph import ExecutionVertex
 from flinkbuf.jobs.master.master_actions import ResetSources
 from flinkbuf.jobs.master.state_assignment import StateAssignment
 from flinkbuf.jobs.master.task_control import TaskControl
+
+TRIES: Final = 3  # beginnings from a checkpoint whose state cannot be read: the storage may recover
+_UNREADABLE: Final = ("flinkbuf.errors.CorruptDataError", "builtins.FileNotFoundError")
+
+
+def _is_of_state(failure: Failure, checkpoint: CompletedCheckpoint) -> bool:
+    """Whether it says that a file of this checkpoint, or beside it, is damaged or gone."""
+    place = parent(checkpoint.location) if checkpoint.location else "state in memory"
+    return failure.type_name in _UNREADABLE and place in failure.message
 
 
 class CheckpointRestores:
@@ -40,6 +54,8 @@ class CheckpointRestores:
         self._outbox = tasks.outbox
         self._store = store
         self._tracker = tracker
+        self._begun_count = 0
+        self._failed: tuple[int, int, int] = (0, 0, 0)  # checkpoint, the beginning that failed last, how many in a row
         self._assignment: StateAssignment | None = None
         if initial is not None:
             self._assignment = StateAssignment(
@@ -60,6 +76,7 @@ class CheckpointRestores:
             Coordinators are made anew; else they only take back what they gave to these subtasks.
         now_ms : int
         """
+        self._begun_count += 1
         latest = self._store.latest
         states: dict[str, StateHandle] = {}
         if latest is not None:
@@ -72,6 +89,28 @@ class CheckpointRestores:
         concerned = tuple((each.plan.id, each.index) for each in subtasks if each.plan.id in sources)
         if concerned:
             self._outbox.do(ResetSources(concerned, is_global, None if latest is None else latest.id, states))
+
+    def judged(self, failure: Failure) -> Failure:
+        """Return what a failure comes to: a checkpoint that cannot be read is as damaged at the next beginning."""
+        latest = self._store.latest
+        if latest is None or not _is_of_state(failure, latest):
+            return failure
+        checkpoint_id, begun, count = self._failed
+        if (checkpoint_id, begun) != (latest.id, self._begun_count):
+            count = count + 1 if checkpoint_id == latest.id else 1
+            self._failed = latest.id, self._begun_count, count
+        if count < TRIES:
+            return failure
+        older = [each.location for each in self._store.older]
+        advice = (
+            f"the job has begun {count} times from checkpoint {latest.id} in {latest.location} and cannot read it; "
+            "`python -m flinkbuf checkpoint verify` says what is whole; begin from an older one with "
+            f"execution.state-recovery.fall-back: true{f', such as {older[-1]}' if older else ''}: what was committed "
+            "after it is committed again"
+        )
+        traceback = failure.traceback and f"{failure.traceback.rstrip()}\n{advice}"
+        message = f"{failure.message}; {advice}"
+        return replace(failure, message=message, traceback=traceback, can_restart=False, exception=None)
 
     def _assignment_of(self, completed: CompletedCheckpoint) -> StateAssignment:
         known = self._assignment

@@ -72,6 +72,11 @@ class CompletedCheckpoints:
         return self._kept[-1] if self._kept else self._initial
 
     @property
+    def older(self) -> tuple[CompletedCheckpoint, ...]:
+        """Those that are kept beside the latest, oldest first."""
+        return tuple(self._kept[:-1])
+
+    @property
     def ids(self) -> tuple[int, ...]:
         """Those that are kept, oldest first."""
         return tuple(each.id for each in self._kept)
