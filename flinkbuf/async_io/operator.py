@@ -26,6 +26,7 @@ from flinkbuf.log import logger
 _PULL_SECONDS = 0.0002  # records are taken from the input for so long before their calls are started
 _REFILL_SECONDS = 0.001  # and again when the consumer has kept the task for so long
 _DEADLINE_SECONDS = 1.0  # the loop has so long to tell by itself that the deadline has passed
+NOTHING_YET = object()  # what `AsyncOperator.run` gives while no result comes, if it was asked to
 
 
 class AsyncOperator:
@@ -180,8 +181,15 @@ class AsyncOperator:
 
     # ---------------------------------------------------------------- over an iterable
 
-    def run(self, records: Iterable[Any]) -> Iterator[Any]:
+    def run(self, records: Iterable[Any], told_after: float | None = None) -> Iterator[Any]:
         """Yield the results for `records`; never holds more than `capacity` of them.
+
+        Parameters
+        ----------
+        records : iterable
+        told_after : float, optional
+            Seconds of waiting for a result after which `NOTHING_YET` is yielded, again and again: the caller can do
+            something with the results that it has. The wait for a record of the input is not interrupted.
 
         Raises
         ------
@@ -198,7 +206,7 @@ class AsyncOperator:
             while not self._is_exhausted or self._held:
                 self._refill(source)
                 if self._held:
-                    yield from self._given_on(source)
+                    yield from self._given_on(source, told_after)
         except GeneratorExit:
             raise  # whoever reads has enough: no failure
         except BaseException as error:
@@ -233,10 +241,13 @@ class AsyncOperator:
             self._is_exhausted = True
             self._calls.inbox.put(self._calls.end_input, False)
 
-    def _given_on(self, source: Iterator[Any]) -> Iterator[Any]:
+    def _given_on(self, source: Iterator[Any], told_after: float | None) -> Iterator[Any]:
         """Yield what is ready; if there is no room for further records, wait for something."""
         must_wait = self._is_exhausted or self._held >= self._options.capacity
-        ready, record_count = self._take(None if must_wait else 0.0)
+        ready, record_count = self._take(told_after if must_wait else 0.0)
+        if must_wait and not record_count and told_after is not None:
+            yield NOTHING_YET
+            return
         self.stats.results += len(ready)
         if self._function.is_flat:
             yield from ready

@@ -504,8 +504,7 @@ class DataStream:
         Raises
         ------
         ValueError
-            If there are fewer slots than the program needs, or Spark cannot run it in a barrier stage; or if another
-            stream of the same program was given to Spark before.
+            If there are fewer slots than the program needs, or Spark cannot run it in a barrier stage.
 
         Notes
         -----

@@ -30,8 +30,6 @@ def _taken(stream: DataStream, factory: Any) -> RDD[Any]:
     """Return what the sinks of that factory give Spark."""
     context = active_context()
     env: Any = stream.get_execution_environment()
-    behind = _operators_behind(stream)
-    _refuse_second_output(env, behind)
     noted = len(env._operators)
     sink = stream._sink(SINK_NAME, factory)
     sink.set_parallelism(_parallelism_of(stream))
@@ -42,7 +40,6 @@ def _taken(stream: DataStream, factory: Any) -> RDD[Any]:
         del env._operators[noted:]  # the program is as it was
         raise
     env._forget_program()
-    env._given_to_spark = {**_given_to_spark(env), **behind}
     return output.take_rdd()
 
 
@@ -94,32 +91,3 @@ def _parallelism_of(stream: DataStream) -> int:
         transformation = transformation.inputs[0]
     known = transformation.parallelism if isinstance(transformation, OperatorTransformation) else None
     return int(known or stream.get_execution_environment().get_parallelism())
-
-
-def _operators_behind(stream: DataStream) -> dict[int, str]:
-    """Return the operators that a stream is made of, by their ids."""
-    found: dict[int, str] = {}
-    waiting: list[Transformation] = [stream._transformation]
-    while waiting:
-        transformation = waiting.pop()
-        if transformation.id not in found:
-            found[transformation.id] = transformation.name
-            waiting.extend(transformation.inputs)
-    return found
-
-
-def _given_to_spark(env: Any) -> dict[int, str]:
-    known: dict[int, str] = getattr(env, "_given_to_spark", {})
-    return known
-
-
-def _refuse_second_output(env: Any, behind: dict[int, str]) -> None:
-    """Spark computes each RDD by itself: two of one program would run all that they have in common twice."""
-    shared = [name for number, name in behind.items() if number in _given_to_spark(env)]
-    if shared:
-        raise ValueError(
-            f"another stream that is made of {shared[-1]!r}, as this one is, was given to Spark before; Spark would "
-            "run the whole program for each of the two. Give both to Spark as one: stream.map(lambda r: ('a', r))"
-            ".union(other.map(lambda r: ('b', r))).to_rdd(), persist that RDD and filter it; or make each from sources "
-            "of its own"
-        )

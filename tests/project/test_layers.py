@@ -825,6 +825,7 @@ PACKAGE = [
         [
             "java",
             "schema",
+            "worker_output",
             "workers",
             "barrier_stage",
             "barrier_task",

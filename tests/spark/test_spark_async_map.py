@@ -8,6 +8,7 @@ import pickle
 import re
 import subprocess
 import sys
+import threading
 import time
 from decimal import Decimal
 from pathlib import Path
@@ -549,6 +550,45 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
         fb.async_map(data, tenfold, capacity=0)
     with pytest.raises(TypeError, match="would be called with"):
         fb.async_map(data, tenfold, open=list)
+
+
+@pytest.mark.spark
+def test_a_finished_row_does_not_wait_for_the_result_of_another_one(spark, tmp_path):
+    """The second call ends when the first row is there, which is a few bytes."""
+    seen = tmp_path / "seen"
+
+    async def call(row):
+        while row.id and not seen.exists():
+            await asyncio.sleep(0.01)
+        return row.id
+
+    called = fb.async_map(spark.range(0, 2, 1, 1), call, schema="found bigint", timeout=60)
+    assert called.limit(1).collect() == [(0, 0)]
+    seen.touch()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_a_batch_of_finished_rows_is_given_while_a_call_goes_on(ordered):
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from pyspark.sql.types import LongType, StructField, StructType
+
+    seen = threading.Event()
+
+    async def call(row):
+        while row.id == 2 and not seen.is_set():
+            await asyncio.sleep(0.001)
+        return row.id
+
+    found = StructField("found", LongType())
+    options = AsyncOptions(timeout=60, ordered=ordered)
+    task = FrameTask(call, options, Report(), StructType().add("id", "long"), ["id", "found"], [found], ["found"])
+    batches = task(iter([pa.record_batch({"id": [0, 1, 2]})]))
+    rows = next(batches).to_pylist()
+    while len(rows) < 2:  # the machine was slow
+        rows += next(batches).to_pylist()
+    assert rows == [{"id": 0, "found": 0}, {"id": 1, "found": 1}]
+    seen.set()
+    assert [row for batch in batches for row in batch.to_pylist()] == [{"id": 2, "found": 2}]
 
 
 @pytest.mark.spark

@@ -705,11 +705,14 @@ def test_a_program_without_spark_is_told_to_make_one(sc, monkeypatch):
         active_context()
 
 
-def test_two_streams_of_one_program_are_not_both_given_to_spark(sc):
-    source = new_env().from_rdd(sc.parallelize(range(4), 2))
-    source.map(lambda n: n).to_rdd()
-    with pytest.raises(ValueError, match=r"made of 'RDD Source'.*was given to Spark before.*union"):
-        source.filter(bool).to_rdd()
+def test_a_stream_may_be_given_to_spark_again_and_another_one_of_its_program(sc, spark):
+    """As when a cell of a notebook is run twice, or changed and run again."""
+    source = new_env().from_data_frame(spark.range(0, 4, 1, 2))
+    numbers = source.map(lambda row: row.id, output_type=Types.LONG())
+    for _ in range(2):
+        assert sorted(numbers.to_data_frame("n bigint").collect()) == [(0,), (1,), (2,), (3,)]
+    assert sorted(source.filter(lambda row: row.id > 1).to_rdd().map(tuple).collect()) == [(2,), (3,)]
+    assert numbers.get_execution_environment()._operators == []
 
 
 def test_a_refused_stream_leaves_the_program_as_it_was(sc):

@@ -10,9 +10,10 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from flinkbuf.async_io.function import AsyncOptions
-from flinkbuf.async_io.operator import AsyncOperator
+from flinkbuf.async_io.operator import NOTHING_YET, AsyncOperator
 from flinkbuf.async_io.stats import shortened
 from flinkbuf.spark.async_map.report import Report, call_context, log_in_task
+from flinkbuf.spark.worker_output import flush_results
 from flinkbuf.spark.workers import shipped
 
 _SLICE_ROWS = 1024  # rows of an Arrow batch that are made Python objects at once
@@ -108,18 +109,11 @@ class FrameTask:
             log=log_in_task,
         )
         columns = ResultColumns(self.results, self.result_names)
-        ready: list[tuple[Place, Any]] = []
-        results = operator.run(self._places(batches))
+        results = operator.run(self._places(batches), _OUTPUT_SECONDS)
         with closing(self.report.following(operator, results, self.options.log_interval)) as pairs:
-            for pair in pairs:
-                if not ready:
-                    started = time.monotonic()
-                ready.append(pair)
-                if len(ready) >= _OUTPUT_ROWS or time.monotonic() - started > _OUTPUT_SECONDS:
-                    yield self._batch_of(ready, columns)
-                    ready = []
-            if ready:
+            for ready in _portions(pairs):
                 yield self._batch_of(ready, columns)
+                flush_results()
 
     def _places(self, batches: Iterable[Any]) -> Iterator[Place]:
         """Yield the rows of Arrow batches, made Python objects a slice at a time."""
@@ -158,6 +152,24 @@ class FrameTask:
                 taken = [batch.column(name).take(pa.array(rows, pa.int64())) for batch, rows, _ in parts.values()]
                 columns[name] = pa.concat_arrays(taken)
         return pa.RecordBatch.from_arrays([columns[name] for name in self.output_names], self.output_names)
+
+
+def _portions(pairs: Iterator[Any]) -> Iterator[list[Any]]:
+    """Gather results: as many as a batch holds, or those of `_OUTPUT_SECONDS`, whether more come or not."""
+    ready: list[Any] = []
+    started = 0.0
+    for pair in pairs:
+        if pair is not NOTHING_YET:
+            if not ready:
+                started = time.monotonic()
+            ready.append(pair)
+            if len(ready) < _OUTPUT_ROWS and time.monotonic() - started <= _OUTPUT_SECONDS:
+                continue
+        if ready:
+            yield ready
+            ready = []
+    if ready:
+        yield ready
 
 
 class ResultColumns:
