@@ -14,17 +14,21 @@ What Spark's API for Python sources leaves to be said here:
   ``mode("append")`` the option ``if_exists`` says the same: ``append``, ``error`` or ``ignore``.
 * A read has no columns pruned by Spark. A schema of some columns, ``spark.read.schema("tailnum string")``, does it.
 * Filters come only with ``spark.sql.python.filterPushdown.enabled``; and up to PySpark 4.3 what was planned for a
-  filter stays with the object that ``load()`` gave, for the next query over it that filters otherwise or not at all,
-  which would then miss rows. So filters prune only where Spark is known to keep plans apart, or where the option
-  ``pushdown`` says that this ``load()`` has one filter only. The options ``keys`` and ``subpartitions`` prune anywhere.
+  filter stays with the object that ``load()`` gave (``PythonDataSourceV2.readInfo``), for the next scan of it that
+  filters otherwise or not at all, in the same query or a later one, which would then miss rows; no Python code is asked
+  in between. So filters prune only where Spark keeps plans apart, and the option ``pushdown`` is refused elsewhere. The
+  options ``keys`` and ``subpartitions`` prune anywhere.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceArrowWriter,
@@ -42,7 +46,7 @@ from flinkbuf.partition_files.part_writer import write_part
 from flinkbuf.partition_files.pruning import key_combinations, subpartitions_of_keys
 from flinkbuf.records.partitioner import default_max_parallelism
 from flinkbuf.records.spark_arrow import arrow_schema_of
-from flinkbuf.spark.data_source_filters import candidates_of, value_of_json
+from flinkbuf.spark.data_source_filters import candidates_of, values_of_json
 from flinkbuf.spark.data_source_options import DEFAULT_TASK_SIZE, ReadOptions, WriteOptions
 from flinkbuf.spark.data_source_types import check_columns, key_types_of, record_type_of
 
@@ -62,26 +66,55 @@ class FlinkbufDataSource(DataSource):
         """The name of the format."""
         return NAME
 
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        # Spark keeps this object with what load() gives, and plans each scan of it by a copy: all see one version.
+        self._version = _last_version(options)
+
     def schema(self) -> StructType:
         """The columns of the data set's last version."""
-        manifest = PartitionDataSet(ReadOptions.of(self.options).path).manifest()
+        manifest = PartitionDataSet(_read_options(self.options).path).manifest()
+        self._version = manifest.version
         return StructType.fromJson(dict(manifest.layout.schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Plan a read of the last version."""
-        options = ReadOptions.of(self.options)
+        """Plan a read of the version that was the last when it was loaded."""
+        options = _read_options(self.options)
         data_set = PartitionDataSet(options.path)
-        return _reader_kind(options)(data_set.path, data_set.manifest(), schema, options)
+        return _reader_kind(options)(data_set.path, data_set.manifest(self._version), schema, options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Plan a write; nothing is changed before the first task runs."""
         return FlinkbufWriter(schema, overwrite, WriteOptions.of(self.options))
 
 
+# PySpark's next version pushes limits, too, and keeps what was planned with each scan.
+KEEPS_PLANS_APART = hasattr(DataSourceReader, "pushLimit")
+
+
+def _last_version(options: Mapping[str, str]) -> int | None:
+    """Return the number of the version that a load() is of; None where there is none, as for a write."""
+    try:
+        return PartitionDataSet(options.get("path", "")).versions()[-1]
+    except (ValueError, OSError, IndexError):  # a read says what is wrong when it is planned
+        return None
+
+
+def _read_options(options: Mapping[str, str]) -> ReadOptions:
+    """Read the options of a read; ValueError names the one that is wrong here."""
+    found = ReadOptions.of(options)
+    if found.pushdown and not KEEPS_PLANS_APART:
+        raise ValueError(
+            f"the option pushdown cannot be 'true' with PySpark {pyspark.__version__}: what it plans for a filter it "
+            "uses again for other queries over the same load(), which would miss rows. Leave it out, and name the keys "
+            'that are wanted by the option keys, such as ["N14228"]'
+        )
+    return found
+
+
 def _reader_kind(options: ReadOptions) -> type[FlinkbufReader]:
     if options.pushdown is None:
-        # PySpark's next version pushes limits, too, and keeps what was planned with each scan.
-        return OptionalPushdownReader if hasattr(DataSourceReader, "pushLimit") else FlinkbufReader
+        return OptionalPushdownReader if KEEPS_PLANS_APART else FlinkbufReader
     return PushdownReader if options.pushdown else FlinkbufReader
 
 
@@ -199,7 +232,10 @@ class FlinkbufReader(DataSourceReader):
         if max(chosen, default=0) >= count:
             raise ValueError(f"the option subpartitions asks for {max(chosen)}; there are {count}, from 0")
         if self.options.keys is not None:
-            chosen &= self._holding(self._given_keys(self.options.keys))
+            try:
+                chosen &= self._holding(self._given_keys(self.options.keys))
+            except (TypeError, OverflowError) as error:
+                raise ValueError(f"the option keys: {error}") from error
         return chosen
 
     def _given_keys(self, keys: Sequence[Sequence[object]]) -> list[tuple[Any, ...]]:
@@ -210,7 +246,11 @@ class FlinkbufReader(DataSourceReader):
             if len(key) != len(names):
                 raise ValueError(f"the option keys: {list(key)!r} has not one value for each of {list(names)}")
         fields = [self.stored[name] for name in names]
-        return [tuple(value_of_json(value, field) for value, field in zip(key, fields, strict=True)) for key in keys]
+        found: list[tuple[Any, ...]] = []
+        for key in keys:
+            equal = [values_of_json(value, field) for value, field in zip(key, fields, strict=True)]
+            found += itertools.product(*equal)
+        return found
 
     def _holding(self, keys: Iterable[Sequence[Any]]) -> frozenset[int]:
         types = key_types_of(self.stored, self.layout.key)
@@ -240,7 +280,8 @@ class PushdownReader(FlinkbufReader):
         fields = [self.stored[name] for name in self.layout.key]
         keys = key_combinations([candidates_of(filters, field) for field in fields]) if fields else None
         if keys is not None:
-            self.chosen &= self._holding(keys)
+            with contextlib.suppress(TypeError, ValueError, OverflowError):  # no value of the type's: all is read
+                self.chosen &= self._holding(keys)
         return filters
 
 

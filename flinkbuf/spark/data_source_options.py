@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import decimal
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from flinkbuf.config import parse_duration_ms, parse_size
 from flinkbuf.partition_files.data_set import RETENTION_S
@@ -109,7 +111,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _keys(text: str | None) -> tuple[tuple[object, ...], ...] | None:
     if text is None:
         return None
-    found = _named("keys", json.loads, text)
+    found = _named("keys", partial(json.loads, parse_float=decimal.Decimal), text)  # a decimal keeps all its digits
     if not isinstance(found, list):
         raise ValueError(f'the option keys is a JSON list such as ["N14228"] or [["EWR", "IAH"]], got {text!r}')
     return tuple(tuple(each) if isinstance(each, list) else (each,) for each in found)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -110,6 +111,20 @@ def check_not_collated(field: spark.StructField) -> None:
 def is_padded(field: spark.StructField) -> bool:
     """Whether Spark compares the column with blanks at its end."""
     return isinstance(field.dataType, (spark.CharType, spark.VarcharType)) or _PADDED in (field.metadata or {})
+
+
+def char_length(field: spark.StructField) -> int | None:
+    """Return how long the texts of a CHAR column are, which Spark compares with blanks at their end; None: of others.
+
+    Examples
+    --------
+    >>> char_length(spark.StructField("c", spark.StringType(), True, {_PADDED: "char(5)"}))
+    5
+    """
+    if isinstance(field.dataType, spark.CharType):
+        return int(field.dataType.length)
+    found = re.fullmatch(r"char\((\d+)\)", str((field.metadata or {}).get(_PADDED, "")))
+    return int(found[1]) if found else None
 
 
 def _nullable(data_type: Any) -> Any:
