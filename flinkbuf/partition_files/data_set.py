@@ -10,6 +10,11 @@ A commit writes its manifest under another name, makes it last (fsync), and link
 either works or somebody else was first. Then the commit looks again at what it builds upon, so of two overwrites the
 later one stands, and of two appends both do. Whoever is killed before the link has changed nothing.
 
+The link decides. What fails behind it does not undo the commit, and no abort does: Spark aborts a job as well whose
+committing process died or was too slow, so an abort first takes the manifest's other name away, without which there is
+no link any more, and then looks whether a version is of its job. A number that was free because its version has been
+cleared away meanwhile is left again.
+
 Files of a version that was replaced stay for a while (the retention), for readers that began before. What killed jobs
 have left is removed by the next commit: at once where their driver is known to be gone (same machine), else a day
 after it was last written.
@@ -129,7 +134,13 @@ class PartitionDataSet:
         CorruptDataError
             If it cannot be read; an older version is no substitute.
         """
-        found = self._latest() if version is None else self._read(version)
+        try:
+            found = self._latest() if version is None else self._read(version)
+        except FileNotFoundError as error:
+            text = (
+                f"version {version} of the data set is gone: it was replaced by an overwrite; load the data set again"
+            )
+            raise FileNotFoundError(errno.ENOENT, text, error.filename) from None
         if found is None:
             raise FileNotFoundError(f"{self.path} holds no data set of partition files (no {MANIFESTS}/<number>.json)")
         return found
@@ -199,7 +210,9 @@ class PartitionDataSet:
         InterruptedError
             If it was. From then on a file of the task is its own to remove.
         """
-        record = self._record(job, owner)
+        self._check_record(self._record(job, owner))
+
+    def _check_record(self, record: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # committed: of tasks that ran twice this is the one too many
             if os.stat(record).st_size:
                 raise InterruptedError(errno.EINTR, "the job that writes this data set was aborted", record)
@@ -263,15 +276,34 @@ class PartitionDataSet:
         return manifest
 
     def abort(self, job: str, owner: JobOwner) -> None:
-        """Remove all that a job has written, and tell tasks that still run.
+        """Remove all that a job has written, unless it is committed, and tell tasks that still run.
 
         Spark does not wait for them. The record stays, for those that have yet to begin; a later commit removes it.
         """
-        self._remove_files(job, kept=set())  # first: the disk may be full
-        if os.path.isdir(self.directory(JOBS)):
+        if not os.path.isdir(self.directory(JOBS)):
+            return
+        try:
             with open(self._record(job, owner), "wb") as record:
                 record.write(b"aborted\n")
-            self._remove_files(job, kept=set())
+        finally:  # the disk may be full
+            _remove(self._temporary(job))
+            if self._is_committed(job):
+                logger.warning("data set %s: job %s is committed, so it is not aborted", self.path, job)
+            else:
+                self._remove_files(job, kept=set())
+
+    def _is_committed(self, job: str) -> bool:
+        """Whether a version is of that job, as far as can be seen: a version that cannot be read may be."""
+        for version in reversed(self.versions()):
+            try:
+                if self._read(version).job == job:
+                    return True
+            except FileNotFoundError:  # cleared away since
+                continue
+            except (OSError, CorruptDataError) as error:
+                logger.warning("data set %s: files of job %s stay, which may be committed: %s", self.path, job, error)
+                return True
+        return False
 
     def _check_files(self, files: Iterable[DataFile]) -> None:
         for each in files:
@@ -284,7 +316,7 @@ class PartitionDataSet:
     def _link_next(
         self, job: str, layout: Layout, files: tuple[DataFile, ...], operation: str, must_be_new: bool
     ) -> Manifest:
-        temporary = os.path.join(self.path, MANIFESTS, f".{job}.tmp")
+        temporary = self._temporary(job)
         try:
             for _ in range(_ATTEMPTS):
                 last = max(self.versions(), default=0)
@@ -292,16 +324,55 @@ class PartitionDataSet:
                     raise FileExistsError(f"{self.path} holds a data set already; choose append or overwrite")
                 manifest = self._successor(last, job, layout, files, operation)
                 _write_synced(temporary, manifest.to_bytes())
-                if _link(temporary, self._manifest_path(manifest.version)):
-                    sync_directory(self.directory(MANIFESTS))
-                    sync_directory(self.path)
-                    with contextlib.suppress(PermissionError):
-                        sync_directory(os.path.dirname(self.path))
-                    return manifest
+                self._check_not_aborted(job)
+                path = self._manifest_path(manifest.version)
+                if _link(temporary, path):
+                    if not self._fills_gap(manifest):
+                        self._sync()
+                        return manifest
+                    os.unlink(path)
+                    self._check_files(files)
         finally:
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 os.unlink(temporary)
         raise TimeoutError(f"{self.path}: others committed {_ATTEMPTS} times while this job tried to")
+
+    def _temporary(self, job: str) -> str:
+        return os.path.join(self.path, MANIFESTS, f".{job}.tmp")
+
+    def _check_not_aborted(self, job: str) -> None:
+        """Look behind the writing of the manifest: whoever aborts from now on removes that."""
+        for name in _names(self.directory(JOBS)):
+            if name.startswith(f"{job}."):
+                self._check_record(os.path.join(self.path, JOBS, name))
+
+    def _fills_gap(self, manifest: Manifest) -> bool:
+        """Whether a version that was just linked came into the place of one that has been cleared away.
+
+        Others have then built upon that one, and nobody would see this. What cannot be seen is taken for no gap.
+        """
+        with contextlib.suppress(OSError, CorruptDataError):
+            found = self.versions()
+            later = [version for version in found if version > manifest.version]
+            if later and manifest.version in found:  # else it is cleared away already, behind an overwrite
+                following = self._read(later[0])
+                below = [each.name for each in following.files if job_of(each.name) != following.job]
+                return following.operation == "append" and below != [each.name for each in manifest.files]
+        return False
+
+    def _sync(self) -> None:
+        """Make a version last that others see already."""
+        try:
+            sync_directory(self.directory(MANIFESTS))
+            sync_directory(self.path)
+            with contextlib.suppress(PermissionError):
+                sync_directory(os.path.dirname(self.path))
+        except OSError as error:
+            logger.warning(
+                "data set %s: the new version is there, but a crash of the machine may bring back the one before: %s",
+                self.path,
+                error,
+            )
 
     def _successor(self, last: int, job: str, layout: Layout, files: tuple[DataFile, ...], operation: str) -> Manifest:
         before = self._latest() if operation == "append" else None  # an overwrite replaces what is damaged, too
@@ -355,19 +426,22 @@ class PartitionDataSet:
         kept: set[str] = set()
         replaced: set[str] = set()
         versions = []
-        next_created_ms: int | None = None
+        following: Manifest | None = None
         for version in reversed(self.versions()):
             try:
                 manifest = self._read(version)
             except FileNotFoundError:
                 continue  # somebody else sweeps, too
             names = {each.name for each in manifest.files}
-            if next_created_ms is None or self._now() - next_created_ms / 1000 < retention_s:
+            if following is None or self._now() - following.created_ms / 1000 < retention_s:
                 kept |= names
+            elif not _is_replaced_by(manifest, following) and self._now() - manifest.created_ms / 1000 < LEFTOVER_S:
+                kept |= names  # it came too late into a gap, and its commit is about to leave that
+                continue
             else:
                 replaced |= names - kept
                 versions.append(version)
-            next_created_ms = manifest.created_ms
+            following = manifest
         return kept, replaced, versions[::-1]
 
     def _is_old(self, path: str) -> bool:
@@ -400,6 +474,13 @@ class PartitionDataSet:
                 _remove(os.path.join(self.path, JOBS, name))
 
 
+def _is_replaced_by(manifest: Manifest, following: Manifest) -> bool:
+    """Whether a later version overwrites this one, or was built upon it."""
+    if following.operation == "overwrite":
+        return True
+    return {each.name for each in manifest.files} <= {each.name for each in following.files}
+
+
 def _names(directory: str) -> list[str]:
     try:
         return sorted(os.listdir(directory))
@@ -430,9 +511,11 @@ def _link(temporary: str, path: str) -> bool:
     """Give a file its name; False if that is taken."""
     try:
         os.link(temporary, path)
-    except FileExistsError:
-        return False
     except OSError as error:
+        if _is_same_file(temporary, path):  # a file system over the network may do it and say otherwise
+            return True
+        if isinstance(error, FileExistsError):
+            return False
         if error.errno in _NO_LINKS:
             raise OSError(
                 error.errno,
@@ -441,3 +524,10 @@ def _link(temporary: str, path: str) -> bool:
             ) from None
         raise
     return True
+
+
+def _is_same_file(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False

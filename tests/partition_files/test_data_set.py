@@ -176,8 +176,12 @@ def test_an_abort_removes_files_although_the_disk_is_full(data_set, monkeypatch)
     job = new_job()
     write_part(data_set, job, "b")
 
-    def full(path, *args):
-        raise OSError(errno.ENOSPC, "no space left on device", path)
+    open_file = open
+
+    def full(path, mode="r", *args):
+        if "w" in mode:
+            raise OSError(errno.ENOSPC, "no space left on device", path)
+        return open_file(path, mode, *args)
 
     monkeypatch.setattr("builtins.open", full)
     with pytest.raises(OSError, match="no space"):
