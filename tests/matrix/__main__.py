@@ -31,14 +31,13 @@ def main():
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=FIRST_SEED + time.time_ns() % FIRST_SEED)
     parser.add_argument("--targets", default="embedded,embedded,embedded,local")
-    parser.add_argument("--change", action="store_true", help="functions change what they were given")
     options = parser.parse_args()
     end, failures, seed = time.monotonic() + 3600 * options.hours, 0, options.seed
     faults = (CALM, CALM, RAISE, MOVE, KILL) if "local" in options.targets else (CALM, CALM, RAISE, MOVE)
     with Runner() as runner:
         while time.monotonic() < end:
             choice = {"targets": tuple(options.targets.split(",")), "faults": faults}
-            found = explore(runner, seed, PROGRAMS_OF_A_SEED, options.change, **choice)
+            found = explore(runner, seed, PROGRAMS_OF_A_SEED, **choice)
             if found is not None:
                 failures += 1
                 print(f"# ---- seed {seed}\n{found}", flush=True)

@@ -13,7 +13,7 @@ class Differs(AssertionError):
     """A program did not give what its model says."""
 
 
-def explore(runner, seed, programs_count, can_change=False, **choice):
+def explore(runner, seed, programs_count, **choice):
     """Return the script of the shortest failing program of some that a seed draws; None if there is none.
 
     Parameters
@@ -21,8 +21,6 @@ def explore(runner, seed, programs_count, can_change=False, **choice):
     runner : Runner
     seed : int
     programs_count : int
-    can_change : bool
-        Whether functions change what they were given.
     **choice
         Of targets and faults, as `ways` takes them.
     """
@@ -37,7 +35,7 @@ def explore(runner, seed, programs_count, can_change=False, **choice):
         phases=[Phase.generate, Phase.shrink],
         report_multiple_bugs=False,
     )
-    @given(programs(can_change), st.lists(ways(**choice), min_size=1, max_size=MOST_WAYS))
+    @given(programs(), st.lists(ways(**choice), min_size=1, max_size=MOST_WAYS))
     def run(drawn, some_ways):
         runner.programs += 1
         program = drawn.program()

@@ -346,9 +346,8 @@ def united(way, *streams):
 class Drawing:
     """Draws one program, step by step."""
 
-    def __init__(self, draw, can_change):
+    def __init__(self, draw):
         self.draw = draw
-        self.can_change = can_change
         self.steps, self.kinds = [], []
 
     def choose(self, *values):
@@ -428,8 +427,9 @@ class Drawing:
 
     def each_record(self, number, kind):
         suffix, kind = self.placed(kind)
-        chosen = ["plus", "wrap", "swap", "keep", "repeat", "stumble", "declared", "call", "sleep"]
-        name = self.choose(*chosen, *(["change", "change"] if self.can_change else []))
+        name = self.choose(
+            "plus", "wrap", "change", "swap", "keep", "repeat", "stumble", "declared", "call", "sleep", "change"
+        )
         code, function = self.record_function(name, kind)
         if name in ("repeat", "call"):
             kind = dataclasses.replace(kind, has_own_times=False, size=3 * kind.size)
@@ -484,7 +484,7 @@ class Drawing:
         self.add(f"{{0}}.process(Split({{tag}}, {divisor})){suffix}", [number], model, kind, kind, tag="split")
 
     def keyed(self, number, kind):
-        name = self.choose(*(name for name in KEYED if self.can_change or name != "Remembered"))
+        name = self.choose(*KEYED)
         at_end = issubclass(getattr(functions, name), functions.AtTheEnd)
         result = Kind(is_timed=at_end, size=kind.size)
         self.add(f"{{0}}.key_by(key).process({name}())", [number], key_by_key(KEYED[name], at_end), result)
@@ -570,9 +570,9 @@ class Drawing:
 
 
 @st.composite
-def programs(draw, can_change=True):
+def programs(draw):
     """Programs with their models."""
-    return Drawing(draw, can_change).drawn()
+    return Drawing(draw).drawn()
 
 
 @st.composite

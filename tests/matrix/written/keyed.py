@@ -524,3 +524,41 @@ def _rows():
 def numbers_as_declared_keys(s):
     numbers = [0.0, -0.0, 1, 1.0] * 3
     return s.records(numbers).key_by(lambda value: value, Types.DOUBLE()).process(Counted())
+
+
+def _changed(what):
+    def change(record):
+        record[1].append(what)
+        return record
+
+    return change
+
+
+@program(
+    lambda: {
+        "as they were": [(key, [number]) for key, number in PAIRS],
+        "one": [(key, [number, "one"]) for key, number in PAIRS],
+        "other": [(key, [number, "other", "again"]) for key, number in PAIRS],
+    }
+)
+def branches_that_change_their_records(s):
+    records = s.records(PAIRS).map(lambda pair: (pair[0], [pair[1]]))
+    one, other = records.map(_changed("one")), records.map(_changed("other")).map(_changed("again"))
+    return {"as they were": records, "one": one, "other": other}
+
+
+@program(
+    lambda way: [
+        (key, [*sums, "told"])
+        for key, found in grouped(PAIRS, first)
+        for sums in ([list(map(second, found))] if way.is_batch else _beginnings(found))
+    ],
+    order_by=first,
+)
+def results_that_are_changed_behind_a_reduce(s):
+    lists = s.records(Timed(((key, [number]), number) for key, number in PAIRS))
+    return lists.key_by(first).reduce(lambda a, b: (a[0], a[1] + b[1])).map(_changed("told"))
+
+
+def _beginnings(found):
+    return [list(map(second, found[:end])) for end in range(1, 1 + len(found))]
