@@ -107,7 +107,7 @@ cdef bint is_fixed_at(PyObject* value, int depth) except -1:
     cdef int its_kind
     if fb_own_value_is_atom(value):
         return True
-    its_kind = A_TUPLE if FB_TYPE_OF(value) == <PyObject*>tuple else kind_of(<object>FB_TYPE_OF(value))
+    its_kind = kind_at(FB_TYPE_OF(value))
     if its_kind == FIXED:
         return True
     if its_kind > FROZEN or depth > MAX_DEPTH:
@@ -128,6 +128,15 @@ cdef bint is_fixed_at(PyObject* value, int depth) except -1:
 cdef object fields_of(object value):
     """The fields of a frozen dataclass; one that was never set is None."""
     return [getattr(value, name, None) for name in field_names[type(value)]]
+
+
+cdef inline int kind_at(PyObject* class_) except -1:
+    """The most frequent ones without a look into a dict."""
+    if class_ == <PyObject*>tuple:
+        return A_TUPLE
+    if class_ == <PyObject*>dict:
+        return A_DICT
+    return A_LIST if class_ == <PyObject*>list else kind_of(<object>class_)
 
 
 cdef int kind_of(object class_) except -1:
@@ -193,7 +202,9 @@ cdef bint is_frozen_dataclass(object class_) except -1:
 
 cdef bint is_plain(object class_) except -1:
     """Whether a new object with the same attributes is what pickle would make."""
-    for base in class_.__mro__[:-1]:
+    for base in class_.__mro__:
+        if base is object:
+            continue
         if not base.__flags__ & HEAP_TYPE or "__slots__" in base.__dict__:
             return False
     if class_.__dictoffset__ == 0 or class_.__new__ is not object.__new__:
@@ -230,7 +241,7 @@ cdef object part_of(PyObject* part, Py_ssize_t holders, int depth):
 
 cdef object tree_of(PyObject* value, int depth):
     """A copy of a value that can change; NO_TREE if it is no tree of builtin values and plain objects."""
-    cdef int its_kind = kind_of(<object>FB_TYPE_OF(value))
+    cdef int its_kind = kind_at(FB_TYPE_OF(value))
     if its_kind == A_LIST:
         return list_of(list(<object>value), depth)
     if its_kind == A_DICT:
@@ -282,7 +293,7 @@ cdef object dict_of(dict value, int depth):
     cdef Py_ssize_t position = 0
     cdef dict made = dict(value)  # nobody else changes it meanwhile
     while PyDict_Next(made, &position, &key, &item):
-        if not is_fixed(key):
+        if not fb_own_value_is_atom(key) and not is_fixed_at(key, 0):
             return NO_TREE
         if fb_own_value_is_atom(item) or is_fixed_at(item, 0):
             continue
