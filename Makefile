@@ -21,7 +21,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -33,6 +33,7 @@ help:
 	@echo 'make soak          one job for HOURS=1: killed, rescaled, links cut and slowed; output compared, what it uses drawn in SOAK=build/soak'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
 	@echo 'make test-kills    KILLS=20 executors are killed under each way to exchange data; no record is lost or doubled'
+	@echo 'make test-stress   threads of the core held up at their worst moments, STRESS_SECONDS=600 under each sanitizer (gcc)'
 	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
@@ -89,6 +90,20 @@ KILLS ?= 20
 # An executor dies under each exchange, so many times; ten minutes for 20.
 test-kills: $(VENV)/.test java
 	KILLS=$(KILLS) $(BIN)/python -m pytest tests/spark/test_spark_failures.py -q --durations=5
+
+# What is found says its round: STRESS_ROUND=89 begins with that one. gcc only, see csrc/ground/schedule_point.h.
+STRESS_SECONDS ?= 600
+STRESS_ROUND ?= 1
+
+test-stress: $(VENV)/.test
+	@for sanitizer in address,undefined thread; do \
+		folder=build/stress-$${sanitizer%%,*}; \
+		$(BIN)/cmake -S . -B $$folder -DCMAKE_C_COMPILER=gcc -DFB_SANITIZE=$$sanitizer -DFB_HOSTILE=ON >/dev/null && \
+		$(BIN)/cmake --build $$folder --parallel 2 --target stress_core >$$folder/build.log 2>&1 || \
+			{ cat $$folder/build.log; exit 1; }; \
+		echo "$(STRESS_SECONDS) s of stress, -fsanitize=$$sanitizer"; \
+		$$folder/stress_core $(STRESS_SECONDS) $(STRESS_ROUND) || exit 1; \
+	done
 
 # Eight GB of memory, ten minutes.
 test-large: $(VENV)/.test

@@ -1,4 +1,4 @@
-#define _DEFAULT_SOURCE /* getentropy */
+#define _GNU_SOURCE /* getentropy */
 #include "ground/sha256.h"
 
 #include <string.h>

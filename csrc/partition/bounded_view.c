@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ground/owner.h"
+#include "ground/schedule_point.h"
 
 enum { READ_BUFFERS = 2 };
 
@@ -232,7 +233,9 @@ void fb_bounded_readers_close(struct fb_bounded_readers* self) {
 
 /* Whether the caller is the one to say that nobody uses the files any more. The lock is held. */
 static bool is_last_user(struct fb_bounded_readers* self) {
-  if (self->views != NULL || self->is_written || self->has_gone || !fb_bounded_readers_is_released(self)) return false;
+  bool is_written = self->is_written && !FB_PLANTED("files go under their writer");
+
+  if (self->views != NULL || is_written || self->has_gone || !fb_bounded_readers_is_released(self)) return false;
   self->has_gone = true;
   return true;
 }
@@ -267,7 +270,7 @@ bool fb_bounded_readers_end_writing(struct fb_bounded_readers* self) {
   if (!self->is_open) return true;
   pthread_mutex_lock(&self->lock);
   self->is_written = false;
-  is_released = fb_bounded_readers_is_released(self);
+  is_released = fb_bounded_readers_is_released(self) && !FB_PLANTED("files go under their writer");
   is_last = is_last_user(self);
   pthread_mutex_unlock(&self->lock);
   if (is_last) self->on_last(self);

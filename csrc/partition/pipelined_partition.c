@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "ground/schedule_point.h"
 #include "ground/wakeup.h"
 
 #define RESTORED INT32_MIN /* in place of the length of a partial record: it is not known */
@@ -78,7 +79,8 @@ static int end_queues(struct fb_result_partition* self) {
 
 /* Nobody will read what is written to the target: all of its queues take nothing more, not even their end. */
 static bool is_target_gone(struct fb_result_partition* self, uint32_t target) {
-  if (target == self->subpartition_count) return fb_result_partition_is_released(self);
+  if (target == self->subpartition_count || FB_PLANTED("the whole is released before its parts"))
+    return fb_result_partition_is_released(self);
   return fb_subpartition_is_released(queue_of(self, target));
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "ground/schedule_point.h"
 #include "ground/wakeup.h"
 
 #define CLASS_COUNT       8                    /* 4 KiB, 8 KiB ... 512 KiB */
@@ -166,6 +167,7 @@ static void call_line(struct fb_read_buffer_pool* self) {
   for (consumer = self->first; consumer != NULL && (left > 0 || consumer->held == 0); consumer = next) {
     next = consumer->next;
     if (call_consumer(consumer)) left = left > chunk ? left - chunk : 0;
+    if (FB_PLANTED("who is called loses its place")) leave_line(consumer);
   }
 }
 
@@ -246,7 +248,9 @@ static void recycle_chunk(struct fb_buffer* buffer) {
   unwanted = put_away(self, chunk);
   /* What waits for its own memory is called each time, and what is in line at the latest when it holds nothing more: then it
    * is granted what it needs, whoever is before it. */
-  if (consumer->is_over_share || (consumer->is_in_line && consumer->held == 0)) call_consumer(consumer);
+  if (consumer->is_over_share ||
+      (consumer->is_in_line && consumer->held == 0 && !FB_PLANTED("who is called loses its place")))
+    call_consumer(consumer);
   call_line(self);
   is_consumer_gone = drop_consumer(consumer);
   fb_wakeup_ring(&self->movement);

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ground/schedule_point.h"
+
 /* ---- the bell ----------------------------------------------------------------------------------------- */
 
 int fb_result_partition_share_wakeup(struct fb_result_partition* self, struct fb_wakeup_shared* wakeup) {
@@ -122,6 +124,8 @@ void fb_result_partition_release(struct fb_result_partition* self) {
   /* The parts before the whole: a producer that drops a record because the partition is released must find no
    * subpartition that still takes the end of its channel. A second caller goes the same way and returns no sooner. */
   if (self->kind->is_blocking && !fb_result_partition_is_finished(self)) set_verdict(self, FB_ERELEASED);
+  if (FB_PLANTED("the whole is released before its parts"))
+    atomic_store_explicit(&self->is_released, true, memory_order_release);
   self->kind->release(self);
   /* Release, partner of fb_result_partition_is_released(). */
   atomic_store_explicit(&self->is_released, true, memory_order_release);

@@ -17,7 +17,19 @@ ROOT = Path(__file__).parents[2]
 # The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the
 # stem.
 LAYERS = {
-    "ground": ["errors", "byte_order", "wide", "owner", "deque", "data_view", "wakeup", "sha256", "crc32", "lz4"],
+    "ground": [
+        "errors",
+        "schedule_point",
+        "byte_order",
+        "wide",
+        "owner",
+        "deque",
+        "data_view",
+        "wakeup",
+        "sha256",
+        "crc32",
+        "lz4",
+    ],
     "memory": [
         "memory_segment",
         "buffer",
@@ -200,6 +212,7 @@ PAIRS_OF_KINDS = LOOP_OVER_OBJECTS | {"pyi", "test.py", "bench"}
 DOES_WITHOUT = {
     "errors": ({"bench"}, "a list of codes"),
     "byte_order": (C_ONLY - {"pxd"} | {"c"}, "inline functions for C and for bindings"),
+    "schedule_point": (C_ONLY | {"test.c"}, "nothing but in hostile builds, where stress_core.c runs"),
     "wide": (C_ONLY | {"c", "test.c"}, "attributes for loops of other stems"),
     "owner": (C_ONLY | {"c", "test.c"}, "one macro for C; all that embeds something is its test"),
     "lz4": (C_ONLY, "the bytes of buffer_codec, which binds, tests and times them"),
