@@ -66,6 +66,7 @@ cdef class KeyedMapState(KeyedState):
 
     cdef dict own_map(self)
     cdef object kept_key(self, object key)
+    cdef object kept_value(self, object value)
 
 
 cdef class MapIterator:

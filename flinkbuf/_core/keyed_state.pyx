@@ -297,6 +297,10 @@ cdef class KeyedMapState(KeyedState):
             return key
         return kept_slowly(self, self.user_key_codec, key)
 
+    cdef object kept_value(self, object value):
+        """What the map keeps of a value; None stands beside all types, as in Flink's maps."""
+        return None if value is None else kept(self, value)
+
     cdef dict own_map(self):
         """The map of the current key, made if there is none."""
         entries = self.table.own(self.key_context.token)
@@ -312,13 +316,13 @@ cdef class KeyedMapState(KeyedState):
 
     def put(self, key, value):
         """The value of `key` from now on."""
-        key, value = self.kept_key(key), kept(self, value)
+        key, value = self.kept_key(key), self.kept_value(value)
         self.change_count += 1
         self.own_map()[key] = value
 
     def put_all(self, dict_value):
         """Put all entries of a dict, or of an iterable of pairs."""
-        cdef dict new = {self.kept_key(key): kept(self, value) for key, value in dict(dict_value).items()}
+        cdef dict new = {self.kept_key(key): self.kept_value(value) for key, value in dict(dict_value).items()}
         if new:
             self.change_count += 1
             self.own_map().update(new)

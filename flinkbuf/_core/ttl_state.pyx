@@ -323,7 +323,7 @@ cdef class TtlMapState(KeyedMapState):
 
     def put(self, key, value):
         """The value of `key` from now on."""
-        key, value = self.kept_key(key), kept(self, value)
+        key, value = self.kept_key(key), self.kept_value(value)
         self.change_count += 1
         self.own_map()[key] = (value, self.life.now())
         self.life.sweep(self)
@@ -331,7 +331,7 @@ cdef class TtlMapState(KeyedMapState):
     def put_all(self, dict_value):
         """Put all entries of a dict, or of an iterable of pairs."""
         cdef int64_t now = self.life.now()
-        cdef dict new = {self.kept_key(key): (kept(self, value), now) for key, value in dict(dict_value).items()}
+        cdef dict new = {self.kept_key(key): (self.kept_value(value), now) for key, value in dict(dict_value).items()}
         if new:
             self.change_count += 1
             self.own_map().update(new)

@@ -375,3 +375,17 @@ def fill_and_save(backend, tmp_path, before, after, descriptor, fill, read):
     fill(state)
     kind = "CHECKPOINT" if before == after == "rocksdb" else "SAVEPOINT"
     return SimpleNamespace(value=read(state), saved=save(states, tmp_path / "saved", kind))
+
+
+@BACKENDS
+@TTL
+def test_a_map_keeps_none_as_a_value_of_any_type(backend, tmp_path, kind, has_ttl):
+    descriptor = MapStateDescriptor("s", Types.STRING(), Types.BOOLEAN())
+    descriptor = expiring(descriptor) if has_ttl else descriptor
+    states = backend(kind)
+    state = with_key(states, descriptor)
+    state.put("x", None)
+    state.put_all({"y": None, "z": True})
+    again = with_key(backend(kind, restored([save(states, tmp_path / "saved")], 1, 0, 1)), descriptor)
+    for each in (state, again):
+        assert dict(each.items()) == {"x": None, "y": None, "z": True} and "x" not in each and "z" in each
