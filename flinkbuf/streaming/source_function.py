@@ -77,10 +77,11 @@ class SourceFunctionOperator(SourceOperatorBase):
             return self._ending  # it never began
         if self._thread is None:
             self._start()
-        if not self._taken:
+        has_rest = bool(self._taken)
+        if not has_rest:
             self._take()
         self._emit_taken(output, max_records)
-        if self._taken:
+        if self._taken or has_rest:  # what came since the rest was taken may have rung before this turn, and only then
             return InputStatus.MORE_AVAILABLE
         if self._has_ended and (self._ending is not None or not self._is_canceled):
             return InputStatus.END_OF_INPUT if self._ending is None else self._ending

@@ -128,6 +128,29 @@ def test_an_error_that_comes_with_the_last_records_needs_nobody_to_wake_the_task
     source.close()
 
 
+def test_what_comes_while_a_rest_is_left_needs_nobody_to_wake_the_task():
+    handed_over, may_end = threading.Event(), threading.Event()
+
+    class Waits(Numbers):
+        def run(self, context):
+            super().run(context)
+            handed_over.set()
+            may_end.wait(10)
+
+    around = Surroundings()
+    source = around.open(SourceFunctionOperator(Waits(10)))
+    source.emit_next(around.output, 1)
+    assert handed_over.wait(10)
+    while len(around.output.values) < 9:
+        source.emit_next(around.output, 1)
+    may_end.set()
+    assert source._thread.join(10)  # the bell has rung for the end, and rings no more
+    assert source.emit_next(around.output, 1) == InputStatus.MORE_AVAILABLE
+    assert source.emit_next(around.output, 1) == InputStatus.END_OF_INPUT
+    assert around.output.values == list(range(10))
+    source.close()
+
+
 class Endless:
     """Emits until it is told to stop, in one of several ways."""
 
