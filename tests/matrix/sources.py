@@ -201,15 +201,19 @@ class Exact:
 
 
 def steps_of(values):
-    """The steps of a script without late records: watermarks as high as they can be."""
+    """The steps of a script without late records: watermarks nearly as high as they can be.
+
+    Sessions that touch are one, but the first is over at a watermark just below the second's first record: whether they
+    are one then hangs on whether there was that watermark. There is none.
+    """
     if not isinstance(values, Timed):
         return [(RECORD, value, None) for value in values]
     steps, said = [], None
     for place, (value, at) in enumerate(values):
         steps.append((RECORD, value, at))
         rest = [later for _, later in values[place + 1 :]]
-        if rest and (said is None or min(rest) - 1 > said):
-            said = min(rest) - 1
+        if rest and (said is None or min(rest) - 2 > said):
+            said = min(rest) - 2
             steps.append((WATERMARK, said))
     return steps
 
