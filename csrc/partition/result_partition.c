@@ -166,6 +166,7 @@ void fb_result_partition_lose_reader(struct fb_result_partition* self, const cha
 
 void fb_result_partition_abort(struct fb_result_partition* self, const char* cause) {
   stop_producer(self, FB_ERELEASED, cause);
+  if (FB_PLANTED("an abort closes under the producer")) fb_result_partition_close(self);
 }
 
 const char* fb_result_partition_failure(struct fb_result_partition* self) {

@@ -173,7 +173,9 @@ cdef class ResultPartition:
         if self.c.continued != FB_NO_CHANNEL:
             raise RuntimeError("an earlier emit was interrupted in the middle of a record, so nothing can follow it; "
                                "release or fail the partition")
-        return self.claim()
+        self.claimer = PyThread_get_thread_ident()
+        self.is_claimed = True
+        return 0
 
     cdef int unclaim(self) except -1:
         """Let others have the builders. A thread that has aborted the partition meanwhile waits for them, or has left

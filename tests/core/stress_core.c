@@ -7,8 +7,8 @@
  *   No record is lost, doubled or out of order where a channel is read, and what ends has all that was written to it.
  *   When a round is over every segment is home, no file is left, and nobody waits any more.
  *
- *   stress_core [SECONDS [ROUND [WAY]]]   from ROUND on, only those of one way (pipelined, hashed, sort-merge) if it is given
- *   FB_PLANT=NAME stress_core ...         with an old fault put back, which it finds
+ *   stress_core [SECONDS [ROUND [TEXT]]]   from ROUND on, only those whose description contains TEXT: "hashed", "aborted"
+ *   FB_PLANT=NAME stress_core ...          with an old fault put back, which it finds
  *
  * What fails or stands still says its round: `stress_core 60 ROUND` begins with that one. */
 #include <dirent.h>
@@ -568,7 +568,7 @@ int main(int argument_count, char** arguments) {
   CHECK(pthread_create(&watcher, NULL, watch, NULL) == 0 && pthread_detach(watcher) == 0);
   for (; fb_wakeup_now_ms() < deadline_ms; number++) {
     choose(&round, number);
-    if (argument_count > 3 && strcmp(arguments[3], WAYS[round.way]) != 0) continue;
+    if (argument_count > 3 && strstr(round_text, arguments[3]) == NULL) continue;
     run_round(&round, number);
     rounds++;
   }
