@@ -6,6 +6,7 @@ import sys
 import threading
 import types
 
+import cloudpickle
 import pytest
 
 from flinkbuf.jobs import main_module
@@ -18,7 +19,7 @@ from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 
 
-@dataclass(frozen=True)
+@dataclass(DATACLASS)
 class Flight:
     airport: str
     delay: int
@@ -53,10 +54,19 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("target", ["embedded", "local"])
-def test_records_of_a_class_of_the_script_cross_in_both_directions(target, tmp_path):
+@pytest.mark.parametrize(
+    ("target", "options"),
+    [
+        ("embedded", "frozen=True"),
+        ("local", "frozen=True"),
+        ("embedded", "slots=True"),
+        ("local", "slots=True"),
+        ("local", "frozen=True, slots=True"),
+    ],
+)
+def test_records_of_a_class_of_the_script_cross_in_both_directions(target, options, tmp_path):
     script = tmp_path / "flights.py"
-    script.write_text(SCRIPT)
+    script.write_text(SCRIPT.replace("DATACLASS", options))
     ended = subprocess.run([sys.executable, script, target], capture_output=True, text=True, timeout=120)
     assert (ended.stdout, ended.returncode) == ("True\n", 0), ended.stderr
 
@@ -94,6 +104,29 @@ def test_a_class_is_found_by_its_name_in_a_process_that_has_another_main_module(
     point = pickle.loads(data)
     assert type(point) is elsewhere.Point and point.x == 1
     assert pickle.loads(pickle.dumps(point)).x == 1
+
+
+@pytest.mark.parametrize(
+    "slots", ["'x', 'y'", "'x', '__private'", "'x', '__dict__'", "'x', '__weakref__'", "*{'x': 'a dict of docs'}", "x"]
+)
+def test_a_class_with_slots_has_them_elsewhere(main, monkeypatch, slots):
+    """So its objects are unpickled where the class itself is."""
+    slots = repr(slots) if slots == "x" else f"[{slots}]"
+    exec(f"class Slotted:\n    __slots__ = {slots}\n    def __init__(self, x):\n        self.x = x\n", vars(main))
+    own, copies, data = main.Slotted, main_classes(), pickle.dumps(main.Slotted(1))
+    elsewhere = types.ModuleType("__main__")
+    monkeypatch.setitem(sys.modules, "__main__", elsewhere)
+    tracker = cloudpickle.cloudpickle  # knows the class again that it has copied, which another process does not
+    tracker._DYNAMIC_CLASS_TRACKER_BY_ID.pop(tracker._DYNAMIC_CLASS_TRACKER_BY_CLASS.pop(own))
+    install_main_classes(copies)
+    there = pickle.loads(data)
+    assert type(there) is elsewhere.Slotted and type(there) is not own and there.x == 1
+    assert (hasattr(there, "__dict__"), hasattr(there, "__weakref__")) == tuple(
+        hasattr(own(1), name) for name in ("__dict__", "__weakref__")
+    )
+    back = pickle.dumps(there)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    assert type(pickle.loads(back)) is own and pickle.loads(back).x == 1
 
 
 def test_what_a_process_has_itself_is_left_alone_and_what_a_job_before_has_put_there_is_not(main, monkeypatch):

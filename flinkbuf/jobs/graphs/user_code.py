@@ -29,9 +29,23 @@ def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ..
 
 
 class UserCodePickler(cloudpickle.CloudPickler):
-    """Pickles functions by value with the names of their files."""
+    """Pickles functions by value with the names of their files, and classes by value with their slots."""
 
     dispatch_table: ClassVar[Any] = ChainMap({CodeType: _reduce_code}, cloudpickle.CloudPickler.dispatch_table)
+
+    def reducer_override(self, value: Any) -> Any:
+        """As cloudpickle does it, which gives the copy of a class with slots a ``__dict__`` instead of them.
+
+        Objects of such a copy could not be unpickled where the class itself is.
+        """
+        reduced = super().reducer_override(value)
+        if isinstance(value, type) and isinstance(reduced, tuple) and "__slots__" in vars(value):
+            make, (*before, attributes, tracker, extra), *rest = reduced
+            if isinstance(attributes, dict):
+                slots = vars(value)["__slots__"]
+                attributes = {"__slots__": slots if isinstance(slots, str) else tuple(slots), **attributes}
+            return make, (*before, attributes, tracker, extra), *rest
+        return reduced
 
 
 def pickled(value: Any) -> bytes:
