@@ -8,9 +8,7 @@ of the storage says what becomes of it. Flink: CheckpointsCleaner, the executors
 
 from __future__ import annotations
 
-import queue
 import threading
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +16,7 @@ from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.master.master_actions import CheckpointStored, DiscardState, StoreCheckpoint, WithdrawCheckpoint
+from flinkbuf.jobs.threads import Threads
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
@@ -43,6 +42,7 @@ class CheckpointIo:
         Given each `CheckpointStored`; from any thread.
     leadership : Leadership, optional
         What says whether this program still holds the job; None: nobody else could.
+    threads : Threads, optional
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class CheckpointIo:
         directory: str,
         tell: Callable[[CheckpointStored], None],
         leadership: Leadership | None = None,
+        threads: Threads | None = None,
     ) -> None:
+        self._threads = threads or Threads()
         self.storage: CheckpointStorage = storage_of(directory or ANYWHERE)
         self._job_name = job_name
         self._tell = tell
@@ -61,7 +63,7 @@ class CheckpointIo:
         self._noting: set[int] = set()  # of those: another program may find them, or will soon
         self._withdrawn: set[int] = set()  # of those: they come to nothing, and that was told
         self._unwanted: dict[int, DiscardState] = {}  # of those: what is to be deleted once they are
-        self._discards: queue.SimpleQueue[DiscardState | Callable[[], None] | None] = queue.SimpleQueue()
+        self._discards = self._threads.queue()  # of DiscardState, Callable, and None at the end
         self._discarder: threading.Thread | None = None
 
     # ---- the job's thread
@@ -81,7 +83,7 @@ class CheckpointIo:
             self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(error)))
             return
         try:
-            _begin(lambda: self._store(action), f"checkpoint {checkpoint_id} of {self._job_name}")
+            self._threads.begin(lambda: self._store(action), f"checkpoint {checkpoint_id} of {self._job_name}")
         except RuntimeError as error:  # the system has no thread left
             with self._lock:
                 self._storing.discard(checkpoint_id)
@@ -119,16 +121,17 @@ class CheckpointIo:
 
         `at_last` is called on the thread that deletes, after all.
         """
-        deadline = time.monotonic() + (CLOSE_WAIT_S if timeout_s is None else timeout_s)
-        while time.monotonic() < deadline and self._is_deleting_what_is_written():
-            time.sleep(0.01)
+        monotonic = self._threads.monotonic
+        deadline = monotonic() + (CLOSE_WAIT_S if timeout_s is None else timeout_s)
+        while monotonic() < deadline and self._is_deleting_what_is_written():
+            self._threads.sleep(0.01)
         if at_last is not None:
             self._discards.put(at_last)
             self._begin_discarding()
         if self._discarder is None:
             return not self._unwanted
         self._discards.put(_END)
-        self._discarder.join(max(0.0, deadline - time.monotonic()))
+        self._discarder.join(max(0.0, deadline - monotonic()))
         if self._discarder.is_alive():
             logger.warning("files of checkpoints of job %r are still being deleted, and were left", self._job_name)
         return not self._discarder.is_alive() and not self._unwanted
@@ -140,7 +143,7 @@ class CheckpointIo:
     def _begin_discarding(self) -> None:
         if self._discarder is None:
             try:
-                self._discarder = _begin(self._discard_all, f"files of checkpoints of {self._job_name}")
+                self._discarder = self._threads.begin(self._discard_all, f"files of checkpoints of {self._job_name}")
             except RuntimeError as error:  # the system has no thread left: perhaps next time
                 logger.warning("files of checkpoints of job %r wait to be deleted: %s", self._job_name, error)
 
@@ -201,9 +204,3 @@ class CheckpointIo:
             self.storage.delete(action.handles)
         except BaseException as error:
             logger.warning("files of a checkpoint in %s were not deleted: %s", action.location or "storage", error)
-
-
-def _begin(work: Callable[[], None], name: str) -> threading.Thread:
-    thread = threading.Thread(target=work, name=name, daemon=True)
-    thread.start()
-    return thread

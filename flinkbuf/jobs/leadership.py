@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.ha_store import LeaseLostError
+from flinkbuf.jobs.threads import Threads
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
@@ -29,26 +30,28 @@ class Leadership:
     lease : HaLease
     timeout_ms : int
         After which others take over a lease that was not renewed.
+    threads : Threads, optional
     """
 
-    def __init__(self, lease: HaLease, timeout_ms: int) -> None:
+    def __init__(self, lease: HaLease, timeout_ms: int, threads: Threads | None = None) -> None:
         self.lease = lease
+        self._threads = threads or Threads()
         self._pause_s = timeout_ms / 1000 / RENEWALS_PER_TIMEOUT
         self._lost: Callable[[str], None] | None = None
         self._lock = threading.Lock()
         self._reason = ""  # why it is lost
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._renew, name="flinkbuf lease", daemon=True)
+        self._is_over = self._threads.event()
+        self._thread: threading.Thread | None = None
 
     def start(self, lost: Callable[[str], None]) -> None:
         """Keep it; `lost` is told once if another program takes over, from any thread."""
         self._lost = lost
-        self._thread.start()
+        self._thread = self._threads.begin(self._renew, "flinkbuf lease")
 
     def close(self, *, is_over_for_good: bool) -> None:
         """Renew it no more; a job that is not over for good can be taken over at once."""
         self._is_over.set()
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_WAIT_S)
         if not is_over_for_good and not self._reason:
             try:

@@ -35,6 +35,7 @@ from flinkbuf.jobs.graphs.job_graph import JobGraph
 from flinkbuf.jobs.graphs.job_plan import JobPlan, plan_of
 from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.job_steps import JobSteps
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerConnection
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
@@ -43,10 +44,7 @@ from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 from flinkbuf.jobs.master.job_picture import PICTURE_INTERVAL_MS, JobPicture, PictureMaker
 from flinkbuf.jobs.master.master_actions import (
     CancelJob,
-    CheckpointEnded,
     CheckpointRecord,
-    CoordinatorsSnapshotted,
-    DiscardState,
     EndJob,
     ManagerLost,
     ManagerSaid,
@@ -54,7 +52,6 @@ from flinkbuf.jobs.master.master_actions import (
     RunFailed,
     SendTo,
     StartJob,
-    StatusChanged,
     SuspendJob,
 )
 from flinkbuf.jobs.master.restart_limits import RestartLimits
@@ -189,7 +186,7 @@ class RunningJob:
         self._is_left_behind = False  # after Ctrl-C, with a function that does not return
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
-        self._last_answers: list[RequestAnswered] = []
+        self._steps = JobSteps(self, leadership)
         self._why_suspended = "its program has ended"
         self._checkpoints = CheckpointIo(
             graph.settings.job_name, self.settings.checkpoint_directory, self._inbox.put, leadership
@@ -435,7 +432,7 @@ class RunningJob:
     def _run(self) -> None:
         end: EndJob | None = None
         try:
-            end = self._handle(StartJob())
+            end = self._steps.step(StartJob())
             while end is None:
                 end = self._turn()
         except BaseException as error:
@@ -452,14 +449,14 @@ class RunningJob:
         try:
             item = self._inbox.get(timeout=max(until_ms - now_ms, 0) / 1_000)
         except queue.Empty:
-            return self._handle(TimePassed()) if until_ms == deadline_ms else None
+            return self._steps.step(TimePassed()) if until_ms == deadline_ms else None
         if isinstance(item, _Answer):
             item.give()
             return None
         if isinstance(item, ManagerSaid) and isinstance(item.message, TasksSampled):
             self._flame_graphs.answered(item.manager_id, item.message.request, item.message.tree, self._now_ms())
             return None
-        return self._handle(self._limits.checked(item))
+        return self._steps.step(self._limits.checked(item))
 
     def _take_picture(self) -> JobPicture:
         """On the job's thread; of a job that is over there is the last one."""
@@ -487,63 +484,49 @@ class RunningJob:
         """Milliseconds since 1970 that never go back, whatever is done to the machine's clock."""
         return self._epoch_ms + time.monotonic_ns() // 1_000_000
 
-    def _handle(self, stimulus: Any) -> EndJob | None:
-        """Decide, then do: all of it, in that order."""
+    # ---- what one step does (JobShell)
+
+    def decide(self, stimulus: Any) -> list[Any]:
+        """Have the job master decide, and note it in the story."""
         now_ms = self._now_ms()
         actions: list[Any] = []
         try:
             actions = self._master.handle(stimulus, now_ms)
         finally:
             self._story.note(now_ms, stimulus, actions)
-        if isinstance(stimulus, ManagerLost):
-            self._performer.lost(stimulus.manager_id)
-        end, answers = None, []
-        for action in self._claimed(actions):
-            if isinstance(action, EndJob):
-                end = action
-            elif isinstance(action, CheckpointEnded):
-                self._checkpoint_ended(action.record)
-            elif isinstance(action, RequestAnswered):
-                answers.append(action)
-            elif not isinstance(action, StatusChanged):
-                self._performer.perform(action)
-            elif not action.status.is_terminal_state():  # that comes when all is gone
-                self.status = action.status
         self._restart_log.look(self._master.status, self._master.history.outages)
-        if isinstance(stimulus, CoordinatorsSnapshotted):
-            self._performer.coordinators_were_heard(stimulus.checkpoint_id)
-        if end is None:
-            self._answer(answers)
-        else:
-            self._last_answers = answers  # who stops a job with a savepoint waits until it has stopped
-        return end
+        return actions
 
-    def _checkpoint_ended(self, record: CheckpointRecord) -> None:
+    def perform(self, action: Any) -> None:
+        """Do one action."""
+        self._performer.perform(action)
+
+    def manager_gone(self, manager_id: str) -> None:
+        """Nothing can be sent to a task manager any more."""
+        self._performer.lost(manager_id)
+
+    def coordinators_were_heard(self, checkpoint_id: int) -> None:
+        """All that follows from the state of the coordinators was done."""
+        self._performer.coordinators_were_heard(checkpoint_id)
+
+    def status_changed(self, status: JobStatus) -> None:
+        """Show it."""
+        self.status = status
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        """Log it; the first complete one frees what the job began with."""
         log_checkpoint(self.graph.settings.job_name, record)
         if record.status == "COMPLETED" and not SnapshotKind(record.kind).is_savepoint:
             call, self.after_first_checkpoint = self.after_first_checkpoint, None
             if call is not None:
                 self._checkpoints.do_later(call)
 
-    def _answer(self, answers: list[RequestAnswered]) -> None:
+    def answer(self, answers: Iterable[RequestAnswered]) -> None:
+        """Tell users what has become of their requests."""
         for answer in answers:
             self._requests.answered(answer)
 
-    def _claimed(self, actions: list[Any]) -> list[Any]:
-        """A job that another program could take over is only over once that was noted, before anything is deleted."""
-        end = next((each for each in actions if isinstance(each, EndJob)), None)
-        if self._leadership is None or end is None or end.status is JobStatus.SUSPENDED:
-            return actions
-        try:
-            if self._leadership.finish(self._result(end)):
-                return actions
-            end = EndJob(JobStatus.SUSPENDED, None)
-        except OSError as error:
-            logger.error("that job %s has ended cannot be noted, so its checkpoints are kept: %s", self.job_id, error)
-        kept = [each for each in actions if not isinstance(each, (DiscardState, RequestAnswered, EndJob))]
-        return [*kept, end]
-
-    def _result(self, end: EndJob) -> str:
+    def result(self, end: EndJob) -> str:
         """What is told to who starts the job again."""
         counted = {}
         with contextlib.suppress(ValueError):  # two kinds of one name: that is why the job has failed
@@ -583,7 +566,7 @@ class RunningJob:
         with self._closing:
             _running.discard(self)
         self._answer_the_rest()
-        self._answer(self._last_answers)
+        self.answer(self._steps.last_answers)
         self._requests.end(f"job {self.graph.settings.job_name!r} is {end.status.name}")
         for call in self._on_end:
             try:

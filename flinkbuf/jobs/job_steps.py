@@ -1,0 +1,119 @@
+"""One step of a job after the other: its job master decides, and what it wants is done in its order.
+
+A job that another program could take over is over only once that is noted, before anything of it is deleted and before
+anybody hears of it. Whoever asked for something is answered when all that belongs to it was done; who stops a job with
+a savepoint, when the job has stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.master.master_actions import (
+    CheckpointEnded,
+    CheckpointRecord,
+    CoordinatorsSnapshotted,
+    DiscardState,
+    EndJob,
+    ManagerLost,
+    RequestAnswered,
+    StatusChanged,
+)
+from flinkbuf.log import logger
+
+if TYPE_CHECKING:
+    from flinkbuf.jobs.leadership import Leadership
+
+
+class JobShell(Protocol):
+    """What does the work of one job: `RunningJob`."""
+
+    job_id: str
+
+    def decide(self, stimulus: Any) -> list[Any]:
+        """Have the job master decide; return the actions that it wants."""
+
+    def perform(self, action: Any) -> None:
+        """Do one action."""
+
+    def manager_gone(self, manager_id: str) -> None:
+        """Nothing can be sent to a task manager any more."""
+
+    def coordinators_were_heard(self, checkpoint_id: int) -> None:
+        """All that follows from the state of the coordinators was done."""
+
+    def checkpoint_ended(self, record: CheckpointRecord) -> None:
+        """A checkpoint is complete, or has failed."""
+
+    def status_changed(self, status: JobStatus) -> None:
+        """The job is in another state; not called for the last one."""
+
+    def answer(self, answers: Iterable[RequestAnswered]) -> None:
+        """Tell users what has become of their requests."""
+
+    def result(self, end: EndJob) -> str:
+        """Return what is told to a program that starts the job again after its end."""
+
+
+class JobSteps:
+    """The steps of one job.
+
+    Parameters
+    ----------
+    shell : JobShell
+    leadership : Leadership or None
+        None: no other program could take the job over.
+
+    Attributes
+    ----------
+    last_answers : list of RequestAnswered
+        To be given when the job has ended and all is free.
+    """
+
+    def __init__(self, shell: JobShell, leadership: Leadership | None) -> None:
+        self.last_answers: list[RequestAnswered] = []
+        self._shell = shell
+        self._leadership = leadership
+
+    def step(self, stimulus: Any) -> EndJob | None:
+        """Decide, then do: all of it, in that order. Return the end of the job, if this was it."""
+        shell = self._shell
+        actions = shell.decide(stimulus)
+        if isinstance(stimulus, ManagerLost):
+            shell.manager_gone(stimulus.manager_id)
+        end, answers = None, []
+        for action in self._claimed(actions):
+            if isinstance(action, EndJob):
+                end = action
+            elif isinstance(action, CheckpointEnded):
+                shell.checkpoint_ended(action.record)
+            elif isinstance(action, RequestAnswered):
+                answers.append(action)
+            elif not isinstance(action, StatusChanged):
+                shell.perform(action)
+            elif not action.status.is_terminal_state():  # that comes when all is gone
+                shell.status_changed(action.status)
+        if isinstance(stimulus, CoordinatorsSnapshotted):
+            shell.coordinators_were_heard(stimulus.checkpoint_id)
+        if end is None:
+            shell.answer(answers)
+        else:
+            self.last_answers = answers
+        return end
+
+    def _claimed(self, actions: list[Any]) -> list[Any]:
+        """Note the end of the job first; of a job that is not over for this program, leave out what ends it."""
+        end = next((each for each in actions if isinstance(each, EndJob)), None)
+        if self._leadership is None or end is None or end.status is JobStatus.SUSPENDED:
+            return actions
+        try:
+            if self._leadership.finish(self._shell.result(end)):
+                return actions
+            end = EndJob(JobStatus.SUSPENDED, None)
+        except OSError as error:
+            job_id = self._shell.job_id
+            logger.error("that job %s has ended cannot be noted, so its checkpoints are kept: %s", job_id, error)
+        kept = [each for each in actions if not isinstance(each, (DiscardState, RequestAnswered, EndJob))]
+        return [*kept, end]
