@@ -49,6 +49,7 @@ class Inbox:
         self._last: Any = None  # taken when nothing else waits
         self._is_planned = False
         self._free_at_ms = 0
+        self._is_busy = False
         self.is_closed = False
 
     def put(self, item: Any) -> None:
@@ -65,13 +66,22 @@ class Inbox:
         """The thread takes nothing for so long: user code holds the interpreter, or the process was stopped."""
         self._free_at_ms = max(self._free_at_ms, self._agenda.now_ms + delay_ms)
 
+    def begin(self) -> None:
+        """The thread has not come back from what it took."""
+        self._is_busy = True
+
+    def end(self) -> None:
+        """It has."""
+        self._is_busy = False
+        self._plan()
+
     @property
     def is_held_up(self) -> bool:
         """Whether the thread does not come to take anything."""
         return self._agenda.now_ms < self._free_at_ms
 
     def _plan(self) -> None:
-        if (self._items or self._last is not None) and not self._is_planned:
+        if (self._items or self._last is not None) and not self._is_planned and not self._is_busy:
             self._is_planned = True
             self._agenda.at(self._free_at_ms, self._take)
 

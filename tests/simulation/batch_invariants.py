@@ -268,9 +268,9 @@ class BatchInvariants(Invariants):
         left = {each: task for each, task in self.world.data.kept.items() if task.manager.is_alive}
         demand(not left, "partitions are left:", left)
 
-    def manager_leaves(self, manager: SimManager) -> None:
+    def manager_leaves(self, manager: SimManager, left_behind: tuple[AttemptId, ...]) -> None:
         """Nobody is left who reads in it."""
-        super().manager_leaves(manager)
+        super().manager_leaves(manager, left_behind)
 
 
 def _pairs(world: BatchWorld) -> list[tuple[Key, int, Key, bool]]:

@@ -15,7 +15,7 @@ from flinkbuf.streaming.task_state import TaskState
 from simulation.cuts import check_cut
 from simulation.flow_records import Records
 from simulation.invariants import STATUSES, Invariants, demand
-from simulation.sim_storage import METADATA
+from simulation.sim_files import METADATA
 
 if TYPE_CHECKING:
     from simulation.checkpoint_world import CheckpointWorld
@@ -62,7 +62,8 @@ class CheckpointInvariants(Invariants):
         if initial is not None:
             self.stored.add(initial.metadata.checkpoint_id)
             self.kept.append((initial.metadata, initial.location))
-            self._promise(initial.metadata)
+            if world.is_led:  # else its program was away for long, and somebody else goes on with the job
+                self._promise(initial.metadata)
         self._checks |= {
             ma.SnapshotCoordinators: lambda action: self._begins(action.checkpoint_id),
             ma.NotifyCoordinators: lambda action: self._counts(action.checkpoint_id),
@@ -124,13 +125,8 @@ class CheckpointInvariants(Invariants):
             return
         timeout_ms = self.world.checkpointing.timeout_ms
         for checkpoint_id, begun_ms in self.begun.items():
-            is_late = self.world.now_ms >= begun_ms + timeout_ms
-            demand(
-                not is_late or checkpoint_id in self._withdrawn,
-                "a checkpoint is under way for too long:",
-                checkpoint_id,
-                begun_ms,
-            )
+            is_late = self.world.now_ms >= begun_ms + timeout_ms and checkpoint_id not in self._withdrawn
+            demand(not is_late, "a checkpoint is under way for too long:", checkpoint_id, begun_ms)
 
     def _note_cause(self, stimulus: object) -> None:
         if not isinstance(stimulus, (ma.CheckpointStored, ma.CoordinatorsSnapshotted)):
@@ -255,10 +251,10 @@ class CheckpointInvariants(Invariants):
         options = self.options.get(checkpoint_id)
         return options is not None and options.snapshot_kind.is_savepoint
 
-    def is_stored(self, metadata: CheckpointMetadata, options: CheckpointOptions) -> None:
+    def is_stored(self, checkpoint_id: int) -> None:
         """It can be found again, and nobody has taken over: what it holds will be committed."""
-        self.stored.add(metadata.checkpoint_id)
-        self._promise(metadata)
+        self.stored.add(checkpoint_id)
+        self._promise(self._storing[checkpoint_id][0])
 
     def _promise(self, metadata: CheckpointMetadata) -> None:
         operators = (operator for subtask in metadata.subtasks() for operator in subtask.operators)
@@ -292,18 +288,9 @@ class CheckpointInvariants(Invariants):
             size = task.routes.split_size
             self.world.cluster.read_splits.update(s for s, at in task.memory.positions.items() if at == size)
 
-    def deletes(self, action: ma.DiscardState, paths: list[str]) -> None:
-        """Nothing is deleted that somebody may begin from."""
-        gone = set(paths)
-        cluster = self.world.cluster
-        for location, metadata in cluster.savepoints.items():
-            demand(not gone & _files_of(metadata, location), "a savepoint is deleted:", location, action)
-        for world in cluster.worlds:
-            if world.has_crashed or world.has_lost_lease or world.epoch < self.world.lease.epoch:
-                continue
-            for metadata, location in world.invariants.kept:
-                used = gone & _files_of(metadata, location)
-                demand(not used, "files are deleted that a checkpoint needs:", metadata.checkpoint_id, used, action)
+    def needs(self, path: str) -> bool:
+        """Whether the job may begin again from a checkpoint with this file."""
+        return any(path in files_of(metadata, location) for metadata, location in self.kept)
 
     # ---- restarts
 
@@ -363,15 +350,16 @@ class CheckpointInvariants(Invariants):
 
     def look_for_litter(self, found: dict[str, CheckpointMetadata]) -> None:
         """What the job master has heard of, and nobody needs, is deleted."""
-        if self.world.has_crashed or self.world.has_lost_lease:
+        if self.world.has_crashed or self.world.has_lost_lease or not self.world.has_noted_its_end:
             return
-        used = set().union(*(_files_of(metadata, location) for location, metadata in found.items()))
+        used = set().union(*(files_of(metadata, location) for location, metadata in found.items()))
         used |= self.world.excused
         left = [path for path in self.known if path in self.world.storage.files and path not in used]
         demand(not left, "files are left that nobody needs:", left)
         wanted = set(self.world.cluster.savepoints)
         wanted.update(location for world in self.world.cluster.worlds for _, location in world.invariants.kept)
         gone = [each for each in self.world.cluster.worlds if each.has_crashed or each.has_lost_lease]
+        wanted.update(path.rpartition("/")[0] for path in self.world.excused if path.endswith(METADATA))
         wanted.update(each.initial.location for each in gone if each.initial)  # they could not delete what they took
         mine = [each for each in found if self._is_mine(each) and each not in wanted]
         demand(not mine, "checkpoints are left that nobody needs:", mine)
@@ -380,7 +368,8 @@ class CheckpointInvariants(Invariants):
         return any(options.location == location for _, options in self._storing.values())
 
 
-def _files_of(metadata: CheckpointMetadata, location: str) -> set[str]:
+def files_of(metadata: CheckpointMetadata, location: str) -> set[str]:
+    """All that it needs."""
     files = {location + METADATA} if location else set()
     for subtask in metadata.subtasks():
         files.update(each.path for each in subtask.handles() if each.path)

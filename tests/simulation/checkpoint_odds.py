@@ -8,13 +8,38 @@ from random import Random
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
 from simulation.odds import Odds
 
-DIRECTORY = "/checkpoints"
-SAVEPOINTS = "/savepoints"
+DIRECTORY = "sim://disk/checkpoints"
+SAVEPOINTS = "sim://disk/savepoints"
 
 
 # What a job master wants done, and what breaks soon after: faults that meet by chance too seldom.
-MOMENTS = ("a checkpoint is stored", "the job begins again", "the job is stopped with a savepoint")
-MOMENT_FAULTS = ("fail a task", "fail a task", "fail two tasks", "kill a manager", "kill the driver")
+MOMENTS = (
+    "a checkpoint is stored",
+    "a checkpoint is given up",
+    "a pointer is written",
+    "the job begins again",
+    "the job is stopped with a savepoint",
+)
+MOMENT_FAULTS = (
+    "fail a task",
+    "fail a task",
+    "fail two tasks",
+    "kill a manager",
+    "kill the driver",
+    "cut the driver off",
+)
+
+
+@dataclass(frozen=True)
+class DriverFault:
+    """What happens to a program, and for how long."""
+
+    at_ms: int
+    kind: str
+    for_ms: int
+
+
+DRIVER_FAULTS = ("die", "die", "sleep", "sleep", "cut off", "cut off behind")
 
 
 @dataclass(frozen=True)
@@ -44,17 +69,18 @@ class FlowOdds:
     savepoint_factor: int  # how much longer the writing of a savepoint takes
     coordinator_ms: tuple[int, int]
     coordinator_fails: float
-    store_ms: tuple[int, int]
-    store_fails: float  # before it has written anything
-    store_fails_late: float  # it is written, but nobody is told so
-    store_hangs: float
-    store_is_late: float  # later than anybody waits
-    discard_ms: tuple[int, int]
+    fs_ms: tuple[int, int]  # half of what an operation of a driver on the disk takes
+    fs_fails: float  # before it has done anything
+    fs_fails_behind: float  # it is done, but nobody is told so
+    fs_hangs: float
+    fs_is_late: float  # later than anybody waits
     savepoints_ms: tuple[int, ...]  # when the user asks for one
     stops_ms: tuple[int, ...]  # when the user stops the job with one
     rescales: bool  # afterwards
-    crash_ms: int | None  # when the driver goes, or only seems to
-    lives_on: bool
+    is_ha: bool  # other programs take the job over
+    lease_timeout_ms: int
+    standbys_ms: tuple[int, ...]  # when programs are started that wait until they may
+    driver_faults: tuple[DriverFault, ...]
     claims: bool
     moments: tuple[Moment, ...]  # at which something breaks, besides what breaks at any time
 
@@ -64,6 +90,7 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
     span = odds.heal_ms - start_ms
     size = rng.choice((10, 25, 60))
     run_length = rng.choice((1, 3, 5))
+    is_ha = rng.random() < 0.4
     pace = max(1, span * run_length // (size * rng.choice((1, 2, 4))))
     return FlowOdds(
         split_size=size,
@@ -79,19 +106,20 @@ def draw_flow(rng: Random, odds: Odds, start_ms: int) -> FlowOdds:
         savepoint_factor=rng.choice((1, 1, 10)),
         coordinator_ms=rng.choice(((0, 1), (0, 50), (10, max(20, span // 30)))),
         coordinator_fails=_maybe(rng, 0.15, (0.1,)),
-        store_ms=rng.choice(((0, 2), (0, 50), (10, max(20, span // 10)))),
-        store_fails=_maybe(rng, 0.2, (0.05, 0.3)),
-        store_fails_late=_maybe(rng, 0.2, (0.05, 0.3)),
-        store_hangs=_maybe(rng, 0.15, (0.05, 0.2)),
-        store_is_late=_maybe(rng, 0.2, (0.1, 0.3)),
-        discard_ms=rng.choice(((0, 1), (0, 500))),
+        fs_ms=rng.choice(((0, 1), (0, 25), (5, max(10, span // 40)))),
+        fs_fails=_maybe(rng, 0.2, (0.02, 0.1)),
+        fs_fails_behind=_maybe(rng, 0.2, (0.02, 0.1)),
+        fs_hangs=_maybe(rng, 0.15, (0.02, 0.05)),
+        fs_is_late=_maybe(rng, 0.2, (0.05, 0.1)),
         savepoints_ms=_times(rng, start_ms, span, (0, 0, 1, 3)),
         stops_ms=_times(rng, start_ms, span * 2 // 3, (0, 0, 1, 2, 2)),
         rescales=rng.random() < 0.6,
-        crash_ms=start_ms + rng.randint(0, span) if rng.random() < 0.25 else None,
-        lives_on=rng.random() < 0.5,
+        is_ha=is_ha,
+        lease_timeout_ms=rng.choice((1_500, 3_000)),
+        standbys_ms=_times(rng, start_ms, span, (0, 1, 1, 2)) if is_ha else (),
+        driver_faults=_driver_faults(rng, start_ms, span) if is_ha else (),
         claims=rng.random() < 0.4,
-        moments=_moments(rng),
+        moments=_moments(rng, is_ha),
     )
 
 
@@ -118,7 +146,24 @@ def draw_checkpointing(rng: Random, odds: Odds, start_ms: int, can_be_taken_over
     )
 
 
-def _moments(rng: Random) -> tuple[Moment, ...]:
+def _driver_faults(rng: Random, start_ms: int, span: int) -> tuple[DriverFault, ...]:
+    count = rng.choice((1, 1, 2, 4))
+    faults = (
+        DriverFault(start_ms + rng.randint(0, span), rng.choice(DRIVER_FAULTS), rng.choice((100, 500, 2_000, 8_000)))
+        for _ in range(count)
+    )
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _moments(rng: Random, is_ha: bool) -> tuple[Moment, ...]:
+    if is_ha and rng.random() < 0.3:  # what was given up, and nobody could take back, meets a restart and a crash
+        storm = (
+            Moment("a pointer is written", "cut the driver off", rng.choice((0.1, 0.3)), (0, 0)),
+            Moment("a pointer is written", "fail a task", rng.choice((0.1, 0.3)), (0, 5)),
+            Moment("a checkpoint is given up", "fail a task", 0.5, (0, 300)),
+            Moment("the job begins again", "kill the driver", 0.5, rng.choice(((0, 300), (0, 3_000)))),
+        )
+        return tuple(each for each in storm if rng.random() < 0.85)
     count = rng.choice((0, 0, 1, 2, 3))
     return tuple(
         Moment(rng.choice(MOMENTS), rng.choice(MOMENT_FAULTS), rng.choice((0.1, 0.5)), rng.choice(((0, 5), (0, 300))))

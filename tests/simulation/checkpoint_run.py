@@ -17,19 +17,23 @@ from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
 from flinkbuf.jobs.master.slots import slot_count
 from simulation.agenda import Agenda
-from simulation.checkpoint_odds import draw_checkpointing, draw_flow
+from simulation.checkpoint_invariants import files_of
+from simulation.checkpoint_odds import DriverFault, draw_checkpointing, draw_flow
 from simulation.checkpoint_world import CheckpointWorld
+from simulation.drivers import Driver
 from simulation.flow_records import Routes
 from simulation.invariants import demand
 from simulation.ledger import Ledger
 from simulation.odds import FAULTS, draw_odds
 from simulation.plans import random_plan
 from simulation.settings import draw_settings
-from simulation.sim_storage import SimLease, SimStorage
+from simulation.sim_files import METADATA, SimDisk
 from simulation.world import LAST_OF_STORY, START_MS, _text
 
 STEP_LIMIT = 200_000  # a run may fail again and again, without a pause, until the world is healed
 MOST_JOBS = 5
+MOST_DRIVERS = 20
+SUPERVISED_MS = 5_000
 MORE_FAULTS = ("kill a manager between two steps", "kill a manager between two steps", "fail a task")
 
 
@@ -56,11 +60,13 @@ class CheckpointRun:
             self.settings = replace(self.settings, restart=patient)
         self.odds = self._draw_odds()
         self.flow = draw_flow(rng, self.odds, START_MS)
-        self.checkpointing = draw_checkpointing(rng, self.odds, START_MS, self.flow.crash_ms is not None)
+        self.checkpointing = draw_checkpointing(rng, self.odds, START_MS, self.flow.is_ha)
         self._split_counts = {
             index: vertex.parallelism + rng.randint(0, 4) for index, vertex in enumerate(self.plan.vertices)
         }
-        self.storage, self.lease = SimStorage(), SimLease()
+        self.disk = SimDisk()
+        self.disk.deleted = self._deleted
+        self.drivers: list[Driver] = []
         self.ledger = Ledger(self.routes_of(self.plan), self.checkpointing.is_exactly_once)
         self.worlds: list[CheckpointWorld] = []
         self.savepoints: dict[str, CheckpointMetadata] = {}  # whole ones, that are their user's
@@ -68,10 +74,11 @@ class CheckpointRun:
         self.stop_path: str | None = None  # of the savepoint that the job has stopped with
         self.stop_kind: SnapshotKind | None = None
         self.is_over = False
+        self._is_found_over = False  # by a program that looked whether it may run the job
         self._request_count = 0
         self.job_number = 1  # one more with each that the user starts
         self.open_requests: dict[int, SnapshotKind] = {}
-        self._start(self.lease.take(), self.plan, None)
+        self._launch(self.plan, None)
         self._plan_user()
 
     def _draw_odds(self) -> Any:
@@ -104,65 +111,132 @@ class CheckpointRun:
             kind = self.rng.choice((*[SnapshotKind.SAVEPOINT_SUSPEND] * 3, SnapshotKind.SAVEPOINT_TERMINATE))
             self.agenda.at(time_ms, self._ask, kind)
         if self.odds.cancel_ms is not None:
-            self.agenda.at(self.odds.cancel_ms, lambda: self.world.tell(ma.CancelJob()))
-        if self.flow.crash_ms is not None:
-            self.agenda.at(self.flow.crash_ms, self._crash)
+            self.agenda.at(self.odds.cancel_ms, lambda: self.worlds and self.world.tell(ma.CancelJob()))
+        if self.flow.is_ha:
+            self.agenda.after(SUPERVISED_MS, self._supervise)
+        for time_ms in self.flow.standbys_ms:
+            self.agenda.at(time_ms, self.launch_again)
+        for fault in self.flow.driver_faults:
+            self.agenda.at(fault.at_ms, self._befall, fault)
 
     def routes_of(self, plan: JobPlan) -> Routes:
         """Where records go at its parallelism."""
         return Routes(plan, self._split_counts, self.flow.split_size)
 
-    # ---- job masters
+    # ---- programs, and the job masters in them
 
     @property
     def world(self) -> CheckpointWorld:
-        """The newest."""
-        return self.worlds[-1]
+        """The one whose program has the newest lease of the user's last job."""
+        return max(self.worlds, key=lambda world: (world.driver.job_number, world.driver.epoch))
 
-    def _start(self, epoch: int, plan: JobPlan, initial: RestoredCheckpoint | None) -> None:
-        self.story.append((self.agenda.now_ms, ("a job master begins, epoch", epoch, _name(initial))))
-        self.worlds.append(CheckpointWorld(self, epoch, plan, initial))
+    @property
+    def is_healed(self) -> bool:
+        """Whether nothing new goes wrong."""
+        return self.agenda.now_ms >= self.odds.heal_ms
 
-    def _crash(self) -> None:
-        """The driver dies; or it does not, and somebody believes that it has."""
-        world = self.world
-        if world.end is not None or self.is_over:
+    def note(self, *line: Any) -> None:
+        """A line of the story."""
+        self.story.append((self.agenda.now_ms, line))
+
+    def highest_epoch(self, directory: str) -> int:
+        """Of all leases of a job that were ever made."""
+        prefix = f"{directory}/lease-"
+        epochs = (int(path.removeprefix(prefix)) for path in self.disk.files if path.startswith(prefix))
+        return max(epochs, default=0)
+
+    def _launch(self, plan: JobPlan, initial: RestoredCheckpoint | None, delay_ms: int = 0) -> None:
+        """Start a program."""
+        driver = Driver(self, self.job_number, plan, initial)
+        self.drivers.append(driver)
+        self.agenda.after(delay_ms, driver.start)
+
+    def launch_again(self, delay_ms: int = 0) -> None:
+        """Start the program of the job that is there once more: it waits, or goes on with the job."""
+        if not self.is_over and len(self.drivers) < MOST_DRIVERS:
+            last = next(each for each in reversed(self.drivers) if each.job_number == self.job_number)
+            self._launch(last.plan, last.initial, delay_ms)
+
+    def begins(self, driver: Driver, initial: RestoredCheckpoint | None) -> CheckpointWorld:
+        """A program has the job, and its job master begins."""
+        self.note("a job master begins, epoch", driver.epoch, _name(initial))
+        world = CheckpointWorld(driver, initial)
+        self.worlds.append(world)
+        return world
+
+    def _befall(self, fault: DriverFault) -> None:
+        """Mostly the program that holds the job."""
+        living = [each for each in self.drivers if not each.threads.has_ended and each.job_number == self.job_number]
+        working = [each for each in living if each.is_at_work()]
+        if self.is_over or not living:
             return
-        if self.flow.lives_on:
-            self._take_over(world)
-            self.agenda.after(self.rng.randint(0, 3_000), world.look_at_lease)
+        driver = working[-1] if working and self.rng.random() < 0.8 else self.rng.choice(living)
+        self.note("a program:", fault.kind, fault.for_ms, driver.epoch)
+        if fault.kind == "die":
+            self._kill(driver)
+        elif fault.kind == "sleep":
+            driver.sleep(fault.for_ms)
+            if self.rng.random() < 0.7:
+                self.launch_again(self.rng.randint(0, 2_000))
         else:
-            world.crash_soon()
+            driver.cut_off(fault.for_ms, is_behind=fault.kind == "cut off behind")
 
-    def crashed(self, world: CheckpointWorld) -> None:
-        """Somebody takes over when its lease is too old."""
-        if world is self.world:
-            self.agenda.after(self.rng.randint(0, 5_000), self._take_over, world)
+    def _kill(self, driver: Driver) -> None:
+        if driver.is_at_work() and self.rng.random() < 0.7:
+            driver.world.crash_soon()  # type: ignore[union-attr]
+        elif driver.world is None or not driver.world.has_finished:
+            driver.die()
 
-    def _take_over(self, before: CheckpointWorld) -> None:
-        """Make the lease, then look for the latest checkpoint; or see that the job was over before its driver died."""
-        if not before.lease.is_finished:
-            self.agenda.after(self.rng.randint(0, 100), self._begin_again, before.lease.take(), before)
-        elif before.end is None:
+    def crashed(self, driver: Driver) -> None:
+        """Somebody starts the program again."""
+        if driver.job_number == self.job_number and not self.is_over:
+            last = next(each for each in reversed(self.drivers) if each.job_number == self.job_number)
+            self._launch(last.plan, last.initial, self.rng.randint(0, 5_000))
+
+    def _supervise(self) -> None:
+        """Whoever runs the programs kills one that hangs, and starts the job's again when there is none."""
+        mine = [each for each in self.drivers if each.job_number == self.job_number]
+        if self._is_found_over and not any(each.is_at_work() for each in mine):
             self.is_over = True
+        if self.is_over:
+            return
+        for driver in mine:
+            if not driver.threads.has_ended and driver.is_stuck():
+                self.note("a program hangs and is killed:", driver.epoch)
+                driver.die()
+        if not any(each.is_at_work() or each.is_waiting() for each in mine):
+            self._launch(mine[-1].plan, mine[-1].initial)
+        self.agenda.after(SUPERVISED_MS, self._supervise)
 
-    def _begin_again(self, epoch: int, before: CheckpointWorld) -> None:
-        location, initial = self.lease.latest, before.initial
-        if location is not None:
-            metadata = self.storage.metadata(location)  # a savepoint that it was about to stop with is its user's
-            mode = "NO_CLAIM" if metadata.is_savepoint else "CLAIM"
-            initial = RestoredCheckpoint(metadata, location, mode)
-        self._start(epoch, before.plan, initial)
+    def was_over(self, driver: Driver) -> None:
+        """A program has found the end of the job: whoever noted it has told it, or has died before."""
+        if driver.job_number == self.job_number:
+            self._is_found_over = True
+
+    def _deleted(self, path: str) -> None:
+        """A file goes: nobody may need it."""
+        for location, metadata in self.savepoints.items():
+            demand(path not in files_of(metadata, location), "a savepoint is deleted:", location, path)
+        for world in self.worlds:
+            if world.is_led and world.invariants.needs(path):
+                demand(False, "a file is deleted that a checkpoint needs:", path, world.name)
+        for driver in self.drivers:
+            if driver.found and driver.world is None and driver.is_led and not driver.threads.has_ended:
+                location = driver.found.removesuffix(METADATA)
+                needed = path == driver.found or path in files_of(self.disk.metadata(location), location)
+                demand(not needed, "a file is deleted that a job is to go on from:", path)
 
     def ended(self, world: CheckpointWorld, action: ma.EndJob) -> None:
         """A job master has come to its end."""
-        if world is not self.world or action.status is JobStatus.SUSPENDED:
+        if action.status is JobStatus.SUSPENDED:
             return
+        if world is not self.world:
+            is_noted = world.has_noted_its_end
+            demand(not is_noted, "a job has ended, and another program runs it:", world.name, self.world.name)
+            return  # its end could not be noted: who goes on with it does not know
         kind, path, self.stop_path, self.stop_kind = self.stop_kind, self.stop_path, None, None
         if path is None and world.invariants.stopped_with is not None:  # it is whole, though the job has failed
             path, kind = world.invariants.stopped_with
-        if path is not None and kind is not None:
-            self._expect_cut(path)
         if path is not None and kind is SnapshotKind.SAVEPOINT_SUSPEND and len(self.worlds) < MOST_JOBS:
             self.agenda.after(self.rng.randint(0, 100), self._go_on_from, path)
             return
@@ -171,19 +245,16 @@ class CheckpointRun:
         if is_whole and world.waits_for_final_checkpoint:
             self.ledger.expect_all()
 
-    def _expect_cut(self, path: str) -> None:
-        """Nothing is committed that the savepoint does not hold."""
-
     def _go_on_from(self, path: str) -> None:
         """The user starts the job from a savepoint, perhaps with other parallelisms."""
-        metadata = self.storage.metadata(path)
+        metadata = self.disk.metadata(path)
         mode = "CLAIM" if self.flow.claims else "NO_CLAIM"
         if self.flow.claims:
             self.savepoints.pop(path, None)
         plan = self._rescaled(self.world.plan) if self.flow.rescales else self.world.plan
-        self.job_number += 1
-        self.lease = SimLease(self.lease.epoch)  # another job for those who keep them: what is left of this one goes
-        self._start(self.lease.take(), plan, RestoredCheckpoint(metadata, path, mode))
+        self._is_found_over = False
+        self.job_number += 1  # another job for those who keep them
+        self._launch(plan, RestoredCheckpoint(metadata, path, mode))
 
     def _rescaled(self, plan: JobPlan) -> JobPlan:
         widths: dict[str | None, int] = {}
@@ -198,7 +269,7 @@ class CheckpointRun:
     # ---- the user
 
     def _ask(self, kind: SnapshotKind) -> None:
-        if not self.is_over and not self.world.has_crashed and self.world.end is None:
+        if self.worlds and not self.is_over and not self.world.has_crashed and self.world.end is None:
             self._request_count += 1
             self.world.tell(ma.TriggerSavepoint(self._request_count, kind))
 
@@ -214,16 +285,23 @@ class CheckpointRun:
         """All of it, until nothing moves any more."""
         latest_ms = self.odds.heal_ms + self._patience_ms
         while not self.is_over and self.agenda.step():
+            self._raise_verdict()
             demand(self.agenda.step_count <= STEP_LIMIT, f"no end after {STEP_LIMIT} steps")
             if self.agenda.now_ms > latest_ms:
                 self.world.invariants.nothing_ends()
         while self.agenda.step():
+            self._raise_verdict()
             demand(self.agenda.step_count <= STEP_LIMIT, f"after its end the job moves for {STEP_LIMIT} steps")
         demand(self.is_over, "nothing moves any more, and the job is", self.world.invariants.status)
         for world in self.worlds:
             world.invariants.at_the_end()
         self._look_for_litter()
+        self._raise_verdict()
         return self
+
+    def _raise_verdict(self) -> None:
+        if self.disk.verdict is not None:
+            raise self.disk.verdict
 
     @property
     def _patience_ms(self) -> int:
@@ -232,7 +310,7 @@ class CheckpointRun:
 
     def _look_for_litter(self) -> None:
         """Whatever a job master has heard of is deleted, or belongs to something that can be found."""
-        found = self.storage.checkpoints()
+        found = self.disk.checkpoints()
         for world in self.worlds:
             world.invariants.look_for_litter(found)
 

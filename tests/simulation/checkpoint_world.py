@@ -1,20 +1,23 @@
 """A job that takes checkpoints, under one job master; several of them may live in one run, one after the other or not.
 
-What the driver's shell does with storage, leases and coordinators is done here as jobs/checkpoint_io.py does it.
+The driver's steps, its checkpoint storage and its lease are the real ones, over a disk that fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.options import SnapshotKind
+from flinkbuf.jobs.checkpoint_io import CheckpointIo
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.job_steps import JobSteps
 from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
@@ -25,12 +28,11 @@ from simulation.flow_records import FlowChannel
 from simulation.flow_sources import FlowCoordinators
 from simulation.flow_task import FlowTask
 from simulation.managers import SimManager
-from simulation.sim_storage import LeaseLost
 from simulation.tasks import DataPlane, SimTask
 from simulation.world import World
 
 if TYPE_CHECKING:
-    from simulation.checkpoint_run import CheckpointRun
+    from simulation.drivers import Driver
 
 
 class FlowDataPlane(DataPlane):
@@ -62,25 +64,23 @@ class CheckpointWorld(World):
 
     Parameters
     ----------
-    run : CheckpointRun
-        What all job masters of a run share.
-    epoch : int
-        Of its lease.
-    plan : JobPlan
+    driver : Driver
+        The program that it runs in.
     initial : RestoredCheckpoint or None
         What the job begins with.
     """
 
     takes_checkpoints = True
 
-    def __init__(self, run: CheckpointRun, epoch: int, plan: JobPlan, initial: RestoredCheckpoint | None) -> None:
-        self.cluster = run
-        self.epoch = epoch
+    def __init__(self, driver: Driver, initial: RestoredCheckpoint | None) -> None:
+        self.cluster = run = driver.run
+        self.driver = driver
         self.initial = initial
-        self.storage, self.ledger, self.flow, self.lease = run.storage, run.ledger, run.flow, run.lease
-        self.routes = run.routes_of(plan)
-        self.checkpointing = config = replace(run.checkpointing, epoch=epoch)
-        self.job_name = f"job{run.job_number}"
+        self.storage, self.ledger, self.flow = run.disk, run.ledger, run.flow
+        self.routes = run.routes_of(driver.plan)
+        self.job_name = self.job_id = f"job{driver.job_number}"
+        directory = run.checkpointing.directory and f"{run.checkpointing.directory}/{self.job_name}"
+        self.checkpointing = config = replace(run.checkpointing, epoch=driver.epoch, directory=directory)
         self.task_settings = ExecutionSettings(
             checkpointing_enabled=True,
             checkpoints_after_tasks_finish=config.after_tasks_finish,
@@ -89,14 +89,22 @@ class CheckpointWorld(World):
         )
         self.has_crashed = False
         self.has_lost_lease = False
+        self.has_finished = False  # its end is told
+        self.busy_since_ms: int | None = None  # the job's thread waits for the disk
         self._dies_after: int | None = None
-        self._storing: set[int] = set()
-        self._withdrawn: set[int] = set()
-        self._unwanted: dict[int, ma.DiscardState] = {}
+        self.leadership = driver.leadership
+        self.io = WatchedIo(self, directory)
+        self.steps = JobSteps(self, driver.leadership)
         now_ms = run.agenda.now_ms
         odds = replace(run.odds, faults=tuple(each for each in run.odds.faults if each[0] >= now_ms), cancel_ms=None)
         super().__init__(
-            run.seed, plan=plan, settings=run.settings, odds=odds, rng=run.rng, agenda=run.agenda, name=f"e{epoch}-"
+            run.seed,
+            plan=driver.plan,
+            settings=run.settings,
+            odds=odds,
+            rng=run.rng,
+            agenda=run.agenda,
+            name=f"j{driver.job_number}e{driver.epoch}-",
         )
         self.story = run.story
 
@@ -132,11 +140,8 @@ class CheckpointWorld(World):
             ma.SnapshotCoordinators: lambda action: self.coordinators.snapshot(action.checkpoint_id),
             ma.NotifyCoordinators: lambda action: self.coordinators.complete(action.checkpoint_id),
             ma.StoreCheckpoint: self._store,
-            ma.WithdrawCheckpoint: self._withdraw,
-            ma.DiscardState: self._discard,
-            ma.RequestAnswered: lambda action: self.cluster.answered(self, action),
-            ma.CheckpointEnded: self._checkpoint_ended,
-            ma.StatusChanged: self._status_changed,
+            ma.WithdrawCheckpoint: lambda action: self.io.withdraw(action),
+            ma.DiscardState: lambda action: self.io.discard(action),
         }
         super()._begin()
 
@@ -147,10 +152,14 @@ class CheckpointWorld(World):
         """Whether a task whose data has ended waits until all of it is committed."""
         return self.checkpointing.after_tasks_finish and self.checkpointing.interval_ms > 0
 
+    @property
+    def is_led(self) -> bool:
+        """Whether its program still holds the job."""
+        return not self.has_crashed and not self.has_lost_lease and self.driver.is_led
+
     def has_job_for(self, attempt: AttemptId) -> bool:
         """Whether anybody waits for an attempt; one whose process was out of reach for long may be needless."""
-        is_led = not self.has_crashed and not self.has_lost_lease and self.epoch == self.lease.epoch
-        return is_led and self.end is None and self.is_wanted(attempt)
+        return self.is_led and self.end is None and self.is_wanted(attempt)
 
     def owns(self, checkpoint_id: int) -> bool:
         """Whether later checkpoints may refer to the files of this one."""
@@ -159,44 +168,122 @@ class CheckpointWorld(World):
 
     def read_inline(self, handle: StateHandle) -> bytes:
         """State that the job master keeps itself."""
-        return handle.data
+        return self.io.read(handle)
 
     # ---- what breaks at a moment that matters
 
-    def _moment(self, when: str) -> None:
+    def moment(self, when: str) -> None:
+        """Something that matters happens: what is to break then does."""
         for moment in self.flow.moments if not self.is_healed else ():
             if moment.when == when and self.rng.random() < moment.share:
-                self.agenda.after(self.between(moment.delay_ms), self._break, moment.fault)
+                delay_ms = self.between(moment.delay_ms)
+                if delay_ms:
+                    self.agenda.after(delay_ms, self._break, moment.fault)
+                else:
+                    self._break(moment.fault)
 
     def _break(self, fault: str) -> None:
         if self.has_crashed or self.end is not None:
             return
-        if fault != "kill the driver":
+        if fault == "kill the driver":
+            if self.flow.is_ha:
+                self.crash_soon()
+        elif fault == "cut the driver off":
+            self.driver.cut_off(self.rng.choice((500, 2_000, 8_000)), is_behind=self.rng.random() < 0.3)
+            if self.flow.is_ha and self.rng.random() < 0.5:
+                self.cluster.launch_again(self.rng.randint(0, 2_000))
+        else:
             breakages.cause(self, fault)
-        elif self.flow.crash_ms is not None:
-            self.crash_soon()
 
-    def _status_changed(self, action: ma.StatusChanged) -> None:
-        if action.status is JobStatus.RESTARTING:
-            self._moment("the job begins again")
-
-    def _checkpoint_ended(self, action: ma.CheckpointEnded) -> None:
-        if action.record.status == "COMPLETED" and SnapshotKind(action.record.kind).is_synchronous:
-            self._moment("the job is stopped with a savepoint")
-
-    # ---- the driver
+    # ---- one step after the other (JobShell)
 
     def tell(self, stimulus: object) -> None:
         """Into the job's inbox; from anywhere."""
-        if not self.has_crashed:
-            super().tell(stimulus)
-
-    def _handle(self, stimulus: object) -> None:
         if self.has_crashed:
             return
-        super()._handle(stimulus)
-        if isinstance(stimulus, ma.CoordinatorsSnapshotted):
-            self.coordinators.let_go(stimulus.checkpoint_id)
+        if isinstance(stimulus, ma.CheckpointStored) and stimulus.failure is None:
+            self.storage.judge(self.invariants.is_stored, stimulus.checkpoint_id)
+        super().tell(stimulus)
+
+    def _handle(self, stimulus: object) -> None:
+        """On the job's thread, which may have to wait for the disk."""
+        if self.has_crashed:
+            return
+        self.inbox.begin()
+        self.busy_since_ms = self.now_ms
+        thread = self.driver.threads.begin(lambda: self._turn(stimulus), "job")
+        if thread.is_alive():
+            thread.when_ended = self._is_free
+        else:
+            self._is_free()
+
+    def _is_free(self) -> None:
+        self.busy_since_ms = None
+        self.inbox.end()
+
+    def _turn(self, stimulus: object) -> None:
+        end = self.steps.step(stimulus)
+        if end is not None and not self.has_crashed:
+            self._finish(end)
+        elif not self.has_crashed:
+            self._plan_wake()
+
+    def decide(self, stimulus: Any) -> list[Any]:
+        """Have the job master decide, and look at what comes out."""
+        self.invariants.before(stimulus)
+        actions = self.master.handle(stimulus, self.now_ms)
+        self.note("job", stimulus, actions)
+        self.invariants.after(stimulus, actions)
+        return actions
+
+    def perform(self, action: Any) -> None:
+        """Do it, if the driver is there to do it: it may be killed between any two."""
+        if self.goes_on():
+            self._perform[type(action)](action)
+
+    def manager_gone(self, manager_id: str) -> None:
+        """Its connection knows."""
+
+    def coordinators_were_heard(self, checkpoint_id: int) -> None:
+        """What they said meanwhile goes to their readers."""
+        if not self.has_crashed:
+            self.coordinators.let_go(checkpoint_id)
+
+    def checkpoint_ended(self, record: ma.CheckpointRecord) -> None:
+        """What breaks at such a moment does."""
+        if record.status == "FAILED":
+            self.moment("a checkpoint is given up")
+        elif SnapshotKind(record.kind).is_synchronous:
+            self.moment("the job is stopped with a savepoint")
+
+    def status_changed(self, status: JobStatus) -> None:
+        """What breaks at such a moment does."""
+        if status is JobStatus.RESTARTING:
+            self.moment("the job begins again")
+
+    def answer(self, answers: Iterable[ma.RequestAnswered]) -> None:
+        """Users hear of their savepoints."""
+        for answer in answers if not self.has_crashed else ():
+            self.cluster.answered(self, answer)
+
+    def result(self, end: ma.EndJob) -> str:
+        """What is noted of it."""
+        return JobResult(self.job_id, end.status.name).to_text()
+
+    def _finish(self, end: ma.EndJob) -> None:
+        """As `RunningJob` does: free everything, then tell those who wait."""
+        self._end(end)
+        is_over = end.status is not JobStatus.SUSPENDED
+        remove = partial(self.io.storage.remove_job_directory, self.plan.job_id)
+        self.io.close(remove if is_over and self.checkpointing.directory else None)
+        if self.leadership is not None:
+            self.leadership.close(is_over_for_good=is_over)
+        if not self.has_crashed:
+            self.has_finished = True
+            self.answer(self.steps.last_answers)
+            self.cluster.ended(self, end)
+
+    # ---- the driver
 
     def goes_on(self) -> bool:
         """Whether the driver is there to do the next thing: it may be killed between any two."""
@@ -206,26 +293,13 @@ class CheckpointWorld(World):
                 self.crash()
         return not self.has_crashed
 
-    def claimed(self, actions: list[Any]) -> list[Any]:
-        """A job is over once that is noted, before anything is deleted or answered (jobs/running_job.py)."""
-        end = next((each for each in actions if isinstance(each, ma.EndJob)), None)
-        if end is None or end.status is JobStatus.SUSPENDED:
-            return actions
-        try:
-            self.lease.finish(self.epoch)
-        except LeaseLost:
-            self._lose_lease()
-            kept = [each for each in actions if not isinstance(each, (ma.DiscardState, ma.RequestAnswered, ma.EndJob))]
-            return [*kept, ma.EndJob(JobStatus.SUSPENDED, None)]
-        return actions
-
     def crash_soon(self) -> None:
         """In the middle of something."""
         self._dies_after = self.rng.randint(0, 30)
         self.agenda.after(2_000, self._crash_at_last)
 
     def _crash_at_last(self) -> None:
-        if not self.has_crashed and self.end is None:
+        if not self.has_crashed and not self.has_finished:
             self.crash()
 
     def crash(self) -> None:
@@ -233,113 +307,60 @@ class CheckpointWorld(World):
         self.note("crash of the driver", self.name)
         self.has_crashed = self.provider_is_closed = True
         self.inbox.is_closed = True
+        self.driver.threads.end()
         for manager in list(self.provider.managers.values()):
             if manager.is_program and manager.is_alive:
                 manager.kill("the driver is gone")
             manager.connection.break_off("the driver is gone")
-        self.cluster.crashed(self)
+        self.cluster.crashed(self.driver)
 
-    def look_at_lease(self) -> None:
-        """As the thread does that renews it."""
-        if not self.has_crashed and self.end is None and self.epoch < self.lease.epoch:
-            self._lose_lease()
-
-    def _lose_lease(self) -> None:
-        if not self.has_lost_lease:
+    def lease_lost(self, reason: str) -> None:
+        """Another program holds the job: this one stops, and deletes nothing."""
+        if not self.has_crashed:
             self.has_lost_lease = True
             self.note("lost its lease:", self.name)
             self.tell(ma.SuspendJob())
 
-    def _end(self, action: ma.EndJob) -> None:
-        super()._end(action)
-        self.cluster.ended(self, action)
+    @property
+    def has_noted_its_end(self) -> bool:
+        """Whether other programs know of it; else its checkpoints are kept."""
+        return self.driver.leadership is None or self.driver.leadership.is_noted
 
     # ---- storage
 
     @property
     def excused(self) -> set[str]:
-        """Files that nobody deletes while a storage that hangs may still write what belongs to them."""
-        return {path for action in self._unwanted.values() for path in self._paths(action)}
+        """Files that nobody deletes: a disk that hangs may still write what belongs to them, or did not delete them."""
+        unwanted = {path for action in self.io._unwanted.values() for path in self.paths_of(action)}
+        return unwanted | self.io.excused
 
-    def _paths(self, action: ma.DiscardState) -> list[str]:
+    def paths_of(self, action: ma.DiscardState) -> list[str]:
+        """What is to be deleted, as it lies there now."""
         paths = self.storage.below(action.location) if action.location else []
         return paths + [handle.path for handle in action.handles if handle.path]
 
     def _store(self, action: ma.StoreCheckpoint) -> None:
-        checkpoint_id, flow = action.metadata.checkpoint_id, self.flow
-        self._moment("a checkpoint is stored")
-        if not action.options.location:
-            self._stored(action)
-            return
-        self._storing.add(checkpoint_id)
-        delay_ms = self.between((0, 5) if self.is_healed else flow.store_ms)
-        if not self.is_healed:
-            if self.rng.random() < flow.store_hangs:
-                return
-            if self.rng.random() < flow.store_is_late:
-                delay_ms += self.checkpointing.timeout_ms
-        self.agenda.after(delay_ms, self._write, action)
+        self.moment("a checkpoint is stored")
+        self.io.store(action)
 
-    def _write(self, action: ma.StoreCheckpoint) -> None:
-        if self.has_crashed:
-            return
-        fails, fails_late = (self.rng.random() < each for each in (self.flow.store_fails, self.flow.store_fails_late))
-        checkpoint_id, location = action.metadata.checkpoint_id, action.options.location
-        self._storing.discard(checkpoint_id)
-        failure = None
-        if not self.is_healed and fails:
-            failure = self.happened(Failure("builtins.OSError", f"the storage failed ({len(self.failures)})"))
-        else:
-            self.storage.write_metadata(location, action.metadata)
-            if not self.is_healed and fails_late:
-                failure = self.happened(Failure("builtins.OSError", f"the storage was cut off ({len(self.failures)})"))
-        unwanted = self._unwanted.pop(checkpoint_id, None)
-        if unwanted is not None:
-            self._delete(unwanted)
-        elif checkpoint_id in self._withdrawn:
-            return
-        elif failure is not None:
-            self.tell(ma.CheckpointStored(checkpoint_id, failure=failure))
-        else:
-            self._stored(action)
 
-    def _stored(self, action: ma.StoreCheckpoint) -> None:
-        """The pointer first, then the look whether it still counts; only then anybody hears of it."""
-        metadata, options = action.metadata, action.options
-        kind = options.snapshot_kind
-        if options.location and (kind.is_synchronous or not kind.is_savepoint):
-            try:
-                self.lease.add(self.epoch, metadata.checkpoint_id, options.location)
-            except LeaseLost:
-                self._lose_lease()
-                return
-        self.invariants.is_stored(metadata, options)
-        self.tell(ma.CheckpointStored(metadata.checkpoint_id, options.location, 100))
+class WatchedIo(CheckpointIo):
+    """The real one; notes which files may be left because the disk failed."""
 
-    def _withdraw(self, action: ma.WithdrawCheckpoint) -> None:
-        """What is still being written comes to nothing; what is noted was told, or will be."""
-        checkpoint_id = action.checkpoint_id
-        if checkpoint_id in self._storing - self._withdrawn:
-            self._withdrawn.add(checkpoint_id)
-            failure = Failure("builtins.TimeoutError", "its storage did not answer")
-            self.tell(ma.CheckpointStored(checkpoint_id, failure=failure))
+    def __init__(self, world: CheckpointWorld, directory: str) -> None:
+        self.world = world
+        self.excused: set[str] = set()
+        super().__init__("job", directory, world.tell, world.leadership, world.driver.threads)  # type: ignore[arg-type]
+
+    def discard(self, action: ma.DiscardState) -> None:
+        """What it waits for may hang, and so may its own deletion."""
+        self.excused.update(self.world.paths_of(action))
+        super().discard(action)
 
     def _discard(self, action: ma.DiscardState) -> None:
-        if action.checkpoint_id in self._storing:
-            self._unwanted[action.checkpoint_id] = action
-        else:
-            self.agenda.after(self.between(self.flow.discard_ms), self._delete, action)
-
-    def _delete(self, action: ma.DiscardState) -> None:
-        if self.has_crashed or self.has_lost_lease:
-            return
-        try:
-            if action.checkpoint_id is not None:
-                self.lease.remove(self.epoch, action.checkpoint_id)
-            self.lease.check(self.epoch)
-        except LeaseLost:
-            self._lose_lease()
-            return
-        paths = self._paths(action)
-        self.invariants.deletes(action, paths)
-        self.storage.delete(paths)
+        operations, paths = self.world.driver.operations, self.world.paths_of(action)
+        self.excused.update(paths)
+        count = operations.fault_count
+        super()._discard(action)
+        if operations.fault_count == count and not self.world.has_lost_lease:
+            self.excused.difference_update(paths)

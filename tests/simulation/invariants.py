@@ -448,9 +448,10 @@ class Invariants:
         """Of its coordinator: all in order."""
         demand(payload == b"split %d" % task.splits, "an event out of order:", task, payload)
 
-    def manager_leaves(self, manager: SimManager) -> None:
-        """Its process ends by itself."""
-        running = [task for task in manager.tasks.values() if not task.is_gone]
+    def manager_leaves(self, manager: SimManager, left_behind: tuple[AttemptId, ...]) -> None:
+        """Its process ends by itself; threads of the program that do not end are left behind."""
+        demand(manager.is_program or not left_behind, "only the program leaves tasks behind:", manager, left_behind)
+        running = [each for each in manager.tasks.values() if not each.is_gone and each.attempt not in left_behind]
         demand(not running, "it leaves while these run:", manager, running)
 
     def _look_for_orphans(self) -> None:

@@ -51,7 +51,7 @@ class SimManager:
             tm.TriggerTask: self._trigger,
             tm.NotifyTask: self._notify,
             tm.KillProcess: lambda action: self.die(action.reason),
-            tm.LeaveProcess: lambda action: self.leave(action.reason),
+            tm.LeaveProcess: self.leave,
             tm.Warn: lambda action: None,
         }
 
@@ -155,10 +155,10 @@ class SimManager:
 
     # ---- its end
 
-    def leave(self, reason: str) -> None:
-        """The process ends on its own; nothing may run in it any more."""
-        self.world.invariants.manager_leaves(self)
-        self._end(reason, is_clean=True)
+    def leave(self, action: tm.LeaveProcess) -> None:
+        """The process ends on its own; nothing may run in it any more but what the program's own leaves behind."""
+        self.world.invariants.manager_leaves(self, action.left_behind)
+        self._end(action.reason, is_clean=not action.left_behind)
 
     def die(self, reason: str) -> None:
         """The process ends at once."""

@@ -54,11 +54,13 @@ class Connection:
 
     def send_up(self, message: object) -> None:
         """From the manager to the job."""
+        message = self.world.carried(message)
         for _ in range(self._times("up", message)):
             self.world.agenda.at(self._arrival_ms("up"), self._arrive, "up", message)
 
     def send_down(self, message: object) -> None:
         """From the job to the manager."""
+        message = self.world.carried(message)
         for _ in range(self._times("down", message) if self.is_open else 0):
             self.world.agenda.at(self._arrival_ms("down"), self._arrive, "down", message)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from flinkbuf.checkpoints import ha_protocol
 from flinkbuf.jobs.coordinators import CoordinatorHost, _AttemptGateway
 from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
 from flinkbuf.jobs.master.checkpoint_requests import CheckpointRequests
@@ -374,3 +375,16 @@ def key_groups_stay_with_their_subtask(patch):
         return () if old is None else old.keyed
 
     patch.setattr(_Deal, "_keyed_of", own)
+
+
+# ---- programs that take a job over, and what they leave for each other
+
+
+@bug
+def what_perhaps_counts_is_given_up_when_the_disk_fails(patch):
+    def add_checkpoint(epoch, state, pointer):
+        after = state.with_checkpoint(pointer)
+        yield from ha_protocol.write_state(epoch, after)
+        return after
+
+    patch.setattr(ha_protocol, "add_checkpoint", add_checkpoint)
