@@ -83,3 +83,26 @@ def test_records_whose_channel_they_decide_alone_survive(driver, door, disturban
 @pytest.mark.parametrize("door", [without_key, at_random, by_turns])
 def test_no_record_is_lost_or_doubled_where_the_order_decides(driver, door, disturbance):
     check(driver.call(door, disturbance=disturbance), may_fail=True)
+
+
+def of_rows(failures, disturbance, key=None, partitioner=None, **options):
+    moved = fb.exchange(failures.rows(), key, partitioner=partitioner, num_partitions=6, **options)
+    return failures.run(lambda signs: moved.mapInArrow(signs.result_batches, ROWS).collect(), disturbance)
+
+
+def rows_by_key(failures, disturbance):
+    return of_rows(failures, disturbance, "key")
+
+
+def rows_by_range(failures, disturbance):
+    return of_rows(failures, disturbance, partitioner=fb.by_range("number"))
+
+
+def rows_without_key(failures, disturbance):
+    return of_rows(failures, disturbance)
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+@pytest.mark.parametrize("door", [rows_by_key, rows_by_range, rows_without_key])
+def test_rows_survive(driver, door, disturbance):
+    check(driver.call(door, disturbance=disturbance))

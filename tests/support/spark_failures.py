@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).parent.parent
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0  # a busy machine is no failure
 LOOK_S = 0.02
 COUNT = 20_000
 KEYS = 97

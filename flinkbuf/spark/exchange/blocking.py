@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from flinkbuf._core.record_digest import RecordDigests
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.partitioner import CustomPartitioner, KeyPartitioner, Partitioner, pointwise_targets
@@ -42,11 +43,16 @@ class WriteTask:
 
     def __call__(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes]]:
         """Yield (channel, envelope) for the records of Spark partition `producer`."""
-        for channel, header, buffer in self.envelopes(producer, records):
-            yield channel, b"".join((header, buffer))
+        for channel, sequence, kind, buffer in self.buffers(producer, records):
+            yield channel, header_of(self.exchange_id, producer, sequence, kind) + buffer
 
-    def envelopes(self, producer: int, records: Iterable[Any]) -> Iterator[tuple[int, bytes, bytes]]:
-        """Yield (channel, header, buffer) for the records, or batches, of Spark partition `producer`."""
+    def buffers(
+        self, producer: int, records: Iterable[Any], digests: RecordDigests | None = None
+    ) -> Iterator[tuple[int, int, int, bytes]]:
+        """Yield (channel, sequence number, kind, buffer) for the records, or batches, of Spark partition `producer`.
+
+        `digests` takes what each channel gets, before it is compressed.
+        """
         channels = self.channels_of(producer)
         sequences = [0] * len(channels)
         compressor = compressor_of(self.config)
@@ -61,11 +67,13 @@ class WriteTask:
         )
         try:
             for index, buffer in buffers:
+                if digests is not None:
+                    digests.add(channels[index], buffer)
                 block = None if compressor is None else compressor.compress(buffer)
                 kind = BUFFER if block is None else COMPRESSED_BUFFER
-                header = header_of(self.exchange_id, producer, sequences[index], kind)
+                sequence = sequences[index]
                 sequences[index] += 1
-                yield channels[index], header, buffer if block is None else block
+                yield channels[index], sequence, kind, buffer if block is None else block
         except (TypeError, ValueError, OverflowError) as error:
             # Only of a record that this writer refused is anything to be said; the user's iterator may have its own.
             refused = self.explain(producer, error) if buffers.has_record_in_hand else None
@@ -74,7 +82,7 @@ class WriteTask:
             raise refused from None
         for index, sequence in enumerate(sequences):
             if sequence:  # a channel that got nothing needs no end marker
-                yield channels[index], header_of(self.exchange_id, producer, sequence, END_MARKER), b""
+                yield channels[index], sequence, END_MARKER, b""
 
     def explain(self, producer: int, error: Exception) -> Exception | None:
         """Return the error with the producer and with what to do about it; None if it is not about a record refused."""

@@ -15,22 +15,25 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.network.compression import BufferCompressor, BufferDecompressor
 
-# Magic, exchange id, producer, sequence number within (producer, channel), what is behind it
+# Magic, exchange id, producer, sequence number within (producer, channel), what is behind it: its kind in 2 bits, and
+# above them how many bytes at the end do not belong to it
 _HEADER = struct.Struct(">4sQIIB")
-_MAGIC = b"FBX2"
+_MAGIC = b"FBX3"
 HEADER_SIZE = _HEADER.size
 BUFFER, COMPRESSED_BUFFER, END_MARKER = range(3)  # what is behind a header
 
 
-def header_of(exchange_id: int, producer: int, sequence: int, kind: int = BUFFER) -> bytes:
+def header_of(exchange_id: int, producer: int, sequence: int, kind: int = BUFFER, tail_size: int = 0) -> bytes:
     """Return what stands before the buffer of this number that a producer sends to a channel.
+
+    `tail_size` is how many bytes come behind the buffer.
 
     Examples
     --------
     >>> len(header_of(7, 0, 0)) == HEADER_SIZE
     True
     """
-    return _HEADER.pack(_MAGIC, exchange_id, producer, sequence, kind)
+    return _HEADER.pack(_MAGIC, exchange_id, producer, sequence, kind | tail_size << 2)
 
 
 def compressor_of(config: NetworkConfig | None) -> BufferCompressor | None:
@@ -91,18 +94,18 @@ class Arrivals:
         envelope = next(self.envelopes, None)
         if envelope is None:
             return False
-        producer, kind = self._check_header(envelope)
-        self.waiting.setdefault(producer, deque()).append((kind, memoryview(envelope)[_HEADER.size :]))
+        producer, kind, end = self._check_header(envelope)
+        self.waiting.setdefault(producer, deque()).append((kind, memoryview(envelope)[_HEADER.size : end]))
         return True
 
-    def _check_header(self, envelope: bytes | memoryview) -> tuple[int, int]:
-        """Check that this is the envelope expected next from its producer; return producer and what is in it."""
+    def _check_header(self, envelope: bytes | memoryview) -> tuple[int, int, int]:
+        """Check that this is the envelope expected next; return its producer, what is in it, and where that ends."""
         if len(envelope) < _HEADER.size:
             raise CorruptDataError(
                 f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope of {len(envelope)} bytes "
                 f"is shorter than its header of {_HEADER.size} bytes"
             )
-        magic, exchange_id, producer, sequence, kind = _HEADER.unpack_from(envelope)
+        magic, exchange_id, producer, sequence, what = _HEADER.unpack_from(envelope)
         if magic != _MAGIC or exchange_id != self.exchange_id:
             raise CorruptDataError(
                 f"exchange {self.exchange_id:016x}, channel {self.channel}: an envelope starts with {magic!r} and "
@@ -111,10 +114,13 @@ class Arrivals:
         expected = self.next_sequence.get(producer, 0)
         if sequence != expected:
             raise CorruptDataError(f"{self.describe(producer)}: {_misplaced(sequence, expected)}")
+        kind, end = what & 3, len(envelope) - (what >> 2)
         if kind > END_MARKER:
             raise CorruptDataError(f"{self.describe(producer)}: an envelope of kind {kind}, which is none")
+        if end < _HEADER.size:
+            raise CorruptDataError(f"{self.describe(producer)}: an envelope of {len(envelope)} bytes is cut off")
         self.next_sequence[producer] = -1 if kind == END_MARKER else sequence + 1
-        return producer, kind
+        return producer, kind, end
 
 
 def _misplaced(sequence: int, expected: int) -> str:

@@ -118,7 +118,7 @@ def exchange(
         settings for Arrow say, but for the rows of one buffer. Of an RDD the same records, each as its type gives it
         back: a `fb.Row` (a tuple with attributes and ``asDict()``, not a pyspark ``Row``) where the type has field
         names, a tuple for ``fb.Types.TUPLE``. What one partition of `data` sent to one partition of the result keeps
-        its order; which partition of `data` comes first is not fixed.
+        its order, but for a DataFrame without a key; which partition of `data` comes first is not fixed.
 
     Raises
     ------
@@ -145,7 +145,8 @@ def exchange(
     Spark may run a task again whose output is lost. A key, a range and a function that looks at nothing but its record
     send the records of an RDD the same way again; ``"rebalance"``, ``"rescale"`` and ``"shuffle"`` do so if the records
     come in the same order. Where they may not, and where a function may remember something, Spark is told so: it
-    computes again all that depends on it, or fails the job, as for its own ``repartition``.
+    computes again all that depends on it, or fails the job, as for its own ``repartition``. Rows of a DataFrame that
+    are exchanged without a key are sorted first, by a hash, unless they come straight from where they are read.
 
     All tasks of a pipelined exchange run at once, so each needs a slot, and dynamic allocation must be off. When one
     fails, all do, within seconds. Spark runs such a stage again where a shuffle follows it (``reduceByKey``, a blocking

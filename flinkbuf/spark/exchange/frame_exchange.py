@@ -20,6 +20,7 @@ from flinkbuf.records.range_partitioner import RangePartitioner
 from flinkbuf.spark.exchange.arguments import check_count, choose_partitioner
 from flinkbuf.spark.exchange.blocking import WriteTask
 from flinkbuf.spark.exchange.envelope import compressor_of
+from flinkbuf.spark.exchange.frame_order import in_certain_order
 from flinkbuf.spark.exchange.frame_pipelined import FramePipelinedTask, meeting_of, task_count_of
 from flinkbuf.spark.exchange.frame_ranges import with_sampled_bounds
 from flinkbuf.spark.exchange.frame_schema import (
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _ARROW = "spark.sql.execution.arrow."
+_SORTS_FIRST = "spark.sql.execution.sortBeforeRepartition"
 
 
 def exchange_frame(
@@ -134,7 +136,10 @@ class FrameExchange:
         if count is None:
             count = int(setting(self.session, "spark.sql.shuffle.partitions", "200"))
         self._take_sample(count, None)
-        moved, read = self._through_shuffle(self.write_task(count))
+        write = self.write_task(count)
+        if write.order.get("is_order_sensitive") and setting(self.session, _SORTS_FIRST, "true") == "true":
+            self.rows = in_certain_order(self.rows, is_connect(self.rows))
+        moved, read = self._through_shuffle(write)
         return moved.mapInArrow(shipped(replace(read, after=self.after)), self.result)
 
     def pipelined(self, count: int | None) -> DataFrame:

@@ -13,12 +13,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.batch_reader import BatchBufferReader
+from flinkbuf._core.record_digest import RecordDigests
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import MAX_BYTES, MAX_ROWS, batch_builder
 from flinkbuf.spark.exchange.blocking import WriteTask
-from flinkbuf.spark.exchange.envelope import Arrivals
+from flinkbuf.spark.exchange.envelope import END_MARKER, HEADER_SIZE, Arrivals, header_of
 from flinkbuf.spark.exchange.frame_schema import column_names
+from flinkbuf.spark.exchange.row_checksum import tail_of, tail_size
 
 if TYPE_CHECKING:
     import pyarrow
@@ -178,10 +180,13 @@ class FrameWriteTask:
 
     def rows(self, producer: int, batches: Iterator[Any]) -> Iterator[Any]:
         """Yield the rows of Spark partition `producer`, in batches of about `ROWS_BYTES`."""
-        waiting = _Rows(self.fillers)
+        waiting, digests = _Rows(self.fillers), RecordDigests(self.write.channel_count)
         try:
-            for channel, header, buffer in self.write.envelopes(producer, self.source(batches)):
-                waiting.add(self.ids[channel], header, buffer)
+            for channel, sequence, kind, buffer in self.write.buffers(producer, self.source(batches), digests):
+                tail = tail_size(HEADER_SIZE + len(buffer))
+                header = header_of(self.write.exchange_id, producer, sequence, kind, tail)
+                row_hash = digests.value(channel) if kind == END_MARKER else 0
+                waiting.add(self.ids[channel], header, buffer, tail_of(self.ids[channel], header, buffer, row_hash))
                 if waiting.size >= ROWS_BYTES:
                     yield waiting.take()
         except ValueError as error:
@@ -210,10 +215,10 @@ class _Rows:
         self._sizes: list[int] = []
         self._parts: list[bytes] = []
 
-    def add(self, channel_id: int, header: bytes, buffer: bytes) -> None:
+    def add(self, channel_id: int, *parts: bytes) -> None:
         self._ids.append(channel_id)
-        self._sizes.append(len(header) + len(buffer))
-        self._parts += header, buffer
+        self._sizes.append(sum(map(len, parts)))
+        self._parts += parts
         self.size += self._sizes[-1] + FILLER_BYTES * self._fillers
 
     def take(self) -> pyarrow.RecordBatch:
