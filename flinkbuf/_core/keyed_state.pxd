@@ -3,12 +3,21 @@ from cpython.object cimport PyObject
 from flinkbuf._core.conversion cimport stays
 from flinkbuf._core.key_context cimport KeyContext
 from flinkbuf._core.own_value cimport fb_own_value_is_atom
+from flinkbuf._core.python_object cimport FB_TYPE_OF
 from flinkbuf._core.state_table cimport FrozenTable, StateTable
 from flinkbuf._core.type_codec cimport TypeCodec
 
 
 cdef enum:
     KEYS, VALUES, ITEMS     # what a MapIterator gives
+
+
+cdef object one_nan(object key)
+
+
+cdef inline object entry_key(object key):
+    """What a dict finds one of the user's keys by: all NaN are one key."""
+    return one_nan(key) if FB_TYPE_OF(<PyObject*>key) == <PyObject*>float else key
 
 
 cdef class KeyedState:
@@ -80,5 +89,6 @@ cdef class MapIterator:
     cdef int check(self) except -1
 
 
+cdef dict with_one_nan(dict entries)
 cdef list elements_of(KeyedState state, object values)
 cdef object result_of_call(KeyedState state, object before, object result)

@@ -18,6 +18,7 @@ cdef enum:
     OWN_REFERENCES = 3  # to the value of a key while its function works on it: the table's, and those of two variables
 
 cdef TypeCodec OBJECT = TypeCodec("OBJECT")
+cdef object NAN = float("nan")
 
 
 cdef object kept_slowly(KeyedState state, TypeCodec codec, object value):
@@ -280,6 +281,19 @@ cdef class KeyedAggregatingState(KeyedState):
             self.table.put(self.key_context.token, kept(self, merged))
 
 
+cdef object one_nan(object key):
+    """The float itself, or the one object that stands for all NaN, which Python finds by the object only."""
+    return NAN if key != key else key
+
+
+cdef dict with_one_nan(dict entries):
+    """A map as it was read, in which NaN can be found again."""
+    for key in entries:
+        if type(key) is float and key != key:
+            return {entry_key(each): value for each, value in entries.items()}
+    return entries
+
+
 cdef class KeyedMapState(KeyedState):
     """A map of the user's keys to values."""
 
@@ -291,11 +305,20 @@ cdef class KeyedMapState(KeyedState):
         self.user_key_codec = part_codec(codec, 0)
         return part_codec(codec, 1)
 
+    def join(self, value, stamps):
+        """A map that was read."""
+        return with_one_nan(value)
+
     cdef object kept_key(self, object key):
         """What the map keeps of one of the user's keys."""
         if self.user_key_codec is OBJECT and fb_own_value_is_atom(<PyObject*>key):
-            return key
-        return kept_slowly(self, self.user_key_codec, key)
+            return entry_key(key)
+        key = kept_slowly(self, self.user_key_codec, key)
+        try:
+            hash(key)  # before a map is made for it
+        except TypeError as error:
+            raise TypeError(f"the map state {self.name!r} cannot have the key {key!r:.80}: {error}") from error
+        return entry_key(key)
 
     cdef object kept_value(self, object value):
         """What the map keeps of a value; None stands beside all types, as in Flink's maps."""
@@ -312,7 +335,7 @@ cdef class KeyedMapState(KeyedState):
     def get(self, key):
         """The value of `key`; None if there is none."""
         entries = self.table.get(self.key_context.token)
-        return None if entries is None else given(self, (<dict>entries).get(key))
+        return None if entries is None else given(self, (<dict>entries).get(entry_key(key)))
 
     def put(self, key, value):
         """The value of `key` from now on."""
@@ -333,7 +356,7 @@ cdef class KeyedMapState(KeyedState):
         if entries is None:
             return
         self.change_count += 1
-        (<dict>entries).pop(key, None)
+        (<dict>entries).pop(entry_key(key), None)
         if not <dict>entries:
             self.table.remove(self.key_context.token)
 
@@ -345,7 +368,7 @@ cdef class KeyedMapState(KeyedState):
     def contains(self, key):
         """Whether `key` has a value that is not None, as in PyFlink."""
         entries = self.table.get(self.key_context.token)
-        return entries is not None and (<dict>entries).get(key) is not None
+        return entries is not None and (<dict>entries).get(entry_key(key)) is not None
 
     def is_empty(self):
         """Whether there is no entry."""

@@ -8,7 +8,9 @@ TtlIncrementalCleanup.
 from libc.stdint cimport INT64_MAX, int64_t
 
 from flinkbuf._core.key_context cimport KeyContext
-from flinkbuf._core.keyed_state cimport ITEMS, KEYS, VALUES, MapIterator, elements_of, given, kept
+from flinkbuf._core.keyed_state cimport (
+    ITEMS, KEYS, VALUES, MapIterator, elements_of, entry_key, given, kept, with_one_nan,
+)
 from flinkbuf._core.own_value cimport own_copy
 
 
@@ -301,7 +303,7 @@ cdef class TtlMapState(KeyedMapState):
         cdef int64_t now
         cdef Py_ssize_t change_count
         entries = self.table.get(self.key_context.token)
-        stamped = None if entries is None else (<dict>entries).get(key)
+        stamped = None if entries is None else (<dict>entries).get(entry_key(key))
         value = None
         if stamped is not None:
             now = self.life.now()
@@ -313,7 +315,7 @@ cdef class TtlMapState(KeyedMapState):
             else:
                 value = (<tuple>stamped)[0]
                 if self.life.is_read_an_update:
-                    self.own_map()[key] = (value, now)
+                    self.own_map()[entry_key(key)] = (value, now)
         self.life.sweep(self)
         return given(self, value)
 
@@ -388,4 +390,4 @@ cdef class TtlMapState(KeyedMapState):
     def join(self, value, stamps):
         """The other way round; without stamps all are new."""
         stamps = [self.life.now()] * len(value) if stamps is None else stamps
-        return {key: (each, stamp) for (key, each), stamp in zip(value.items(), stamps, strict=True)}
+        return with_one_nan({key: (each, stamp) for (key, each), stamp in zip(value.items(), stamps, strict=True)})

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 
 import pytest
+from equal_keys import PAIRS, TableWindow
 
 from flinkbuf.common import Configuration, Time, Types, WatermarkStrategy
 from flinkbuf.common.restart_strategy import RestartStrategies
@@ -28,7 +29,7 @@ from flinkbuf.datastream.state import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from flinkbuf.datastream.window import TumblingEventTimeWindows
+from flinkbuf.datastream.window import EventTimeTrigger, TumblingEventTimeWindows, WindowAssigner
 
 pytest.importorskip("rocksdict")
 
@@ -87,6 +88,61 @@ def test_equal_maps_are_one_declared_key(backend, mode):
     found = collected(keyed.process(CountByKey()))
     assert sorted(number for each, number in found if len(each) == 2) == [1, 2, 3, 4, 5, 6]
     assert sorted(number for each, number in found if len(each) == 1) == [1, 2, 3]
+
+
+TURNS = [(name, half) for half in (0, 1, 0) for name in PAIRS]  # each pair's one, the equal one, the one again
+
+
+def of_table(turn):
+    name, half = turn
+    return name, PAIRS[name][half]
+
+
+@BACKENDS
+@pytest.mark.parametrize(("mode", "parallelism"), [("STREAMING", 1), ("STREAMING", 2), ("BATCH", 1), ("BATCH", 2)])
+def test_all_kinds_of_equal_keys_are_counted_together(backend, mode, parallelism):
+    """Also by the sort of a batch, which has the records of a key side by side."""
+    env = environment(backend, parallelism)
+    env.set_runtime_mode(RuntimeExecutionMode[mode])
+    found = collected(env.from_collection(TURNS).key_by(of_table).process(CountByKey()))
+    assert Counter((name, number) for (name, _), number in found) == Counter(
+        (name, number) for name in PAIRS for number in (1, 2, 3)
+    )
+
+
+class AtZero(TimestampAssigner):
+    def extract_timestamp(self, value, record_timestamp):
+        return 0
+
+
+class ByTable(WindowAssigner):
+    """Windows of the program's own, which hold one of two equal values."""
+
+    def assign_windows(self, element, timestamp, context):
+        return [TableWindow(*of_table(element))]
+
+    def get_default_trigger(self, env):
+        return EventTimeTrigger.create()
+
+    def get_window_serializer(self):
+        return None
+
+    def is_event_time(self):
+        return True
+
+
+class Gathered(ProcessWindowFunction):
+    def process(self, key, context, elements):
+        yield context.window().name, sorted(half for _, half in elements)
+
+
+@BACKENDS
+@PARALLELISM
+def test_all_kinds_of_equal_windows_of_ones_own_are_one(backend, parallelism):
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(AtZero())
+    source = environment(backend, parallelism).from_collection(TURNS).assign_timestamps_and_watermarks(strategy)
+    found = collected(source.key_by(lambda turn: "all").window(ByTable()).process(Gathered()))
+    assert sorted(found) == sorted((name, [0, 0, 1]) for name in PAIRS)
 
 
 # ---- one object, one holder

@@ -1,10 +1,13 @@
 """Equal keys are one key on every backend, whatever their bytes, in every process and after every restore."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import equal_keys
 import pytest
-from equal_keys import PAIRS
+from equal_keys import PAIRS, TableWindow, hashable
 from test_rocksdb_backend import restored, save
 
 from flinkbuf._core.key_context import KeyContext
@@ -15,8 +18,10 @@ from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
 from flinkbuf.streaming.state import MapStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.streaming.timers import TimerServices
 from flinkbuf.testing import ManualClock
+from flinkbuf.types.duration import Time
 from flinkbuf.types.types import Types, object_type
 from flinkbuf.types.values import Row
 
@@ -28,9 +33,9 @@ def backend(tmp_path):
     """Makes backends of a kind."""
     made = []
 
-    def make(kind, restore=None, key_type=None, is_incremental=True):
+    def make(kind, restore=None, key_type=None, is_incremental=True, parallelism=1, subtask=0):
         keys, clock = KeyContext(None if key_type is None else key_type.codec), ManualClock()
-        groups = KeyGroups.of_subtask(key_type, 128, parallelism=1, subtask_index=0)
+        groups = KeyGroups.of_subtask(key_type, 128, parallelism=parallelism, subtask_index=subtask)
         timers = TimerServices(keys, clock)
         if kind == "hashmap":
             made.append(KeyedStateBackend(keys, groups, clock, timers))
@@ -73,9 +78,9 @@ def test_equal_keys_have_one_state(backend, kind, name):
 
 
 @pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
-@pytest.mark.parametrize("name", ["frozenset", "colliding", "shared", "dataclass", "in a tuple", "enum", "none"])
+@pytest.mark.parametrize("name", PAIRS)
 def test_equal_namespaces_are_one(backend, kind, name):
-    one, equal = PAIRS[name]
+    one, equal = [TableWindow(name, value) for value in PAIRS[name]]
     states = backend(kind)
     for expected, namespace in [(1, one), (2, equal), (3, one)]:
         assert count(states, "key", namespace) == expected
@@ -104,17 +109,64 @@ def test_equal_keys_have_one_state_after_a_restore(backend, tmp_path, before, af
     assert found == {token_of(equal) for _, equal in PAIRS.values()}
 
 
-def test_the_user_keys_of_a_map_are_one_where_they_are_equal(backend):
-    for kind in ("hashmap", "rocksdb"):
-        states = backend(kind)
-        states.key_context.set_key("key")
-        mapping = states.get_state(MapStateDescriptor("map", object_type(), Types.LONG()))
-        one, equal = PAIRS["dataclass"]
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("has_ttl", [False, True], ids=["", "ttl"])
+def test_the_user_keys_of_a_map_are_one_where_they_are_equal(backend, kind, has_ttl):
+    """As in a dict of Python's, but that all NaN are one; what a dict does not take, no map takes."""
+    states = backend(kind)
+    descriptor = MapStateDescriptor("map", object_type(), Types.LONG())
+    if has_ttl:
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
+    mapping = states.get_state(descriptor)
+    for name, (one, equal) in PAIRS.items():
+        states.key_context.set_key(name)
+        if not hashable(one):
+            with pytest.raises(TypeError, match="unhashable"):
+                mapping.put(one, 1)
+            assert mapping.is_empty()
+            continue
         mapping.put(one, 1)
         forget_cached(states)
-        states.key_context.set_key("key")
+        states.key_context.set_key(name)
+        assert mapping.contains(equal) and mapping.get(equal) == 1, name
         mapping.put(equal, 2)
-        assert list(mapping.items()) == [(one, 2)]
+        assert list(mapping.values()) == [2] and mapping.get(one) == 2, name
+        mapping.remove(equal)
+        assert mapping.is_empty(), name
+
+
+def test_equal_keys_windows_and_keys_of_maps_are_found_in_another_process(tmp_path):
+    """By value: one process counts one of each pair, another one, with another order of sets, the equal ones."""
+    script = Path(equal_keys.__file__).with_name("equal_keys_elsewhere.py")
+    for seed, what in [("1", "write"), ("2", "read")]:
+        ended = subprocess.run(
+            [sys.executable, script, str(tmp_path), what],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path), "PATH": ""},
+            capture_output=True,
+            text=True,
+        )
+        assert ended.returncode == 0, ended.stderr
+    kinds = ("hashmap", "rocksdb")
+    assert ended.stdout.splitlines() == [f"{before} {after}: {{}}" for before in kinds for after in kinds]
+
+
+@pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
+def test_equal_keys_have_one_state_through_rescaling(backend, tmp_path, kind):
+    """One of each pair and the other take turns, at a parallelism of 1, 2 and 3."""
+    saved, turn = None, 0
+    for parallelism in (1, 2, 3):
+        part, found = [], {}
+        for subtask in range(parallelism):
+            restore = None if saved is None else restored(saved, parallelism - 1, subtask, parallelism)
+            states = backend(kind, restore, parallelism=parallelism, subtask=subtask)
+            for name, pair in PAIRS.items():
+                key = (name, pair[turn % 2])
+                if states.key_groups.grouper().group_of(key) in states.key_groups:
+                    assert name not in found
+                    found[name] = count(states, key), count(states, key, TableWindow(*key))
+            part.append(save(states, tmp_path / f"{parallelism} {subtask}"))
+        saved, turn = part, turn + 1
+        assert found == dict.fromkeys(PAIRS, (turn, turn))
 
 
 COUNT_ELSEWHERE = """
@@ -127,6 +179,7 @@ from flinkbuf.records.partitioner import key_group
 from flinkbuf.streaming.key_groups import KeyGroups
 from flinkbuf.streaming.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend
 from flinkbuf.streaming.state import ValueStateDescriptor
+from flinkbuf.streaming.state_ttl import StateTtlConfig
 from flinkbuf.streaming.timers import TimerServices
 from flinkbuf.testing import ManualClock
 keys, clock = KeyContext(), ManualClock()

@@ -9,6 +9,7 @@ import math
 import numpy
 
 import flinkbuf as fb
+from flinkbuf.streaming.windows.window import Window
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,3 +59,32 @@ PAIRS = {
     "one as float": (1.0, 1.0),
     "none": (None, None),
 }
+
+
+class TableWindow(Window):
+    """A window of a program's own: known by a name, with one of the values of a pair."""
+
+    def __init__(self, name, value):
+        self.name = name
+        self.value = value
+
+    def max_timestamp(self):
+        return 1_000
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return isinstance(other, TableWindow) and self.name == other.name
+
+    def __repr__(self):
+        return f"TableWindow({self.name!r})"
+
+
+def hashable(value):
+    """Whether Python takes a value as key of a dict."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
