@@ -6,7 +6,14 @@ from master_world import error
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master.master_actions import CancelJob, EndJob, NotifyCoordinators, RequestAnswered, TriggerSavepoint
+from flinkbuf.jobs.master.master_actions import (
+    CancelJob,
+    EndJob,
+    NotifyCoordinators,
+    RequestAnswered,
+    TriggerSavepoint,
+    WithdrawCheckpoint,
+)
 from flinkbuf.jobs.master.restart_strategy import NoRestart
 from flinkbuf.jobs.messages import TriggerCheckpoint
 
@@ -299,7 +306,9 @@ def test_a_task_that_fails_while_a_savepoint_is_stored_that_then_is_not_begins_a
     assert world.job.status is JobStatus.RESTARTING, "where from is not known yet"
     if is_late:
         world.wait(600_000)
-        world.stored(checkpoint_id)
+        assert world.of(WithdrawCheckpoint) == [WithdrawCheckpoint(checkpoint_id)]
+        assert world.job.status is JobStatus.RESTARTING, "the storage has not said what becomes of it"
+        world.stored(checkpoint_id, failure=error("its storage did not answer"))
     else:
         world.stored(checkpoint_id, failure=error("no space"))
     assert "no savepoint" in world.answers[request]
