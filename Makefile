@@ -29,6 +29,7 @@ help:
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
+	@echo 'make test-mutants  the share of SAMPLE=100 small changes to what decides that tests or simulation catch, about 10 s each'
 	@echo 'make test-large    10 GB through each way of batches in little memory, and columns filled to 2^31 bytes (8 GB of memory)'
 	@echo 'make soak          one job for HOURS=1: killed, rescaled, links cut and slowed; output compared, what it uses drawn in SOAK=build/soak'
 	@echo 'make test-chaos    a real job whose processes are killed 100 times, and 20 times on Spark; its output stays the same'
@@ -118,6 +119,12 @@ TARGETS ?= embedded,embedded,embedded,local
 
 test-matrix: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m matrix --hours $(HOURS) --targets $(TARGETS)
+
+SAMPLE ?= 100
+
+test-mutants: $(VENV)/.test
+	$(BIN)/pip install -q 'flinkbuf[mutants]'
+	PYTHONPATH=tests $(BIN)/python -m mutants --sample $(SAMPLE)
 
 replay: $(VENV)/.test
 	PYTHONPATH=tests $(BIN)/python -m simulation $(SEED) --of $(OF)
