@@ -106,11 +106,15 @@ class Row(NamedFields):
         return self.row_kind
 
     def set_row_kind(self, row_kind: RowKind) -> None:
-        """Make this very row one of another kind, as rows of PyFlink can be."""
+        """Make this very row one of another kind, as rows of PyFlink can be.
+
+        A state, and each way that a record goes, hold the row itself and see it: set the kind before a row is put into
+        a state or given on, else make another one with `of_kind`.
+        """
         self.__class__ = row_class(self._names, RowKind(row_kind))
 
     def set_field_names(self, field_names: Sequence[str]) -> None:
-        """Give this very row other field names, as rows of PyFlink can be.
+        """Give this very row other field names, as rows of PyFlink can be; before it is given on, as for the kind.
 
         Raises
         ------

@@ -242,23 +242,31 @@ class Gather(AggregateFunction):
         return {"seen": one["seen"] + other["seen"]}
 
 
+def late_behind(path):
+    """Numbers of which two come once the window of the first ones has fired, as the file at `path` says."""
+
+    def generate():
+        yield from records(1, 3, 1001)
+        while not path.exists():
+            yield from records(1002)  # of another key, and moves the watermark on
+            time.sleep(0.001)
+        yield from records(5, 7)
+
+    return generate
+
+
 @BACKENDS
 @PLACES
 @pytest.mark.parametrize("how", ["process", "reduce", "aggregate"])
-def test_a_window_that_fires_again_has_what_came_to_it(place, backend, how):
+def test_a_window_that_fires_again_has_what_came_to_it(place, backend, how, tmp_path):
     """Late records make it fire once more each; what its results became meanwhile is not its concern."""
     env = at(place, backend)
+    env.get_config().set_auto_watermark_interval(1)
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(ByNumber())
-    numbers = [1, 3, 1001, 5, 7]
-    source = env.from_collection(records(*numbers)).assign_timestamps_and_watermarks(strategy)
-
-    class EachWatermark(ProcessFunction):
-        def process_element(self, value, ctx):
-            yield value
-
+    numbers = env.add_source(late_behind(tmp_path / "fired"))
+    source = numbers.assign_timestamps_and_watermarks(strategy).set_parallelism(1)  # which keeps their order
     windows = (
-        source.process(EachWatermark())
-        .key_by(lambda record: record["key"])
+        source.key_by(lambda record: record["seen"][0] % 2)
         .window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
         .allowed_lateness(100_000)
     )
@@ -267,20 +275,39 @@ def test_a_window_that_fires_again_has_what_came_to_it(place, backend, how):
         "reduce": lambda: windows.reduce(joined),
         "aggregate": lambda: windows.aggregate(Gather()),
     }[how]()
-    for record in collected(made.map(marked("x"))):
-        marks = [each for each in record["seen"] if isinstance(each, str)]
-        assert marks == (["window", "x"] if how == "process" else ["x"]), record
+
+    def changed(record, path=tmp_path / "fired"):
+        path.touch()
+        return marked("x")(record)
+
+    found = [each["seen"] for each in collected(made.map(changed)) if each["seen"][0] < 1000]
+    times = [[1, 3], [1, 3, 5], [1, 3, 5, 7]]
+    if how == "process":
+        assert found == [[number, "window", "x"] for numbers in times for number in numbers]
+    else:
+        assert found == [[*numbers, "x"] for numbers in times]
 
 
 class Rules(BroadcastProcessFunction):
     DESCRIPTOR = MapStateDescriptor("rules", None, None)
 
     def process_broadcast_element(self, value, ctx):
-        ctx.get_broadcast_state(self.DESCRIPTOR).put(value["key"], value)
+        rules = ctx.get_broadcast_state(self.DESCRIPTOR)
+        rules.put(value["seen"][0], value)
         value["seen"].append("changed after it was put")
+        yield from [rule for _, rule in rules.items()]
 
     def process_element(self, value, ctx):
         yield from ()
+
+
+@PLACES
+def test_broadcast_state_is_what_was_put_whatever_becomes_of_it_elsewhere(place):
+    env = at(place)
+    rules = env.from_collection(records(1, 2, 3)).broadcast(Rules.DESCRIPTOR)
+    given = env.from_collection([0]).connect(rules).process(Rules())
+    once = [[1], [1], [1], [2], [2], [3]]  # all there are, after each that comes
+    assert seen(collected(given.map(marked("x")))) == sorted([("x", [*numbers, "x"]) for numbers in once] * place[1])
 
 
 @PLACES
