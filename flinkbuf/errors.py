@@ -46,6 +46,23 @@ def record_refused(error: E, record_number: int, refused_by: str, field: str | N
     return error
 
 
+def state_refused(error: E, what: str) -> E:
+    """Make the error of the same type that says which state holds a value that cannot be written.
+
+    Such a value is there at the next checkpoint, too: the task fails, and not only this checkpoint.
+
+    Parameters
+    ----------
+    error : Exception
+        What the codec says of the value.
+    what : str
+        The state and the key, as the message names them.
+    """
+    made = type(error)(f"{what} cannot be saved: {error}")
+    made.refused_state = what  # type: ignore[attr-defined]
+    return made
+
+
 class CorruptDataError(FlinkbufError, ValueError):
     """Bytes that no writer of the declared type produces: damaged, cut off, or of another type."""
 

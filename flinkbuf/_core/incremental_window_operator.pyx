@@ -32,12 +32,12 @@ cdef class IncrementalWindowOperator(WindowOperator):
         if self.how == LIST:
             if not self.contents.owns_given:
                 value = kept(self.contents, value)
-            if before is None:
-                before = [value]
-                table.put(self.key_context.token, before)
-            else:
+            if before is not None:  # never assigned to: that would be one more reference to what is counted
                 (<list>before).append(value)
-            return before
+                return before
+            value = [value]
+            table.put(self.key_context.token, value)
+            return value
         self.is_in_function = True
         value = self.gathered(before, value)
         self.is_in_function = False

@@ -24,7 +24,7 @@ from flinkbuf._core.state_codec cimport ENTRY, NAMESPACE, STAMPED_ENTRY, StateRe
 from flinkbuf._core.state_table cimport FrozenTable
 from flinkbuf._core.type cimport fb_type_skip
 from flinkbuf._core.type_codec cimport encode_value
-from flinkbuf.errors import CorruptDataError
+from flinkbuf.errors import CorruptDataError, state_refused
 
 cdef enum:
     PREFIX_SIZE = 6        # before the namespace
@@ -252,9 +252,7 @@ cdef class RocksDbTable(StateTable):
                 return self.bytes_of(self.codec, value) + self.bytes_of(OBJECT, stamps)
             return self.bytes_of(self.codec, value)
         except (TypeError, ValueError, OverflowError) as error:
-            raise type(error)(
-                f"the state {self.state.name!r} of the key {key_of_token(token)!r} cannot be saved: {error}"
-            ) from error
+            raise state_refused(error, f"the state {self.state.name!r} of the key {key_of_token(token)!r}") from error
 
     cdef object decoded(self, object data):
         cdef StateReader reader = StateReader(data)

@@ -22,7 +22,7 @@ from flinkbuf._core.data_view cimport (
     fb_data_output_start_scratch,
 )
 from flinkbuf._core.errors cimport check
-from flinkbuf.errors import CorruptDataError
+from flinkbuf.errors import CorruptDataError, state_refused
 from flinkbuf._core.key_context cimport KeyContext, key_of_token
 from flinkbuf._core.key_group cimport fb_key_group_of
 from flinkbuf._core.keyed_state cimport KeyedListState, KeyedMapState, KeyedState
@@ -295,9 +295,7 @@ cdef class TableEncoder:
             try:
                 writer.put_entry(self.namespace, self.namespace_number, key, self.codec, value, stamps)
             except (TypeError, ValueError, OverflowError) as error:
-                raise type(error)(
-                    f"the state {self.state.name!r} of the key {key!r} cannot be saved: {error}"
-                ) from error
+                raise state_refused(error, f"the state {self.state.name!r} of the key {key!r}") from error
             if writer.size >= limit:
                 return False
         return True

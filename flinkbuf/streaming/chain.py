@@ -309,6 +309,10 @@ class OperatorChain:
         if config is not None:
             self._note(error, config, NO_RECORD, method)
 
+    def locate_at(self, error: BaseException, config: OperatorConfig) -> None:
+        """Say on an error that it is about the state of this operator, whatever runs at the moment."""
+        self._note(error, config, NO_RECORD)
+
     def _note(self, error: BaseException, config: OperatorConfig, record: Any, method: str | None = None) -> None:
         self._located = error
         locate_error(error, self.info, config, record, method)

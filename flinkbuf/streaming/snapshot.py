@@ -26,7 +26,7 @@ from flinkbuf.checkpoints.state_file import (
     SnapshotOutput,
 )
 from flinkbuf.checkpoints.state_index import index_of, operator_states
-from flinkbuf.errors import CorruptDataError
+from flinkbuf.errors import CorruptDataError, state_refused
 
 _OBJECTS = TypeCodec("OBJECT")
 _MODES = {"list": "lists", "union list": "union_lists", "broadcast": "broadcasts"}
@@ -43,7 +43,7 @@ def saving(what: str, name: str) -> Iterator[None]:
     try:
         yield
     except (TypeError, ValueError, OverflowError) as error:
-        raise type(error)(f"the {what} {name!r} cannot be saved: {error}") from error
+        raise state_refused(error, f"the {what} {name!r}") from error
 
 
 @dataclass(frozen=True)

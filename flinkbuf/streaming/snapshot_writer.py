@@ -112,8 +112,12 @@ def _write_operator(
     operator_id: str, snapshot: OperatorSnapshot, target: SnapshotTarget
 ) -> Callable[[], OperatorSubtaskState | None]:
     """Write one operator; what is returned is called once the output is finished."""
-    place = snapshot.write_operator(target)
-    keyed = [part.write(target) for part in snapshot.keyed]
+    try:
+        place = snapshot.write_operator(target)
+        keyed = [part.write(target) for part in snapshot.keyed]
+    except (TypeError, ValueError, OverflowError) as error:
+        error.operator_id = operator_id  # type: ignore[union-attr]  # so that the task can name it
+        raise
 
     def state() -> OperatorSubtaskState | None:
         if place is None and not keyed:

@@ -141,6 +141,7 @@ class StreamTask:
             report,
             self.system_timers,
             ticks,
+            self._fail_for_state,
         )
         self._checkpointed_inputs = CheckpointedInputs(
             settings, self.system_timers, self.checkpoints, info.task_name_with_subtask
@@ -307,6 +308,17 @@ class StreamTask:
             writer.stop()
             partition.finish()
             partition.close()
+
+    def _fail_for_state(self, error: BaseException) -> None:
+        """A state holds a value that cannot be written; from any thread."""
+
+        def fail() -> None:
+            for operator in self._config.operators:
+                if operator.operator_id == getattr(error, "operator_id", None):
+                    self.chain.locate_at(error, operator)
+            raise error
+
+        self.mailbox_processor.steer(fail, "a state that cannot be written")
 
     def cancel(self) -> None:
         """End as soon as the task's thread comes back to its loop; from any thread."""

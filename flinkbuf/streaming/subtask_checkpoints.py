@@ -97,6 +97,8 @@ class SubtaskCheckpoints:
     timers : TaskTimerService
     ticks : callable
         Nanoseconds of a clock that never jumps.
+    fail : callable
+        Given the error of a state that holds a value that cannot be written; on the thread that writes.
 
     Attributes
     ----------
@@ -120,6 +122,7 @@ class SubtaskCheckpoints:
         report: Callable[[TaskEvent], None],
         timers: TaskTimerService,
         ticks: Callable[[], int],
+        fail: Callable[[BaseException], None],
     ) -> None:
         self.completed_id = 0
         self.final_id: int | None = None
@@ -135,6 +138,7 @@ class SubtaskCheckpoints:
         self._report = report
         self._timers = timers
         self._ticks = ticks
+        self._fail = fail
         self._last_id = 0
         self._aborted: set[int] = set()  # that were given up before their barrier came
         self._taken: dict[int, _Taken] = {}
@@ -293,6 +297,9 @@ class SubtaskCheckpoints:
             self._report(CheckpointAcknowledged(self._info, checkpoint_id, state, replace(metrics, async_ms=async_ms)))
 
         def failed(error: BaseException) -> None:
+            if hasattr(error, "refused_state"):  # the next checkpoint would fail likewise
+                self._fail(error)
+                return
             reason = CheckpointFailureReason.CHECKPOINT_ASYNC_EXCEPTION.name
             self._report(CheckpointDeclined(self._info, checkpoint_id, reason, error))
 

@@ -1,7 +1,9 @@
 """What a record or state value is depends on no backend, on no chaining, on no parallelism and on no failure."""
 
+import re
 import threading
 import time
+import traceback
 from collections import Counter
 
 import pytest
@@ -495,3 +497,65 @@ def test_a_value_of_another_type_than_the_state_s_is_an_error_with_the_record(ba
     with pytest.raises(TypeError, match=r"the state 'count' of the key 'key' cannot keep 1.5.*expected INT") as caught:
         collected(stream)
     assert any("counts" in note and "1.5" in note for note in caught.value.__notes__)
+
+
+class Grows(AggregateFunction):
+    """Its accumulator, a list of its own, takes a text where numbers are declared."""
+
+    def create_accumulator(self):
+        return [0]
+
+    def add(self, value, accumulator):
+        accumulator.append(value)
+        return accumulator
+
+    def get_result(self, accumulator):
+        return len(accumulator)
+
+    def merge(self, one, other):
+        return one + other
+
+
+NUMBERS = Types.LIST(Types.LONG())
+
+
+class Aggregates(KeyedProcessFunction):
+    def open(self, runtime_context):
+        self.state = runtime_context.get_aggregating_state(AggregatingStateDescriptor("grown", Grows(), NUMBERS))
+
+    def process_element(self, value, ctx):
+        self.state.add(value)
+        yield value
+
+
+def grown(env, how):
+    """A stream of a job that never ends by itself."""
+
+    def numbers():
+        yield from (1, 2, "text")
+        while True:
+            yield 3
+            time.sleep(0.001)
+
+    strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(AtZero())
+    keyed = env.add_source(numbers).assign_timestamps_and_watermarks(strategy).key_by(lambda _: "the key")
+    if how == "state":
+        return keyed.process(Aggregates()).name("grows")
+    window = keyed.window(TumblingEventTimeWindows.of(Time.milliseconds(100)))
+    return window.aggregate(Grows(), accumulator_type=NUMBERS).name("grows")
+
+
+@BACKENDS
+@pytest.mark.parametrize("how", ["state", "window"])
+@pytest.mark.parametrize("tolerable", [0, 1_000_000])
+def test_an_accumulator_that_is_not_of_its_type_any_more_ends_the_job(backend, how, tolerable):
+    """Whatever number of failed checkpoints the job puts up with: each further one would fail, too."""
+    env = environment(backend)
+    env.enable_checkpointing(10)
+    env.get_checkpoint_config().set_tolerable_checkpoint_failure_number(tolerable)
+    env.set_restart_strategy(RestartStrategies.fixed_delay_restart(1, 0))
+    with pytest.raises(Exception) as caught:
+        collected(grown(env, how))
+    told = "".join(traceback.format_exception(caught.value))
+    assert re.search(r"the state '[^']+' of the key 'the key' cannot be saved: .*'text'", told), told
+    assert "in operator 'grows'" in told, told

@@ -93,6 +93,7 @@ class FlowTask(SimTask):
             self._report,
             self.timers,  # type: ignore[arg-type]
             lambda: 0,
+            lambda error: self.fail(self.world.failure(f"{self.attempt}: {error}")),
         )
         checkpoints.runner = self.async_part  # type: ignore[assignment]
         return checkpoints

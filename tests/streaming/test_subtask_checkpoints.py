@@ -5,6 +5,7 @@ import pytest
 from flinkbuf._core.task_mailbox import TaskMailbox
 from flinkbuf._core.wakeup import TaskBell
 from flinkbuf.checkpoints.handles import SubtaskState
+from flinkbuf.errors import state_refused
 from flinkbuf.network.events import AlignmentType, CancelCheckpointMarker, CheckpointBarrier, SnapshotType
 from flinkbuf.streaming.barrier_actions import TakeCheckpoint
 from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, TaskInfo
@@ -18,13 +19,22 @@ class Bench:
     """A chain, a storage and channels that write down what is done to them, in one story."""
 
     def __init__(self, in_flight=None):
-        self.story, self.events, self.clock = [], [], ManualClock()
+        self.story, self.events, self.errors, self.clock = [], [], [], ManualClock()
         self.mailbox = TaskMailbox(TaskBell())
         self.timers = TaskTimerService(self.clock, self.mailbox)
         self.progress = TaskProgress(is_running=True)
+        self.failure = None  # of its storage
         info = TaskInfo("job", "a job", "vertex", "task")
         self.checkpoints = SubtaskCheckpoints(
-            info, self, self.broadcast, self.progress, self, self.events.append, self.timers, lambda: 0
+            info,
+            self,
+            self.broadcast,
+            self.progress,
+            self,
+            self.events.append,
+            self.timers,
+            lambda: 0,
+            self.errors.append,
         )
         self.checkpoints.in_flight = in_flight
 
@@ -46,6 +56,8 @@ class Bench:
 
     # its storage
     def write(self, snapshot, options, is_cancelled):
+        if self.failure is not None:
+            raise self.failure
         self.written = snapshot
         return SubtaskState(is_finished=snapshot.is_finished)
 
@@ -86,6 +98,15 @@ def test_an_id_that_is_not_above_the_last_one_is_dropped(bench):
     bench.take(5)
     assert bench.take(5) is None and bench.take(3) is None
     assert bench.told(CheckpointAcknowledged) == [5] and not bench.told(CheckpointDeclined)
+
+
+def test_a_state_that_cannot_be_written_fails_the_task_and_another_error_the_checkpoint_only(bench):
+    errors = [state_refused(TypeError("a text"), "the state 'v' of the key 1"), TypeError("too much"), OSError("full")]
+    for checkpoint_id, error in enumerate(errors, 1):
+        bench.failure = error
+        bench.take(checkpoint_id)
+    assert bench.errors == errors[:1] and str(errors[0]) == "the state 'v' of the key 1 cannot be saved: a text"
+    assert bench.told(CheckpointDeclined) == [2, 3]
 
 
 def test_what_was_aborted_before_it_came_is_cancelled_for_those_behind(bench):
