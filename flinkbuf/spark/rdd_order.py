@@ -49,6 +49,15 @@ def declare_order(
     return made
 
 
+def has_fixed_order(data: RDD[Any]) -> bool:
+    """Whether Spark says that each partition has the same records in the same order whenever it is computed.
+
+    It knows of shuffles and samples, and nothing of what Python functions do.
+    """
+    java_rdd = getattr(data, "_prev_jrdd", None)  # of an RDD that is functions over another one
+    return _level_of(data._jrdd if java_rdd is None else java_rdd) == "DETERMINATE"
+
+
 def _level_of(java_rdd: Any) -> str:
     return str(java_rdd.rdd().outputDeterministicLevel().toString())
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from flinkbuf._core.conversion import convert
 from flinkbuf._core.source_operator import IteratorSourceOperator
@@ -13,6 +15,7 @@ from flinkbuf.common import options
 from flinkbuf.datastream.arguments import declared
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.spark.arrow_input import ArrowRows, arrow_input
+from flinkbuf.spark.rdd_order import has_fixed_order
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.iterator_source import CollectionSourceOperator
@@ -39,7 +42,20 @@ class SparkSourceOperator(CollectionSourceOperator):
 
     Its state is how many records of each partition of the RDD were emitted. After a restart Spark computes the RDD
     again, and so many of each partition are passed over: they come once if a partition always has the same records in
-    the same order. Whoever has emitted all waits for the others, so that no checkpoint lacks what it has counted.
+    the same order. Where Spark does not say so of the RDD, a checksum of what was emitted is part of the state, and of
+    what is passed over it is made again: another order is an error. Whoever has emitted all waits for the others, so
+    that no checkpoint lacks what it has counted.
+
+    Parameters
+    ----------
+    number : int
+        Which source of the program it is.
+    type_info : TypeInformation or None
+        Of the records.
+    read : callable, optional
+        Makes records of what the RDD holds.
+    is_ordered : bool, default True
+        Whether each partition has the same records in the same order whenever it is computed.
     """
 
     def __init__(
@@ -47,6 +63,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         number: int,
         type_info: TypeInformation | None,
         read: Callable[[Iterable[Any]], Iterator[Any]] | None = None,
+        is_ordered: bool = True,
     ) -> None:
         IteratorSourceOperator.__init__(self, self._given)
         self._read = read if read is not None else self._converted
@@ -56,17 +73,25 @@ class SparkSourceOperator(CollectionSourceOperator):
         self._counted: dict[int, int] = {}  # by partition, up to the batch at hand
         self._partition: int | None = None  # of that
         self._from = 0  # the position at its first record
+        self._is_ordered = is_ordered
+        self._is_summed = False
+        self._cut_off: set[int] = set()  # partitions of which fewer records have come than were emitted before
+        self._sums: dict[int, int] = {}  # by partition, of all records up to the one at hand
+        self._expected: dict[int, int | None] = {}  # likewise, of those that were emitted before
 
     def initialize_state(self, snapshot: Any) -> None:
         """Get how many records of each partition were emitted before, by whichever subtask."""
         IteratorSourceOperator.initialize_state(self, snapshot)
         self._counts = self.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None))
-        for partition, count in self._counts.get():
-            self._counted[partition] = max(count, self._counted.get(partition, 0))
+        for partition, count, *rest in self._counts.get():
+            if count > self._counted.get(partition, 0):
+                self._counted[partition] = count
+                self._expected[partition] = rest[0] if rest else None
 
     def open(self) -> None:
         """Begin, with latency markers if the job wants any."""
         self._left = dict(self._counted)
+        self._is_summed = not self._is_ordered and self.context.settings.checkpointing_enabled
         self._subtask = self.context.task.subtask_index
         self._coordinator = self.context.extras["coordinator"]
         self._coordinator.register_reader(self._subtask, self)
@@ -101,7 +126,9 @@ class SparkSourceOperator(CollectionSourceOperator):
     def snapshot_state(self, checkpoint_id: int) -> Any:
         """Keep how many records of each partition were emitted."""
         self._settle()
-        self._counts.update(list(self._counted.items()))
+        not_passed = {partition: self._expected[partition] for partition, left in self._left.items() if left}
+        sums = {**self._sums, **not_passed}
+        self._counts.update([(partition, count, sums.get(partition)) for partition, count in self._counted.items()])
         return IteratorSourceOperator.snapshot_state(self, checkpoint_id)
 
     def _settle(self) -> None:
@@ -119,19 +146,51 @@ class SparkSourceOperator(CollectionSourceOperator):
         for partition, batch in given.batches_of(self._number):
             self._settle()
             self._partition = context.task.subtask_index if partition is None else partition
-            yield from self._not_emitted(self._partition, self._read(batch))
+            records = self._read(batch)
+            if self._is_summed or (not self._is_ordered and self._left.get(self._partition)):
+                records = self._summed(self._partition, records)
+            yield from self._not_emitted(self._partition, records)
+        cut_off = [partition for partition in self._cut_off if self._left.get(partition)]
+        if cut_off:
+            raise _other_records(context.operator_name, min(cut_off), "has fewer")
 
     def _converted(self, records: Iterable[Any]) -> Iterator[Any]:
         """Records as they come, as their declared type has them."""
         return iter(records) if self._type_info is None else map(partial(convert, self._type_info.codec), records)
 
+    def _summed(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
+        to_bytes = pickle.dumps if self._type_info is None else self._type_info.codec.serialize
+        total = self._sums.get(partition, 0)
+        for record in records:
+            self._sums[partition] = total = crc32(to_bytes(record), total)
+            yield record
+
     def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
-        left = self._left.pop(partition, 0)
+        counted = left = self._left.pop(partition, 0)
         while left and next(records, records) is not records:
             left -= 1
         if left:  # they are in the batches that follow
             self._left[partition] = left
+            self._cut_off.add(partition)
+        elif counted and not self._is_ordered and self._sums[partition] != self._expected[partition]:
+            has = "has" if self._expected[partition] is not None else "has perhaps"
+            raise _other_records(self.context.operator_name, partition, has)
         return records
+
+
+class OtherInputError(RuntimeError):
+    """Input of Spark's is not what was read before the job began again; it will not be the next time either."""
+
+    can_restart = False
+
+
+def _other_records(name: str, partition: int, has: str) -> OtherInputError:
+    return OtherInputError(
+        f"partition {partition} of what {name!r} reads {has} other records, or the same in another order, than before "
+        "the job began again from a checkpoint: which of them were read before is not known. Behind a shuffle (a join, "
+        "groupBy, repartition) Spark gives rows in any order: sort the partitions by all that tells rows apart "
+        "(df.sortWithinPartitions), or write them to files and read these"
+    )
 
 
 class EndTogether(SplitEnumerator):
@@ -175,6 +234,8 @@ class SparkSourceFactory:
         Tells the sources of a program apart.
     read : ArrowRows or None
         Makes records of what the RDD holds; None: it holds records.
+    is_ordered : bool
+        Whether each partition has the same records in the same order whenever it is computed.
     """
 
     reads_spark = True
@@ -183,6 +244,7 @@ class SparkSourceFactory:
         self.data: RDD[Any] | None = data
         self.type_info = type_info
         self.read = read
+        self.is_ordered = has_fixed_order(data)
         self.number = next(_numbers)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -190,7 +252,7 @@ class SparkSourceFactory:
 
     def __call__(self) -> SparkSourceOperator:
         """Make the operator of one subtask."""
-        return SparkSourceOperator(self.number, self.type_info, self.read)
+        return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered)
 
     def create_coordinator(
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]

@@ -1,12 +1,18 @@
 """Checkpoints of jobs on Spark: processes that die, savepoints that go on elsewhere, input that Spark gives again."""
 
+import os
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
 
+from flinkbuf._core.stream_operator import Output
 from flinkbuf.common import Types
+from flinkbuf.jobs.failure import JobFailedError
+from flinkbuf.spark.rdd_order import has_fixed_order
+from flinkbuf.spark.spark_source import SparkSourceOperator
 
 pytestmark = pytest.mark.spark
 
@@ -57,6 +63,70 @@ def test_input_of_spark_is_read_again_and_what_was_counted_passed_over(sc, tmp_p
     client.get_job_execution_result().result()
     assert results(tmp_path) == sorted(EXPECTED)
     assert (tmp_path / "deed").exists()
+    assert client.details()["checkpoints"]["latest"]["restored"]["id"] > 1
+
+
+def test_input_in_another_order_than_before_is_an_error_that_says_so(sc, tmp_path):
+    """A shuffle gives its rows in the order in which the network brings them."""
+    deed = str(tmp_path / "deed")
+
+    def other_order(numbers):
+        return iter(sorted(numbers, reverse=os.path.exists(deed)))
+
+    shuffled = sc.parallelize(range(2000), 2).repartition(2).mapPartitions(other_order)
+    env = environment("spark")
+    program(env, tmp_path, numbers=env.from_rdd(shuffled, Types.LONG()), at=1500)
+    with pytest.raises(
+        JobFailedError, match=r"RDD Source' reads has other records, or the same in another order.*sort"
+    ):
+        env.execute("sums")
+
+
+def source(count=0, checksum=None, type_info=None):
+    """Return a source that was restored with so many records of partition 0, and their checksum."""
+    operator = SparkSourceOperator(1, type_info, is_ordered=False)
+    operator.setup(SimpleNamespace(key_context=None, operator_name="rows"), Output())
+    operator._left, operator._expected = {0: count}, {0: checksum}
+    return operator
+
+
+def emitted(operator, *batches):
+    """Return what the source emits of partition 0."""
+    return [record for batch in batches for record in operator._not_emitted(0, operator._summed(0, iter(batch)))]
+
+
+@pytest.mark.parametrize("type_info", [None, Types.LONG()])
+def test_what_is_passed_over_has_to_be_what_was_emitted(type_info):
+    first = source(type_info=type_info)
+    assert emitted(first, [1, 2], [3]) == [1, 2, 3]
+    known = 3, first._sums[0], type_info
+    assert emitted(source(*known), [1, 2, 3, 4], [5]) == [4, 5]
+    assert emitted(source(*known), [1], [2, 3], [4]) == [4]
+    for other in ([[1, 3, 2, 4]], [[4], [1, 2, 3]], [[1, 2, 4]]):
+        with pytest.raises(
+            RuntimeError, match="partition 0 of what 'rows' reads has other records, or the same in ano"
+        ):
+            emitted(source(*known), *other)
+    with pytest.raises(RuntimeError, match="has perhaps other records"):
+        emitted(source(3, None, type_info), [1, 2, 3, 4])
+
+
+def test_spark_says_of_which_records_the_order_is_fixed(spark, sc):
+    rows = spark.range(0, 4, 1, 2)
+    assert has_fixed_order(sc.parallelize(range(4), 2).map(str))
+    assert has_fixed_order(rows.rdd)
+    assert not has_fixed_order(sc.parallelize(range(4), 2).repartition(2).map(str))
+    assert not has_fixed_order(rows.repartition(2).sortWithinPartitions("id").rdd)
+
+
+def test_input_behind_a_shuffle_is_gone_on_with_where_its_order_is_the_same(spark, tmp_path):
+    rows = spark.range(0, 2000, 1, 4).repartition(3, "id").sortWithinPartitions("id")
+    env = environment("spark")
+    numbers = env.from_data_frame(rows).map(lambda row: row.id, Types.LONG())
+    program(env, tmp_path, numbers=numbers, at=1500)
+    client = env.execute_async("sums")
+    client.get_job_execution_result().result()
+    assert results(tmp_path) == sorted(EXPECTED)
     assert client.details()["checkpoints"]["latest"]["restored"]["id"] > 1
 
 
