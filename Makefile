@@ -90,7 +90,7 @@ KILLS ?= 20
 
 # An executor dies under each exchange, so many times; ten minutes for 20.
 test-kills: $(VENV)/.test java
-	KILLS=$(KILLS) $(BIN)/python -m pytest tests/spark/test_spark_failures.py -q --durations=5
+	KILLS=$(KILLS) $(BIN)/python -m pytest tests/spark/test_spark_failures.py tests/spark/test_spark_failures_data.py -q --durations=5
 
 # What is found says its round: STRESS_ROUND=89 begins with that one. gcc only, see csrc/ground/schedule_point.h.
 STRESS_SECONDS ?= 600

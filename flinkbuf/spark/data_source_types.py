@@ -48,6 +48,8 @@ def check_columns(schema: spark.StructType, key: Sequence[str], stored: spark.St
     if stored is not None:
         _check_stored(schema, stored)
         return
+    if not names:
+        raise ValueError("the DataFrame has no columns, so Spark would bring no row to be written: select some")
     record_type_of(schema)
     for name in key:
         if name not in names:

@@ -534,6 +534,8 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
         fb.async_map([1], tenfold)
     with pytest.raises(ValueError, match="a DataFrame needs schema="):
         fb.async_map(frame, row_of)
+    with pytest.raises(ValueError, match="the DataFrame has no columns, so Spark would bring no row"):
+        fb.async_map(frame.select(), row_of, schema="a int")
     for schema in ("double", ""):
         with pytest.raises(ValueError, match=f"schema= names no column.* got '{schema}'"):
             fb.async_map(frame, row_of, schema=schema)

@@ -124,7 +124,13 @@ def test_a_type_without_counterpart_is_refused_by_its_column(spark, path, column
     assert not os.path.exists(path)
 
 
-def test_nothing_and_no_column(spark, path):
+def test_a_frame_without_columns_is_refused(spark, path):
+    with pytest.raises(Exception, match="has no columns, so Spark would bring no row"):
+        save(spark.range(3).select(), path)
+    assert not os.path.exists(path)
+
+
+def test_no_row_is_a_data_set_too(spark, path):
     save(all_types(spark, 0), path, key="id")
     assert load(spark, path).count() == 0
     save(all_types(spark, 3), path, key="id")

@@ -42,6 +42,10 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
         result = to_struct_type(schema)
     if not isinstance(result, StructType) or not result.fields:
         raise ValueError(f'schema= names no column; give names and types, such as "temp double", got {schema!r}')
+    if not data.columns:
+        raise ValueError(
+            "the DataFrame has no columns, so Spark would bring no row to the function: select one, such as lit(True)"
+        )
     check_field_names(data.schema, "the DataFrame")
     check_field_names(result, "schema=")
     # Spark takes names that differ in case only for the same, unless it is told otherwise.
