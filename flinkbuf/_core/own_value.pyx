@@ -230,7 +230,7 @@ cdef object own_copy(object value):
 
 
 cdef object own_value(TypeCodec codec, object value):
-    """What there is of a value of a declared type when it comes out of its bytes; shared with nobody if it can change."""
+    """What comes out of the bytes of a value of a declared type; it has no other holder if it can change."""
     return own_copy(value) if codec.node.kind == FB_TYPE_OBJECT else convert_value(codec, value)
 
 

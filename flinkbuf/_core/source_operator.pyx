@@ -8,7 +8,6 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT64_MIN, int64_t
 
-from flinkbuf._core.iterator_handover cimport IteratorHandover
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.watermark_generator cimport WatermarkGenerator
 
