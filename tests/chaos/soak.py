@@ -122,8 +122,8 @@ class Soak:
     model: Model = field(default_factory=Model)
     counts: dict = field(default_factory=lambda: defaultdict(int))
 
-    def run(self, seconds):
-        """Run so long; returns the rows that were written."""
+    def run(self, seconds, is_enough=lambda row: False):
+        """Run so long, or until a row says that it is enough; returns the rows that were written."""
         self.rng = random.Random(self.seed)
         surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
         surroundings.pop("FLINKBUF_PROPERTIES", None)
@@ -133,13 +133,13 @@ class Soak:
             subprocess.Popen(program, env=surroundings, stdout=log, stderr=log) as driver,
         ):
             try:
-                return self._watch(driver, seconds)
+                return self._watch(driver, seconds, is_enough)
             finally:
                 driver.kill()
                 for pid in self._workers():
                     _kill(pid)
 
-    def _watch(self, driver, seconds):
+    def _watch(self, driver, seconds, is_enough):
         started = last_record = time.monotonic()
         due = {self._kill: self.kill_every_s, self._rescale: self.rescale_every_s, self._harm_link: self.cut_every_s}
         at = {act: every * self.rng.uniform(0.3, 1) for act, every in due.items()}
@@ -163,6 +163,8 @@ class Soak:
                 rows.append(self._row(driver.pid, now))
                 table.writerow(rows[-1])
                 file.flush()
+                if is_enough(rows[-1]):
+                    break
                 time.sleep(max(0.0, started + now + 1 - time.monotonic()))
             (self.directory / "stop").touch()
             driver.wait(120)

@@ -1,21 +1,22 @@
-"""A minute of what `make soak` does for hours. SOAK_S says how many seconds."""
+"""What `make soak` does for hours, until each kind of fault has come."""
 
 import json
-import os
 
 import pytest
 import soak
 
-SECONDS = float(os.environ.get("SOAK_S", "60"))
+PATIENCE_S = 600  # of a machine that does much else; half a minute is enough for one that does not
+
+
+def has_seen_all(row):
+    """Whether each fault has come, and records were compared since."""
+    return row["records"] > 1_000 and min(row["kills"], row["cuts"], row["rescaled"]) >= 1
 
 
 def test_a_job_that_is_killed_rescaled_and_cut_off_says_what_the_model_says(tmp_path):
     run = soak.Soak(tmp_path, kill_every_s=20, rescale_every_s=25, cut_every_s=10)
-    rows = run.run(SECONDS)
-    last = rows[-1]
-    print(f"\n{last}")
-    assert last["records"] > 1_000
-    assert last["kills"] >= 1 and last["cuts"] >= 1 and last["rescaled"] >= 1
+    rows = run.run(PATIENCE_S, has_seen_all)
+    assert has_seen_all(rows[-1]), rows[-1]
     soak.draw(rows, tmp_path / "soak.png")
     assert (tmp_path / "soak.png").stat().st_size > 10_000
 
