@@ -12,7 +12,7 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
-BESIDE  := tests/matrix tests/spark tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
+BESIDE  := tests/spark tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
