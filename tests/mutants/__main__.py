@@ -54,6 +54,7 @@ AREAS = {  # what is changed, the tests that should see it, and what is simulate
     "streaming/windows/*.py": (WINDOWS, ()),
 }
 RUNS = 40  # seeds of each simulation
+MEMORY = 4 << 30  # bytes of one mutant: a loop that has no end any more may also grow
 CPU_S = 300  # of one mutant; more: it does not end
 
 
@@ -148,6 +149,7 @@ def _passes(mutant: Mutant, code: str, chosen: tuple[str, ...]) -> bool:
         os.dup2(null, 1)
         os.dup2(null, 2)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
         sys.meta_path.insert(0, Changed(mutant.path, code))
         status = 1
         try:
@@ -192,6 +194,8 @@ def main() -> int:
             continue
         caught = outcome(mutant, code)
         counts[caught] += 1
+        if sum(counts.values()) % 10 == 0:
+            print(f"so far {dict(counts)}", flush=True)
         if not caught:
             print(f"survives: {mutant}", flush=True)
     count = sum(counts.values())
