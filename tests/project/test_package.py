@@ -102,7 +102,7 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 # Of these modules users get every class or function, or the test says which they do not need by name.
 WHOLE_MODULES = {
-    "flinkbuf.errors": {"located", "record_refused"},  # say on an error what it is about
+    "flinkbuf.errors": {"located", "record_refused", "state_refused"},  # say on an error what it is about
     "flinkbuf.network.events": {"event_from_bytes"},  # a reader does it: RecordReader(..., events=True)
     "flinkbuf.async_io.retry": {"RetryOptions", "PyFlinkRetry", "as_retry"},  # what the public ones are made of
     "flinkbuf.types.values": {"row_class", "row_classes"},  # `Row` makes its classes itself
