@@ -58,6 +58,7 @@ def cause_text(entry: FailureEntry) -> str:
 
     Examples
     --------
+    >>> from flinkbuf.jobs.failure import Failure
     >>> place = {"operator_name": "Map", "task_name": "Source: numbers -> Map (1/2)#0"}
     >>> cause_text(FailureEntry(Failure("builtins.ValueError", "no number", location=place), 0))
     "ValueError: no number in operator 'Map' of Source: numbers -> Map (1/2)#0"

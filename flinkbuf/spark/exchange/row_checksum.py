@@ -27,7 +27,7 @@ def tail_size(envelope_size: int) -> int:
     Examples
     --------
     >>> [(size + tail_size(size)) % 8 for size in (0, 1, 7, 8)], tail_size(1), max(map(tail_size, range(64)))
-    ([0, 0, 0, 0], 15, 22)
+    ([0, 0, 0, 0], 15, 23)
     """
     padding = -envelope_size % _WORD
     if (_ROW.size + envelope_size + padding) % _STRIPE == _STRIPE - _WORD:
