@@ -98,7 +98,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         IteratorSourceOperator.open(self)
         self._markers = emit_latency_markers(self)
 
-    def send(self, event: Any) -> None:
+    def handle_event(self, event: Any) -> None:
         """All subtasks have emitted all; on the task's thread."""
         self._may_end = self._may_end or isinstance(event, NoMoreSplits)
         self.context.extras["wake"]()

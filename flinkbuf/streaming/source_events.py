@@ -6,7 +6,7 @@ Flink: org.apache.flink.runtime.source.event. Frozen: they become messages betwe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
@@ -47,3 +47,27 @@ class AlignmentAnnounced:
     """To a source operator: how far it may go. Flink: WatermarkAlignmentEvent."""
 
     max_watermark: int
+
+
+class OperatorEventHandler(Protocol):
+    """A source operator, as its coordinator's events come to it. Flink: OperatorEventHandler."""
+
+    def handle_event(self, event: Any) -> None:
+        """Take an event; on the task's thread."""
+        ...
+
+
+class OperatorEventGateway(Protocol):
+    """The coordinator of a source, as its operators know it. Flink: OperatorEventGateway."""
+
+    def register_reader(self, subtask_index: int, operator: OperatorEventHandler) -> None:
+        """Tell it that the operator's reader runs: events for it may come now."""
+        ...
+
+    def handle_event(self, subtask_index: int, event: Any) -> None:
+        """Tell it what the operator has to say."""
+        ...
+
+    def reader_ended(self, subtask_index: int) -> None:
+        """Tell it that the operator has come to its end."""
+        ...

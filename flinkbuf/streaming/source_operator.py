@@ -10,17 +10,16 @@ from typing import Any
 
 from flinkbuf._core.source_operator import ReaderOutput, ReaderSourceOperator
 from flinkbuf._core.stream_operator import MAX_WATERMARK, Output
-from flinkbuf.log import logger
 from flinkbuf.streaming.batch import strategy_of
 from flinkbuf.streaming.input_status import InputStatus
 from flinkbuf.streaming.latency_markers import LatencyMarkerEmitter, emit_latency_markers
 from flinkbuf.streaming.operator_context import TimerHandle
 from flinkbuf.streaming.reader_output import EventTime, EventTimeOutput, generates_watermarks
 from flinkbuf.streaming.source import ReaderContext, Source, SourceReader
-from flinkbuf.streaming.source_coordinator import SourceCoordinator
 from flinkbuf.streaming.source_events import (
     AlignmentAnnounced,
     NoMoreSplits,
+    OperatorEventGateway,
     SourceEvent,
     SplitRequested,
     SplitsAssigned,
@@ -74,7 +73,7 @@ class SourceOperator(ReaderSourceOperator):
     def open(self) -> None:
         """Make the reader and register it: splits may come at once."""
         context = self.context
-        self._coordinator: SourceCoordinator = context.extras["coordinator"]
+        self._coordinator: OperatorEventGateway = context.extras["coordinator"]
         self._subtask_index = context.task.subtask_index
         self._reader = self._source.create_reader(self._reader_context())
         self.poll_next = self._reader.poll_next
@@ -82,7 +81,7 @@ class SourceOperator(ReaderSourceOperator):
         self._markers = emit_latency_markers(self)
         if self._restored_splits:
             self._reader.add_splits(self._restored_splits)
-        self._coordinator.register_reader(self._subtask_index, _MailGateway(self))
+        self._coordinator.register_reader(self._subtask_index, self)
         self._reader.start()
 
     def _reader_context(self) -> ReaderContext:
@@ -232,16 +231,3 @@ class PlainOutput(ReaderOutput):
 
     def release_output_for_split(self, split_id: str) -> None:
         """A split has ended."""
-
-
-class _MailGateway:
-    """Brings events onto the operator's thread."""
-
-    def __init__(self, operator: SourceOperator) -> None:
-        self._operator = operator
-
-    def send(self, event: Any) -> None:
-        try:
-            self._operator.context.mailbox.submit(lambda: self._operator.handle_event(event), f"source event {event}")
-        except RuntimeError as closed:  # the task has ended meanwhile
-            logger.debug("a source operator that has ended was sent %s: %s", event, closed)

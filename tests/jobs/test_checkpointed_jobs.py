@@ -3,6 +3,7 @@
 Functions are copied, so what they share with the test lies in files.
 """
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from checkpointed_jobs import COUNT, EXPECTED, KEYS, completed, environment, pro
 
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.common import JobStatus, WatermarkStrategy
-from flinkbuf.datastream import ExternalizedCheckpointRetention
+from flinkbuf.datastream import ExternalizedCheckpointRetention, MapFunction
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.jobs.manager.running_task import RunningTask
 from flinkbuf.jobs.savepoint_requests import SavepointError
 
 
@@ -40,6 +42,48 @@ def test_records_that_wait_for_their_batch_count_once(unaligned, tmp_path):
     client.get_job_execution_result().result()
     assert results(tmp_path) == sorted(EXPECTED)
     assert (tmp_path / "deed").exists()
+
+
+FIRST_COUNTS = threading.Event()
+
+
+class FailsBehindTheFirstCheckpoint(MapFunction):
+    def open(self, context):
+        self.may_fail = context.get_attempt_number() == 0
+
+    def map(self, number):
+        if self.may_fail:
+            assert FIRST_COUNTS.wait(30)
+            raise ValueError("not now")
+        return number
+
+
+def test_a_split_that_comes_right_before_a_checkpoint_is_read_again(monkeypatch):
+    """Events of the enumerator come to the task only together with the next trigger of a checkpoint."""
+    FIRST_COUNTS.clear()
+    late, deliver, trigger, notify = (
+        [],
+        RunningTask.deliver,
+        RunningTask.trigger_checkpoint,
+        RunningTask.notify_checkpoint,
+    )
+
+    def trigger_checkpoint(task, *checkpoint):
+        while late:
+            deliver(*late.pop(0))
+        trigger(task, *checkpoint)
+
+    def notify_checkpoint(task, *notice):
+        notify(task, *notice)
+        FIRST_COUNTS.set()
+
+    monkeypatch.setattr(RunningTask, "deliver", lambda *event: late.append(event))
+    monkeypatch.setattr(RunningTask, "trigger_checkpoint", trigger_checkpoint)
+    monkeypatch.setattr(RunningTask, "notify_checkpoint", notify_checkpoint)
+    env = environment("embedded", parallelism=1)
+    numbers = env.from_source(NumberSequenceSource(0, 99), WatermarkStrategy.no_watermarks(), "numbers")
+    with numbers.map(FailsBehindTheFirstCheckpoint()).execute_and_collect() as records:
+        assert sorted(records) == list(range(100))
 
 
 def test_execute_and_collect_gives_each_result_once(tmp_path):

@@ -105,6 +105,23 @@ class Elements(SourceOutput):
         return [each.value for each in self.elements if isinstance(each, StreamRecord)]
 
 
+class MailedCoordinator:
+    """A coordinator in this process, as one operator knows it."""
+
+    def __init__(self, coordinator, mailbox):
+        self._coordinator = coordinator
+        self._mailbox = mailbox
+        self._operator = None
+        self.handle_event, self.reader_ended = coordinator.handle_event, coordinator.reader_ended
+
+    def register_reader(self, subtask_index, operator):
+        self._operator = operator
+        self._coordinator.register_reader(subtask_index, self)
+
+    def send(self, event):
+        self._mailbox.submit(lambda: self._operator.handle_event(event))
+
+
 class Surroundings:
     """Everything that an operator is given, and the operator once it was set up."""
 
@@ -122,8 +139,15 @@ class Surroundings:
             processing_time=self.time,
             mailbox=self.mailbox,
             operator_state=OperatorStateBackend(),
-            extras={"wake": self.mailbox.wake, **dict(extras)},
+            extras={"wake": self.mailbox.wake, **self._extras(extras)},
         )
+
+    def _extras(self, extras):
+        """A coordinator speaks to its operators from any thread; they hear it in their mailbox, as in a task."""
+        extras = dict(extras)
+        if "coordinator" in extras:
+            extras["coordinator"] = MailedCoordinator(extras["coordinator"], self.mailbox)
+        return extras
 
     def open(self, operator, snapshot=None):
         operator.setup(self.context, self.output)

@@ -11,11 +11,11 @@ from typing import Any
 from flinkbuf.jobs.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
 from flinkbuf.log import logger
 from flinkbuf.streaming.operator_context import MailboxExecutor
-from flinkbuf.streaming.source_coordinator import ReaderGateway
+from flinkbuf.streaming.source_events import OperatorEventHandler
 
 
 class CoordinatorProxy:
-    """What a source operator finds under ``extras["coordinator"]``: it has what `SourceCoordinator` has for operators.
+    """What a source operator finds under ``extras["coordinator"]``: its `OperatorEventGateway`.
 
     Parameters
     ----------
@@ -28,11 +28,11 @@ class CoordinatorProxy:
     def __init__(self, send: Callable[[bytes], None], mailbox: MailboxExecutor) -> None:
         self._send = send
         self._mailbox = mailbox
-        self._gateway: ReaderGateway | None = None
+        self._operator: OperatorEventHandler | None = None
 
-    def register_reader(self, subtask_index: int, gateway: ReaderGateway) -> None:
-        """The operator's reader runs, and events for it go through `gateway`."""
-        self._gateway = gateway
+    def register_reader(self, subtask_index: int, operator: OperatorEventHandler) -> None:
+        """Tell the coordinator that the operator's reader runs: events for it may come now."""
+        self._operator = operator
         self._send(encode_event(ReaderRegistered()))
 
     def handle_event(self, subtask_index: int, event: Any) -> None:
@@ -44,13 +44,17 @@ class CoordinatorProxy:
         self._send(encode_event(ReaderEnded()))
 
     def deliver(self, payload: bytes) -> None:
-        """The coordinator says something; from any thread."""
+        """Bring an event of the coordinator to the operator, in one mail; from any thread.
 
-        def hand_on() -> None:
-            if self._gateway is not None:
-                self._gateway.send(decode_event(payload))
+        A checkpoint that is triggered after it is a mail behind this one. With a second mail for the event that
+        checkpoint would come between, and a split that the coordinator no longer has would be in no reader's state.
+        """
+
+        def handle() -> None:
+            if self._operator is not None:
+                self._operator.handle_event(decode_event(payload))
 
         try:
-            self._mailbox.submit(hand_on, "event of a source's coordinator")
+            self._mailbox.submit(handle, "event of a source's coordinator")
         except RuntimeError as closed:  # the task has ended meanwhile
             logger.debug("a source operator that has ended was sent %d bytes: %s", len(payload), closed)
