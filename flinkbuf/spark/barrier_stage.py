@@ -115,7 +115,7 @@ def _wait_for_slots(data: RDD[Any], slots: int, task_count: int, user: StageUser
     """Give executors time to appear, after the start or after one was lost; returns the slots that there are then."""
     context = data.context
     deadline = context.startTime / 1000 + REGISTRATION_S
-    expected = expected_slot_count(context)
+    expected = max(expected_slot_count(context), _greatest_slot_count(context))
     if expected >= task_count:
         deadline = max(deadline, time.time() + REPLACEMENT_S)
         logger.warning(
@@ -146,6 +146,20 @@ def expected_slot_count(context: SparkContext) -> int:
         return max(asked, _most_at_once(_lives_of_executors(context, cpus)))
     except Exception:  # Spark's own store, of no public interface
         return asked
+
+
+def _greatest_slot_count(context: SparkContext) -> int:
+    """Return how many tasks can run at once if the application gets all the cores that it may have; 0: nothing says.
+
+    A standalone cluster gives what it has, up to ``spark.cores.max``; a ``local-cluster`` says how many it will have.
+    """
+    conf, master = context.getConf(), context.master or ""
+    cpus = int(conf.get("spark.task.cpus") or 1)
+    if master.startswith("local-cluster["):
+        workers, cores, _ = master.removeprefix("local-cluster[").rstrip("]").split(",")
+        return int(workers) * (int(cores) // cpus)
+    most, cores_each = int(conf.get("spark.cores.max") or 0), int(conf.get("spark.executor.cores") or 0)
+    return most // cores_each * (cores_each // cpus) if cores_each else most // cpus
 
 
 def _lives_of_executors(context: SparkContext, cpus: int) -> list[tuple[int, int | None, int]]:

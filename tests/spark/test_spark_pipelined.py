@@ -1002,12 +1002,12 @@ def executor(number, came, went=None, cores=2):
     )
 
 
-def cluster(age, executors=(), **conf):
+def cluster(age, executors=(), master="spark://host", **conf):
     """A SparkContext on a cluster that started `age` seconds ago, and data of its."""
     found = SimpleNamespace(size=lambda: len(executors), apply=executors.__getitem__)
     store = SimpleNamespace(executorList=lambda only_active: found)
     context = SimpleNamespace(
-        master="spark://host",
+        master=master,
         startTime=(time.time() - age) * 1000,
         getConf=lambda: {f"spark.{name.replace('_', '.')}": value for name, value in conf.items()},
         _jsc=SimpleNamespace(sc=lambda: SimpleNamespace(statusStore=lambda: store)),
@@ -1045,6 +1045,23 @@ def test_a_lost_executor_is_waited_for_however_old_the_context_is(slots_as_time_
     slots_as_time_goes_on(2)
     with pytest.raises(ValueError, match="has slots for 2 .*give the application more executors or cores"):
         barrier_stage.check_slots(cluster(10_800, LOST_ONE), 4, STAGE_USER)  # it never comes back
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"cores_max": "4"},
+        {"cores_max": "9", "executor_cores": "4", "task_cpus": "2"},
+        {"master": "local-cluster[2,2,1024]"},
+    ],
+)
+def test_executors_that_take_long_to_start_are_waited_for(settings, slots_as_time_goes_on):
+    first_of_two = [executor("0", 20_000, cores=2)]
+    slots_as_time_goes_on(2, 2, 4)
+    barrier_stage.check_slots(cluster(31, first_of_two, **settings), 4, STAGE_USER)
+    slots_as_time_goes_on(2)
+    with pytest.raises(ValueError, match="has slots for 2 "):
+        barrier_stage.check_slots(cluster(31, first_of_two, **settings), 4, STAGE_USER)  # the second never comes
 
 
 def test_what_a_cluster_never_had_is_refused_at_once(slots_as_time_goes_on, monkeypatch, caplog):
