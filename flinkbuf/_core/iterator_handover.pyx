@@ -12,7 +12,7 @@ from libc.stdint cimport int64_t
 from posix.time cimport clock_gettime, timespec
 from posix.types cimport clockid_t
 
-from flinkbuf._core.own_value cimport fb_own_value_is_atom, is_fixed, own_copy
+from flinkbuf._core.own_value cimport fb_own_value_is_atom, is_fixed, own_if_it_can
 from flinkbuf._core.wakeup cimport TaskBell
 
 cdef enum:
@@ -86,13 +86,10 @@ cdef class IteratorHandover:
 
     cdef object own(self, object element):
         """The element with a copy of what can change; what cannot be copied goes as it is."""
-        try:
-            if self.record_class is None or type(element) is not self.record_class:
-                return own_copy(element)
-            value = element.value
-            return element if is_fixed(<PyObject*>value) else self.record_class(own_copy(value), element.timestamp)
-        except (TypeError, ValueError):
-            return element
+        if self.record_class is None or type(element) is not self.record_class:
+            return own_if_it_can(element)
+        value = element.value
+        return element if is_fixed(<PyObject*>value) else self.record_class(own_if_it_can(value), element.timestamp)
 
     cdef int put(self, object value) except -1:
         if not self.elements:

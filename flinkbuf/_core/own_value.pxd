@@ -7,5 +7,6 @@ cdef extern from "_core/own_value.h":
 
 cdef bint is_fixed(PyObject* value) except -1
 cdef object own_copy(object value)
+cdef object own_if_it_can(object value)
 cdef object own_value(TypeCodec codec, object value)
 cdef bint gives_fixed(TypeCodec codec)

@@ -229,6 +229,14 @@ cdef object own_copy(object value):
     return round_trip(OBJECT, value) if made is NO_TREE else made
 
 
+cdef object own_if_it_can(object value):
+    """The same, or `value` itself where it cannot be copied, such as a lock."""
+    try:
+        return own_copy(value)
+    except (TypeError, ValueError):
+        return value
+
+
 cdef object own_value(TypeCodec codec, object value):
     """What comes out of the bytes of a value of a declared type; it has no other holder if it can change."""
     return own_copy(value) if codec.node.kind == FB_TYPE_OBJECT else convert_value(codec, value)

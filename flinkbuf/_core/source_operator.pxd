@@ -26,6 +26,7 @@ cdef class IteratorSourceOperator(SourceOperatorBase):
     cdef object iterator
     cdef object record_class                # elements of this class are records with timestamps; None: all are values
     cdef object watermark_class
+    cdef public bint copies                 # the program keeps the elements: functions get copies of what can change
     cdef readonly Py_ssize_t position       # elements taken so far
     cdef int ending                         # what ends it, once it was stopped; else 0
 

@@ -14,6 +14,7 @@ class SourceOperatorBase(StreamOperator):
     def cancel(self) -> None: ...
 
 class IteratorSourceOperator(SourceOperatorBase):
+    copies: bool
     def __init__(
         self,
         make_iterator: Callable[[Any], Iterable[Any]],

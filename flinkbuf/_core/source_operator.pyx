@@ -8,6 +8,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport INT64_MIN, int64_t
 
+from flinkbuf._core.own_value cimport is_fixed, own_if_it_can
 from flinkbuf._core.stream_operator cimport Output, StreamOperator
 from flinkbuf._core.watermark_generator cimport WatermarkGenerator
 
@@ -47,7 +48,8 @@ cdef class IteratorSourceOperator(SourceOperatorBase):
     """Emits the elements of ``iter(make_iterator(context))``, on the task's thread.
 
     With `record_class` and `watermark_class`, elements of exactly these classes are not values: the first have `value`
-    and `timestamp` (None: they have none), the second are watermarks.
+    and `timestamp` (None: they have none), the second are watermarks. With `copies` no function of the job gets a part
+    that can change of an element that the program keeps.
     """
 
     def __init__(self, make_iterator, record_class=None, watermark_class=None):
@@ -96,13 +98,18 @@ cdef class IteratorSourceOperator(SourceOperatorBase):
         return self.ending
 
     cdef put_element(self, Output output, object element):
+        cdef object value = element
+        cdef int64_t timestamp = INT64_MIN
         if type(element) is self.record_class:
-            timestamp = element.timestamp
-            output.collect(element.value, INT64_MIN if timestamp is None else timestamp)
+            value, its_timestamp = element.value, element.timestamp
+            if its_timestamp is not None:
+                timestamp = its_timestamp
         elif type(element) is self.watermark_class:
             output.emit_watermark(element.timestamp)
-        else:
-            output.collect(element, INT64_MIN)
+            return
+        if self.copies and not is_fixed(<PyObject*>value):
+            value = own_if_it_can(value)
+        output.collect(value, timestamp)
 
 
 cdef class HandoverSourceOperator(IteratorSourceOperator):

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from flinkbuf._core.iterator_handover import IteratorHandover
-from flinkbuf._core.own_value import copied
 from flinkbuf._core.source_operator import HandoverSourceOperator, IteratorSourceOperator
 from flinkbuf._core.stream_operator import Output
 from flinkbuf.streaming.by_reference import CannotBeginAgainError
@@ -60,6 +59,7 @@ class IterableSourceOperator(CollectionSourceOperator):
 
     def __init__(self, make_iterable: Callable[[OperatorContext], Iterable[Any]]) -> None:
         IteratorSourceOperator.__init__(self, make_iterable, StreamRecord, Watermark)
+        self.copies = True  # what functions change is still as it was when it is read again
         self._markers = None
 
 
@@ -172,9 +172,7 @@ class ProgramIterable:
         if reason is not None:
             raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
         self._has_begun = True
-        if isinstance(self._iterable, (Iterator, range)):
-            return iter(self._iterable)
-        return map(copied, self._iterable)  # what functions change is still as it was when it is read again
+        return iter(self._iterable)
 
     @property
     def is_in_memory(self) -> bool:

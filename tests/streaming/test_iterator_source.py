@@ -311,6 +311,18 @@ def test_a_generator_may_change_what_it_has_yielded(with_time):
     assert [each.timestamp for each in elements] == [n if with_time else None for n in range(100)]
 
 
+@pytest.mark.parametrize("with_time", [False, True])
+def test_what_functions_change_is_as_it_was_in_the_list_of_the_program(with_time):
+    lock = threading.Lock()
+    rows = [{"tags": [number], "lock": lock} if number == 3 else {"tags": [number]} for number in range(4)]
+    elements = [StreamRecord(row, 7) for row in rows] if with_time else rows
+    given = [each.value for each in emitted(source_factory_of(elements))]
+    assert given == rows
+    given[0]["tags"].append("changed")
+    assert rows[0] == {"tags": [0]}
+    assert given[3] is rows[3]  # a lock cannot be copied
+
+
 def test_what_cannot_be_copied_is_handed_over_as_it_is():
     lock = threading.Lock()
     around = Surroundings()
