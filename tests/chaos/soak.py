@@ -180,8 +180,9 @@ class Soak:
             path.unlink()
         self.model.check_gaps()
         for path in Path(self.directory, "pending").glob("*"):  # of processes that were killed
-            if time.time() - path.stat().st_mtime > 10 * STANDSTILL_S:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # it was committed meanwhile
+                if time.time() - path.stat().st_mtime > 10 * STANDSTILL_S:
+                    path.unlink()
 
     # ---- faults
 
