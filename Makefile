@@ -12,7 +12,7 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
-BESIDE  := tests/spark tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
+BESIDE  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
@@ -50,14 +50,16 @@ demo: $(VENV)/.demo java
 
 test: test-python test-c
 
-# Spark's tests wait for Spark most of the time: they and some more run beside the others, and are shown behind them.
+# Spark's tests wait for Spark most of the time: they and two shares of the others run at once. One share is shown as it
+# goes, the other two behind it.
 test-python: $(VENV)/.test java postgres chromium
 	@mkdir -p build
-	@$(BIN)/python -m pytest $(BESIDE) -q >build/test-beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q $(addprefix --ignore=,$(BESIDE)); others=$$?; \
-	wait $$beside; beside=$$?; \
-	echo 'and beside them: $(BESIDE)'; cat build/test-beside.log; \
-	exit $$((others > beside ? others : beside))
+	@$(BIN)/python -m pytest tests/spark -q >build/test-spark.log 2>&1 & spark=$$!; \
+	$(BIN)/python -m pytest $(BESIDE) -q >build/test-beside.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q $(addprefix --ignore=,tests/spark $(BESIDE)); code=$$?; \
+	wait $$beside || code=$$?; echo 'and beside them: $(BESIDE)'; cat build/test-beside.log; \
+	wait $$spark || code=$$?; echo 'and beside them: tests/spark'; cat build/test-spark.log; \
+	exit $$code
 
 test-c: $(VENV)/.test
 	@for sanitizer in address,undefined thread; do \
