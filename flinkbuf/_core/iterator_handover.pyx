@@ -9,8 +9,6 @@ they came: few of those that take long to make, since these may be large.
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
 from libc.stdint cimport int64_t
-from posix.time cimport clock_gettime, timespec
-from posix.types cimport clockid_t
 
 from flinkbuf._core.own_value cimport fb_own_value_is_atom, is_fixed, own_if_it_can
 from flinkbuf._core.wakeup cimport TaskBell
@@ -26,14 +24,8 @@ cdef extern from "Python.h":
     PyObject* PyIter_Next(object iterator) except? NULL
 
 
-cdef extern from "time.h":
-    const clockid_t CLOCK_MONOTONIC_COARSE
-
-
-cdef inline int64_t coarse_ns() noexcept nogil:
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
-    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+cdef extern from "_core/coarse_clock.h":
+    int64_t fb_coarse_clock_ns() noexcept nogil
 
 
 cdef class IteratorHandover:
@@ -93,7 +85,7 @@ cdef class IteratorHandover:
 
     cdef int put(self, object value) except -1:
         if not self.elements:
-            self.begun_ns = coarse_ns()
+            self.begun_ns = fb_coarse_clock_ns()
         self.elements.append(value)
         if self.is_awaited:
             self.is_awaited = False
@@ -103,7 +95,7 @@ cdef class IteratorHandover:
             self.wait_for_room()
         elif self.until_look <= 0:
             self.until_look = ELEMENTS_A_LOOK
-            if coarse_ns() - self.begun_ns >= HOLD_NS:
+            if fb_coarse_clock_ns() - self.begun_ns >= HOLD_NS:
                 self.until_look = 1  # it is slow: look after the very next one
                 self.wait_for_room()
         return 0

@@ -7,8 +7,6 @@ AbstractStreamTaskNetworkInput.emitNext, StreamTaskSourceInput.
 
 cimport cython
 from libc.stdint cimport int64_t
-from posix.time cimport clock_gettime, timespec
-from posix.types cimport clockid_t
 
 from flinkbuf._core.input_status cimport MORE_AVAILABLE, NOTHING_AVAILABLE, END_OF_INPUT
 from flinkbuf._core.operator_chain cimport ChainingOutput, OperatorCounters
@@ -27,15 +25,8 @@ cdef enum:
     RECORDS_A_LOOK = 4      # reads the clock once in so many
 
 
-cdef extern from "time.h":
-    const clockid_t CLOCK_MONOTONIC_COARSE
-
-
-cdef inline int64_t coarse_ns() noexcept nogil:
-    """A clock that is a few milliseconds behind, but read in a fifth of the time: it is asked after each record."""
-    cdef timespec now
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now)
-    return <int64_t>now.tv_sec * 1_000_000_000 + now.tv_nsec
+cdef extern from "_core/coarse_clock.h":
+    int64_t fb_coarse_clock_ns() noexcept nogil
 
 
 @cython.final
@@ -53,7 +44,7 @@ cdef class TaskSourceOutput(SourceOutput):
     """The chain's output, as `emit_next` of a source operator is given it."""
 
     def __init__(self, Output target not None, TaskTurn turn not None):
-        self.last_look_ns = coarse_ns()
+        self.last_look_ns = fb_coarse_clock_ns()
         self.target = target
         self.turn = turn
         if isinstance(target, ChainingOutput) and (<ChainingOutput>target).tag is None:
@@ -85,7 +76,7 @@ cdef class TaskSourceOutput(SourceOutput):
         cdef int64_t now_ns
         self.until_look -= 1
         if self.until_look <= 0:
-            now_ns = coarse_ns()
+            now_ns = fb_coarse_clock_ns()
             if now_ns - self.last_look_ns >= LOOK_NS:
                 self.last_look_ns = now_ns
                 self.until_look = 1  # it may be slow: look after the very next one
