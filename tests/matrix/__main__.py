@@ -35,14 +35,17 @@ def main():
     end, failures, seed = time.monotonic() + 3600 * options.hours, 0, options.seed
     faults = (CALM, CALM, RAISE, MOVE, KILL) if "local" in options.targets else (CALM, CALM, RAISE, MOVE)
     with Runner() as runner:
-        while time.monotonic() < end:
-            choice = {"targets": tuple(options.targets.split(",")), "faults": faults}
-            found = explore(runner, seed, PROGRAMS_OF_A_SEED, **choice)
-            if found is not None:
-                failures += 1
-                print(f"# ---- seed {seed}\n{found}", flush=True)
-            seed += 1
-        print(summary(runner, failures, seed - options.seed))
+        try:
+            while time.monotonic() < end:
+                choice = {"targets": tuple(options.targets.split(",")), "faults": faults}
+                found = explore(runner, seed, PROGRAMS_OF_A_SEED, **choice)
+                if found is not None:
+                    failures += 1
+                    print(f"# ---- seed {seed}\n{found}", flush=True)
+                seed += 1
+        except KeyboardInterrupt:
+            print("ended before its time", flush=True)
+        print(summary(runner, failures, seed - options.seed), flush=True)
     return 1 if failures else 0
 
 
