@@ -1,17 +1,107 @@
-"""How long the values of a state live. PyFlink's ``StateTtlConfig``."""
+"""How long the values of a state live. PyFlink: StateTtlConfig."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 
+__all__ = ["StateTtlConfig"]
 
+COMPACTION_PERIOD: Final = Duration.of_days(30)
+
+
+@dataclass(frozen=True)
+class IncrementalCleanup:
+    """So many entries are looked at with each access to the state, or with each record of the operator."""
+
+    cleanup_size: int
+    with_every_record: bool
+
+    def __post_init__(self) -> None:
+        if self.cleanup_size < 0:
+            raise ValueError(
+                f"the entries looked at in one step of a cleanup cannot be negative, got {self.cleanup_size}"
+            )
+
+    def get_cleanup_size(self) -> int:
+        """Return how many entries one step looks at."""
+        return self.cleanup_size
+
+    def run_cleanup_for_every_record(self) -> bool:
+        """Whether each record makes a step, not only each access."""
+        return self.with_every_record
+
+
+@dataclass(frozen=True)
+class CompactionCleanup:
+    """What PyFlink tells RocksDB's compaction; kept for programs that ask for it again."""
+
+    query_time_after_num_entries: int
+    periodic_compaction_time: Any = COMPACTION_PERIOD
+
+    def get_query_time_after_num_entries(self) -> int:
+        """Return after how many entries a compaction looks at the clock."""
+        return self.query_time_after_num_entries
+
+    def get_periodic_compaction_time(self) -> Any:
+        """Return after what time a file is compacted although nothing else asks for it."""
+        return self.periodic_compaction_time
+
+
+@dataclass(frozen=True)
+class TtlCleanup:
+    """When expired values go, besides when they are read.
+
+    Attributes
+    ----------
+    is_in_background : bool
+        What was not chosen has Flink's defaults; else it is off.
+    filters_snapshots : bool
+    incremental : IncrementalCleanup or None
+    compaction : CompactionCleanup or None
+    """
+
+    is_in_background: bool = True
+    filters_snapshots: bool = False
+    incremental: IncrementalCleanup | None = None
+    compaction: CompactionCleanup | None = None
+
+    IncrementalCleanupStrategy = IncrementalCleanup
+    RocksdbCompactFilterCleanupStrategy = CompactionCleanup
+
+    def is_cleanup_in_background(self) -> bool:
+        """Whether values are cleaned up although no strategy was chosen."""
+        return self.is_in_background
+
+    def in_full_snapshot(self) -> bool:
+        """Whether a snapshot leaves expired values out."""
+        return self.filters_snapshots
+
+    def get_incremental_cleanup_strategy(self) -> IncrementalCleanup | None:
+        """Return the chosen steps, the default ones, or None."""
+        default = IncrementalCleanup(5, with_every_record=False) if self.is_in_background else None
+        return self.incremental or default
+
+    def get_rocksdb_compact_filter_cleanup_strategy(self) -> CompactionCleanup | None:
+        """Return what was chosen for RocksDB, the default, or None."""
+        return self.compaction or (CompactionCleanup(1000) if self.is_in_background else None)
+
+
+@dataclass(frozen=True, repr=False)
 class StateTtlConfig:
-    """When values of a state expire, what is seen of expired ones, and when they are cleaned up.
+    """When the values of a state expire, what is seen of expired ones, and when they are cleaned up.
 
-    Made by a builder. PyFlink's ``StateTtlConfig``.
+    Parameters
+    ----------
+    ttl : Time or Duration
+        How long a value lives; greater than zero.
+    update_type : StateTtlConfig.UpdateType
+    state_visibility : StateTtlConfig.StateVisibility
+    time_characteristic : StateTtlConfig.TtlTimeCharacteristic
+    cleanup_strategies : StateTtlConfig.CleanupStrategies
 
     Examples
     --------
@@ -21,238 +111,163 @@ class StateTtlConfig:
     """
 
     class UpdateType(Enum):
-        """What makes a value young again."""
+        """What a value's life begins anew with."""
 
         Disabled = 0
         OnCreateAndWrite = 1
         OnReadAndWrite = 2
 
     class StateVisibility(Enum):
-        """Whether an expired value can still be seen."""
+        """Whether a value is seen between its end and its cleaning."""
 
         ReturnExpiredIfNotCleanedUp = 0
         NeverReturnExpired = 1
 
     class TtlTimeCharacteristic(Enum):
-        """Which time counts."""
+        """The clock that lives are measured by."""
 
         ProcessingTime = 0
 
-    def __init__(
-        self,
-        update_type: UpdateType,
-        state_visibility: StateVisibility,
-        ttl_time_characteristic: TtlTimeCharacteristic,
-        ttl: Time | Duration,
-        cleanup_strategies: StateTtlConfig.CleanupStrategies,
-    ) -> None:
-        if milliseconds_of("ttl", ttl) <= 0:
-            raise ValueError(f"TTL is expected to be positive, got {ttl}")
-        self._update_type = update_type
-        self._state_visibility = state_visibility
-        self._ttl_time_characteristic = ttl_time_characteristic
-        self._ttl = ttl
-        self._cleanup_strategies = cleanup_strategies
+    ttl: Time | Duration
+    update_type: UpdateType = UpdateType.OnCreateAndWrite
+    state_visibility: StateVisibility = StateVisibility.NeverReturnExpired
+    time_characteristic: TtlTimeCharacteristic = TtlTimeCharacteristic.ProcessingTime
+    cleanup_strategies: TtlCleanup = TtlCleanup()
+
+    CleanupStrategies = TtlCleanup
+    Builder: ClassVar[Any]
+
+    def __post_init__(self) -> None:
+        if milliseconds_of("ttl", self.ttl) <= 0:
+            raise ValueError(f"a time to live is greater than zero, got {self.ttl}")
 
     @staticmethod
-    def new_builder(ttl: Time | Duration) -> StateTtlConfig.Builder:
-        """Begin with the defaults."""
-        return StateTtlConfig.Builder(ttl)
+    def new_builder(ttl: Time | Duration) -> StateTtlConfigBuilder:
+        """Return a builder with Flink's defaults."""
+        return StateTtlConfigBuilder(ttl)
 
-    def get_update_type(self) -> StateTtlConfig.UpdateType:
-        """Return what makes a value young again."""
-        return self._update_type
+    def get_update_type(self) -> UpdateType:
+        """Return what a value's life begins anew with."""
+        return self.update_type
 
-    def get_state_visibility(self) -> StateTtlConfig.StateVisibility:
-        """Return whether an expired value can still be seen."""
-        return self._state_visibility
+    def get_state_visibility(self) -> StateVisibility:
+        """Return whether a value is seen between its end and its cleaning."""
+        return self.state_visibility
 
     def get_ttl(self) -> Time | Duration:
         """Return how long a value lives."""
-        return self._ttl
+        return self.ttl
 
-    def get_ttl_time_characteristic(self) -> StateTtlConfig.TtlTimeCharacteristic:
-        """Return which time counts."""
-        return self._ttl_time_characteristic
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """Return the clock that counts."""
+        return self.time_characteristic
 
     def is_enabled(self) -> bool:
         """Whether values expire at all."""
-        return self._update_type is not StateTtlConfig.UpdateType.Disabled
+        return self.update_type is not StateTtlConfig.UpdateType.Disabled
 
-    def get_cleanup_strategies(self) -> StateTtlConfig.CleanupStrategies:
-        """Return when expired values are cleaned up."""
-        return self._cleanup_strategies
+    def get_cleanup_strategies(self) -> TtlCleanup:
+        """Return when expired values go, besides when they are read."""
+        return self.cleanup_strategies
 
     def __repr__(self) -> str:
-        return (
-            f"StateTtlConfig<update_type={self._update_type}, state_visibility={self._state_visibility},"
-            f"ttl_time_characteristic ={self._ttl_time_characteristic},ttl={self._ttl}>"
-        )
+        return f"StateTtlConfig({self.ttl}, {self.update_type}, {self.state_visibility}, {self.time_characteristic})"
 
-    class Builder:
-        """Each method changes one thing and returns the builder."""
 
-        def __init__(self, ttl: Time | Duration) -> None:
-            self._ttl = ttl
-            self._update_type = StateTtlConfig.UpdateType.OnCreateAndWrite
-            self._state_visibility = StateTtlConfig.StateVisibility.NeverReturnExpired
-            self._ttl_time_characteristic = StateTtlConfig.TtlTimeCharacteristic.ProcessingTime
-            self._is_cleanup_in_background = True
-            self._strategies: dict[Any, Any] = {}
+class StateTtlConfigBuilder:
+    """Changes one thing with each call, and returns itself; `build` gives what it has come to.
 
-        def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfig.Builder:
-            """Say what makes a value young again."""
-            self._update_type = update_type
-            return self
+    Parameters
+    ----------
+    ttl : Time or Duration
+    """
 
-        def update_ttl_on_create_and_write(self) -> StateTtlConfig.Builder:
-            """Writing does (the default)."""
-            return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
+    def __init__(self, ttl: Time | Duration) -> None:
+        self._ttl = ttl  # looked at by `build`: set_ttl may still change it
+        self._chosen: dict[str, Any] = {}
+        self._cleanup = TtlCleanup()
 
-        def update_ttl_on_read_and_write(self) -> StateTtlConfig.Builder:
-            """Writing and reading do."""
-            return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
+    def _choose(self, **chosen: Any) -> StateTtlConfigBuilder:
+        self._chosen |= chosen
+        return self
 
-        def set_state_visibility(self, state_visibility: StateTtlConfig.StateVisibility) -> StateTtlConfig.Builder:
-            """Say whether an expired value can still be seen."""
-            self._state_visibility = state_visibility
-            return self
+    def _clean_up(self, **chosen: Any) -> StateTtlConfigBuilder:
+        self._cleanup = replace(self._cleanup, **chosen)
+        return self
 
-        def return_expired_if_not_cleaned_up(self) -> StateTtlConfig.Builder:
-            """It can, until it is cleaned up."""
-            return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
+    def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfigBuilder:
+        """Choose what a value's life begins anew with."""
+        return self._choose(update_type=update_type)
 
-        def never_return_expired(self) -> StateTtlConfig.Builder:
-            """It cannot (the default)."""
-            return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
+    def update_ttl_on_create_and_write(self) -> StateTtlConfigBuilder:
+        """Let it begin anew with each write, which is the default."""
+        return self.set_update_type(StateTtlConfig.UpdateType.OnCreateAndWrite)
 
-        def set_ttl_time_characteristic(
-            self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
-        ) -> StateTtlConfig.Builder:
-            """Say which time counts."""
-            self._ttl_time_characteristic = ttl_time_characteristic
-            return self
+    def update_ttl_on_read_and_write(self) -> StateTtlConfigBuilder:
+        """Let it begin anew with each read, too."""
+        return self.set_update_type(StateTtlConfig.UpdateType.OnReadAndWrite)
 
-        def use_processing_time(self) -> StateTtlConfig.Builder:
-            """Processing time counts (the default, and the only one)."""
-            return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
+    def set_state_visibility(self, state_visibility: StateTtlConfig.StateVisibility) -> StateTtlConfigBuilder:
+        """Choose whether a value is seen between its end and its cleaning."""
+        return self._choose(state_visibility=state_visibility)
 
-        def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Leave expired values out of snapshots."""
-            strategies = StateTtlConfig.CleanupStrategies
-            self._strategies[strategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = strategies.EMPTY_STRATEGY
-            return self
+    def return_expired_if_not_cleaned_up(self) -> StateTtlConfigBuilder:
+        """Let expired values be seen until they are cleaned up."""
+        return self.set_state_visibility(StateTtlConfig.StateVisibility.ReturnExpiredIfNotCleanedUp)
 
-        def cleanup_incrementally(
-            self, cleanup_size: int, run_cleanup_for_every_record: bool
-        ) -> StateTtlConfig.Builder:
-            """Look at `cleanup_size` entries with each access to the state, or with each record."""
-            strategies = StateTtlConfig.CleanupStrategies
-            self._strategies[strategies.Strategies.INCREMENTAL_CLEANUP] = strategies.IncrementalCleanupStrategy(
-                cleanup_size, run_cleanup_for_every_record
-            )
-            return self
+    def never_return_expired(self) -> StateTtlConfigBuilder:
+        """Let no expired value be seen, which is the default."""
+        return self.set_state_visibility(StateTtlConfig.StateVisibility.NeverReturnExpired)
 
-        def cleanup_in_rocksdb_compact_filter(
-            self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
-        ) -> StateTtlConfig.Builder:
-            """Taken for PyFlink's sake: RocksDB drops nothing while it compacts; other strategies stay as they are."""
-            strategies = StateTtlConfig.CleanupStrategies
-            self._strategies[strategies.Strategies.ROCKSDB_COMPACTION_FILTER] = (
-                strategies.RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
-            )
-            return self
+    def set_ttl_time_characteristic(
+        self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
+    ) -> StateTtlConfigBuilder:
+        """Choose the clock; there is one."""
+        return self._choose(time_characteristic=ttl_time_characteristic)
 
-        def disable_cleanup_in_background(self) -> StateTtlConfig.Builder:
-            """Clean up nothing but what is read, if no strategy was chosen."""
-            self._is_cleanup_in_background = False
-            return self
+    def use_processing_time(self) -> StateTtlConfigBuilder:
+        """Measure lives by processing time, which is the default."""
+        return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
-        def set_ttl(self, ttl: Time | Duration) -> StateTtlConfig.Builder:
-            """Say how long a value lives."""
-            self._ttl = ttl
-            return self
+    def cleanup_full_snapshot(self) -> StateTtlConfigBuilder:
+        """Leave expired values out of snapshots."""
+        return self._clean_up(filters_snapshots=True)
 
-        def build(self) -> StateTtlConfig:
-            """Return the configuration."""
-            return StateTtlConfig(
-                self._update_type,
-                self._state_visibility,
-                self._ttl_time_characteristic,
-                self._ttl,
-                StateTtlConfig.CleanupStrategies(dict(self._strategies), self._is_cleanup_in_background),
-            )
+    def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> StateTtlConfigBuilder:
+        """Look at `cleanup_size` entries with each access to the state, or with each record.
 
-    class CleanupStrategies:
-        """When expired values are cleaned up, besides when they are read."""
+        Raises
+        ------
+        ValueError
+            `cleanup_size` is negative.
+        """
+        return self._clean_up(incremental=IncrementalCleanup(cleanup_size, run_cleanup_for_every_record))
 
-        class Strategies(Enum):
-            """The ways there are."""
+    def cleanup_in_rocksdb_compact_filter(
+        self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
+    ) -> StateTtlConfigBuilder:
+        """Take PyFlink's settings, which change nothing: our RocksDB drops nothing while it compacts."""
+        period = periodic_compaction_time or COMPACTION_PERIOD
+        return self._clean_up(compaction=CompactionCleanup(query_time_after_num_entries, period))
 
-            FULL_STATE_SCAN_SNAPSHOT = 0
-            INCREMENTAL_CLEANUP = 1
-            ROCKSDB_COMPACTION_FILTER = 2
+    def disable_cleanup_in_background(self) -> StateTtlConfigBuilder:
+        """Clean up only what is read, and what a chosen strategy finds."""
+        return self._clean_up(is_in_background=False)
 
-        class CleanupStrategy:
-            """How one of the ways is set."""
+    def set_ttl(self, ttl: Time | Duration) -> StateTtlConfigBuilder:
+        """Choose another time to live."""
+        self._ttl = ttl
+        return self
 
-        class EmptyCleanupStrategy(CleanupStrategy):
-            """There is nothing to set."""
+    def build(self) -> StateTtlConfig:
+        """Return the configuration.
 
-        class IncrementalCleanupStrategy(CleanupStrategy):
-            """How many entries are looked at, and when."""
+        Raises
+        ------
+        ValueError
+            The time to live is not greater than zero.
+        """
+        return StateTtlConfig(self._ttl, cleanup_strategies=self._cleanup, **self._chosen)
 
-            def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
-                if cleanup_size < 0:
-                    raise ValueError(
-                        f"Number of incrementally cleaned up state entries cannot be negative, got {cleanup_size}"
-                    )
-                self._cleanup_size = cleanup_size
-                self._run_cleanup_for_every_record = run_cleanup_for_every_record
 
-            def get_cleanup_size(self) -> int:
-                """Return how many entries are looked at."""
-                return self._cleanup_size
-
-            def run_cleanup_for_every_record(self) -> bool:
-                """Whether they are with each record, not only with each access."""
-                return self._run_cleanup_for_every_record
-
-        class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-            """What PyFlink would tell RocksDB."""
-
-            def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Any = None) -> None:
-                self._query_time_after_num_entries = query_time_after_num_entries
-                self._periodic_compaction_time = periodic_compaction_time or Duration.of_days(30)
-
-            def get_query_time_after_num_entries(self) -> int:
-                """Return after how many entries RocksDB would ask for the time."""
-                return self._query_time_after_num_entries
-
-            def get_periodic_compaction_time(self) -> Any:
-                """Return how often RocksDB would compact."""
-                return self._periodic_compaction_time
-
-        EMPTY_STRATEGY = EmptyCleanupStrategy()
-
-        def __init__(self, strategies: dict[Any, Any], is_cleanup_in_background: bool) -> None:
-            self._strategies = strategies
-            self._is_cleanup_in_background = is_cleanup_in_background
-
-        def is_cleanup_in_background(self) -> bool:
-            """Whether entries are looked at although no strategy was chosen."""
-            return self._is_cleanup_in_background
-
-        def in_full_snapshot(self) -> bool:
-            """Whether expired values are left out of snapshots."""
-            return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
-
-        def get_incremental_cleanup_strategy(self) -> Any:
-            """Return how many entries are looked at, and when; None: none are."""
-            default = self.IncrementalCleanupStrategy(5, False) if self._is_cleanup_in_background else None
-            return self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP, default)
-
-        def get_rocksdb_compact_filter_cleanup_strategy(self) -> Any:
-            """Return what PyFlink would tell RocksDB."""
-            default = self.RocksdbCompactFilterCleanupStrategy(1000) if self._is_cleanup_in_background else None
-            return self._strategies.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
+StateTtlConfig.Builder = StateTtlConfigBuilder

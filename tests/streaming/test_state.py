@@ -95,7 +95,11 @@ def test_everything_can_be_set():
     assert cleanup.get_incremental_cleanup_strategy().run_cleanup_for_every_record()
     compaction = cleanup.get_rocksdb_compact_filter_cleanup_strategy()
     assert compaction.get_periodic_compaction_time() == Duration.of_days(30)
-    assert repr(config).startswith("StateTtlConfig<update_type=UpdateType.OnReadAndWrite, state_visibility=")
+    assert repr(config) == (
+        "StateTtlConfig(PT2S, UpdateType.OnReadAndWrite, StateVisibility.ReturnExpiredIfNotCleanedUp, "
+        "TtlTimeCharacteristic.ProcessingTime)"
+    )
+    assert pickle.loads(pickle.dumps(config)) == config
 
 
 def test_nothing_is_cleaned_up_in_the_background_if_that_is_switched_off():
@@ -115,7 +119,7 @@ def test_a_disabled_time_to_live_is_none():
 
 @pytest.mark.parametrize("ttl", [Time.milliseconds(0), Time.milliseconds(-1)])
 def test_a_time_to_live_is_positive(ttl):
-    with pytest.raises(ValueError, match="TTL is expected to be positive"):
+    with pytest.raises(ValueError, match="a time to live is greater than zero, got"):
         StateTtlConfig.new_builder(ttl).build()
 
 

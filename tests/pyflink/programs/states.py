@@ -196,10 +196,10 @@ def time_to_live_as_text(env):
     first = builder.build()
     second = builder.update_ttl_on_read_and_write().return_expired_if_not_cleaned_up().cleanup_full_snapshot().build()
     return [
-        str(StateTtlConfig.new_builder(Time.minutes(2)).build()),
+        StateTtlConfig.new_builder(Time.minutes(2)).build().get_ttl().to_milliseconds(),
         first.get_ttl().to_milliseconds(),
         first.is_enabled(),
-        str(second),
+        second.get_ttl().to_milliseconds(),
         second.get_update_type(),
         second.get_state_visibility(),
         second.get_ttl_time_characteristic(),
