@@ -24,7 +24,7 @@ cdef extern from "Python.h":
     PyObject* PyIter_Next(object iterator) except? NULL
 
 
-cdef extern from "_core/coarse_clock.h":
+cdef extern from "_core/iterator_handover.h":
     int64_t fb_coarse_clock_ns() noexcept nogil
 
 

@@ -25,7 +25,7 @@ cdef enum:
     RECORDS_A_LOOK = 4      # reads the clock once in so many
 
 
-cdef extern from "_core/coarse_clock.h":
+cdef extern from "_core/iterator_handover.h":
     int64_t fb_coarse_clock_ns() noexcept nogil
 
 

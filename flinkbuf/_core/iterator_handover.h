@@ -1,6 +1,6 @@
 /* A clock that is a few milliseconds behind, but read in a fifth of the time: for what looks at it after each record. */
-#ifndef FB_COARSE_CLOCK_H
-#define FB_COARSE_CLOCK_H
+#ifndef FB_ITERATOR_HANDOVER_H
+#define FB_ITERATOR_HANDOVER_H
 
 #include <stdint.h>
 #include <time.h>
