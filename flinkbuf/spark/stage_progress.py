@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import weakref
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 
 FAILURES_MAX = 8  # of one attempt that are told: each costs a few calls of the JVM
 REASON_LIMIT = 1000  # characters
+_RAISED = "org.apache.spark.api.python.PythonException"  # how Spark begins to tell an error of code in Python
 ATTEMPT_LOOKS = 10
 ATTEMPT_LOOK_S = 0.05
 
@@ -46,11 +48,12 @@ class AttemptTasks:
 
 @dataclass(frozen=True)
 class TaskEnd:
-    """How a task has ended, as Spark tells it: well, or failed for a reason, in one line."""
+    """How a task has ended, as Spark tells it: well, or failed for a reason, in one line, maybe raised in Python."""
 
     task: int
     is_failed: bool = False
     reason: str = ""
+    is_raised: bool = False
 
 
 class SparkStages:
@@ -102,6 +105,13 @@ class SparkStages:
         found = self._tasks(stage, attempt.number, 1, task - attempt.first_task)
         return _end_of(found[0]) if found else None
 
+    def give_up(self, stage: int, reason: str) -> None:
+        """Have Spark fail the job that needs a stage, with a reason, instead of starting the stage once more."""
+        context = self._context()
+        if context is not None:
+            with contextlib.suppress(Exception):  # the JVM may go at any moment; and then Spark goes on as it does
+                context._jsc.sc().cancelStage(stage, reason)
+
     def _tasks(self, stage: int, attempt: int, limit: int, start: int = 0, status: str | None = None) -> list[Any]:
         """Return what the store says of an attempt's tasks, by their numbers; only of those with a status, if given."""
         context = self._context()
@@ -136,13 +146,17 @@ class UnknownStages:
     def end_of(self, stage: int, attempt: AttemptTasks, task: int) -> TaskEnd | None:
         """Return None: it is not known."""
 
+    def give_up(self, stage: int, reason: str) -> None:
+        """Do nothing: Spark starts the stage as often as it does."""
+
 
 def _end_of(task: Any) -> TaskEnd | None:
     """Read one out of the store."""
     try:
         number, status = int(task.taskId()), task.status()
         if status == "FAILED":
-            return TaskEnd(number, True, reason_of(task.errorMessage().get()))
+            message = task.errorMessage().get()
+            return TaskEnd(number, True, reason_of(message), message.startswith(_RAISED))
     except Exception:  # as above
         return None
     return TaskEnd(number) if status == "SUCCESS" else None

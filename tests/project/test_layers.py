@@ -877,6 +877,7 @@ PACKAGE = [
         "spark.exchange",
         [
             "arguments",
+            "whole",
             "envelope",
             "pure_function",
             "row_checksum",

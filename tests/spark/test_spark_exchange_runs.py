@@ -8,7 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkbuf.spark.exchange import exchange_runs
-from flinkbuf.spark.exchange.exchange_runs import ExchangeRuns, FindStage, Note, PeerGone, PeerSaid, StageFound, Tell
+from flinkbuf.spark.exchange.exchange_runs import (
+    ExchangeRuns,
+    FindStage,
+    GiveUp,
+    Note,
+    PeerGone,
+    PeerSaid,
+    StageFound,
+    Tell,
+)
 from flinkbuf.spark.exchange.messages import ExchangeFailed, Goodbye, Peer, Peers, Register, TaskDone, TaskFailed
 from flinkbuf.spark.exchange.summary import TaskFigures
 from flinkbuf.spark.stage_attempts import StageAttempts, TaskAdmission
@@ -28,7 +37,7 @@ class Driver:
         self.runs, self.now_ms, self.task_count = ExchangeRuns(), 0, task_count
         self.spark = spark or Spark()
         self.told = defaultdict(list)  # by connection
-        self.notes, self.summaries = [], []
+        self.notes, self.summaries, self.given_up = [], [], []
 
     def handle(self, stimulus=None):
         waiting = [stimulus]
@@ -39,18 +48,20 @@ class Driver:
                         self.told[connection].append(action.message)
                 elif isinstance(action, FindStage):
                     waiting.append(self.spark.find(action))
+                elif isinstance(action, GiveUp):
+                    self.given_up.append((action.stage, action.reason))
                 elif isinstance(action, Note):
                     self.notes.append(action.text)
                     self.summaries += [action.summary] if action.summary else []
 
-    def come(self, index, task=None, connection=None, stage=7, exchange_id=ID, changes=None):
+    def come(self, index, task=None, connection=None, stage=7, exchange_id=ID, changes=None, earlier_failures=()):
         """A task registers; its connection has its index for a name, unless another one is given."""
         task = 10 + index if task is None else task
         connection = index if connection is None else connection
         message = Register(dataclasses.replace(peer(index), **changes or {}), stage, task)
         is_known = self.runs.knows_attempt_of(exchange_id, message)
         attempt = None if is_known else self.spark.attempt_of(task, self.task_count)
-        self.handle(PeerSaid(connection, exchange_id, self.task_count, message, attempt))
+        self.handle(PeerSaid(connection, exchange_id, self.task_count, message, attempt, earlier_failures))
 
     def all_come(self, first_task=10, prefix="", **where):
         for index in range(self.task_count):
@@ -480,3 +491,53 @@ def test_in_whatever_order_things_happen_each_task_hears_one_answer_and_none_wai
     assert not [run for run in driver.runs._runs.values() if run.is_watched], "nobody waits any more"
     driver.wait(exchange_runs.RUNS_KEPT_MS)
     assert not driver.runs._runs
+
+
+def failed(*reasons, is_raised=True):
+    return [TaskEnd(task, True, reason, is_raised) for task, reason in enumerate(reasons)]
+
+
+def third_attempt(*earlier_failures):
+    """The first task of an attempt comes before which these have failed."""
+    driver = Driver(Spark(3, 0, 2, 0, first_tasks=(10, 20, 30)))
+    driver.come(0, 30, earlier_failures=earlier_failures)
+    return driver
+
+
+@pytest.mark.parametrize(
+    "earlier_failures",
+    [
+        (failed("KeyError: 7"), failed("KeyError: 7")),
+        (failed("KeyError: 7", "KeyError: 8"), failed("flinkbuf.errors.PeerFailedError: task 0 failed", "KeyError: 7")),
+    ],
+)
+def test_what_has_failed_twice_in_the_same_way_is_not_tried_a_third_time(earlier_failures):
+    driver = third_attempt(*earlier_failures)
+    ((stage, reason),) = driver.given_up
+    assert stage == 7
+    assert "a task failed with KeyError: 7, and so did one of the attempt before" in reason
+    driver.come(1, 31)
+    assert "KeyError: 7" in driver.failure(0) and "KeyError: 7" in driver.failure(1)
+    assert len(driver.given_up) == 1
+
+
+@pytest.mark.parametrize(
+    "earlier_failures",
+    [
+        (),
+        (failed(), failed()),
+        (failed("KeyError: 7"), failed("OSError: busy")),
+        (failed("flinkbuf.errors.PeerFailedError: task 2 is gone"),) * 2,
+        (failed("FetchFailed(the files are gone)", is_raised=False),) * 2,
+        (
+            failed("OSError: the stream was cut"),
+            failed("OSError: the stream was cut") + failed("lost", is_raised=False),
+        ),
+    ],
+)
+def test_what_may_go_well_the_next_time_is_left_to_spark(earlier_failures):
+    driver = third_attempt(*earlier_failures)
+    driver.come(1, 31)
+    driver.come(2, 32)
+    assert driver.given_up == []
+    assert driver.has_peers(0)

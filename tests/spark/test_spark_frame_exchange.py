@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 
 import flinkbuf as fb
@@ -378,3 +379,37 @@ def test_a_codec_that_there_is_not_is_refused_before_a_task_runs(spark, mode):
         fb.exchange(rows, "id", num_partitions=2, mode=mode, config=config)
     with pytest.raises(ValueError, match="does not read or write LZO"):
         fb.exchange(rows.rdd.map(lambda row: row.id), type="bigint", config=config)
+
+
+def test_a_function_behind_a_pipelined_exchange_that_fails_twice_in_the_same_way_is_not_tried_a_third_time(
+    rows, tmp_path
+):
+    def fail(batches):
+        for batch in batches:
+            if TaskContext.get().partitionId() == 1:
+                (tmp_path / f"attempt {TaskContext.get().taskAttemptId()}").touch()
+                raise OSError("always")
+            yield batch
+
+    moved = fb.exchange(rows, "name", mode="pipelined", num_partitions=2).mapInArrow(fail, rows.schema)
+    with pytest.raises(Exception, match="(?s)failed with OSError: always, and so did one of the attempt before"):
+        moved.groupBy("name").count().collect()
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_parts_of_a_pipelined_exchange_are_refused_in_a_sentence(rows):
+    moved = fb.exchange(rows, "name", mode="pipelined", num_partitions=2)
+    parts = (moved.show, moved.head, moved.first, moved.isEmpty, moved.toLocalIterator)
+    for ask in (*parts, lambda: moved.take(3), lambda: moved.tail(3)):
+        with pytest.raises(ValueError, match=r"tasks of a pipelined exchange run all together or not at all: put a sh"):
+            ask()
+    assert moved.repartition(2).isEmpty() is False
+    assert len(fb.exchange(rows, "name", mode="pipelined", num_partitions=1).take(3)) == 3
+
+
+def test_a_union_of_two_pipelined_exchanges_is_refused_before_spark_stops(rows):
+    one, other = (fb.exchange(rows, "name", mode="pipelined", num_partitions=2) for _ in range(2))
+    for union in (one.union, one.unionAll, one.unionByName):
+        with pytest.raises(ValueError, match=r"two pipelined exchanges into one stage"):
+            union(other)
+    assert one.repartition(2).union(other.repartition(2)).count() == 2000

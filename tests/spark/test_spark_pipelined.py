@@ -736,6 +736,20 @@ def test_a_failed_result_stage_is_not_run_again_but_one_before_a_shuffle_is(sc, 
     assert sorted(within(60, moved.map(lambda record: (record[0], record)).partitionBy(2).values().collect)) == RECORDS
 
 
+def test_a_function_that_fails_twice_in_the_same_way_is_not_tried_a_third_time(sc, tmp_path):
+    def fail(index, records):
+        for record in records:
+            if index == 1:
+                (tmp_path / f"attempt {TaskContext.get().taskAttemptId()}").touch()
+                raise OSError("always")
+            yield record
+
+    moved = exchange(sc.parallelize(RECORDS, 2).mapPartitionsWithIndex(fail))
+    with pytest.raises(Exception, match="(?s)failed with OSError: always, and so did one of the attempt before"):
+        within(60, moved.map(lambda record: (record[0], record)).partitionBy(2).collect)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_a_stage_whose_task_failed_before_it_joined_is_started_again_once(sc, tmp_path):
     def fail_once(index, records):
         (tmp_path / f"task {index} of attempt {TaskContext.get().taskAttemptId()}").touch()

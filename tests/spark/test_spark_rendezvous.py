@@ -379,6 +379,16 @@ def test_spark_says_how_far_a_stage_is_of_which_attempt_a_task_is_and_how_each_h
     assert stages.end_of(3, attempt, 7) is None
 
 
+def test_spark_says_which_errors_code_in_python_has_raised():
+    raised = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n  File f\nKeyError: 7"
+    lost = "FetchFailed(null, shuffleId=0, message=\norg.apache.spark.shuffle.MetadataFetchFailedException: gone"
+    _, stages = stages_over(task(7, "FAILED", raised), task(8, "FAILED", lost))
+    assert [(end.reason[:11], end.is_raised) for end in stages.failures(3, 0)] == [
+        ("KeyError: 7", True),
+        ("FetchFailed", False),
+    ]
+
+
 def test_stages_of_a_context_that_is_forgotten_are_not_known(monkeypatch):
     monkeypatch.setattr("flinkbuf.spark.stage_progress.ATTEMPT_LOOK_S", 0)
     context, stages = stages_over()

@@ -11,6 +11,7 @@ its tasks run, and a little longer for tasks that come late.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,13 +41,18 @@ RUNS_KEPT_MS = 60_000  # from its start, so long a run that is over is remembere
 
 @dataclass(frozen=True)
 class PeerSaid:
-    """A task has sent a message; with the first one comes which attempt it is of, where that was not known."""
+    """A task has sent a message.
+
+    With the first one comes which attempt the task is of, where that was not known, and from the third attempt on what
+    failed in the two before, the latest one last.
+    """
 
     connection: Any
     exchange_id: str
     task_count: int
     message: TaskMessage
     attempt: AttemptTasks | None = None
+    earlier_failures: Sequence[Sequence[TaskEnd]] = ()
 
 
 @dataclass(frozen=True)
@@ -100,7 +106,15 @@ class Note:
     summary: ExchangeSummary | None = None
 
 
-Action = Tell | FindStage | Note
+@dataclass(frozen=True)
+class GiveUp:
+    """Have Spark fail the job whose stage this is, instead of starting the stage once more."""
+
+    stage: int
+    reason: str
+
+
+Action = Tell | FindStage | Note | GiveUp
 
 
 @dataclass
@@ -213,7 +227,10 @@ class ExchangeRuns:
             self._runs[said.exchange_id, stage] = run
         member = run.members[message.peer.index] = _Member(said.connection, message.peer, message.task)
         self._members[said.connection] = run, member
-        if run.state == "failed":
+        repeated = _repeated_error(said.earlier_failures)
+        if repeated and admission is TaskAdmission.NEW:
+            self._give_up(run, repeated)
+        elif run.state == "failed":
             self._tell([member.connection], ExchangeFailed(run.reason))
         elif run.state == "gathering" and len(run.members) == said.task_count:
             run.state = "running"
@@ -258,6 +275,12 @@ class ExchangeRuns:
             run.state, run.look_at_ms = "failed", None
             self._actions.append(Note(f"exchange {run.exchange_id}, stage {run.stage}: {run.reason}"))
             self._tell([member.connection for member in run.waiting()], ExchangeFailed(run.reason))
+
+    def _give_up(self, run: _Run, error: str) -> None:
+        """End a third attempt before it begins, and Spark's job with it: the two before have failed in the same way."""
+        reason = f"a task failed with {error}, and so did one of the attempt before: it is not tried a third time"
+        self._actions.append(GiveUp(run.stage, f"exchange {run.exchange_id}: {reason}"))
+        self._fail(run, reason)
 
     def _tell(self, connections: Sequence[Any], message: DriverMessage) -> None:
         if connections:
@@ -322,6 +345,23 @@ _ENDED_WHILE_GATHERING = (
     "A pipelined exchange is computed whole or not at all: unpersist() its result and run the job again; persist it "
     "with StorageLevel.MEMORY_AND_DISK, or write it out"
 )
+
+
+# How the errors begin of tasks that failed for what happened to others.
+_OF_OTHERS = re.compile(
+    r"(flinkbuf\.errors\.)?(PeerFailed|RemoteTransport|PartitionNotFound|CancelTask|CorruptData)Error\b"
+)
+
+
+def _repeated_error(attempts: Sequence[Sequence[TaskEnd]]) -> str:
+    """Return an error of a function that tasks of all attempts failed with; empty if something else went wrong, too.
+
+    A lost executor, files of a shuffle that are gone, a process that was killed: that may go well the next time.
+    """
+    if not attempts or not all(end.is_raised for failures in attempts for end in failures):
+        return ""
+    common = set.intersection(*({end.reason for end in failures} for failures in attempts))
+    return min((reason for reason in common if not _OF_OTHERS.match(reason)), default="")
 
 
 def _unwanted(lost: _Member) -> str:

@@ -44,6 +44,7 @@ from flinkbuf.spark.exchange.frame_tasks import (
     MapTask,
     NamedColumns,
 )
+from flinkbuf.spark.exchange.whole import computed_whole
 from flinkbuf.spark.workers import check_workers, shipped
 
 if TYPE_CHECKING:
@@ -163,7 +164,7 @@ class FrameExchange:
             hand_over = {**vars(self.write_task(count)), "partitioner": NamedPartitioner("global")}
             rows, read = self._through_shuffle(FrameHandOver(**hand_over))
             task = replace(task, source=FrameSource(), handed_over=read)
-        return rows.mapInArrow(shipped(task), self.result, barrier=True)
+        return computed_whole(rows.mapInArrow(shipped(task), self.result, barrier=True), count)
 
     def _through_shuffle(self, write: WriteTask) -> tuple[DataFrame, FrameReadTask]:
         """Return the envelopes where Spark's shuffle has brought them, and what reads them there."""

@@ -26,6 +26,7 @@ from flinkbuf.spark.exchange.exchange_runs import (
     Action,
     ExchangeRuns,
     FindStage,
+    GiveUp,
     Note,
     PeerGone,
     PeerSaid,
@@ -164,7 +165,10 @@ class Rendezvous:
         if isinstance(stimulus, PeerSaid) and isinstance(stimulus.message, Register):
             first, count = stimulus.message, stimulus.task_count
             if not self.runs.knows_attempt_of(stimulus.exchange_id, first):
-                return replace(stimulus, attempt=self._stages.attempt_of(first.stage, first.task, count))
+                attempt = self._stages.attempt_of(first.stage, first.task, count)
+                number = 0 if attempt is None else attempt.number
+                earlier = [self._stages.failures(first.stage, each) for each in range(number - 2, number) if number > 1]
+                return replace(stimulus, attempt=attempt, earlier_failures=earlier)
         return stimulus
 
     def _perform(self, action: Action) -> None:
@@ -175,6 +179,8 @@ class Rendezvous:
                 connection.send(message)
         elif isinstance(action, FindStage):
             self._inbox.put(self._find_stage(action))
+        elif isinstance(action, GiveUp):
+            self._stages.give_up(action.stage, action.reason)
         elif isinstance(action, Note):
             logger.log(logging.WARNING if action.summary is None else logging.INFO, "%s", action.text)
             if action.summary is not None:
