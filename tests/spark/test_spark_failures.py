@@ -106,3 +106,47 @@ def rows_without_key(failures, disturbance):
 @pytest.mark.parametrize("door", [rows_by_key, rows_by_range, rows_without_key])
 def test_rows_survive(driver, door, disturbance):
     check(driver.call(door, disturbance=disturbance))
+
+
+def pipelined(failures, disturbance):
+    moved = fb.exchange(failures.records(2), 0, type=ROWS, mode="pipelined")
+    return failures.run(lambda signs: moved.mapPartitions(signs.results).collect(), disturbance, after=0)
+
+
+def pipelined_rows(failures, disturbance):
+    moved = fb.exchange(failures.rows(2), "key", num_partitions=2, mode="pipelined")
+    return failures.run(lambda signs: moved.mapInArrow(signs.result_batches, ROWS).collect(), disturbance, after=0)
+
+
+def pipelined_before_a_shuffle(failures, disturbance):
+    moved = fb.exchange(failures.records(2), 0, type=ROWS, mode="pipelined").mapPartitions(failures.signs.results)
+    return failures.run(lambda signs: moved.map(tuple).partitionBy(3).collect(), disturbance, after=0)
+
+
+@pytest.mark.parametrize("door", [pipelined, pipelined_rows])
+@pytest.mark.parametrize("disturbance", ["kill"] * max(1, KILLS))
+def test_a_pipelined_exchange_fails_with_an_executor_at_once(driver, door, disturbance):
+    check(driver.call(door, disturbance=disturbance), may_fail=True, error="failed barrier ResultStage")
+
+
+@pytest.mark.parametrize("disturbance", ["kill"] * max(1, KILLS))
+def test_a_pipelined_exchange_before_a_shuffle_survives(driver, disturbance):
+    check(driver.call(pipelined_before_a_shuffle, disturbance=disturbance))
+
+
+@pytest.fixture(scope="module")
+def odd_driver():
+    """Spark with what users turn on, or off."""
+    started = FailureDriver(
+        spark_python_worker_reuse="false",
+        spark_speculation="true",
+        spark_dynamicAllocation_enabled="true",
+        spark_sql_adaptive_enabled="false",
+    )
+    yield started
+    started.close()
+
+
+@pytest.mark.parametrize("door", [by_key, rows_by_key, rows_without_key])
+def test_blocking_exchanges_survive_under_other_settings_of_spark(odd_driver, door):
+    check(odd_driver.call(door, disturbance="kill"))
