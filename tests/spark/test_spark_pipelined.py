@@ -768,10 +768,9 @@ def test_spark_says_which_attempt_a_task_is_of(sc, tmp_path):
     def note(index, records):
         context = TaskContext.get()
         (tmp_path / f"{context.taskAttemptId()} {index} {context.stageId()}").touch()
-        if index == 1 and len(list(tmp_path.glob("* 1 *"))) == 1:
-            while not list(tmp_path.glob("* 0 *")):  # on a busy machine the other one may not have begun
-                time.sleep(0.01)
-            raise OSError("once")
+        if len(list(tmp_path.glob(f"* {index} *"))) == 1:
+            wait_until(lambda: list(tmp_path.glob(f"* {1 - index} *")), 60)
+            raise OSError("once")  # both of them: the output of one that ends well meanwhile would be kept
         return records
 
     noted = sc.parallelize(RECORDS, 2).barrier().mapPartitionsWithIndex(note)
@@ -927,7 +926,8 @@ def test_a_task_that_cannot_reach_the_driver_says_what_to_open_and_what_to_set(s
         assert f"spark.flinkbuf.{setting}" in text
 
 
-def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, data, tmp_path):
+def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, data, tmp_path, monkeypatch):
+    monkeypatch.setattr(exchange_runs, "LOOK_MS", 20)  # Spark kills the other one's process after two seconds
     with listen("127.0.0.1", 0) as probe:
         nobody = probe.getsockname()
     write = WriteTask(77, TYPE, as_partitioner("rebalance"), 2, 2)
@@ -936,14 +936,23 @@ def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, d
     def run(index, records):
         try:
             if index == 1:
+                wait_until((tmp_path / "the other has come").exists, 60)  # Spark may kill it before it has begun
                 return replace(task, driver=replace(task.driver, address=nobody))(index, records)
             return task(index, records)
         except fb.PeerFailedError as error:
             leave(tmp_path / f"task {index}", str(error))
             raise
 
+    def tell_of_the_other():
+        known = rendezvous.rendezvous_of(sc).runs._runs
+        wait_until(lambda: any(exchange_id == pipelined.name_of(write) for exchange_id, _ in list(known)), 60)
+        leave(tmp_path / "the other has come", "")
+
+    teller = threading.Thread(target=tell_of_the_other)
+    teller.start()
     with pytest.raises(Py4JJavaError, match="cannot reach the driver"):
         within(60, data.barrier().mapPartitionsWithIndex(run).collect)
+    teller.join()
     wait_until((tmp_path / "task 0").exists)
     assert "had not come yet, failed with" in (tmp_path / "task 0").read_text()
     assert f"cannot reach the driver at {nobody[0]}:{nobody[1]}" in (tmp_path / "task 0").read_text()
