@@ -79,7 +79,7 @@ def _set_level(jvm: Any, java_rdd: Any, level: str) -> None:
         logger.debug("the order of an RDD's records: %s", error)
     if _level_of(java_rdd) != level:
         logger.warning(
-            "exchange: this version of Spark cannot be told that the records are %s; if it loses an executor, records "
+            "this version of Spark cannot be told that the records are %s; if it loses an executor, records "
             "that a later repartition() moves by their order may be lost or doubled",
             level,
         )

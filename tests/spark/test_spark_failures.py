@@ -3,10 +3,11 @@
 Each door is tried with two disturbances; ``make test-kills KILLS=20`` kills so many executors for each.
 """
 
+import asyncio
 import os
 
 import pytest
-from support.spark_failures import ROWS, FailureDriver, expected
+from support.spark_failures import COUNT, KEYS, ROWS, FailureDriver, expected
 
 import flinkbuf as fb
 
@@ -83,6 +84,24 @@ def test_records_whose_channel_they_decide_alone_survive(driver, door, disturban
 @pytest.mark.parametrize("door", [without_key, at_random, by_turns])
 def test_no_record_is_lost_or_doubled_where_the_order_decides(driver, door, disturbance):
     check(driver.call(door, disturbance=disturbance), may_fail=True)
+
+
+def results_as_they_come(failures, disturbance):
+    """Async calls of which every other one takes longer: the even ones before the disturbance, the odd ones after."""
+    signs = failures.signs
+
+    async def call(record):
+        await asyncio.sleep(0.001 * ((record[1] + signs.has_happened) % 2))
+        return record
+
+    numbers = failures.sc.parallelize(range(COUNT), 4).map(lambda number: (number % KEYS, number))
+    called = fb.async_map(numbers, call, ordered=False, capacity=1000)
+    return failures.run(lambda signs: called.repartition(6).mapPartitions(signs.results).collect(), disturbance)
+
+
+@pytest.mark.parametrize("disturbance", DISTURBANCES)
+def test_a_repartition_loses_and_doubles_no_result_of_async_calls(driver, disturbance):
+    check(driver.call(results_as_they_come, disturbance=disturbance), may_fail=True)
 
 
 def of_rows(failures, disturbance, key=None, partitioner=None, **options):

@@ -1,4 +1,4 @@
-"""What Spark is told of the order of the records of an exchange."""
+"""What Spark is told of the order of the records of an exchange, and of those of async calls."""
 
 import itertools
 import random
@@ -126,3 +126,21 @@ def test_what_a_function_that_remembers_chooses_is_never_taken_for_the_same(in_o
     assert level_of(moved) == "INDETERMINATE"
     assert sorted(map(tuple, moved.collect())) == sorted(in_order.collect())
     assert level_of(in_order) == "DETERMINATE"
+
+
+async def call(record):
+    return record
+
+
+@pytest.mark.spark
+def test_spark_knows_that_results_as_they_come_are_in_no_certain_order(in_order, shuffled):
+    assert level_of(fb.async_map(in_order, call)) == "DETERMINATE"
+    unordered = fb.async_map(in_order, call, ordered=False)
+    assert level_of(unordered) == level_of(unordered.map(len)) == "UNORDERED"
+    assert level_of(fb.async_map(in_order.map(tuple), call, ordered=False)) == "UNORDERED"
+    assert (
+        level_of(fb.async_map(shuffled, call)) == level_of(fb.async_map(shuffled, call, ordered=False)) == "UNORDERED"
+    )
+    assert level_of(unordered.repartition(2)) == "INDETERMINATE"
+    assert level_of(in_order) == "DETERMINATE"
+    assert sorted(unordered.collect()) == sorted(in_order.collect())

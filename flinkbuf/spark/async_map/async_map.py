@@ -12,6 +12,7 @@ from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.spark.async_map.frame import map_frame
 from flinkbuf.spark.async_map.report import Report, call_context, context_of, log_in_task
+from flinkbuf.spark.rdd_order import declare_order
 from flinkbuf.spark.workers import check_workers, shipped
 
 if TYPE_CHECKING:
@@ -120,7 +121,8 @@ def async_map(
     timeout : float, optional
         Seconds for one record from its first call on, retries and their delays included.
     ordered : bool, default True
-        Results in the order of the records; else as they come.
+        Results in the order of the records; else as they come, in another order each time Spark computes a partition.
+        Spark knows this of an RDD: a ``repartition`` behind it is computed again as a whole, or fails.
     retry : FixedDelayRetry, ExponentialRetry or PyFlink's AsyncRetryStrategy, optional
         When a failed call is made again. Records at the end of the input have all their attempts too; in Flink they
         are tried once more, at once.
@@ -232,7 +234,8 @@ def async_map(
         return map_frame(data, func, options, schema, report)
     if schema is not None:
         raise ValueError("schema= is for DataFrames; what the function returns becomes a record of the RDD as it is")
-    return data.mapPartitions(shipped(RecordTask(func, options, report, data.getNumPartitions())))
+    made = data.mapPartitions(shipped(RecordTask(func, options, report, data.getNumPartitions())))
+    return declare_order(made, is_unordered=not ordered)
 
 
 @dataclass(frozen=True)
