@@ -125,8 +125,9 @@ class HaStore:
         latest = protocol.highest_epoch(names)
         if latest and self._is_held(latest, names, timeout_ms):
             return None
+        began_ms = boot_ms()
         taken = self._directory.perform(protocol.take_over(latest, this_process()))
-        return HaLease(self, *taken) if taken else None
+        return HaLease(self, *taken, began_ms) if taken else None
 
     def acquire(
         self,
@@ -174,12 +175,18 @@ class HaLease:
         The fencing token: one more with each holder, from 1.
     previous : HaPrevious
         What the holders before left.
+    renewed_ms : int
+        When the last renewal was begun that succeeded, by `clock_ms`: others count from that or from later.
+    clock_ms : callable
+        A clock that never goes back, and goes on while the machine sleeps.
     """
 
-    def __init__(self, store: HaStore, epoch: int, previous: HaPrevious) -> None:
+    def __init__(self, store: HaStore, epoch: int, previous: HaPrevious, made_ms: int) -> None:
         self.store = store
         self.epoch = epoch
         self.previous = previous
+        self.renewed_ms = made_ms
+        self.clock_ms: Callable[[], int] = boot_ms
         self._directory = HaDirectory(store.path, self._wait)
         self._one_change = threading.Lock()  # of what counts, and held until it is known to be made or not
         self._state = previous.state
@@ -238,7 +245,9 @@ class HaLease:
 
     def renew(self) -> None:
         """Say that we live: several times within the timeout."""
+        began_ms = self.clock_ms()
         self._perform(protocol.renew(self.epoch))
+        self.renewed_ms = max(self.renewed_ms, began_ms)  # another thread may have renewed it since
 
     def finish(self, result: str) -> None:
         """Say that the job is over for good, before its checkpoints are deleted; it is not run again."""
@@ -250,6 +259,11 @@ class HaLease:
         self._is_released.set()
         if is_ours:
             self._directory.perform(protocol.release(self.epoch))
+
+    def give_up(self, reason: str) -> None:
+        """Take the lease for lost, though no other holder was seen; what waits for the directory waits no more."""
+        self._lost = self._lost or reason
+        self._is_released.set()
 
     def _wait(self, why: str) -> None:
         if time.monotonic() >= self._warn_at_s:
@@ -263,12 +277,17 @@ class HaLease:
         try:
             return self._directory.perform(steps)
         except LeaseLostError as error:
-            self._lost = str(error)
+            self._lost = self._lost or str(error)
             raise
 
     def _check(self) -> None:
         if self._lost is not None:
             raise LeaseLostError(self._lost)
+
+
+def boot_ms() -> int:
+    """Return the milliseconds of a clock that never goes back; on Linux it goes on while the machine sleeps."""
+    return time.clock_gettime_ns(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)) // 1_000_000
 
 
 def _file_name(name: str) -> str:

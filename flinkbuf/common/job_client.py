@@ -35,7 +35,7 @@ class JobEnd:
         if error is None and self.job.status is JobStatus.CANCELED:
             error = JobCanceledError(f"job {name!r} was canceled")
         if error is None and self.job.status is JobStatus.SUSPENDED:
-            error = JobSuspendedError(f"job {name!r} goes on elsewhere")
+            error = JobSuspendedError(f"job {name!r} was suspended: {self.job.why_suspended}")
         if error is not None:
             self.result.set_exception(error)
             return

@@ -2,7 +2,9 @@
 
 The lease of the job is renewed on a thread of its own. Once another program holds a newer one nothing that this one
 does counts any more: it is told so at the next checkpoint at the latest, before anybody hears that this one counts.
-Flink: DefaultLeaderElectionService, ZooKeeperCompletedCheckpointStore.
+A lease that cannot be renewed for as long as it lasts is lost as well, whether or not another program is seen: the
+directory may fail for this program alone. Another thread watches for that, since a directory may also hang.
+Flink: DefaultLeaderElectionService, ZooKeeperCompletedCheckpointStore, KubernetesLeaderElector.
 """
 
 from __future__ import annotations
@@ -12,13 +14,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.ha_store import LeaseLostError
+from flinkbuf.jobs.lease_term import LeaseTerm
 from flinkbuf.jobs.threads import Threads
 from flinkbuf.log import logger
 
 if TYPE_CHECKING:
     from flinkbuf.checkpoints.ha_store import HaLease
 
-RENEWALS_PER_TIMEOUT = 3
 CLOSE_WAIT_S = 5.0
 
 
@@ -36,23 +38,29 @@ class Leadership:
     def __init__(self, lease: HaLease, timeout_ms: int, threads: Threads | None = None) -> None:
         self.lease = lease
         self._threads = threads or Threads()
-        self._pause_s = timeout_ms / 1000 / RENEWALS_PER_TIMEOUT
+        self._timeout_ms = timeout_ms
+        self._term = LeaseTerm(timeout_ms, lease.clock_ms())
+        self._trouble = "the directory has not answered"  # why the last renewal has not succeeded
         self._lost: Callable[[str], None] | None = None
         self._lock = threading.Lock()
         self._reason = ""  # why it is lost
         self._is_over = self._threads.event()
-        self._thread: threading.Thread | None = None
+        self._renewer: threading.Thread | None = None
 
     def start(self, lost: Callable[[str], None]) -> None:
-        """Keep it; `lost` is told once if another program takes over, from any thread."""
+        """Keep it; `lost` is told once if another program has taken over, or may have; from any thread."""
         self._lost = lost
-        self._thread = self._threads.begin(self._renew, "flinkbuf lease")
+        self._term = LeaseTerm(self._timeout_ms, self.lease.clock_ms())
+        self._renewer = self._threads.begin(self._renew, "flinkbuf lease")
+        self._threads.begin(self._watch, "flinkbuf lease watch")
 
     def close(self, *, is_over_for_good: bool) -> None:
         """Renew it no more; a job that is not over for good can be taken over at once."""
         self._is_over.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_WAIT_S)
+        if self._reason:  # there is nothing to give back, and the directory may hang
+            return
+        if self._renewer is not None and self._renewer is not threading.current_thread():
+            self._renewer.join(CLOSE_WAIT_S)
         if not is_over_for_good and not self._reason:
             try:
                 self.lease.release()
@@ -61,7 +69,7 @@ class Leadership:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another program holds the job."""
+        """Whether another program holds the job, or may hold it."""
         return bool(self._reason)
 
     def finish(self, result: str) -> bool:
@@ -101,12 +109,35 @@ class Leadership:
             self._lost(reason)
 
     def _renew(self) -> None:
-        while not self._is_over.wait(self._pause_s):
+        while not self._is_over.is_set() and not self._reason:
             try:
                 self.lease.renew()
+                self._trouble = "the directory has not answered"
             except LeaseLostError as error:
                 if not self._is_over.is_set():
                     self._lose(str(error))
                 return
-            except OSError as error:  # if it lasts, another program will take over, and this one will see it then
+            except OSError as error:  # if it lasts, `_watch` ends it
+                self._trouble = f"the last error was {error}"
                 logger.warning("the lease of a job could not be renewed: %s", error)
+            self._is_over.wait(self._term.pause_ms / 1_000)
+
+    def _watch(self) -> None:
+        """Give the job up when its lease was not renewed for so long that another program may have taken it over."""
+        lease, term = self.lease, self._term
+        while not self._is_over.is_set() and not self._reason:
+            now_ms = lease.clock_ms()
+            if term.is_over(lease.renewed_ms, now_ms):
+                reason = self._why_over(now_ms)
+                lease.give_up(reason)
+                self._lose(reason)
+                return
+            self._is_over.wait(max(1, term.next_look_ms(lease.renewed_ms) - now_ms) / 1_000)
+
+    def _why_over(self, now_ms: int) -> str:
+        return (
+            f"its lease in {self.lease.store.path} could not be renewed for "
+            f"{(now_ms - self.lease.renewed_ms) / 1_000:g} s ({self._trouble}), so another program may have taken the "
+            "job over. See that this directory can be written, then start the program again: it goes on from the "
+            "latest checkpoint, or waits while another program runs the job"
+        )

@@ -118,6 +118,8 @@ class RunningJob:
         How it stood at the last full second, and after its end how it ended; read it from any thread.
     page : str or None
         Where one can look at it; who serves it says so before it starts.
+    why_suspended : str
+        What a suspended job was suspended for.
     after_first_checkpoint : callable or None
         Called once, when a checkpoint of its own is complete that is no savepoint: what it began with is not needed any
         more. Not on the job's thread, so it may wait for files; set it before the start.
@@ -187,7 +189,7 @@ class RunningJob:
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
         self._steps = JobSteps(self, leadership)
-        self._why_suspended = "its program has ended"
+        self.why_suspended = "its program has ended"
         self._checkpoints = CheckpointIo(
             graph.settings.job_name, self.settings.checkpoint_directory, self._inbox.put, leadership
         )
@@ -250,7 +252,7 @@ class RunningJob:
         JobCanceledError
             It was canceled.
         JobSuspendedError
-            Another program has taken it over.
+            Another program has taken it over, or may have.
         TimeoutError
             It has not ended in time; it goes on.
         """
@@ -268,7 +270,7 @@ class RunningJob:
         if self.status is JobStatus.CANCELED:
             raise JobCanceledError(f"job {self.graph.settings.job_name!r} was canceled")
         if self.status is JobStatus.SUSPENDED:
-            raise JobSuspendedError(f"job {self.graph.settings.job_name!r} goes on elsewhere: {self._why_suspended}")
+            raise JobSuspendedError(f"job {self.graph.settings.job_name!r} was suspended: {self.why_suspended}")
 
     def _wait_after_interrupt(self) -> None:
         """Whoever has typed Ctrl-C waits for no function that sleeps: its thread does not keep the process."""
@@ -288,7 +290,7 @@ class RunningJob:
 
     def suspend(self, reason: str) -> None:
         """Stop all tasks, but keep what another program needs to go on with the job; returns at once."""
-        self._why_suspended = reason
+        self.why_suspended = reason
         self._inbox.put(SuspendJob())
 
     def trigger_savepoint(

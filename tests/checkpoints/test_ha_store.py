@@ -249,6 +249,53 @@ def test_a_lease_that_is_renewed_is_not_taken(store, monkeypatch):
     assert store.try_acquire(50_000).epoch == 2
 
 
+def test_a_lease_knows_since_when_it_was_not_renewed(store, outage):
+    """By when each renewal was begun: others count from when it took effect, which is later."""
+    before_ms = ha_store.boot_ms()
+    lease = taken(store)
+    assert before_ms <= lease.renewed_ms <= ha_store.boot_ms()
+    now_ms = [lease.renewed_ms + 5_000]
+
+    def tick():
+        now_ms[0] += 100
+        return now_ms[0] - 100
+
+    lease.clock_ms = tick
+    lease.renew()
+    assert lease.renewed_ms == now_ms[0] - 100
+    renewed_ms = lease.renewed_ms
+    outage.left = {"_touch": 1}
+    with pytest.raises(OSError):
+        lease.renew()
+    outage.left = {"_names": 1}
+    with pytest.raises(OSError):
+        lease.renew()
+    assert lease.renewed_ms == renewed_ms
+
+
+def test_a_lease_that_was_given_up_is_lost_and_waits_for_no_answer(store, lease, outage):
+    outage.left = {"_replace": None, "_read": None}
+    refused = []
+
+    def add():
+        with pytest.raises(LeaseLostError):
+            lease.add_checkpoint(2, "/c/chk-2/_metadata")
+        refused.append(True)
+
+    adding = threading.Thread(target=add)
+    adding.start()
+    assert outage.has_failed.wait(30)
+    lease.give_up("the directory fails")
+    adding.join(30)
+    assert refused
+    outage.left = {}
+    for call in (lease.renew, lambda: lease.add_checkpoint(3, "/c/chk-3/_metadata"), lambda: lease.finish("FINISHED")):
+        with pytest.raises(LeaseLostError, match="the directory fails"):
+            call()
+    lease.release()
+    assert store.peek().checkpoint_id == 1 and not os.path.exists(os.path.join(store.path, "released-1"))
+
+
 def test_a_lease_that_was_let_go_is_taken_at_once(store):
     first = taken(store)
     first.store_job(JOB_ID, b"job")

@@ -18,6 +18,7 @@ class FakeJob:
     job_id = "ab" * 16
     net_runtime_ms = 12
     status = JobStatus.RUNNING
+    why_suspended = "another job master has taken the job over"
 
     class graph:
         class settings:
@@ -139,6 +140,7 @@ def test_a_job_that_goes_on_elsewhere_has_no_result_here(job):
     result = JobClient(job, job.end).get_job_execution_result()
     job.finish(JobStatus.SUSPENDED)
     assert isinstance(result.exception(), JobSuspendedError)
+    assert str(result.exception()) == "job 'flights' was suspended: another job master has taken the job over"
 
 
 def test_a_future_can_be_cancelled_and_says_how_it_is():

@@ -1,13 +1,17 @@
 """Which job a program goes on with: by name, by which of that name it is, and only of the same program."""
 
 import os
+import threading
+import time
 
 import pytest
 
+from flinkbuf.checkpoints import ha_directory
 from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.cli import main
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment, job_start
+from flinkbuf.jobs.failure import JobSuspendedError
 
 
 @pytest.fixture
@@ -21,12 +25,13 @@ def again(monkeypatch):
     return lambda: job_start._executions.clear()
 
 
-def environment(directory, cluster="default"):
+def environment(directory, cluster="default", **more):
     options = {
         "execution.target": "embedded",
         "high-availability.storageDir": directory,
         "high-availability.cluster-id": cluster,
         "pipeline.progress": "false",
+        **more,
     }
     return StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options)).set_parallelism(1)
 
@@ -144,4 +149,42 @@ def test_a_damaged_record_keeps_no_other_job_from_being_recovered(directory, see
     lines = capsys.readouterr().out.splitlines()
     assert "whole: FINISHED" in lines
     assert any(each.startswith(f"{path}: CorruptDataError: {record} is damaged at byte") for each in lines)
+    assert numbers_in(seen) == [1, 2]
+
+
+def test_a_job_whose_lease_cannot_be_renewed_is_suspended_and_goes_on_when_its_program_is_started_again(
+    directory, again, seen, monkeypatch
+):
+    """Its directory fails for this program alone: another one could have taken the job over."""
+    touch, has_failed, go_on = ha_directory._touch, threading.Event(), seen.with_name("go-on")
+
+    def wait(number):
+        while not go_on.exists():
+            time.sleep(0.01)
+        return number
+
+    def program():
+        env = environment(directory, **{"high-availability.lease-timeout": "1 s"})
+        return numbers(env, seen, wait)
+
+    def fail(path):
+        has_failed.set()
+        raise OSError(5, "Input/output error", path)
+
+    monkeypatch.setattr(ha_directory, "_touch", fail)
+    client = program().execute_async("counts")
+    assert has_failed.wait(60)
+    with pytest.raises(JobSuspendedError):
+        client._job.wait(30)
+    with pytest.raises(JobSuspendedError) as caught:
+        client.get_job_execution_result().result()
+    path = HaStore(directory, "default", "counts").path
+    assert str(caught.value).startswith(f"job 'counts' was suspended: its lease in {path} could not be renewed for ")
+    assert f"(the last error was [Errno 5] Input/output error: '{path}/lease-1')" in str(caught.value)
+    assert "See that this directory can be written, then start the program again" in str(caught.value)
+    assert client.get_job_status().result().name == "SUSPENDED"
+    monkeypatch.setattr(ha_directory, "_touch", touch)
+    go_on.touch()
+    again()
+    assert program().execute("counts").get_job_id() == client.get_job_id()
     assert numbers_in(seen) == [1, 2]

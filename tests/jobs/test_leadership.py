@@ -1,6 +1,7 @@
 """Who holds a job: renewed until it is over, told once when it is lost, and after that nothing counts."""
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,8 +11,11 @@ from flinkbuf.jobs.leadership import Leadership
 
 class Lease:
     epoch = 3
+    store = SimpleNamespace(path="/ha/job")
 
     def __init__(self):
+        self.now_ms = 0
+        self.renewed_ms = 0
         self.calls = []
         self.error = None
         self.renewed = threading.Event()
@@ -21,9 +25,16 @@ class Lease:
         if self.error is not None:
             raise self.error
 
+    def clock_ms(self):
+        return self.now_ms
+
     def renew(self):
         self.renewed.set()
         self._called("renew")
+        self.renewed_ms = self.now_ms
+
+    def give_up(self, reason):
+        self.calls.append(("give up",))
 
     def add_checkpoint(self, checkpoint_id, path):
         self._called("add", checkpoint_id, path)
@@ -55,9 +66,10 @@ def test_a_lease_is_renewed_until_the_end_and_then_given_back(lease):
 def test_a_job_that_is_over_for_good_is_not_given_back(lease):
     leadership = Leadership(lease, 30_000)
     leadership.start(print)
+    assert lease.renewed.wait(30)
     assert leadership.finish("FINISHED")
     leadership.close(is_over_for_good=True)
-    assert lease.calls == [("finish", "FINISHED")]
+    assert lease.calls == [("renew",), ("finish", "FINISHED")]
 
 
 def test_it_is_told_once_that_another_one_has_taken_over(lease):
@@ -90,6 +102,37 @@ def test_a_storage_that_is_away_for_a_while_does_not_end_it(lease, caplog):
     assert leadership.add_checkpoint(1, "/c")
     leadership.close(is_over_for_good=False)
     assert lost == []
+
+
+def test_a_lease_that_cannot_be_renewed_for_as_long_as_it_lasts_is_given_up(lease):
+    lost, heard = [], threading.Event()
+    lease.error = OSError("stale file handle")
+    leadership = Leadership(lease, 30)
+    leadership.start(lambda reason: (lost.append(reason), heard.set()))
+    assert lease.renewed.wait(30) and not heard.is_set()
+    lease.now_ms = 30  # since the last renewal, which was before the start
+    lease_is_spared_once = not heard.wait(0.05)
+    lease.now_ms = 40
+    assert heard.wait(30) and lease_is_spared_once
+    (reason,) = lost
+    assert "its lease in /ha/job could not be renewed for 0.04 s (the last error was stale file handle)" in reason
+    assert "start the program again" in reason
+    assert not leadership.add_checkpoint(1, "/c") and not leadership.finish("FINISHED") and leadership.is_lost
+    leadership.close(is_over_for_good=False)
+    assert lease.calls[-1] == ("give up",)
+
+
+def test_a_directory_that_hangs_is_given_up_as_well(lease):
+    lost, heard, hangs = [], threading.Event(), threading.Event()
+    lease.renew = hangs.wait
+    leadership = Leadership(lease, 3)
+    leadership.start(lambda reason: (lost.append(reason), heard.set()))
+    lease.now_ms = 1_000_000
+    while not heard.wait(0.002):
+        lease.now_ms += 1
+    leadership.close(is_over_for_good=False)  # waits for no answer
+    assert "(the directory has not answered)" in lost[0]
+    hangs.set()
 
 
 def test_a_checkpoint_is_forgotten_before_its_files_are_and_the_lease_looked_at_between(lease):

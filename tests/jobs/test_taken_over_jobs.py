@@ -117,7 +117,7 @@ def test_a_program_that_stood_still_while_its_job_was_taken_over_does_no_harm(pr
     second.wait_for("goes on from checkpoint")
     second.wait_for("checkpoint [0-9]+ is complete")
     first.signal(signal.SIGCONT)
-    assert "JobSuspendedError: job 'counts' goes on elsewhere" in first.end(code=1)
+    assert "JobSuspendedError: job 'counts' was suspended: another job master has taken" in first.end(code=1)
     (tmp_path / "go-on").touch()
     second.end()
     assert results(tmp_path) == EXPECTED

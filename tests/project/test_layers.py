@@ -736,6 +736,7 @@ PACKAGE = [
             "in_process_manager",
             "embedded",
             "threads",
+            "lease_term",
             "leadership",
             "checkpoint_directory",
             "checkpoint_io",

@@ -8,6 +8,7 @@ from flinkbuf.checkpoints.ha_store import HaLease, HaStore, LeaseLostError
 from flinkbuf.checkpoints.storage import FILES_OF_SCHEME
 from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.leadership import Leadership
+from flinkbuf.jobs.lease_term import RENEWALS_PER_TIMEOUT
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.recovery import TakenJob
 from simulation.invariants import demand
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 SCHEME = "sim"
 POLL_MS = 500  # between two looks of a program that waits
+ENDS = ("result", "released")  # of a lease, as its holder notes them
 STUCK_MS = 20_000  # after which whoever runs a program kills it
 
 
@@ -59,6 +61,8 @@ class Driver:
         None: nobody else could run the job.
     world : CheckpointWorld or None
         The job, once it has begun.
+    begun_ms : int
+        When that was.
     found : str or None
         The checkpoint that it is about to begin from.
     """
@@ -70,6 +74,7 @@ class Driver:
         self.plan = plan
         self.initial = initial
         self.epoch = 0
+        self.begun_ms = 0
         self.leadership: WatchedLeadership | None = None
         self.world: CheckpointWorld | None = None
         self.found: str | None = None
@@ -125,10 +130,13 @@ class Driver:
 
     def _try(self, store: HaStore) -> bool:
         """Take the job if nobody holds it; return whether there is nothing more to do."""
+        began_ms = self.agenda.now_ms
         lease = store.try_acquire(self.flow.lease_timeout_ms)
         if lease is None:
             return False
         self.epoch = lease.epoch
+        self.agenda.after(1, self._holds_it_alone, began_ms)
+        lease.renewed_ms, lease.clock_ms = began_ms, lambda: self.agenda.now_ms
         lease._directory = SimDirectory(self.operations, self.directory, lease._wait)
         lease._one_change, lease._is_released = SimLock(), SimEvent()  # type: ignore[assignment]
         taken = self._taken(store, lease)
@@ -152,9 +160,31 @@ class Driver:
         if self.threads.has_ended:
             return
         self.epoch = epoch
+        self.begun_ms = self.agenda.now_ms
         self.world = self.run.begins(self, initial)
         if self.leadership is not None:
             self.leadership.start(self.world.lease_lost)
+
+    def _holds_it_alone(self, looked_ms: int) -> None:
+        """A program that could not renew its lease has seen that by now, unless it has slept, or has just begun.
+
+        One that has renewed it since `looked_ms`, when this one began to look, hears of this one with its next renewal.
+        """
+        now_ms, pause_ms = self.agenda.now_ms, self.flow.lease_timeout_ms // RENEWALS_PER_TIMEOUT
+        for each in self.run.drivers:
+            world = each.world
+            if each.job_number != self.job_number or each.epoch >= self.epoch or world is None or each is self:
+                continue
+            is_let_go = any(f"{self.directory}/{kind}-{each.epoch}" in self.run.disk.files for kind in ENDS)
+            is_over = is_let_go or world.has_crashed or world.has_lost_lease or world.end is not None
+            is_spared = now_ms <= max(each.begun_ms, each.threads.sleeps_until_ms) + pause_ms
+            is_renewed = self.run.disk.touched_ms[f"{self.directory}/lease-{each.epoch}"] >= looked_ms
+            demand(
+                is_over or is_spared or is_renewed,
+                "a job is taken over, and its holder goes on:",
+                each.epoch,
+                self.epoch,
+            )
 
     # ---- what happens to it
 

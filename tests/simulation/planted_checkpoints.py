@@ -8,6 +8,7 @@ from typing import Any
 
 from flinkbuf.checkpoints import ha_protocol
 from flinkbuf.jobs.coordinators import CoordinatorHost, _AttemptGateway
+from flinkbuf.jobs.lease_term import LeaseTerm
 from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
 from flinkbuf.jobs.master.checkpoint_requests import CheckpointRequests
 from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoints
@@ -388,3 +389,8 @@ def what_perhaps_counts_is_given_up_when_the_disk_fails(patch):
         return after
 
     patch.setattr(ha_protocol, "add_checkpoint", add_checkpoint)
+
+
+@bug
+def a_program_that_cannot_renew_its_lease_goes_on(patch):
+    patch.setattr(LeaseTerm, "is_over", lambda self, renewed_ms, now_ms: False)
