@@ -16,8 +16,10 @@ still runs is waited for: it is taken over when that program gives no sign of li
 EXAMPLES = """examples:
   python -m flinkbuf recover /mnt/shared/ha
   python -m flinkbuf recover /mnt/shared/ha --cluster-id nightly
+  python -m flinkbuf recover /mnt/shared/ha --fall-back
 
-A job whose record is damaged is named by its directory; the others go on.
+A job whose record is damaged is named by its directory; the others go on. A job whose newest checkpoint is damaged does
+not go on, unless --fall-back says so: what was committed after the older checkpoint is committed again.
 
 exit codes: 0 if all jobs have finished, or there was none; 1 if one has not."""
 
@@ -28,12 +30,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.description, parser.epilog = HELP, EXAMPLES
     parser.add_argument("directory", metavar="DIR", help="high-availability.storageDir of the programs")
     parser.add_argument("--cluster-id", metavar="ID", help="only jobs of this high-availability.cluster-id")
+    parser.add_argument(
+        "--fall-back",
+        action="store_true",
+        help="where the newest checkpoint of a job is damaged, begin from the newest one that is whole, as "
+        "execution.state-recovery.fall-back does; reads every byte of a checkpoint before",
+    )
 
 
 def main(arguments: Namespace) -> int:
     """Take the jobs over and wait for their ends; return the exit code."""
     try:
-        ends = recover(arguments.directory, arguments.cluster_id)
+        ends = recover(arguments.directory, arguments.cluster_id, falls_back=arguments.fall_back)
     except (OSError, CorruptDataError, ValueError) as error:
         print(error, file=sys.stderr)
         return FAILED

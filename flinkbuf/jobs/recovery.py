@@ -141,7 +141,7 @@ def _result_of(text: str) -> JobResult:
         return JobResult("", text)
 
 
-def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, str]]:
+def recover(storage_dir: str, cluster_id: str | None = None, *, falls_back: bool = False) -> list[tuple[str, str]]:
     """Go on with all jobs that were left unfinished, without their programs; return how each has ended.
 
     Waits for those that other programs still hold, and for the end of all. A job whose record is damaged is named by
@@ -153,6 +153,8 @@ def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, 
         ``high-availability.storageDir`` of the programs.
     cluster_id : str, optional
         Only jobs of this ``high-availability.cluster-id``.
+    falls_back : bool
+        A job whose newest checkpoint is damaged begins from the newest one that is whole.
     """
     found = HaStore.unfinished(storage_dir, cluster_id)
     stores = found.stores
@@ -163,7 +165,7 @@ def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, 
 
     def go_on(index: int, store: HaStore) -> None:
         try:
-            ends[index] = _go_on(store, is_over.is_set)
+            ends[index] = _go_on(store, is_over.is_set, falls_back)
         except BaseException as error:
             logger.error("job %r could not be taken over", store.job_name, exc_info=error)
             ends[index] = f"{type(error).__name__}: {error}"
@@ -183,8 +185,8 @@ def recover(storage_dir: str, cluster_id: str | None = None) -> list[tuple[str, 
     return [(store.job_name, ends[index]) for index, store in enumerate(stores)] + unreadable
 
 
-def _go_on(store: HaStore, is_cancelled: Callable[[], bool]) -> str:
-    taken = TakenJob.take(store, DEFAULT_LEASE_TIMEOUT_MS, is_cancelled)
+def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool) -> str:
+    taken = TakenJob.take(store, DEFAULT_LEASE_TIMEOUT_MS, is_cancelled, falls_back=falls_back)
     if taken is None:
         return "another program holds it"
     if taken.result is not None:

@@ -101,8 +101,8 @@ def _whole(location: str, older: Sequence[str] | None) -> Iterator[str]:
 def _with_way_out(error: Exception, whole: str) -> Exception:
     """Return it with what can be done. Nothing is begun from an older one unasked: what came after counts already."""
     text = (
-        f"{error}; {whole} is older and whole: execution.state-recovery.fall-back: true begins from it, and what was "
-        "committed after it is committed again"
+        f"{error}; {whole} is older and whole: execution.state-recovery.fall-back: true begins from it, as does "
+        "`python -m flinkbuf recover --fall-back`, and what was committed after it is committed again"
     )
     made = type(error)(text)
     made.__dict__.update(error.__dict__)

@@ -11,12 +11,13 @@ from master_world import error
 from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.checkpoints.handles import CheckpointMetadata
 from flinkbuf.checkpoints.storage import storage_of
+from flinkbuf.cli import main
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.state import ValueStateDescriptor
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.jobs.failure import Failure
+from flinkbuf.jobs.failure import Failure, JobSuspendedError
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master.checkpoint_restores import TRIES
 from flinkbuf.jobs.recovery import TakenJob
@@ -164,6 +165,44 @@ def test_other_failures_and_newer_checkpoints_begin_the_count_anew():
             restart(world, unreadable(world))
         world.complete(span_ms=1_000)
     assert world.job.status is JobStatus.RUNNING
+
+
+def test_recover_begins_from_an_older_checkpoint_only_where_it_is_told_to(tmp_path, capsys):
+    options = {
+        "execution.target": "embedded",
+        "pipeline.progress": "false",
+        "high-availability.storageDir": str(tmp_path / "ha"),
+        "execution.checkpointing.num-retained": "2",
+    }
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration.from_dict(options)).set_parallelism(1)
+    env.enable_checkpointing(3_600_000)
+    begun, go_on = tmp_path / "begun", tmp_path / "go-on"
+
+    def map_number(number):
+        begun.touch()
+        time.sleep(0 if go_on.exists() else 0.002)
+        return number
+
+    source = NumberSequenceSource(1, 5_000)
+    env.from_source(source, WatermarkStrategy.no_watermarks(), "numbers").map(map_number).print()
+    job = env.execute_async("counts")._job
+    while not begun.exists():
+        time.sleep(0.01)
+    ids = [job.trigger_checkpoint().result() for _ in range(2)]
+    job.suspend("its program has ended")
+    with pytest.raises(JobSuspendedError):
+        job.wait(60)
+    older, newest = HaStore(str(tmp_path / "ha"), "default", "counts").peek().pointers
+    assert [older.checkpoint_id, newest.checkpoint_id] == ids
+    damage(os.path.dirname(newest.path))
+    go_on.touch()
+    assert main(["recover", str(tmp_path / "ha")]) == 1
+    text = capsys.readouterr().out
+    assert f"counts: CorruptDataError: {newest.path} is damaged at byte " in text
+    assert f"; {os.path.dirname(older.path)} is older and whole: " in text and "recover --fall-back`" in text
+    assert main(["recover", str(tmp_path / "ha"), "--fall-back"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == "counts: FINISHED" and lines[-2] == "5000"
 
 
 class DamageAndFail(KeyedProcessFunction):
