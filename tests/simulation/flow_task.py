@@ -1,7 +1,7 @@
 """A task that reads numbered records, counts them by key and passes them on, and takes part in checkpoints.
 
-What decides is real: barrier handling, the task's part of each checkpoint, transactions. Channels, state and threads
-around it are made up.
+What decides is real: barrier handling, the task's part of each checkpoint, transactions, the way of a coordinator's
+events into the mailbox. Channels, state and threads around it are made up.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
 from flinkbuf.jobs.manager import task_actions as tm
-from flinkbuf.jobs.operator_events import ReaderRegistered, decode_event, encode_event
+from flinkbuf.jobs.manager.coordinator_proxy import CoordinatorProxy
 from flinkbuf.network.events import (
     AlignmentType,
     CancelCheckpointMarker,
@@ -32,6 +32,7 @@ from flinkbuf.streaming.task_events import CheckpointAcknowledged, TaskEvent
 from flinkbuf.streaming.task_state import TaskState, TaskStep
 from simulation.async_part import AsyncPart, TaskFailure
 from simulation.flow_checkpoints import FlowChain, FlowGate, FlowInFlight, FlowStorage, FlowTimers
+from simulation.flow_mailbox import FlowMailbox
 from simulation.flow_records import FlowChannel, Records
 from simulation.flow_sink import FlowSink
 from simulation.flow_state import Count, FlowState, Snapshot, StateWriter
@@ -62,6 +63,8 @@ class FlowTask(SimTask):
         self.memory = FlowState()
         self.writer = StateWriter(self)
         self.timers = FlowTimers(self)
+        self.mailbox = FlowMailbox(self)
+        self.proxy = CoordinatorProxy(self._tell_coordinator, self.mailbox)  # type: ignore[arg-type]
         self.settings = self.world.task_settings
         self.progress = TaskProgress()
         self.async_part = AsyncPart(self)
@@ -118,7 +121,7 @@ class FlowTask(SimTask):
         self.progress.is_running = True
         self.world.data.connect(self)
         if self.coordinated is not None:
-            self.manager.task_said(self.attempt, self.coordinated, encode_event(ReaderRegistered()))
+            self.proxy.register_reader(self.attempt.subtask_index, self)
         if self.writer.is_source:
             self._later(self.world.between(self.flow.emit_ms), self._emit)
         self.look_at(self.world.now_ms)
@@ -178,11 +181,16 @@ class FlowTask(SimTask):
 
     # ---- a source
 
+    def _tell_coordinator(self, payload: bytes) -> None:
+        self.manager.task_said(self.attempt, self.coordinated, payload)
+
     def deliver(self, payload: bytes) -> None:
         """An event of its coordinator."""
-        if not self.is_working():
-            return
-        event = decode_event(payload)
+        if self.is_working():
+            self.proxy.deliver(payload)
+
+    def handle_event(self, event: Any) -> None:
+        """An event of its coordinator has come to its thread (OperatorEventHandler)."""
         if isinstance(event, SplitsAssigned):
             for split in event.splits:
                 self.world.invariants.split_given(self, split)
@@ -208,7 +216,7 @@ class FlowTask(SimTask):
             return
         elif not unread and not self._has_asked:
             self._has_asked = True
-            self.manager.task_said(self.attempt, self.coordinated, encode_event(SplitRequested()))
+            self.proxy.handle_event(self.attempt.subtask_index, SplitRequested())
         span_ms = (1, 20) if self.world.is_healed else self.flow.emit_ms
         self._later(self.world.between(span_ms), self._emit)
 
@@ -408,7 +416,8 @@ class FlowTask(SimTask):
     def trigger(self, action: tm.TriggerTask) -> bool:
         """Begin with this task; False: it does not run."""
         if self.is_working():
-            self.guarded(self._trigger, barrier_of(action.checkpoint_id, action.timestamp_ms, action.options))
+            barrier = barrier_of(action.checkpoint_id, action.timestamp_ms, action.options)
+            self.mailbox.submit(lambda: self._trigger(barrier))
             return True
         return False
 
@@ -433,7 +442,7 @@ class FlowTask(SimTask):
     def notify(self, action: tm.NotifyTask) -> None:
         """A checkpoint counts, or never will."""
         if self.is_working():
-            self.guarded(self._complete if action.is_complete else self._abort, action)
+            self.mailbox.submit(lambda: (self._complete if action.is_complete else self._abort)(action))
 
     def _complete(self, action: tm.NotifyTask) -> None:
         self.checkpoints.complete(action.checkpoint_id)

@@ -9,6 +9,7 @@ from typing import Any
 from flinkbuf.checkpoints import ha_protocol
 from flinkbuf.jobs.coordinators import CoordinatorHost, _AttemptGateway
 from flinkbuf.jobs.lease_term import LeaseTerm
+from flinkbuf.jobs.manager.coordinator_proxy import CoordinatorProxy
 from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
 from flinkbuf.jobs.master.checkpoint_requests import CheckpointRequests
 from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoints
@@ -16,6 +17,7 @@ from flinkbuf.jobs.master.master_actions import ResetSources
 from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint
 from flinkbuf.jobs.master.shared_files import SharedFiles
 from flinkbuf.jobs.master.state_assignment import StateAssignment, _Deal
+from flinkbuf.jobs.operator_events import decode_event
 from flinkbuf.streaming.barrier_actions import ResumeChannels
 from flinkbuf.streaming.barrier_handler import SingleCheckpointBarrierHandler
 from flinkbuf.streaming.barrier_tracker import CheckpointBarrierTracker
@@ -191,6 +193,15 @@ def what_was_held_back_is_sent_with_the_next_checkpoint(patch):
 
 
 @bug
+def an_event_comes_to_its_reader_in_two_mails(patch):
+    def deliver(self, payload):
+        handle = lambda: self._operator.handle_event(decode_event(payload))  # noqa: E731
+        self._mailbox.submit(lambda: self._mailbox.submit(handle))
+
+    patch.setattr(CoordinatorProxy, "deliver", deliver)
+
+
+@bug
 def splits_of_a_reader_that_begins_again_are_not_taken_back(patch):
     patch.setattr(SplitAssignmentTracker, "take_back", lambda self, subtask_index, checkpoint_id: [])
 
@@ -256,6 +267,18 @@ def it_counts_though_it_could_not_be_stored(patch):
 @bug
 def a_restart_ignores_what_is_being_stored(patch):
     patch.setattr(CheckpointCoordinator, "is_storing", property(lambda self: False))
+
+
+@bug
+def a_restart_drops_what_is_being_stored(patch):
+    suspend = CheckpointCoordinator.suspend
+
+    def drop_all(self, reason, now_ms):
+        suspend(self, reason, now_ms)
+        for pending in list(self.pending.values()):
+            self._abort(pending, reason, now_ms)
+
+    patch.setattr(CheckpointCoordinator, "suspend", drop_all)
 
 
 @bug

@@ -41,6 +41,8 @@ FOUND_BY = {
     "the_first_barrier_is_enough_at_least_once": 24,
     "it_counts_though_it_could_not_be_stored": 50,
     "a_restart_ignores_what_is_being_stored": 21,
+    "a_restart_drops_what_is_being_stored": 116,
+    "an_event_comes_to_its_reader_in_two_mails": 121,
     "key_groups_stay_with_their_subtask": 38,
     "channels_behind_an_old_barrier_stay_blocked": 412,
     "a_job_begins_again_behind_the_savepoint_that_it_stops_with": 105,
