@@ -22,6 +22,28 @@ COUNT, KEYS, SPAN_MS = 3_000, 7, 100
 GO_ON = "go-on"  # a file: from then on it hurries
 
 
+def note_process(directory):
+    """Have `workers` find the process that this runs in."""
+    pids = Path(directory, "pids")
+    pids.mkdir(exist_ok=True)
+    (pids / str(os.getpid())).write_text(started(os.getpid()))
+
+
+def workers(directory):
+    """Processes that have run tasks and are still there; others may have their numbers by now."""
+    noted = [(int(path.name), path.read_text()) for path in Path(directory, "pids").glob("*")]
+    return sorted(pid for pid, when in noted if when and when == started(pid))
+
+
+def started(pid):
+    """When a process was started, by the system's count; empty if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
 class Pace(MapFunction):
     """Passes numbers on, more and more slowly until it may hurry; says in which process it runs."""
 
@@ -30,9 +52,7 @@ class Pace(MapFunction):
         self.hurries = False
 
     def open(self, context):
-        pids = Path(self.directory, "pids")
-        pids.mkdir(exist_ok=True)
-        (pids / str(os.getpid())).touch()
+        note_process(self.directory)
 
     def map(self, number):
         if not self.hurries:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 
+import chaos_program  # noqa: E402
 import link_faults  # noqa: E402
 import soak_program  # noqa: E402
 
@@ -187,8 +188,7 @@ class Soak:
     # ---- faults
 
     def _workers(self):
-        pids = (int(path.name) for path in Path(self.directory, "pids").glob("*"))
-        return sorted(pid for pid in pids if _is_alive(pid))
+        return chaos_program.workers(self.directory)
 
     def _kill(self):
         workers = self._workers()
@@ -249,13 +249,6 @@ def _usage(pids):
         except OSError:
             continue
     return {"rss_mb": rss // 1024, "threads": threads, "descriptors": descriptors}
-
-
-def _is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def _kill(pid):

@@ -5,12 +5,11 @@
 """
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
-from chaos_program import Files
+from chaos_program import Files, note_process
 
 from flinkbuf.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
@@ -55,19 +54,13 @@ class Pace(MapFunction):
         self.count = 0
 
     def open(self, context):
-        tell_process(self.directory)
+        note_process(self.directory)
 
     def map(self, number):
         self.count += 1
         if self.count % RECORDS_A_PAUSE == 0:
             time.sleep(PAUSE_S)
         return number % KEYS, number
-
-
-def tell_process(directory):
-    pids = Path(directory, "pids")
-    pids.mkdir(exist_ok=True)
-    (pids / str(os.getpid())).touch()
 
 
 class Sums(ProcessWindowFunction):
@@ -101,7 +94,7 @@ class EveryState(KeyedProcessFunction):
         self.directory = str(directory)
 
     def open(self, context):
-        tell_process(self.directory)
+        note_process(self.directory)
         self.count = context.get_state(ValueStateDescriptor("count", Types.LONG()))
         self.numbers = context.get_list_state(ListStateDescriptor("numbers", PAIR))
         self.counts = context.get_map_state(MapStateDescriptor("counts", Types.LONG(), Types.LONG()))

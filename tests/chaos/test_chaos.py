@@ -34,19 +34,6 @@ def expected(tmp_path_factory):
     return lines
 
 
-def workers(directory):
-    """Processes that have run tasks and are still there."""
-    pids = (int(path.name) for path in Path(directory, "pids").glob("*"))
-    return sorted(pid for pid in pids if is_alive(pid))
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def kill_at_random(directory, count, is_over, longest_s, rng):
     """End processes of the job, one after the other."""
     killed, deadline = 0, time.monotonic() + 60 + count * 10
@@ -54,7 +41,7 @@ def kill_at_random(directory, count, is_over, longest_s, rng):
         assert time.monotonic() < deadline, f"only {killed} of {count} could be killed (CHAOS_SEED={SEED})"
         assert not is_over(), f"the job ended after {killed} kills (CHAOS_SEED={SEED})"
         time.sleep(rng.uniform(0.0, longest_s))
-        alive = workers(directory)
+        alive = chaos_program.workers(directory)
         if alive:
             victim = rng.choice(alive)
             os.kill(victim, signal.SIGKILL)
