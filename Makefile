@@ -54,9 +54,9 @@ test: test-python test-c
 # goes, the other two behind it.
 test-python: $(VENV)/.test java postgres chromium
 	@mkdir -p build
-	@$(BIN)/python -m pytest tests/spark -q >build/test-spark.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest $(BESIDE) -q >build/test-beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q $(addprefix --ignore=,tests/spark $(BESIDE)); code=$$?; \
+	@$(BIN)/python -m pytest tests/spark -q --durations=15 >build/test-spark.log 2>&1 & spark=$$!; \
+	$(BIN)/python -m pytest $(BESIDE) -q --durations=15 >build/test-beside.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q --durations=15 $(addprefix --ignore=,tests/spark $(BESIDE)); code=$$?; \
 	wait $$beside || code=$$?; echo 'and beside them: $(BESIDE)'; cat build/test-beside.log; \
 	wait $$spark || code=$$?; echo 'and beside them: tests/spark'; cat build/test-spark.log; \
 	exit $$code
