@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, ClassVar, Final
 
@@ -13,94 +14,112 @@ __all__ = ["StateTtlConfig"]
 COMPACTION_PERIOD: Final = Duration.of_days(30)
 
 
-@dataclass(frozen=True)
-class IncrementalCleanup:
-    """So many entries are looked at with each access to the state, or with each record of the operator."""
+class CleanupStrategy:
+    """How one of the ways to clean up is set."""
 
-    cleanup_size: int
-    with_every_record: bool
 
-    def __post_init__(self) -> None:
-        if self.cleanup_size < 0:
-            raise ValueError(
-                f"the entries looked at in one step of a cleanup cannot be negative, got {self.cleanup_size}"
-            )
+class EmptyCleanupStrategy(CleanupStrategy):
+    """There is nothing to set."""
+
+
+class IncrementalCleanup(CleanupStrategy):
+    """So many entries are looked at with each access to the state, or with each record of the operator.
+
+    Parameters
+    ----------
+    cleanup_size : int
+        Entries of one step.
+    run_cleanup_for_every_record : bool
+        Whether each record makes a step, not only each access.
+    """
+
+    def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+        if cleanup_size < 0:
+            raise ValueError(f"the entries looked at in one step of a cleanup cannot be negative, got {cleanup_size}")
+        self._step = cleanup_size, run_cleanup_for_every_record
 
     def get_cleanup_size(self) -> int:
         """Return how many entries one step looks at."""
-        return self.cleanup_size
+        return self._step[0]
 
     def run_cleanup_for_every_record(self) -> bool:
         """Whether each record makes a step, not only each access."""
-        return self.with_every_record
+        return self._step[1]
 
 
-@dataclass(frozen=True)
-class CompactionCleanup:
+class CompactionCleanup(CleanupStrategy):
     """What PyFlink tells RocksDB's compaction; kept for programs that ask for it again."""
 
-    query_time_after_num_entries: int
-    periodic_compaction_time: Any = COMPACTION_PERIOD
+    def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Any = None) -> None:
+        self._settings = query_time_after_num_entries, periodic_compaction_time or COMPACTION_PERIOD
 
     def get_query_time_after_num_entries(self) -> int:
         """Return after how many entries a compaction looks at the clock."""
-        return self.query_time_after_num_entries
+        return self._settings[0]
 
     def get_periodic_compaction_time(self) -> Any:
         """Return after what time a file is compacted although nothing else asks for it."""
-        return self.periodic_compaction_time
+        return self._settings[1]
 
 
-@dataclass(frozen=True)
 class TtlCleanup:
     """When expired values go, besides when they are read.
 
-    Attributes
+    Parameters
     ----------
-    is_in_background : bool
-        What was not chosen has Flink's defaults; else it is off.
-    filters_snapshots : bool
-    incremental : IncrementalCleanup or None
-    compaction : CompactionCleanup or None
+    strategies : dict
+        What was chosen, by `Strategies`.
+    is_cleanup_in_background : bool
+        Whether what was not chosen has Flink's defaults; else it is off.
     """
 
-    is_in_background: bool = True
-    filters_snapshots: bool = False
-    incremental: IncrementalCleanup | None = None
-    compaction: CompactionCleanup | None = None
+    class Strategies(Enum):
+        """The ways there are."""
 
+        FULL_STATE_SCAN_SNAPSHOT = 0
+        INCREMENTAL_CLEANUP = 1
+        ROCKSDB_COMPACTION_FILTER = 2
+
+    CleanupStrategy = CleanupStrategy
+    EmptyCleanupStrategy = EmptyCleanupStrategy
     IncrementalCleanupStrategy = IncrementalCleanup
     RocksdbCompactFilterCleanupStrategy = CompactionCleanup
+    EMPTY_STRATEGY: ClassVar = EmptyCleanupStrategy()
+
+    def __init__(self, strategies: Mapping[TtlCleanup.Strategies, Any], is_cleanup_in_background: bool) -> None:
+        self._chosen = dict(strategies)
+        self._has_defaults = is_cleanup_in_background
 
     def is_cleanup_in_background(self) -> bool:
         """Whether values are cleaned up although no strategy was chosen."""
-        return self.is_in_background
+        return self._has_defaults
 
     def in_full_snapshot(self) -> bool:
         """Whether a snapshot leaves expired values out."""
-        return self.filters_snapshots
+        return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._chosen
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanup | None:
         """Return the chosen steps, the default ones, or None."""
-        default = IncrementalCleanup(5, with_every_record=False) if self.is_in_background else None
-        return self.incremental or default
+        default = IncrementalCleanup(5, run_cleanup_for_every_record=False) if self._has_defaults else None
+        return self._chosen.get(self.Strategies.INCREMENTAL_CLEANUP, default)
 
     def get_rocksdb_compact_filter_cleanup_strategy(self) -> CompactionCleanup | None:
         """Return what was chosen for RocksDB, the default, or None."""
-        return self.compaction or (CompactionCleanup(1000) if self.is_in_background else None)
+        default = CompactionCleanup(1000) if self._has_defaults else None
+        return self._chosen.get(self.Strategies.ROCKSDB_COMPACTION_FILTER, default)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class StateTtlConfig:
     """When the values of a state expire, what is seen of expired ones, and when they are cleaned up.
 
     Parameters
     ----------
-    ttl : Time or Duration
-        How long a value lives; greater than zero.
     update_type : StateTtlConfig.UpdateType
     state_visibility : StateTtlConfig.StateVisibility
-    time_characteristic : StateTtlConfig.TtlTimeCharacteristic
+    ttl_time_characteristic : StateTtlConfig.TtlTimeCharacteristic
+    ttl : Time or Duration
+        How long a value lives; greater than zero.
     cleanup_strategies : StateTtlConfig.CleanupStrategies
 
     Examples
@@ -128,11 +147,11 @@ class StateTtlConfig:
 
         ProcessingTime = 0
 
+    update_type: UpdateType
+    state_visibility: StateVisibility
+    ttl_time_characteristic: TtlTimeCharacteristic
     ttl: Time | Duration
-    update_type: UpdateType = UpdateType.OnCreateAndWrite
-    state_visibility: StateVisibility = StateVisibility.NeverReturnExpired
-    time_characteristic: TtlTimeCharacteristic = TtlTimeCharacteristic.ProcessingTime
-    cleanup_strategies: TtlCleanup = TtlCleanup()
+    cleanup_strategies: TtlCleanup
 
     CleanupStrategies = TtlCleanup
     Builder: ClassVar[Any]
@@ -160,7 +179,7 @@ class StateTtlConfig:
 
     def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
         """Return the clock that counts."""
-        return self.time_characteristic
+        return self.ttl_time_characteristic
 
     def is_enabled(self) -> bool:
         """Whether values expire at all."""
@@ -171,7 +190,9 @@ class StateTtlConfig:
         return self.cleanup_strategies
 
     def __repr__(self) -> str:
-        return f"StateTtlConfig({self.ttl}, {self.update_type}, {self.state_visibility}, {self.time_characteristic})"
+        return (
+            f"StateTtlConfig({self.ttl}, {self.update_type}, {self.state_visibility}, {self.ttl_time_characteristic})"
+        )
 
 
 class StateTtlConfigBuilder:
@@ -183,16 +204,21 @@ class StateTtlConfigBuilder:
     """
 
     def __init__(self, ttl: Time | Duration) -> None:
-        self._ttl = ttl  # looked at by `build`: set_ttl may still change it
-        self._chosen: dict[str, Any] = {}
-        self._cleanup = TtlCleanup()
+        self._chosen: dict[str, Any] = {
+            "update_type": StateTtlConfig.UpdateType.OnCreateAndWrite,
+            "state_visibility": StateTtlConfig.StateVisibility.NeverReturnExpired,
+            "ttl_time_characteristic": StateTtlConfig.TtlTimeCharacteristic.ProcessingTime,
+            "ttl": ttl,  # looked at by `build`: set_ttl may still change it
+        }
+        self._cleanup: dict[TtlCleanup.Strategies, Any] = {}
+        self._cleans_in_background = True
 
     def _choose(self, **chosen: Any) -> StateTtlConfigBuilder:
         self._chosen |= chosen
         return self
 
-    def _clean_up(self, **chosen: Any) -> StateTtlConfigBuilder:
-        self._cleanup = replace(self._cleanup, **chosen)
+    def _clean_up(self, way: TtlCleanup.Strategies, how: Any) -> StateTtlConfigBuilder:
+        self._cleanup[way] = how
         return self
 
     def set_update_type(self, update_type: StateTtlConfig.UpdateType) -> StateTtlConfigBuilder:
@@ -223,7 +249,7 @@ class StateTtlConfigBuilder:
         self, ttl_time_characteristic: StateTtlConfig.TtlTimeCharacteristic
     ) -> StateTtlConfigBuilder:
         """Choose the clock; there is one."""
-        return self._choose(time_characteristic=ttl_time_characteristic)
+        return self._choose(ttl_time_characteristic=ttl_time_characteristic)
 
     def use_processing_time(self) -> StateTtlConfigBuilder:
         """Measure lives by processing time, which is the default."""
@@ -231,7 +257,7 @@ class StateTtlConfigBuilder:
 
     def cleanup_full_snapshot(self) -> StateTtlConfigBuilder:
         """Leave expired values out of snapshots."""
-        return self._clean_up(filters_snapshots=True)
+        return self._clean_up(TtlCleanup.Strategies.FULL_STATE_SCAN_SNAPSHOT, TtlCleanup.EMPTY_STRATEGY)
 
     def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> StateTtlConfigBuilder:
         """Look at `cleanup_size` entries with each access to the state, or with each record.
@@ -241,23 +267,24 @@ class StateTtlConfigBuilder:
         ValueError
             `cleanup_size` is negative.
         """
-        return self._clean_up(incremental=IncrementalCleanup(cleanup_size, run_cleanup_for_every_record))
+        how = IncrementalCleanup(cleanup_size, run_cleanup_for_every_record)
+        return self._clean_up(TtlCleanup.Strategies.INCREMENTAL_CLEANUP, how)
 
     def cleanup_in_rocksdb_compact_filter(
         self, query_time_after_num_entries: int, periodic_compaction_time: Any = None
     ) -> StateTtlConfigBuilder:
         """Take PyFlink's settings, which change nothing: our RocksDB drops nothing while it compacts."""
-        period = periodic_compaction_time or COMPACTION_PERIOD
-        return self._clean_up(compaction=CompactionCleanup(query_time_after_num_entries, period))
+        how = CompactionCleanup(query_time_after_num_entries, periodic_compaction_time)
+        return self._clean_up(TtlCleanup.Strategies.ROCKSDB_COMPACTION_FILTER, how)
 
     def disable_cleanup_in_background(self) -> StateTtlConfigBuilder:
         """Clean up only what is read, and what a chosen strategy finds."""
-        return self._clean_up(is_in_background=False)
+        self._cleans_in_background = False
+        return self
 
     def set_ttl(self, ttl: Time | Duration) -> StateTtlConfigBuilder:
         """Choose another time to live."""
-        self._ttl = ttl
-        return self
+        return self._choose(ttl=ttl)
 
     def build(self) -> StateTtlConfig:
         """Return the configuration.
@@ -267,7 +294,7 @@ class StateTtlConfigBuilder:
         ValueError
             The time to live is not greater than zero.
         """
-        return StateTtlConfig(self._ttl, cleanup_strategies=self._cleanup, **self._chosen)
+        return StateTtlConfig(**self._chosen, cleanup_strategies=TtlCleanup(self._cleanup, self._cleans_in_background))
 
 
 StateTtlConfig.Builder = StateTtlConfigBuilder
