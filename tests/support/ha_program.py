@@ -13,16 +13,18 @@ from flinkbuf.datastream.state import ValueStateDescriptor
 
 KEYS = 5
 COUNT = 300  # numbers of each key
+HALF = KEYS * COUNT // 2
 
 
 class Step(MapFunction):
-    """Slow until the test wants it to come to its end."""
+    """More and more slowly until the test wants it to come to its end: a second program may take long to start."""
 
     def __init__(self, directory):
         self.go_on = Path(directory, "go-on")
 
     def map(self, number):
-        time.sleep(0.0005 if self.go_on.exists() else 0.01)
+        left = HALF - number % HALF  # two splits are read at a time
+        time.sleep(0.0005 if self.go_on.exists() else max(0.01, 4 / left))
         return number % KEYS, number
 
 
