@@ -231,9 +231,11 @@ def test_sizes(size, text):
 )
 def test_recover_says_how_each_job_has_ended(capsys, monkeypatch, ends, code, text):
     asked = []
-    monkeypatch.setattr(recovery_command, "recover", lambda *arguments: asked.append(arguments) or ends)
+    monkeypatch.setattr(
+        recovery_command, "recover", lambda *place, falls_back: asked.append((*place, falls_back)) or ends
+    )
     assert run(capsys, "recover", "/ha", "--cluster-id", "nightly") == (code, text, "")
-    assert asked == [("/ha", "nightly")]
+    assert asked == [("/ha", "nightly", False)]
 
 
 def test_recover_of_nothing_is_an_error(capsys, tmp_path):
