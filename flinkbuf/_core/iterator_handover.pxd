@@ -2,6 +2,9 @@ from libc.stdint cimport int64_t
 
 from flinkbuf._core.wakeup cimport TaskBell
 
+cdef extern from "_core/iterator_handover.h":
+    int64_t fb_coarse_clock_ns() noexcept nogil
+
 
 cdef class IteratorHandover:
     cdef object wake                    # tells the task that there is something

@@ -8,7 +8,6 @@ they came: few of those that take long to make, since these may be large.
 
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_DECREF
-from libc.stdint cimport int64_t
 
 from flinkbuf._core.own_value cimport fb_own_value_is_atom, is_fixed, own_if_it_can
 from flinkbuf._core.wakeup cimport TaskBell
@@ -22,10 +21,6 @@ cdef enum:
 
 cdef extern from "Python.h":
     PyObject* PyIter_Next(object iterator) except? NULL
-
-
-cdef extern from "_core/iterator_handover.h":
-    int64_t fb_coarse_clock_ns() noexcept nogil
 
 
 cdef class IteratorHandover:

@@ -230,7 +230,7 @@ cdef object own_copy(object value):
 
 
 cdef object own_if_it_can(object value):
-    """The same, or `value` itself where it cannot be copied, such as a lock."""
+    """`own_copy` of a value, or the value itself where it cannot be copied, such as a lock."""
     try:
         return own_copy(value)
     except (TypeError, ValueError):

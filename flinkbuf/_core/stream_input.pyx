@@ -9,6 +9,7 @@ cimport cython
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.input_status cimport MORE_AVAILABLE, NOTHING_AVAILABLE, END_OF_INPUT
+from flinkbuf._core.iterator_handover cimport fb_coarse_clock_ns
 from flinkbuf._core.operator_chain cimport ChainingOutput, OperatorCounters
 from flinkbuf._core.python_object cimport FB_IDENTITY
 from flinkbuf._core.record_reader cimport (
@@ -23,10 +24,6 @@ cdef enum:
     TURN_NS = 1_000_000
     LOOK_NS = 20_000_000    # after so long a source comes back, however few its records are; a fast one
     RECORDS_A_LOOK = 4      # reads the clock once in so many
-
-
-cdef extern from "_core/iterator_handover.h":
-    int64_t fb_coarse_clock_ns() noexcept nogil
 
 
 @cython.final
