@@ -39,7 +39,6 @@ class Leadership:
         self.lease = lease
         self._threads = threads or Threads()
         self._timeout_ms = timeout_ms
-        self._term = LeaseTerm(timeout_ms, lease.clock_ms())
         self._trouble = "the directory has not answered"  # why the last renewal has not succeeded
         self._lost: Callable[[str], None] | None = None
         self._lock = threading.Lock()
@@ -50,9 +49,9 @@ class Leadership:
     def start(self, lost: Callable[[str], None]) -> None:
         """Keep it; `lost` is told once if another program has taken over, or may have; from any thread."""
         self._lost = lost
-        self._term = LeaseTerm(self._timeout_ms, self.lease.clock_ms())
-        self._renewer = self._threads.begin(self._renew, "flinkbuf lease")
-        self._threads.begin(self._watch, "flinkbuf lease watch")
+        term = LeaseTerm(self._timeout_ms, self.lease.clock_ms())
+        self._renewer = self._threads.begin(lambda: self._renew(term.pause_ms / 1_000), "flinkbuf lease")
+        self._threads.begin(lambda: self._watch(term), "flinkbuf lease watch")
 
     def close(self, *, is_over_for_good: bool) -> None:
         """Renew it no more; a job that is not over for good can be taken over at once."""
@@ -108,7 +107,7 @@ class Leadership:
         if is_first and self._lost is not None:
             self._lost(reason)
 
-    def _renew(self) -> None:
+    def _renew(self, pause_s: float) -> None:
         while not self._is_over.is_set() and not self._reason:
             try:
                 self.lease.renew()
@@ -120,11 +119,11 @@ class Leadership:
             except OSError as error:  # if it lasts, `_watch` ends it
                 self._trouble = f"the last error was {error}"
                 logger.warning("the lease of a job could not be renewed: %s", error)
-            self._is_over.wait(self._term.pause_ms / 1_000)
+            self._is_over.wait(pause_s)
 
-    def _watch(self) -> None:
+    def _watch(self, term: LeaseTerm) -> None:
         """Give the job up when its lease was not renewed for so long that another program may have taken it over."""
-        lease, term = self.lease, self._term
+        lease = self.lease
         while not self._is_over.is_set() and not self._reason:
             now_ms = lease.clock_ms()
             if term.is_over(lease.renewed_ms, now_ms):
