@@ -36,30 +36,32 @@ class IncrementalCleanup(CleanupStrategy):
     def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
         if cleanup_size < 0:
             raise ValueError(f"the entries looked at in one step of a cleanup cannot be negative, got {cleanup_size}")
-        self._step = cleanup_size, run_cleanup_for_every_record
+        self._cleanup_size = cleanup_size
+        self._is_with_every_record = run_cleanup_for_every_record
 
     def get_cleanup_size(self) -> int:
         """Return how many entries one step looks at."""
-        return self._step[0]
+        return self._cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
         """Whether each record makes a step, not only each access."""
-        return self._step[1]
+        return self._is_with_every_record
 
 
 class CompactionCleanup(CleanupStrategy):
     """What PyFlink tells RocksDB's compaction; kept for programs that ask for it again."""
 
     def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: Any = None) -> None:
-        self._settings = query_time_after_num_entries, periodic_compaction_time or COMPACTION_PERIOD
+        self._entries = query_time_after_num_entries
+        self._period = periodic_compaction_time or COMPACTION_PERIOD
 
     def get_query_time_after_num_entries(self) -> int:
         """Return after how many entries a compaction looks at the clock."""
-        return self._settings[0]
+        return self._entries
 
     def get_periodic_compaction_time(self) -> Any:
         """Return after what time a file is compacted although nothing else asks for it."""
-        return self._settings[1]
+        return self._period
 
 
 class TtlCleanup:
