@@ -10,6 +10,7 @@ import time
 import uuid
 from pathlib import Path
 
+from flinkbuf.checkpoints.ha_directory import _started
 from flinkbuf.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import KeyedProcessFunction, MapFunction, ProcessWindowFunction, StreamExecutionEnvironment
@@ -26,22 +27,13 @@ def note_process(directory):
     """Have `workers` find the process that this runs in."""
     pids = Path(directory, "pids")
     pids.mkdir(exist_ok=True)
-    (pids / str(os.getpid())).write_text(started(os.getpid()))
+    (pids / str(os.getpid())).write_text(_started(os.getpid()))
 
 
 def workers(directory):
     """Processes that have run tasks and are still there; others may have their numbers by now."""
     noted = [(int(path.name), path.read_text()) for path in Path(directory, "pids").glob("*")]
-    return sorted(pid for pid, when in noted if when and when == started(pid))
-
-
-def started(pid):
-    """When a process was started, by the system's count; empty if it has ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]
+    return sorted(pid for pid, when in noted if when and when == _started(pid))
 
 
 class Pace(MapFunction):
