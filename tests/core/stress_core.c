@@ -57,16 +57,17 @@ static _Atomic uint64_t progress;
 
 static void move_on(void) { atomic_fetch_add(&progress, 1); }
 
-static _Noreturn void complain(const char* file, int line, const char* condition) {
-  fprintf(stderr, "%s:%d: %s; round %" PRIu64 " (%s)\n", file, line, condition, round_number, round_text);
+static _Noreturn void complain(const char* file, int line, const char* what) {
+  fprintf(stderr, "%s:%d: %s; round %" PRIu64 " (%s)\n", file, line, what, round_number, round_text);
   fflush(stderr);
   _Exit(1);
 }
 
-#define EXPECT(condition)                                       \
-  do {                                                          \
-    if (!(condition)) complain(__FILE__, __LINE__, #condition); \
+#define EXPECT_ELSE(condition, what)                      \
+  do {                                                    \
+    if (!(condition)) complain(__FILE__, __LINE__, what); \
   } while (0)
+#define EXPECT(condition) EXPECT_ELSE(condition, #condition)
 
 static void* watch(void* ignored) {
   uint64_t seen = 0;
@@ -79,7 +80,7 @@ static void* watch(void* ignored) {
       seen = atomic_load(&progress);
       since_ms = fb_wakeup_now_ms();
     }
-    EXPECT(fb_wakeup_now_ms() - since_ms < PATIENCE_MS); /* else something stands still */
+    EXPECT_ELSE(fb_wakeup_now_ms() - since_ms < PATIENCE_MS, "something stands still");
   }
 }
 
@@ -430,7 +431,8 @@ static int read_on(struct consumer* self, struct reading* reading, uint32_t item
 static void check_ends(struct consumer* self, struct reading* reading) {
   for (uint32_t i = 0; i < reading->count; i++) {
     uint32_t written = self->round->bytes;
-    if (reading->gate.channels[i].has_ended) EXPECT(reading->at[i] == written); /* else it lacks records */
+    if (reading->gate.channels[i].has_ended)
+      EXPECT_ELSE(reading->at[i] == written, "a channel that ended lacks records");
   }
 }
 
