@@ -14,6 +14,48 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 PROPERTIES_VARIABLE = "FLINKBUF_PROPERTIES"
+JOB_PARAMETERS = "pipeline.global-job-parameters"
+HIDDEN = "******"
+_SENSITIVE = (
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+    "jaas.config",
+    "http-headers",
+)
+
+
+def is_sensitive(key: str) -> bool:
+    """Tell whether the value of a key is shown to nobody. Flink's ``GlobalConfiguration.isSensitive``.
+
+    Examples
+    --------
+    >>> is_sensitive("s3.secret-key"), is_sensitive("my.Password"), is_sensitive("parallelism.default")
+    (True, True, False)
+    """
+    lower = key.lower()
+    return any(word in lower for word in _SENSITIVE)
+
+
+def hide_sensitive_values(pairs: Mapping[str, str]) -> dict[str, str]:
+    """Return pairs as they may be shown. Flink's ``ConfigurationUtils.hideSensitiveValues``.
+
+    Examples
+    --------
+    >>> hide_sensitive_values({"user": "ada", "password": "12345"})
+    {'user': 'ada', 'password': '******'}
+    """
+    return {key: HIDDEN if is_sensitive(key) else value for key, value in pairs.items()}
+
+
+_PART = r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,:'"{}]+?)\s*"""
+_PAIR = re.compile(_PART + ":" + r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,'"{}]*?)\s*(?:,|$)""")
 
 
 def double_text(value: float) -> str:
@@ -56,6 +98,59 @@ def float_of(text: str) -> float:
     if "_" in text:
         raise ValueError(f'For input string: "{text}"')
     return float(text)
+
+
+def map_of(text: str) -> dict[str, str]:
+    """Read keys and values: ``a:1,b:2`` or ``{a: 1, b: 2}``; quotes keep what would be a sign.
+
+    Examples
+    --------
+    >>> map_of("airport:JFK,'a,b':'it''s'")
+    {'airport': 'JFK', 'a,b': "it's"}
+    """
+    inner = text.strip()
+    if inner.startswith("{") and inner.endswith("}"):
+        inner = inner[1:-1].strip()
+    pairs: dict[str, str] = {}
+    position = 0
+    while position < len(inner):
+        pair = _PAIR.match(inner, position)
+        if pair is None:
+            raise ValueError(f"'{text}' is no map: write key:value,key:value")
+        pairs[_unquoted(pair[1])] = _unquoted(pair[2])
+        position = pair.end()
+    return pairs
+
+
+def map_text(pairs: dict[str, str]) -> str:
+    """Write keys and values so that `map_of` reads them."""
+    return ",".join(f"{_quoted(key)}:{_quoted(value)}" for key, value in pairs.items())
+
+
+def _quoted(text: str) -> str:
+    return text if re.fullmatch(r"[\w.\-/]+", text) else "'" + text.replace("'", "''") + "'"
+
+
+def _unquoted(text: str) -> str:
+    quote = text[:1]
+    return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
+
+
+def unreadable(key: str, text: str, cause: ValueError, why: str = "") -> ValueError:
+    """Return the error about a value that is not of its key's kind. Of a secret neither it nor its cause says anything.
+
+    Examples
+    --------
+    >>> unreadable("heartbeat.interval", "soon", ValueError("'soon' is no time"), ": it is no time")
+    ValueError("Could not parse value 'soon' for key 'heartbeat.interval': it is no time")
+    >>> unreadable("my.password", "12345", ValueError("'12345' is too short"))
+    ValueError("Could not parse value '******' for key 'my.password'.")
+    """
+    is_hidden = is_sensitive(key) or (key == JOB_PARAMETERS and is_sensitive(text))
+    said = why if not (is_hidden and text in why) else ""
+    error = ValueError(f"Could not parse value '{HIDDEN if is_hidden else text}' for key '{key}'{said or '.'}")
+    error.__cause__ = None if is_hidden else cause
+    return error
 
 
 class Configuration:
@@ -165,6 +260,22 @@ class Configuration:
         """Return keys and the texts of their values."""
         return {key: value_text(value) for key, value in self._values.items()}
 
+    def shown(self) -> dict[str, str]:
+        """Return keys and texts as they may be shown: secrets are hidden, those among a job's parameters, too.
+
+        Examples
+        --------
+        >>> Configuration().set_string("rest.token", "correct horse").shown()
+        {'rest.token': '******'}
+        """
+        pairs = self.to_dict()
+        if JOB_PARAMETERS in pairs:
+            try:
+                pairs[JOB_PARAMETERS] = map_text(hide_sensitive_values(map_of(pairs[JOB_PARAMETERS])))
+            except ValueError:  # it is no map: whoever reads it is told so
+                pairs[JOB_PARAMETERS] = HIDDEN
+        return hide_sensitive_values(pairs)
+
     def remove_config(self, key: str) -> bool:
         """Unset a key; tells whether it was set."""
         return self._values.pop(key, None) is not None
@@ -174,7 +285,8 @@ class Configuration:
             raise TypeError(f"a configuration key is a str, got {key!r}")
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
             wanted = " or ".join(each.__name__ for each in (kind if isinstance(kind, tuple) else (kind,)))
-            raise TypeError(f"the value of {key} must be {wanted}, got {value!r}")
+            shown = f"a {type(value).__name__}" if is_sensitive(key) else repr(value)
+            raise TypeError(f"the value of {key} must be {wanted}, got {shown}")
         self._values[key] = convert(value) if convert else value
         return self
 
@@ -185,7 +297,8 @@ class Configuration:
         try:
             return read(text)
         except ValueError as error:
-            raise ValueError(f"Could not parse value '{text}' for key '{key}'.") from error
+            failure = unreadable(key, text, error)
+        raise failure
 
     def __deepcopy__(self, memo: Any = None) -> Configuration:
         return Configuration(self)
@@ -197,7 +310,7 @@ class Configuration:
         return hash(frozenset(self.to_dict().items()))
 
     def __str__(self) -> str:
-        return "{" + ", ".join(f"{key}={value}" for key, value in sorted(self.to_dict().items())) + "}"
+        return "{" + ", ".join(f"{key}={value}" for key, value in sorted(self.shown().items())) + "}"
 
     def __repr__(self) -> str:
         return f"Configuration({self})"
@@ -222,6 +335,7 @@ def default_configuration() -> Configuration:
         if not line.strip() or line.strip().startswith("#"):
             continue
         if not (colon and key.strip()):
-            raise ValueError(f"the environment variable {PROPERTIES_VARIABLE} needs 'key: value', got {line.strip()!r}")
+            got = HIDDEN if is_sensitive(line) else repr(line.strip())
+            raise ValueError(f"the environment variable {PROPERTIES_VARIABLE} needs 'key: value', got {got}")
         configuration.set_string(key.strip(), value.strip())
     return configuration

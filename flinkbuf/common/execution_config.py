@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from flinkbuf.common import options
-from flinkbuf.common.configuration import Configuration, value_text
+from flinkbuf.common.configuration import Configuration, map_text, value_text
 
 _NO_KRYO = "records are encoded by flinkbuf's own codecs: there is no Kryo or Avro to choose"
 
@@ -192,7 +192,7 @@ class ExecutionConfig:
     def set_global_job_parameters(self, global_job_parameters_dict: dict[str, Any]) -> ExecutionConfig:
         """Set what functions can ask their runtime context for: names and texts."""
         pairs = {key: value_text(value) for key, value in global_job_parameters_dict.items()}
-        self._configuration.set_string(options.GLOBAL_JOB_PARAMETERS.key, options.map_text(pairs))
+        self._configuration.set_string(options.GLOBAL_JOB_PARAMETERS.key, map_text(pairs))
         return self
 
     def get_default_kryo_serializer_classes(self) -> dict[str, str]:

@@ -12,48 +12,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkbuf.common.configuration import Configuration, boolean_of, float_of, integer_of
+from flinkbuf.common.configuration import (
+    JOB_PARAMETERS,
+    Configuration,
+    boolean_of,
+    float_of,
+    integer_of,
+    map_of,
+    unreadable,
+)
 from flinkbuf.config import network_keys, parse_duration_ms, parse_size
 from flinkbuf.streaming.latency_stats import GRANULARITIES
-
-_PART = r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,:'"{}]+?)\s*"""
-_PAIR = re.compile(_PART + ":" + r"""\s*("(?:[^"]|"")*"|'(?:[^']|'')*'|[^,'"{}]*?)\s*(?:,|$)""")
-
-
-def map_of(text: str) -> dict[str, str]:
-    """Read keys and values: ``a:1,b:2`` or ``{a: 1, b: 2}``; quotes keep what would be a sign.
-
-    Examples
-    --------
-    >>> map_of("airport:JFK,'a,b':'it''s'")
-    {'airport': 'JFK', 'a,b': "it's"}
-    """
-    inner = text.strip()
-    if inner.startswith("{") and inner.endswith("}"):
-        inner = inner[1:-1].strip()
-    pairs: dict[str, str] = {}
-    position = 0
-    while position < len(inner):
-        pair = _PAIR.match(inner, position)
-        if pair is None:
-            raise ValueError(f"'{text}' is no map: write key:value,key:value")
-        pairs[_unquoted(pair[1])] = _unquoted(pair[2])
-        position = pair.end()
-    return pairs
-
-
-def map_text(pairs: dict[str, str]) -> str:
-    """Write keys and values so that `map_of` reads them."""
-    return ",".join(f"{_quoted(key)}:{_quoted(value)}" for key, value in pairs.items())
-
-
-def _quoted(text: str) -> str:
-    return text if re.fullmatch(r"[\w.\-/]+", text) else "'" + text.replace("'", "''") + "'"
-
-
-def _unquoted(text: str) -> str:
-    quote = text[:1]
-    return text[1:-1].replace(quote * 2, quote) if quote in ("'", '"') else text
 
 
 def granularity_of(text: str) -> str:
@@ -207,7 +176,7 @@ CHAIN_DIFFERENT_MAX_PARALLELISM = Option(
 )
 OBJECT_REUSE = Option("pipeline.object-reuse", boolean_of, False)
 GENERATES_UIDS = Option("pipeline.auto-generate-uids", boolean_of, True)
-GLOBAL_JOB_PARAMETERS = Option("pipeline.global-job-parameters", map_of, {})
+GLOBAL_JOB_PARAMETERS = Option(JOB_PARAMETERS, map_of, {})
 CLOSURE_CLEANER = Option("pipeline.closure-cleaner-level", str, "RECURSIVE")  # cloudpickle takes what is needed
 LATENCY_INTERVAL = Option("metrics.latency.interval", parse_duration_ms, 0)
 LATENCY_GRANULARITY = Option("metrics.latency.granularity", granularity_of, "operator")
@@ -379,7 +348,8 @@ def read(configuration: Configuration, option: Option) -> Any:
             try:
                 return option.read(text)
             except ValueError as error:
-                raise ValueError(f"Could not parse value '{text}' for key '{key}': {error}") from error
+                failure = unreadable(key, text, error, f": {error}")
+            raise failure
     return option.default
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from flinkbuf.common import checkpoint_options, job_options, options, web_options
-from flinkbuf.common.configuration import Configuration, default_configuration
+from flinkbuf.common.configuration import Configuration, default_configuration, hide_sensitive_values
 from flinkbuf.common.execution_config import ExecutionConfig, default_parallelism
 from flinkbuf.common.job_client import JobClient, JobEnd
 from flinkbuf.common.job_execution_result import JobExecutionResult
@@ -618,7 +618,8 @@ class StreamExecutionEnvironment:
         """Show where the job can be looked at."""
         from flinkbuf.web.serving import serve
 
-        served = serve(job, web, self._configuration.to_dict(), getattr(job, "rescale", None))
+        parameters = hide_sensitive_values(options.read(self._configuration, options.GLOBAL_JOB_PARAMETERS))
+        served = serve(job, web, self._configuration.shown(), getattr(job, "rescale", None), parameters)
         if served.link is not None:
             job.page = served.link
             print(f"job {job.graph.settings.job_name!r} can be looked at: {served.link}", file=sys.stderr, flush=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from flinkbuf.control.control_client import ControlClient
@@ -45,10 +45,10 @@ class ManagerOrder:
     host: str
     port: int
     group_id: str
-    secret: str
+    secret: str = field(repr=False)
     sys_path: list[str]
     working_directory: str
-    environment: dict[str, str]
+    environment: dict[str, str] = field(repr=False)
     log_level: int
 
 

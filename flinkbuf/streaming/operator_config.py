@@ -99,7 +99,7 @@ class ExecutionSettings:
     checkpoint_compression: bool = False
     state_backend: str = "hashmap"  # or "rocksdb"
     state_backend_options: Mapping[str, Any] = field(default_factory=dict)
-    job_parameters: Mapping[str, str] = field(default_factory=dict)
+    job_parameters: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
     cached_files: Mapping[str, str] = field(default_factory=dict)  # where each lies on the machine of the task
 
 

@@ -104,7 +104,6 @@ def configuration(cluster: Cluster, request: Request, parts: Mapping[str, str]) 
     """What it was configured with."""
     job = cluster.job(parts)
     plan, settings = job.picture.plan, job.configuration
-    prefix = "pipeline.global-job-parameters"
     return {
         "jid": plan.job_id,
         "name": plan.job_name,
@@ -113,7 +112,7 @@ def configuration(cluster: Cluster, request: Request, parts: Mapping[str, str]) 
             "restart-strategy": settings.get("restart-strategy.type", "default"),
             "job-parallelism": max((vertex.parallelism for vertex in plan.vertices), default=UNKNOWN),
             "object-reuse-mode": settings.get("pipeline.object-reuse", "false") == "true",
-            "user-config": {prefix: settings[prefix]} if prefix in settings else {},
+            "user-config": job.job_parameters,
         },
     }
 
@@ -125,15 +124,8 @@ def settings(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> li
 
 
 def configuration_entries(values: Mapping[str, str]) -> list[Json]:
-    """Return keys and values. Flink's ``GlobalConfiguration.hideSensitiveConfigurationValues``."""
-    return [{"key": key, "value": "******" if _is_secret(key) else str(values[key])} for key in sorted(values)]
-
-
-_SECRETS = ("password", "secret", "apikey", "api-key", "auth-params", "service-key", "token", "basic-auth", "jaas")
-
-
-def _is_secret(key: str) -> bool:
-    return any(word in key.lower() for word in _SECRETS)
+    """Return keys and values, by key."""
+    return [{"key": key, "value": values[key]} for key in sorted(values)]
 
 
 @router.route("GET", "/jobs/:jobid/accumulators")

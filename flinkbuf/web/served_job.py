@@ -25,7 +25,9 @@ class ServedJob:
         Or what else has ``picture``, ``cancel()``, ``trigger_savepoint(directory, kind)`` and
         ``trigger_checkpoint(kind)``.
     configuration : mapping, optional
-        What the program was configured with.
+        What the program was configured with, as anybody may see it who may look at the job: without secrets.
+    job_parameters : mapping, optional
+        What its functions can ask for, likewise.
     rescale : callable, optional
         Given a parallelism; returns a `Future`. None: the job cannot begin again with another one.
 
@@ -39,10 +41,13 @@ class ServedJob:
         job: Any,
         configuration: Mapping[str, str] | None = None,
         rescale: Callable[[int], Future[Any]] | None = None,
+        *,
+        job_parameters: Mapping[str, str] | None = None,
     ) -> None:
         self._job = job
         self._last: JobPicture | None = None
         self.configuration = dict(configuration or {})
+        self.job_parameters = dict(job_parameters or {})
         self.rescale = rescale
 
     @property

@@ -11,7 +11,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.log import logger
@@ -55,7 +55,7 @@ class WebConfig:
     is_served: bool = True
     ports: tuple[int, ...] = (0,)
     bind_address: str = "127.0.0.1"
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     reporters: tuple[ReporterConfig, ...] = ()
     is_optional: bool = False
 
@@ -111,9 +111,10 @@ def serve(
     config: WebConfig,
     configuration: Mapping[str, str] | None = None,
     rescale: Callable[[int], Future[Any]] | None = None,
+    job_parameters: Mapping[str, str] | None = None,
 ) -> Served:
-    """Serve a job that begins now. Raises what `check` raises."""
-    served = ServedJob(job, configuration, rescale)
+    """Serve a job that begins now; what is given of its settings has no secrets. Raises what `check` raises."""
+    served = ServedJob(job, configuration, rescale, job_parameters=job_parameters)
     link = None
     server = _server_if_possible(config) if config.is_served else None
     if server is not None:

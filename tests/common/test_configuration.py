@@ -2,6 +2,7 @@
 
 import copy
 import struct
+import traceback
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from flinkbuf.common import ConfigOption, ConfigOptions, Configuration
 from flinkbuf.common import options as flink_options
-from flinkbuf.common.configuration import default_configuration, double_text
+from flinkbuf.common.configuration import default_configuration, double_text, is_sensitive, map_of, map_text
 from flinkbuf.config import parse_duration_ms
 
 
@@ -136,13 +137,13 @@ def test_times_are_read_as_those_of_the_network_stack():
 
 @given(st.dictionaries(st.text(min_size=1), st.text()))
 def test_maps_are_read_as_they_were_written(pairs):
-    assert flink_options.map_of(flink_options.map_text(pairs)) == pairs
+    assert map_of(map_text(pairs)) == pairs
 
 
 def test_a_map_may_be_written_by_hand():
-    assert flink_options.map_of("{a: 1, b: 'x:y'}") == {"a": "1", "b": "x:y"}
+    assert map_of("{a: 1, b: 'x:y'}") == {"a": "1", "b": "x:y"}
     with pytest.raises(ValueError, match="is no map"):
-        flink_options.map_of("a")
+        map_of("a")
 
 
 def test_an_option_is_found_by_its_older_names_too():
@@ -250,3 +251,58 @@ def test_a_name_that_is_none_of_an_option_s_is_refused_with_those_there_are(key)
     for name in ("streaming", "AT_LEAST_ONCE"):
         if name.upper() in str(caught.value.__cause__):
             assert flink_options.read(configured(**{key: name}), flink_options.OPTIONS[key]) == name.upper()
+
+
+# ---- secrets
+
+FLINKS = [
+    "password",
+    "secret",
+    "fs.azure.account.key",
+    "apikey",
+    "api-key",
+    "auth-params",
+    "service-key",
+    "token",
+    "basic-auth",
+]
+FLINKS += ["jaas.config", "http-headers"]
+
+
+@pytest.mark.parametrize("word", FLINKS)
+def test_what_flink_hides_is_hidden_in_texts_and_errors(word):
+    key = f"my.{word.upper()}.store"
+    assert is_sensitive(key)
+    configuration = configured(**{key: "12345x", "user": "ada"})
+    assert configuration.shown() == {key: "******", "user": "ada"}
+    assert "12345x" not in str(configuration) + repr(configuration)
+    assert configuration.to_dict()[key] == configuration.get_string(key, "") == "12345x", "who reads it gets it"
+    with pytest.raises(ValueError, match="Could not parse value '\\*") as caught:
+        configuration.get_integer(key, 1)
+    assert "12345x" not in "".join(traceback.format_exception(caught.value))
+    with pytest.raises(TypeError, match="must be int, got a str") as wrong:
+        Configuration().set_integer(key, "12345x")
+    assert "12345x" not in str(wrong.value)
+
+
+def test_secrets_among_the_parameters_of_a_job_are_hidden():
+    key = flink_options.GLOBAL_JOB_PARAMETERS.key
+    pairs = {"user": "ada", "db.password": "it's 12345x", "a,b": "c"}
+    configuration = configured(**{key: map_text(pairs)})
+    assert map_of(configuration.shown()[key]) == {**pairs, "db.password": "******"}
+    assert "12345x" not in str(configuration)
+    broken = configured(**{key: "password 12345x"})
+    assert broken.shown() == {key: "******"}
+    with pytest.raises(ValueError, match="for key 'pipeline.global-job-parameters'") as caught:
+        flink_options.read(broken, flink_options.GLOBAL_JOB_PARAMETERS)
+    assert "12345x" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_token_that_is_refused_is_not_repeated(monkeypatch):
+    with pytest.raises(ValueError, match=r"key 'rest.token': it has at least 16") as caught:
+        flink_options.read(configured(**{"rest.token": "12345x"}), flink_options.REST_TOKEN)
+    assert "12345x" not in str(caught.value)
+    monkeypatch.setenv("FLINKBUF_PROPERTIES", "rest.token=12345x")
+    with pytest.raises(ValueError, match="needs 'key: value'") as caught:
+        default_configuration()
+    assert "12345x" not in str(caught.value)

@@ -90,7 +90,7 @@ def world():
 
 @pytest.fixture
 def cluster(world):
-    return Cluster({JOB: ServedJob(Job(world), {"state.backend.type": "hashmap", "my.password": "x"})})
+    return Cluster({JOB: ServedJob(Job(world), {"state.backend.type": "hashmap"})})
 
 
 def get(cluster, path, **query):
@@ -186,9 +186,14 @@ def test_lists_of_jobs(cluster):
     assert (overview["jobs-running"], overview["taskmanagers"], overview["slots-available"]) == (1, 2, 0)
 
 
-def test_secrets_of_the_configuration_are_hidden(cluster):
-    entries = {each["key"]: each["value"] for each in get(cluster, f"/jobs/{JOB}/jobmanager/config").body}
-    assert entries == {"my.password": "******", "state.backend.type": "hashmap"}
+def test_the_configuration_is_what_was_given_and_the_parameters_are_flat(world):
+    parameters = {"user": "ada", "db.password": "******"}
+    served = ServedJob(Job(world), {"b": "2", "a": "1"}, job_parameters=parameters)
+    cluster = Cluster({JOB: served})
+    entries = [{"key": "a", "value": "1"}, {"key": "b", "value": "2"}]
+    assert get(cluster, f"/jobs/{JOB}/jobmanager/config").body == entries
+    assert get(cluster, "/jobmanager/config").body == entries
+    assert get(cluster, f"/jobs/{JOB}/config").body["execution-config"]["user-config"] == parameters
 
 
 def test_exceptions_can_be_cut(cluster):

@@ -183,6 +183,25 @@ def test_a_job_without_it_serves_nothing(capfd):
     assert "can be looked at" not in capfd.readouterr().err and threading.active_count() == before
 
 
+@pytest.mark.filterwarnings("ignore:these settings have no effect")
+def test_secrets_leave_the_program_by_no_path(gate, capfd):
+    env = environment(**{"s3.secret-key": "12345x", "fs.azure.account.key": "12345x", "http-headers": "12345x"})
+    env.get_config().set_global_job_parameters({"airport": "JFK", "db.password": "12345x"})
+    job = begin(env)
+    client = Client(link_of(capfd))
+    path = f"/jobs/{client.job_id}"
+    asked = [f"{path}/config", f"{path}/jobmanager/config", "/jobmanager/config", f"{path}/picture", path]
+    answers = {each: client.ask("GET", each) for each in asked}
+    assert {status for status, _ in answers.values()} == {200}
+    assert "12345x" not in json.dumps(answers)
+    shown = answers[f"{path}/config"][1]["execution-config"]["user-config"]
+    assert shown == {"airport": "JFK", "db.password": "******"}
+    entries = {each["key"]: each["value"] for each in answers[f"{path}/jobmanager/config"][1]}
+    assert entries["s3.secret-key"] == entries["fs.azure.account.key"] == entries["http-headers"] == "******"
+    gate.set()
+    job.get_job_execution_result().result()
+
+
 @pytest.mark.parametrize(
     ("key", "value", "text"),
     [
