@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from flinkbuf.checkpoints.files import FileEntry, Files, StateInput, StateOutput
 from flinkbuf.checkpoints.locations import is_checkpoint_name
+from flinkbuf.private_files import DIRECTORY_MODE, private_opener
 
 _BUFFER = 256 * 1024  # bytes gathered before a system call; larger pieces go to it as they are
 _ATTEMPTS = 20  # of what others may undo while it is done
@@ -79,7 +80,7 @@ class LocalFiles(Files):
             if above not in (location, ""):
                 self.make_directory(above)
             try:
-                os.mkdir(location)
+                os.mkdir(location, DIRECTORY_MODE)
             except (FileExistsError, FileNotFoundError):  # others make it, too, or take it away again
                 continue
             sync_directory(above or os.curdir)
@@ -120,7 +121,7 @@ def sync_directory(directory: str) -> None:
 class _LocalOutput(StateOutput):
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        self._file = open(path, "xb", buffering=_BUFFER)  # noqa: SIM115 (closed by finish or abort)
+        self._file = open(path, "xb", buffering=_BUFFER, opener=private_opener)  # noqa: SIM115 (closed by finish or abort)
 
     def _write(self, data: memoryview) -> None:
         self._file.write(data)

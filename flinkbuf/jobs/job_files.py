@@ -23,6 +23,7 @@ from typing import Any
 
 from flinkbuf.jobs.archives import unpack
 from flinkbuf.jobs.job_directory import JobDirectory
+from flinkbuf.private_files import make_private_directories
 from flinkbuf.streaming.file_split import local_path
 
 WORK = "work"  # within the directory of a job: what functions work in
@@ -173,7 +174,7 @@ class JobFiles:
             Where copies stay as long as executors may come: ``SparkFiles.getRootDirectory()``.
         """
         place = Path(directory, "flinkbuf-files")  # workers look here for modules: no folder may be called as one
-        place.mkdir(parents=True, exist_ok=True)
+        make_private_directories(place)
 
         def shipped(path: str) -> str:
             file = _content_named(path, place)

@@ -38,6 +38,7 @@ from flinkbuf.log import logger
 from flinkbuf.partition_files.job_owner import JobOwner
 from flinkbuf.partition_files.manifest import DataFile, Layout, Manifest, file_name, job_of, layout_difference
 from flinkbuf.partition_files.schema_merge import merged_schema
+from flinkbuf.private_files import FILE_MODE, make_private_directories, private_opener
 
 MANIFESTS, DATA, JOBS = "_manifests", "data", "_jobs"
 RETENTION_S = 3600.0  # so long a reader may take that began before an overwrite
@@ -197,8 +198,8 @@ class PartitionDataSet:
             If the job was aborted.
         """
         for name in (MANIFESTS, JOBS, DATA):
-            os.makedirs(self.directory(name), exist_ok=True)
-        os.close(os.open(self._record(job, owner), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
+            make_private_directories(self.directory(name))
+        os.close(os.open(self._record(job, owner), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE))
         self.check_job(job, owner)
         return self.base_path(file_name(job, task, uuid.uuid4().hex[:8]))
 
@@ -261,7 +262,7 @@ class PartitionDataSet:
             If a file of the job is gone.
         """
         for name in (MANIFESTS, JOBS, DATA):
-            os.makedirs(self.directory(name), exist_ok=True)
+            make_private_directories(self.directory(name))
         self._check_files(files)
         sync_directory(self.directory(DATA))
         manifest = self._link_next(job, layout, tuple(files), operation, must_be_new)
@@ -283,7 +284,7 @@ class PartitionDataSet:
         if not os.path.isdir(self.directory(JOBS)):
             return
         try:
-            with open(self._record(job, owner), "wb") as record:
+            with open(self._record(job, owner), "wb", opener=private_opener) as record:
                 record.write(b"aborted\n")
         finally:  # the disk may be full
             _remove(self._temporary(job))
@@ -501,7 +502,7 @@ def _remove(path: str) -> list[str]:
 
 
 def _write_synced(path: str, data: bytes) -> None:
-    with open(path, "wb") as file:
+    with open(path, "wb", opener=private_opener) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

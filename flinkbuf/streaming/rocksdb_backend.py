@@ -14,6 +14,7 @@ from flinkbuf._core.rocksdb_table import RocksDbTable, after, places_in, replace
 from flinkbuf._core.type_codec import TypeCodec
 from flinkbuf.checkpoints.state_index import StateMeta
 from flinkbuf.owned_directory import OwnedDirectory
+from flinkbuf.private_files import make_private_directories
 from flinkbuf.streaming.clock import Clock
 from flinkbuf.streaming.key_groups import KeyGroups, codec_of
 from flinkbuf.streaming.rocksdb_snapshot import FrozenFiles, LiveRocksDbSnapshot, RocksDbSnapshot, UploadedFiles
@@ -53,7 +54,7 @@ class RocksDbStateBackend(KeyedStateBackend):
         parents = [each for each in str(options.get(LOCAL_DIRECTORIES, "")).replace(":", ",").split(",") if each]
         parent = parents[key_groups.first % len(parents)] if parents else None
         if parent is not None:
-            Path(parent).mkdir(parents=True, exist_ok=True)
+            make_private_directories(parent)
         self._owned = OwnedDirectory(PREFIX, parent)  # not left for good by a process that is killed
         self._directory = self._owned.path
         self._is_incremental = str(options.get(INCREMENTAL, "false")).lower() == "true"

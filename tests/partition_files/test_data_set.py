@@ -178,10 +178,10 @@ def test_an_abort_removes_files_although_the_disk_is_full(data_set, monkeypatch)
 
     open_file = open
 
-    def full(path, mode="r", *args):
+    def full(path, mode="r", *args, **more):
         if "w" in mode:
             raise OSError(errno.ENOSPC, "no space left on device", path)
-        return open_file(path, mode, *args)
+        return open_file(path, mode, *args, **more)
 
     monkeypatch.setattr("builtins.open", full)
     with pytest.raises(OSError, match="no space"):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.private_files import make_private_directories
 
 Json = dict[str, Any]
 SUFFIX = ".json"
@@ -37,7 +38,7 @@ def archive_job(directory: str | os.PathLike[str], details: Json) -> Path:
     (True, 'FINISHED')
     """
     path = _path_of(directory, details["jid"])
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_directories(path.parent)
     handle, temporary = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=".tmp", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8") as file:
