@@ -353,16 +353,23 @@ class CheckpointInvariants(Invariants):
         if self.world.has_crashed or self.world.has_lost_lease or not self.world.has_noted_its_end:
             return
         used = set().union(*(files_of(metadata, location) for location, metadata in found.items()))
-        used |= self.world.excused
+        excused = self._excused()
+        used |= excused
         left = [path for path in self.known if path in self.world.storage.files and path not in used]
         demand(not left, "files are left that nobody needs:", left)
         wanted = set(self.world.cluster.savepoints)
         wanted.update(location for world in self.world.cluster.worlds for _, location in world.invariants.kept)
         gone = [each for each in self.world.cluster.worlds if each.has_crashed or each.has_lost_lease]
-        wanted.update(path.rpartition("/")[0] for path in self.world.excused if path.endswith(METADATA))
+        wanted.update(path.rpartition("/")[0] for path in excused if path.endswith(METADATA))
         wanted.update(each.initial.location for each in gone if each.initial)  # they could not delete what they took
         mine = [each for each in found if self._is_mine(each) and each not in wanted]
         demand(not mine, "checkpoints are left that nobody needs:", mine)
+
+    def _excused(self) -> set[str]:
+        """What the disk has not deleted: for this job, or for a later one that has claimed its savepoint."""
+        number = self.world.driver.job_number
+        later = (each for each in self.world.cluster.worlds if each.driver.job_number > number)
+        return self.world.excused.union(*(each.excused for each in later))
 
     def _is_mine(self, location: str) -> bool:
         return any(options.location == location for _, options in self._storing.values())

@@ -1,10 +1,16 @@
 """Jobs that take checkpoints, through crashes of everything: each record counts once, whatever happens."""
 
+import errno
 from collections import Counter
+
+import pytest
 
 from flinkbuf.jobs.job_status import JobStatus
 from simulation.checkpoint_run import CheckpointRun
-from simulation.replay import run_checkpoints
+from simulation.replay import FailedRun, run_checkpoints
+from simulation.sim_files import SimFiles
+
+CLAIMS = 500  # of so many seeds, one has a job that claims a savepoint and deletes it: one of 20 does
 
 
 def test_every_seed_holds_what_must_hold(seeds):
@@ -48,3 +54,41 @@ def test_a_seed_tells_the_same_story_twice():
         return "\n".join(story.lines())
 
     assert [story_of(seed) for seed in (3, 17)] == [story_of(seed) for seed in (3, 17)]
+
+
+@pytest.mark.parametrize("operation", ["delete", "delete_tree"])  # of its metadata, of the rest
+def test_a_claimed_savepoint_may_be_left_where_the_disk_does_not_delete_it(operation, monkeypatch):
+    spared = spare_claimed_savepoints(monkeypatch, operation, is_told=True)
+    for seed in range(CLAIMS):
+        run_checkpoints(seed)
+        if spared:
+            return
+    pytest.fail(f"none of {CLAIMS} seeds has a job that claims a savepoint and deletes it")
+
+
+def test_a_claimed_savepoint_that_is_not_deleted_is_found(monkeypatch):
+    spared = spare_claimed_savepoints(monkeypatch, "delete_tree", is_told=False)
+    with pytest.raises(FailedRun, match="files are left that nobody needs"):
+        for seed in range(CLAIMS):
+            run_checkpoints(seed)
+    assert spared
+
+
+def spare_claimed_savepoints(monkeypatch, operation, is_told):
+    """Let nothing be deleted of them; return what was to be."""
+    spared = []
+    delete = getattr(SimFiles, operation)
+
+    def delete_others(self, path):
+        world = self._operations.driver.world
+        initial = None if world is None else world.initial
+        if initial is None or not initial.metadata.is_savepoint or not path.startswith(initial.location):
+            delete(self, path)
+            return
+        spared.append(path)
+        if is_told:
+            self._operations.fault_count += 1
+            raise OSError(errno.EIO, "the disk failed")
+
+    monkeypatch.setattr(SimFiles, operation, delete_others)
+    return spared
