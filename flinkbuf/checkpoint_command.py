@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from flinkbuf.checkpoints.description import Json, describe, list_rows, verify
 from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
-from flinkbuf.command_output import print_json, print_table, size_text, text_of
+from flinkbuf.command_output import print_json, print_table, say, size_text, text_of
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.log import printable_line
 
 FAILED, WRONG_USE = 1, 2
 HELP = """Look into checkpoints and savepoints; nothing is changed, and no value of a job is ever unpickled.
@@ -49,7 +50,7 @@ def main(arguments: Namespace) -> int:
         command = {"list": _list, "show": _show, "verify": _verify}[arguments.checkpoint_command]
         return command(storage_of(arguments.path), arguments.path, arguments.json)
     except (OSError, CorruptDataError, ImportError, ValueError) as error:
-        print(error, file=sys.stderr)
+        say(error, file=sys.stderr)
         return FAILED
 
 
@@ -58,7 +59,7 @@ def _list(storage: CheckpointStorage, path: str, as_json: bool) -> int:
     if as_json:
         print_json(rows)
     elif not rows:
-        print(f"no checkpoints or savepoints at {path}")
+        say(f"no checkpoints or savepoints at {path}")
     else:
         print_table(
             ("", "Id", "Written", "Job", "Size", "Path"),
@@ -76,7 +77,7 @@ def _list(storage: CheckpointStorage, path: str, as_json: bool) -> int:
         )
     damage = [row["damage"] for row in rows if "damage" in row]
     for message in damage:
-        print(message, file=sys.stderr)
+        say(message, file=sys.stderr)
     return FAILED if damage else 0
 
 
@@ -85,30 +86,31 @@ def _show(storage: CheckpointStorage, path: str, as_json: bool) -> int:
     if as_json:
         print_json(found)
         return 0
-    print(f"{found['kind']} {found['checkpoint_id']} of job {found['job_name']!r} ({found['job_id']})")
-    print(f"taken {found['taken']}, at {found['path']}")
+    say(f"{found['kind']} {found['checkpoint_id']} of job {found['job_name']!r} ({found['job_id']})")
+    say(f"taken {found['taken']}, at {found['path']}")
     shared = f", {size_text(found['shared_size'])} of them shared with others" if found["shared_size"] else ""
     inside = size_text(found["size_in_metadata"])
-    print(f"{size_text(found['size'])} of state in {found['files']} files{shared}; {inside} in _metadata itself")
+    say(f"{size_text(found['size'])} of state in {found['files']} files{shared}; {inside} in _metadata itself")
     for vertex in found["vertices"]:
         _show_vertex(vertex)
     return 0
 
 
 def _show_vertex(vertex: Json) -> None:
-    print()
+    say()
     finished = f", {vertex['finished_subtasks']} finished" if vertex["finished_subtasks"] else ""
-    print(f"{vertex['name']}: {vertex['parallelism']} subtasks{finished}, at most {vertex['max_parallelism']}")
+    name, most = printable_line(vertex["name"]), vertex["max_parallelism"]
+    say(f"{name}: {vertex['parallelism']} subtasks{finished}, at most {most}")
     print_table(
         ("Operator", "Uid", "State", "Kind", "Type", "Entries", "Size"),
         (row for operator in vertex["operators"] for row in _state_rows(operator)),
     )
     for operator in vertex["operators"]:
         for line in _key_group_lines(operator):
-            print(line)
+            say(line)
     for direction, channels in vertex["channel_state"].items():
         if channels["channels"]:
-            print(f"in flight: {size_text(channels['size'])} of {channels['channels']} {direction} channels")
+            say(f"in flight: {size_text(channels['size'])} of {channels['channels']} {direction} channels")
 
 
 def _state_rows(operator: Json) -> Iterator[tuple[str, ...]]:
@@ -147,7 +149,7 @@ def _verify(storage: CheckpointStorage, path: str, as_json: bool) -> int:
         print_json({"path": path, "states": found.states, "size": found.size, "problems": problems})
     else:
         for each in found.problems:
-            print(f"{each.what}: {each.message}", file=sys.stderr)
+            say(f"{each.what}: {each.message}", file=sys.stderr)
         end = f"{len(found.problems)} are damaged or gone" if found.problems else "all are as they were written"
-        print(f"{found.states} states, {size_text(found.size)}: {end}")
+        say(f"{found.states} states, {size_text(found.size)}: {end}")
     return FAILED if found.problems else 0

@@ -1,18 +1,30 @@
-"""What commands print: JSON for programs, tables for people (by rich where it is installed and a terminal reads)."""
+"""What commands print: JSON for programs, tables for people (by rich where it is installed and a terminal reads).
+
+Names, texts of exceptions and paths come from jobs and files of others: what would command a terminal is shown instead.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
+from flinkbuf.log import printable, printable_line
+
+_COMMANDING = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")  # what JSON itself does not escape
 _NUMBERS = ("Size", "Records", "Buffers", "Compressed", "Events", "Files", "Subpartition", "Region", "Offset")
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print a value as JSON; signs that would command a terminal are escaped in it."""
+    print(_COMMANDING.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, indent=2, ensure_ascii=False)))
+
+
+def say(text: object = "", file: TextIO | None = None) -> None:
+    """Print a text of one or several lines."""
+    print(printable(str(text)), file=file, flush=True)
 
 
 def text_of(value: Any) -> str:
@@ -42,7 +54,7 @@ def size_text(size: int | None) -> str:
 
 def print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; columns that are empty in all rows are left out."""
-    found = [tuple(row) for row in rows]
+    found = [tuple(map(printable_line, row)) for row in rows]
     used = [index for index in range(len(names)) if any(row[index] for row in found)]
     chosen = [tuple(row[index] for index in used) for row in found]
     _printer()([names[index] for index in used], chosen)

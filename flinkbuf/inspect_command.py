@@ -9,7 +9,7 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 
-from flinkbuf.command_output import print_json, print_table, size_text, text_of
+from flinkbuf.command_output import print_json, print_table, say, size_text, text_of
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.partition_files.description import Json, describe
 
@@ -43,7 +43,7 @@ def main(arguments: Namespace) -> int:
     try:
         found = describe(arguments.path, rows=arguments.rows, subpartition=arguments.subpartition)
     except (OSError, CorruptDataError, ValueError, ImportError) as error:
-        print(error, file=sys.stderr)
+        say(error, file=sys.stderr)
         return FAILED
     if arguments.json:
         print_json(found)
@@ -55,18 +55,18 @@ def main(arguments: Namespace) -> int:
 
 
 def _show_data_set(found: Json, shown: int | None) -> None:
-    print(f"data set {found['path']}, version {found['version']}, {found['operation']} of {found['created']}")
-    print(f"{found['records']:,} records in {len(found['files'])} files, {size_text(found['data_size'])}")
+    say(f"data set {found['path']}, version {found['version']}, {found['operation']} of {found['created']}")
+    say(f"{found['records']:,} records in {len(found['files'])} files, {size_text(found['data_size'])}")
     key = ", ".join(found["key"]) if found["key"] else "none, dealt out in turn"
-    print(f"{found['num_partitions']} subpartitions, key: {key}")
+    say(f"{found['num_partitions']} subpartitions, key: {key}")
     others = [str(version) for version in found["versions"] if version != found["version"]]
     if others:
-        print(f"other versions that are still there: {', '.join(others)}")
+        say(f"other versions that are still there: {', '.join(others)}")
     if found["unreferenced_files"]:
-        print(f"{len(found['unreferenced_files'])} files belong to no version: of running or killed jobs")
-    print()
+        say(f"{len(found['unreferenced_files'])} files belong to no version: of running or killed jobs")
+    say()
     print_table(("Column", "Type"), ((each["name"], each["type"]) for each in found["columns"]))
-    print()
+    say()
     files = [
         (
             each["name"],
@@ -88,12 +88,12 @@ def _show_data_set(found: Json, shown: int | None) -> None:
 
 
 def _show_part(found: Json, shown: int | None) -> None:
-    print(f"partition file {found['path']}")
+    say(f"partition file {found['path']}")
     data_set = f", part of {found['data_set']}" if found["data_set"] else ""
     records = f"{found['records']:,} records, " if found["records"] is not None else ""
-    print(f"{records}{size_text(found['data_size'])} of data, {size_text(found['index_size'])} of index{data_set}")
-    print(f"{found['num_partitions']} subpartitions in {len(found['regions'])} regions")
-    print()
+    say(f"{records}{size_text(found['data_size'])} of data, {size_text(found['index_size'])} of index{data_set}")
+    say(f"{found['num_partitions']} subpartitions in {len(found['regions'])} regions")
+    say()
     regions = [
         (
             str(each["index"]),
@@ -124,12 +124,12 @@ def _print_some(names: tuple[str, ...], rows: Sequence[tuple[str, ...]], shown: 
         return
     print_table(names, rows[:shown])
     if shown is not None and len(rows) > shown:
-        print(f"… and {len(rows) - shown} more: --all prints them")
-    print()
+        say(f"… and {len(rows) - shown} more: --all prints them")
+    say()
 
 
 def _show_records(records: Iterable[Json] | None) -> None:
     found = list(records or ())
     if found:
-        print("first records:")
+        say("first records:")
         print_table(tuple(found[0]), ([text_of(value) for value in each.values()] for each in found))

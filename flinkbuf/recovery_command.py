@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 
+from flinkbuf.command_output import say
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.jobs.recovery import recover
+from flinkbuf.log import printable_line
 
 FAILED = 1
 HELP = """Go on with all unfinished jobs of a directory, without the programs that made them.
@@ -43,10 +45,10 @@ def main(arguments: Namespace) -> int:
     try:
         ends = recover(arguments.directory, arguments.cluster_id, falls_back=arguments.fall_back)
     except (OSError, CorruptDataError, ValueError) as error:
-        print(error, file=sys.stderr)
+        say(error, file=sys.stderr)
         return FAILED
     for name, status in ends:
-        print(f"{name}: {status}")
+        say(f"{printable_line(name)}: {status}")
     if not ends:
-        print(f"no unfinished jobs at {arguments.directory}")
+        say(f"no unfinished jobs at {arguments.directory}")
     return 0 if all(status == "FINISHED" for _, status in ends) else FAILED

@@ -133,6 +133,23 @@ def test_list_finds_checkpoints_of_all_jobs(capsys, tmp_path, savepoint):
     assert "checkpoint, not complete" in out and "golden savepoint" in out and "417 B" in out
 
 
+HOSTILE = "a job\x1b]0;owned\x07\r\n\x9b2J"
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_names_in_checkpoints_command_no_terminal(capsys, monkeypatch, rich):
+    if not rich:
+        monkeypatch.setitem(sys.modules, "rich", None)
+    row = {"kind": "savepoint", "is_complete": True, "checkpoint_id": 1, "written": "now", "job_name": HOSTILE}
+    whole = {**row, "size": 1, "path": f"/{HOSTILE}"}
+    monkeypatch.setattr(checkpoint_command, "list_rows", lambda *_: [whole, {**whole, "damage": HOSTILE}])
+    for more in ((), ("--json",)):
+        _, out, err = run(capsys, "checkpoint", "list", "/x", *more)
+        assert not set("\x1b\x07\x9b\r") & set(out + err)
+        assert "owned" in out
+    assert json.loads(out)[0]["job_name"] == HOSTILE
+
+
 def test_list_of_nothing_says_so(capsys, tmp_path):
     assert run(capsys, "checkpoint", "list", str(tmp_path)) == (0, f"no checkpoints or savepoints at {tmp_path}\n", "")
     code, out, err = run(capsys, "checkpoint", "list", str(tmp_path / "nothing"))

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Protocol, TextIO
 
-from flinkbuf.log import logger
+from flinkbuf.log import logger, printable_line
 
 REDRAW_S = 0.5
 PLAIN_EVERY_MS = 5_000
@@ -145,7 +145,7 @@ def _line(
         return None if grown is None else min(1.0, grown / 1000 / max(1, parallelism))
 
     return ProgressLine(
-        name=("" if is_first else "  ") + operator["name"],
+        name=("" if is_first else "  ") + printable_line(operator["name"]),
         parallelism=parallelism,
         state=vertex["status"],
         records_in=count_in,
