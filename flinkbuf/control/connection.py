@@ -44,6 +44,7 @@ class ConnectionHost(Protocol):
     """The server, as its connections see it."""
 
     tls_context: ssl.SSLContext | None
+    refused: Callable[..., object]  # says it, unless it was just said of another one
 
     def secret_of(self, group_id: str) -> bytes:
         """Return what only the members of a group know."""
@@ -134,7 +135,7 @@ class Connection(asyncio.Protocol):
                 data = self._tls.receive(data)
             payloads = self._link.receive(data)
         except RemoteTransportError as error:
-            logger.warning("a control connection from %s is refused: %s", self.peer_host, error)
+            self._host.refused("a control connection from %s is refused: %s", self.peer_host, error)
             self._write(self._link.take_output())  # an answer that says so
             self.end(str(error))
             return

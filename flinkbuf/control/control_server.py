@@ -25,7 +25,7 @@ from typing import Any, Final
 from flinkbuf.config import TlsConfig
 from flinkbuf.control import tcp_health
 from flinkbuf.control.connection import Connection, ControlHandler, Group
-from flinkbuf.log import logger
+from flinkbuf.log import RepeatedMessage, logger
 from flinkbuf.network.ports import listen, open_first_free
 from flinkbuf.network.tls_context import make_context
 
@@ -96,6 +96,7 @@ class ControlServer:
         self._numbers = itertools.count(1)
         self._connections: set[Connection] = set()
         self._strangers: dict[Connection, asyncio.TimerHandle] = {}  # in the order of coming
+        self.refused = RepeatedMessage(logger.warning)
         self._socket = open_first_free(ports, lambda port: listen(bind_host, port, STRANGERS_MAX), option)
         self.address: tuple[str, int] = (advertised_host or bind_host, self._socket.getsockname()[1])
         self._loop = asyncio.SelectorEventLoop()
@@ -223,6 +224,7 @@ class ControlServer:
                 self._socket.shutdown(socket.SHUT_RDWR)  # a child that was forked meanwhile holds the descriptor, too
             server.close()
             await self._end_all()
+            self.refused.close()
 
     async def _end_all(self) -> None:
         for connection in list(self._connections):

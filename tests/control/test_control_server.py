@@ -379,6 +379,19 @@ def test_a_stranger_is_closed_at_once(server, log, said):
         assert is_closed(stranger)
 
 
+def test_a_flood_of_strangers_is_one_line_in_the_log(server, caplog):
+    for _ in range(100):
+        with socket.create_connection(server.address, timeout=10) as stranger:
+            stranger.sendall(b"\x1b[2J who are you\n")
+            with contextlib.suppress(ConnectionError):
+                while stranger.recv(1000):
+                    pass
+    server.close()
+    lines = caplog.text.strip().splitlines()
+    assert len(lines) == 2 and "is refused" in lines[0] and "99 more like" in lines[1], lines
+    assert "\x1b" not in caplog.text
+
+
 def test_who_says_nothing_is_closed_in_time(monkeypatch, server, log):
     monkeypatch.setattr(control_server, "GREETING_TIMEOUT_S", 0.2)
     with raw(server) as stranger:
