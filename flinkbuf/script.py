@@ -23,6 +23,7 @@ from flinkbuf.common import options as flink_options
 from flinkbuf.common.configuration import PROPERTIES_VARIABLE, Configuration, default_configuration
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkbuf.jobs.failure import JobFailedError
+from flinkbuf.log import printable
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
 _PACKAGE = str(Path(__file__).parent) + os.sep
@@ -113,6 +114,11 @@ def _properties(arguments: Namespace) -> str:
     """What the environment variable shall hold: its own pairs, then those of the command line; all of them checked."""
     configuration = default_configuration()
     pairs = dict(arguments.settings)
+    if flink_options.REST_TOKEN.key in pairs:
+        raise ValueError(
+            f"{flink_options.REST_TOKEN.key} on a command line is seen by every user of this machine (ps): write the "
+            f"token to a file with mode 600, and say -D {flink_options.REST_TOKEN_FILE.key}=FILE"
+        )
     if arguments.parallelism is not None:
         if arguments.parallelism < 1:
             raise ValueError(f"the parallelism must be at least 1, got {arguments.parallelism}")
@@ -149,25 +155,29 @@ def _as_program(script: Path, arguments: list[str], properties: str) -> Iterator
 def report(error: BaseException, stream: TextIO) -> None:
     """Print an exception: first the user's function that raised it, then its operator, then where the job was started.
 
-    Frames of flinkbuf's own are left out where there is one of the user's to show.
+    Frames of flinkbuf's own are left out where there is one of the user's to show. What an exception's text, which may
+    hold a record, would command the terminal is shown instead.
     """
+    stream.write(printable("".join(_report_of(error))))
+
+
+def _report_of(error: BaseException) -> Iterator[str]:
     frames = list(_frames(error.__traceback__))
     script = frames[_first_of_program(frames) :]
     call = next((place for place, frame in enumerate(script) if _is_ours(frame)), len(script))
     started, inside = script[:call], [frame for frame in script[call:] if not _is_ours(frame)]
     if isinstance(error, JobFailedError):
-        text = _FRAME_OF_OURS.sub("", error.failure.text + "\n")
-        stream.write(text)
+        yield _FRAME_OF_OURS.sub("", error.failure.text + "\n")
     elif inside and getattr(error, "operator_name", None) is not None:
-        stream.writelines(traceback.format_exception(type(error), error, _chained(inside)))
+        yield from traceback.format_exception(type(error), error, _chained(inside))
         if not getattr(error, "__notes__", None):  # Python before 3.11
-            stream.write(f"in operator {error.operator_name!r} of task {error.task_name}\n")  # type: ignore[attr-defined]
+            yield (f"in operator {error.operator_name!r} of task {error.task_name}\n")  # type: ignore[attr-defined]
     else:
-        stream.writelines(traceback.format_exception(type(error), error, _chained(script)))
+        yield from traceback.format_exception(type(error), error, _chained(script))
         return
     if started:
-        stream.write("\nThe job was started here:\n")
-        stream.writelines(traceback.format_tb(_chained(started)))
+        yield "\nThe job was started here:\n"
+        yield from traceback.format_tb(_chained(started))
 
 
 def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:

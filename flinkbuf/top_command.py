@@ -3,46 +3,68 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
 from contextlib import nullcontext
+from getpass import getpass
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Final
-from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qs, urlsplit
-from urllib.request import ProxyHandler, Request, build_opener
 
+from flinkbuf.command_output import say
 from flinkbuf.jobs.master.plain_words import lasting_text
 from flinkbuf.jobs.top_view import rich_of, text_of, view_of
+from flinkbuf.log import printable
+from flinkbuf.private_files import read_secret
 
 DEFAULT_URL: Final = "http://127.0.0.1:8081"  # Flink's port
 TIMEOUT_S: Final = 5.0
 INTERVAL_S: Final = 1.0
 SIZE_MAX: Final = 64 << 20  # of a picture, in bytes
 ENDED: Final = ("FINISHED", "FAILED", "CANCELED", "SUSPENDED")
-_EPILOG: Final = """URL is the link that the program printed, or where it serves its jobs. Without it: http://127.0.0.1:8081,
-for programs with rest.port set to 8081. Ctrl-C ends it, and leaves the job alone."""
+TOKEN_VARIABLE: Final = "FLINKBUF_REST_TOKEN"
+_EPILOG: Final = f"""URL is where the program serves its jobs, with #/job/ID for one of several. Without it:
+{DEFAULT_URL}, for programs with rest.port set to 8081. Whoever runs the program needs no token on its machine. Others
+give the one of its link, or of its rest.token-file, by --token-file, in the variable {TOKEN_VARIABLE}, or when they are
+asked. Ctrl-C ends it, and leaves the job alone."""
+_SEEN: Final = f"""a token on a command line is seen by every user of this machine (ps). Give the link without
+'?token=…': on the machine of the program its user needs none. Others: --token-file FILE (mode 600), the variable
+{TOKEN_VARIABLE}, or wait to be asked for it"""
 
 
 class NoPictureError(Exception):
     """There is none to be had, and why."""
 
 
+class TokenNeededError(NoPictureError):
+    """The server wants a token, or another one."""
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("url", metavar="URL", nargs="?", default=DEFAULT_URL, help=f"default: {DEFAULT_URL}")
     parser.add_argument("--once", action="store_true", help="draw one picture and end")
+    parser.add_argument("--token-file", metavar="FILE", help="mode 600; its first line is the token")
     parser.epilog = _EPILOG
 
 
 def main(options: Namespace) -> int:
     """Draw until the job is over, or Ctrl-C; return the exit code."""
     try:
-        ask = pictures_of(options.url)
-        first = ask()
-    except (NoPictureError, ValueError) as error:
-        print(f"flinkbuf top: {error}", file=sys.stderr)
+        token = read_secret(options.token_file) if options.token_file else os.environ.get(TOKEN_VARIABLE, "")
+        ask = PictureClient(options.url, token)
+        try:
+            first = ask()
+        except TokenNeededError:
+            if not sys.stdin.isatty():
+                raise
+            ask = PictureClient(options.url, getpass("Token, as it stands in the link: "))
+            first = ask()
+    except (NoPictureError, OSError, ValueError) as error:
+        say(f"flinkbuf top: {error}", file=sys.stderr)
         return 1
     draw, screen = _drawing(is_live=not options.once)
     try:
@@ -50,63 +72,112 @@ def main(options: Namespace) -> int:
             draw(first, "")
             if not options.once:
                 _follow(ask, first, draw)
+    except TokenNeededError as error:
+        say(f"flinkbuf top: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         pass
+    finally:
+        ask.close()
     return 0
 
 
-def pictures_of(url: str) -> Callable[[], dict[str, Any]]:
-    """Return what gets a job's newest picture.
+class PictureClient:
+    """Gets a job's newest picture when it is called, over one connection.
+
+    A token goes to whom it was sent first. When that connection ends, somebody else may listen at the port by then:
+    from then on it is asked without, which is enough for the user of the program.
 
     Parameters
     ----------
     url : str
-        A job's link, or an address; ``http://`` may be left out.
+        Where jobs are served, with the job's id behind ``#/job/``; ``http://`` may be left out.
+    token : str, optional
 
     Raises
     ------
     ValueError
-        It is no address.
+        It is no address, or has a token in it.
     """
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{url!r} is no address such as {DEFAULT_URL}")
-    token = parse_qs(parts.query).get("token", [""])[0]
-    job_id = parts.fragment.removeprefix("/job/").strip("/")
-    path = f"/jobs/{job_id}/picture" if job_id else "/picture"
-    address = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}{path}?subtasks=0"
-    opener = build_opener(ProxyHandler({}))  # what serves a job is near
 
-    def ask() -> dict[str, Any]:
-        request = Request(address, headers={"Authorization": f"Bearer {token}"} if token else {})
+    def __init__(self, url: str, token: str = "") -> None:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"{url!r} is no address such as {DEFAULT_URL}")
+        if parts.password or "token" in parse_qs(parts.query):
+            raise ValueError(_SEEN)
+        self.address = f"{parts.scheme}://{parts.netloc}"
+        job_id = parts.fragment.removeprefix("/job/").strip("/")
+        self._path = parts.path.rstrip("/") + (f"/jobs/{job_id}/picture" if job_id else "/picture") + "?subtasks=0"
+        self._token = token
+        made = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        self._connection: HTTPConnection = made(parts.hostname, parts.port, timeout=TIMEOUT_S)
+        self._has_met = self._has_lost_it = False
+
+    def __call__(self) -> dict[str, Any]:
+        """Return it.
+
+        Raises
+        ------
+        NoPictureError
+            There is none.
+        """
+        status, data = self._answer()
+        if status == 401:
+            again = "; the connection that the token was sent to has ended: begin again" if self._has_lost_it else ""
+            raise TokenNeededError(_said_by(status, data) + again)
+        if status != 200:
+            raise NoPictureError(_said_by(status, data))
         try:
-            with opener.open(request, timeout=TIMEOUT_S) as answer:
-                data = answer.read(SIZE_MAX + 1)
-        except HTTPError as error:
-            raise NoPictureError(_said_by(error)) from error
-        except (URLError, OSError) as error:
-            reason = getattr(error, "reason", error)
-            raise NoPictureError(
-                f"nobody serves a job at {parts.scheme}://{parts.netloc} ({reason}); give the link that the program "
-                "printed, or set rest.port in the program"
-            ) from error
-        try:
-            made: dict[str, Any] = json.loads(data)
+            made: dict[str, Any] = _shown(json.loads(data))
             view_of(made)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise NoPictureError(
-                f"{parts.netloc} does not serve jobs of flinkbuf: it gave no picture of one"
+                f"{self.address} does not serve jobs of flinkbuf: it gave no picture of one"
             ) from error
         return made
 
-    return ask
+    def close(self) -> None:
+        """End the connection; again: nothing."""
+        self._connection.close()
+
+    def _answer(self) -> tuple[int, bytes]:
+        """Ask; once more where the server has ended a connection that it kept."""
+        while True:
+            is_new = self._connection.sock is None
+            if is_new and self._has_met and self._token:
+                self._token, self._has_lost_it = "", True
+            try:
+                if is_new:
+                    self._connection.connect()
+                    self._has_met = True
+                headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+                self._connection.request("GET", self._path, headers=headers)
+                answer = self._connection.getresponse()
+                return answer.status, answer.read(SIZE_MAX + 1)
+            except (HTTPException, OSError) as error:
+                self._connection.close()
+                if is_new:
+                    raise NoPictureError(
+                        f"nobody serves a job at {self.address} ({error}); give the address that the program "
+                        "printed, or set rest.port in the program"
+                    ) from error
 
 
-def _said_by(error: HTTPError) -> str:
+def _shown(value: Any) -> Any:
+    """A picture without anything that would command the terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, list):
+        return [_shown(each) for each in value]
+    return {printable(key): _shown(each) for key, each in value.items()} if isinstance(value, dict) else value
+
+
+def _said_by(status: int, data: bytes) -> str:
     try:
-        return "; ".join(json.loads(error.read(1 << 16))["errors"])
-    except (ValueError, LookupError, TypeError, OSError):
-        return f"the server answered {error.code}"
+        return "; ".join(json.loads(data[: 1 << 16])["errors"])
+    except (ValueError, LookupError, TypeError):
+        return f"the server answered {status}"
 
 
 _Draw = Callable[[dict[str, Any], str], None]  # a picture, and what is to be said below it
@@ -149,6 +220,8 @@ def _follow(
         wait(INTERVAL_S)
         try:
             picture, note, heard = ask(), "", time.monotonic()
+        except TokenNeededError:
+            raise
         except NoPictureError:
             note = f"connection lost: what you see is {lasting_text((time.monotonic() - heard) * 1000)} old"
         draw(picture, note)

@@ -100,12 +100,28 @@ def test_an_error_of_the_script_itself_is_shown_as_python_does(tmp_path, capfd):
         (["-t", "yarn", "SCRIPT"], "invalid choice: 'yarn'"),
         (["-D", "parallelism.default", "SCRIPT"], "it must be KEY=VALUE"),
         (["-D", "heartbeat.interval=soon", "SCRIPT"], "Could not parse value 'soon' for key 'heartbeat.interval'"),
+        (["-D", "rest.token=an-own-token-of-mine", "SCRIPT"], "seen by every user of this machine (ps)"),
+        (["-D", "rest.token=an-own-token-of-mine", "SCRIPT"], "-D rest.token-file=FILE"),
+        (["-D", "rest.token-file=nowhere", "SCRIPT"], "rest.token-file: [Errno 2]"),
         (["-D", "execution.runtime-mode=NIGHTLY", "SCRIPT"], "it is one of STREAMING, BATCH, AUTOMATIC"),
     ],
 )
 def test_a_wrong_command_line_is_refused_before_the_script_runs(script, capfd, arguments, text):
     code, out, error = outcome(capfd, *(script if each == "SCRIPT" else each for each in arguments))
     assert (code, out) == (2, "") and text in error
+
+
+def test_what_a_record_would_command_the_terminal_is_shown(tmp_path, capfd):
+    text = 'raise ValueError("record \\x1b]0;owned\\x07\\x9b2J\\r")'
+    lines = ["from flinkbuf.datastream import StreamExecutionEnvironment", "def fail(value):", f"    {text}"]
+    lines.append("env = StreamExecutionEnvironment.get_execution_environment()")
+    lines.append("env.from_collection([1]).map(fail).print()")
+    (tmp_path / "inside.py").write_text("\n".join([*lines, "env.execute()"]))
+    (tmp_path / "outside.py").write_text(text)
+    for name in ("inside.py", "outside.py"):
+        code, _, error = outcome(capfd, str(tmp_path / name))
+        assert code == 1 and r"ValueError: record \x1b]0;owned\x07\x9b2J\x0d" in error
+        assert not set("\x1b\x07\x9b\r") & set(error)
 
 
 def test_help_says_what_there_is(capfd):

@@ -2,15 +2,21 @@
 
 import contextlib
 import io
+import socket
 import sys
+import threading
 
 import pytest
+from master_world import MasterWorld, pipeline
 from page_pictures import JOB_ID, NAMES, NOW, after_a_loss, held_back, picture
 from page_server import page_server, with_answers
 
 from flinkbuf import top_command
 from flinkbuf.cli import main
+from flinkbuf.jobs.master.job_picture import PictureMaker
 from flinkbuf.jobs.top_view import MANAGERS_MAX, TASKS_MAX, bar, rich_of, text_of, view_of
+from flinkbuf.web.served_job import ServedJob
+from flinkbuf.web.server import JobServer
 
 
 def test_all_that_the_picture_says_stands_there():
@@ -54,7 +60,7 @@ def test_bars_have_one_width(share):
 
 def test_one_picture_is_printed(capsys):
     with page_server(picture()) as server:
-        assert main(["top", f"{server.url}?token=secret#/job/{JOB_ID}", "--once"]) == 0
+        assert main(["top", f"{server.url}#/job/{JOB_ID}", "--once"]) == 0
     out = capsys.readouterr().out
     assert "✓ Does it run?            Running for 10 min" in out
 
@@ -93,6 +99,110 @@ def test_who_serves_no_job_is_named(capsys):
     assert "nobody serves a job at http://127.0.0.1:" in capsys.readouterr().err
     assert main(["top", "ftp://x", "--once"]) == 1
     assert "no address such as http://127.0.0.1:8081" in capsys.readouterr().err
+
+
+# ---- tokens
+
+
+class Silent:
+    """What a job is to those who serve it; it has nothing but its picture."""
+
+    def __init__(self, picture):
+        self.picture = picture
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """One whose other end of a connection is nobody's that the system knows."""
+    monkeypatch.setattr("flinkbuf.web.connections.user_of", lambda client, server: None)
+    world = MasterWorld(pipeline())
+    world.start().register_all()
+    with contextlib.closing(JobServer()) as made:
+        made.add(ServedJob(Silent(PictureMaker(world.job).make(1000))))
+        yield made
+
+
+def test_a_token_on_the_command_line_is_refused_with_the_way(capsys):
+    for url in (
+        f"http://127.0.0.1:1/?token=secret#/job/{JOB_ID}",
+        "127.0.0.1:1/?token=secret",
+        "http://:secret@localhost:1",
+    ):
+        assert main(["top", url, "--once"]) == 1
+        said = capsys.readouterr().err
+        assert "ps" in said and "--token-file FILE" in said and "secret" not in said
+
+
+def test_the_token_comes_from_a_file_the_environment_or_who_is_asked(server, tmp_path, monkeypatch, capsys):
+    url = f"127.0.0.1:{server.port}"
+    assert main(["top", url, "--once"]) == 1
+    assert "A token is needed" in capsys.readouterr().err
+    file = tmp_path / "token"
+    file.write_text(server.token + "\n")
+    file.chmod(0o640)
+    assert main(["top", url, "--once", "--token-file", str(file)]) == 1
+    assert "mode 600" in capsys.readouterr().err
+    file.chmod(0o600)
+    assert main(["top", url, "--once", "--token-file", str(file)]) == 0
+    monkeypatch.setenv("FLINKBUF_REST_TOKEN", server.token)
+    assert main(["top", url, "--once"]) == 0
+    monkeypatch.delenv("FLINKBUF_REST_TOKEN")
+    monkeypatch.setattr("sys.stdin", type("Terminal", (), {"isatty": lambda self: True})())
+    monkeypatch.setattr(top_command, "getpass", lambda text: server.token)
+    assert main(["top", url, "--once"]) == 0
+    assert capsys.readouterr().out.count("Does it run?") == 3
+
+
+def test_whoever_listens_at_the_port_next_is_sent_no_token(server, monkeypatch):
+    ask = top_command.PictureClient(f"127.0.0.1:{server.port}", server.token)
+    ask()
+    ask()
+    assert len(server._connections.open) == 1, "one connection for all"
+    server.close()
+    with socket.create_server(("127.0.0.1", server.port)) as thief:
+        heard = []
+
+        def listen():
+            client, _ = thief.accept()
+            heard.append(client.recv(10_000))
+            client.sendall(b"HTTP/1.1 401 No\r\nContent-Length: 2\r\n\r\n{}")
+            client.close()
+
+        listening = threading.Thread(target=listen)
+        listening.start()
+        with pytest.raises(top_command.TokenNeededError, match="has ended: begin again"):
+            ask()
+        listening.join()
+    assert (
+        heard[0].startswith(b"GET /picture")
+        and b"uthorization" not in heard[0]
+        and server.token.encode() not in heard[0]
+    )
+    ask.close()
+
+
+# ---- what would command the terminal
+
+ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e"
+
+
+def test_names_and_failures_command_no_terminal(capsys):
+    made = after_a_loss()
+    made["name"] = made["vertices"][0]["name"] = f"name{ESCAPES}"
+    made["taskmanagers"][0]["id"] = f"worker{ESCAPES}"
+    made["exceptions"]["root-exception"] = f"ValueError: record{ESCAPES}"
+    with page_server(made) as server:
+        assert main(["top", server.url, "--once"]) == 0
+    out = capsys.readouterr().out
+    assert "name\\x1b]0;owned\\x07\\x1b[2J\\x9b31m\\x0d\\x0a\\u202e" in out and "worker\\x1b" in out
+    assert not set(out) & set(ESCAPES) - set("0;owned]m[2J31\n")
+
+
+def test_what_a_server_says_of_an_error_commands_no_terminal(capsys):
+    with page_server(picture()) as server:
+        server.status, server.error = 404, f"Job{ESCAPES}"
+        assert main(["top", server.url, "--once"]) == 1
+    assert "\x1b" not in capsys.readouterr().err
 
 
 def test_without_rich_it_is_plain_text(capsys, monkeypatch):

@@ -11,12 +11,13 @@ from typing import Any, Final
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
 from flinkbuf.config import parse_duration_ms
+from flinkbuf.private_files import read_secret
 from flinkbuf.web.serving import ReporterConfig, WebConfig
 
 PROMETHEUS: Final = ("prometheus", "org.apache.flink.metrics.prometheus.PrometheusReporterFactory")
 JSON: Final = ("json",)
 INTERVAL_MS: Final = 10_000
-_REST_KEYS: Final = (options.REST_PORT, options.REST_BIND_ADDRESS, options.REST_TOKEN)
+_REST_KEYS: Final = (options.REST_PORT, options.REST_BIND_ADDRESS, options.REST_TOKEN, options.REST_TOKEN_FILE)
 
 
 def web_config_of(configuration: Configuration, *, is_watched: bool | None = None) -> WebConfig:
@@ -63,8 +64,19 @@ def web_config_of(configuration: Configuration, *, is_watched: bool | None = Non
     is_optional = choice == "auto" and not is_asked
     is_seen = _is_interactive() if is_watched is None else is_watched
     is_served = is_seen if is_optional else choice != "off"
-    address, token = read(options.REST_BIND_ADDRESS), read(options.REST_TOKEN)
-    return WebConfig(is_served, ports, address, token, tuple(files), is_optional)
+    token = _token(read(options.REST_TOKEN), read(options.REST_TOKEN_FILE))
+    return WebConfig(is_served, ports, read(options.REST_BIND_ADDRESS), token, tuple(files), is_optional)
+
+
+def _token(token: str | None, path: str | None) -> str | None:
+    if path is None:
+        return token
+    if token is not None:
+        raise ValueError(f"set {options.REST_TOKEN.key} or {options.REST_TOKEN_FILE.key}, not both")
+    try:
+        return options.token_of(read_secret(path))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{options.REST_TOKEN_FILE.key}: {error}") from error
 
 
 def _named(configuration: Configuration) -> list[str]:

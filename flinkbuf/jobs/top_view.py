@@ -15,6 +15,7 @@ from flinkbuf.jobs.master.plain_words import (
     percent,
     size_text,
 )
+from flinkbuf.log import printable_line
 
 Picture = Mapping[str, Any]
 MARKS: Final = {"good": "✓", "fair": "!", "bad": "✗", "quiet": "·"}
@@ -64,8 +65,11 @@ def view_of(picture: Picture) -> TopView:
     'numbers · running for 1 min 1 s · cccccccccccccccccccccccccccccccc'
     """
     state = picture["state"].lower()
-    title = f"{picture['name']} · {state} for {lasting_text(picture['duration'])} · {picture['jid']}"
-    answers = [(each["level"], each["question"], each["answer"], each["detail"]) for each in picture["answers"]]
+    title = f"{printable_line(picture['name'])} · {state} for {lasting_text(picture['duration'])} · {picture['jid']}"
+    answers = [
+        (each["level"], each["question"], printable_line(each["answer"]), printable_line(each["detail"]))
+        for each in picture["answers"]
+    ]
     sections = [TopSection(_TASKS, [_task(vertex) for vertex in picture["vertices"][:TASKS_MAX]])]
     managers = picture["taskmanagers"]
     if managers:
@@ -82,7 +86,7 @@ def view_of(picture: Picture) -> TopView:
 
 
 def _task(vertex: Picture) -> tuple[str, ...]:
-    name, rates, watermark = vertex["name"], vertex["rates"], vertex["watermark"]
+    name, rates, watermark = printable_line(vertex["name"]), vertex["rates"], vertex["watermark"]
     lag = "" if watermark["lag"] is None else f" ({duration_text(watermark['lag'])} behind)"
     return (
         name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 1] + "…",
@@ -112,7 +116,7 @@ def _manager(manager: Picture) -> tuple[str, ...]:
     memory = "" if used is None else size_text(used) + (f" of {size_text(limit)}" if limit else "")
     buffers = metrics.get("totalMemorySegments")
     return (
-        manager["id"],
+        printable_line(manager["id"]),
         age_text(manager["heartbeat-age"]),
         str(manager["tasks"]),
         f"{count_text(manager['records_in'])}/s",
@@ -120,13 +124,13 @@ def _manager(manager: Picture) -> tuple[str, ...]:
         percent(metrics["cpu_share"]) if "cpu_share" in metrics else "",
         memory,
         f"{metrics.get('usedMemorySegments', 0):,} of {buffers:,}" if buffers else "",
-        manager.get("illness", ""),
+        printable_line(manager.get("illness", "")),
     )
 
 
 def _last_line(text: str) -> str:
     lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
-    return (lines[-1] if lines else text)[:300]
+    return printable_line((lines[-1] if lines else text)[:300])
 
 
 def bar(share: float) -> str:

@@ -1,15 +1,25 @@
 """Answers HTTP on a thread of its own: it looks at pictures, and hands commands on; nobody waits for it.
 
+Reading over the loopback is free for the user who runs the program, and for nobody else; whatever changes something
+needs a token, since any web page could have that user's browser send it, and so does reading from elsewhere.
+
+There are two tokens. The one that was configured is for tools, and holds as long as its owner likes. The one in links
+is drawn for each server, and no other server takes it: the page sends it every second, also to somebody who listens at
+the port when the program has died, and must not give away what is good for anything then. A proof of who listens,
+before the token is sent, would do the same, but could be passed on to a server that is alive.
+
 Flink: RestServerEndpoint, StaticFileServerHandler. Needs aiohttp.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import contextlib
 import hmac
-import ipaddress
 import json
+import logging
 import mimetypes
 import re
 import secrets
@@ -22,9 +32,11 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
-from flinkbuf.log import logger
-from flinkbuf.web.connections import Connections
+from flinkbuf.log import RepeatedMessage, logger
+from flinkbuf.web.connections import ConnectionLimits, Connections
+from flinkbuf.web.peers import is_loopback, is_own
 from flinkbuf.web.router import Answer, Cluster, Request
 from flinkbuf.web.routes import answer as answer_of
 from flinkbuf.web.served_job import ServedJob
@@ -32,21 +44,40 @@ from flinkbuf.web.served_job import ServedJob
 STATIC: Final = Path(__file__).parent / "static"
 BODY_MAX: Final = 64 * 1024  # bytes of a request
 ENDED_MAX: Final = 16  # jobs that have ended, whose last picture stays
-CONNECTIONS_MAX: Final = 256  # at a time; a browser has six
+CONNECTIONS_MAX: Final = 256  # at a time
+PEER_CONNECTIONS_MAX: Final = 64  # of one user of this machine, or of one address; a browser has six
 SILENCE_S: Final = 60.0  # of a connection, before it is hung up on
+REQUEST_S: Final = 10.0  # for its headers to be whole, and for its body
 UNSENT_MAX: Final = 64 << 20  # bytes of answers that wait for their clients to read them
 START_WAIT_S: Final = 10.0
 CLOSE_WAIT_S: Final = 10.0  # what is being answered is made to its end
 _SAFE: Final = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",  # the token stands in the link
+    "Referrer-Policy": "no-referrer",  # a token stands in the link
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
 }
 PIECE: Final = 1_000  # values of JSON that are written at once: some 0.1 ms
 _encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
 _STATIC_NAME = re.compile(r"[\w-][\w.-]*(?:/[\w-][\w.-]*)*")
+
+
+class _ServerLogger(logging.Logger):
+    """What aiohttp says: of requests that cannot be read, which anybody can send, the reason alone."""
+
+    def __init__(self, unreadable: RepeatedMessage, failed: RepeatedMessage) -> None:
+        super().__init__("flinkbuf")
+        self._unreadable = unreadable
+        self._failed = failed
+
+    def exception(self, msg: object, *args: object, exc_info: Any = True, **more: Any) -> None:
+        """Say it, unless the like of it was just said."""
+        if isinstance(exc_info, HttpProcessingError):
+            first = str(exc_info.message).strip().partition("\n")[0]
+            self._unreadable("a request from %s cannot be read: %s", args[0] if args else "somebody", first[:200])
+        else:
+            self._failed(str(msg), *args, exc_info=exc_info)
 
 
 class JobServer:
@@ -58,7 +89,8 @@ class JobServer:
     ports : iterable of int
         Tried one after the other; 0 is a free one.
     token : str, optional
-        Who has it may change something, and may read from another machine; a random one by default.
+        Who has it may change something, and may read from another machine and as another user. Without it only `token`
+        of this server lets somebody do so.
     respond : callable, optional
         Given a `Request`, returns an `Answer`: for what is not a job of this process, such as an archive.
 
@@ -66,6 +98,7 @@ class JobServer:
     ----------
     port : int
     token : str
+        What links of this server bring along; drawn for it, and good for nothing when it has ended.
 
     Raises
     ------
@@ -82,13 +115,16 @@ class JobServer:
         token: str | None = None,
         respond: Callable[[Request], Answer] | None = None,
     ) -> None:
-        self.token = token or secrets.token_urlsafe(24)
+        self.token = secrets.token_urlsafe(24)
+        self._tokens = (token,) if token else ()
         self.cluster = Cluster()
         self._answer = respond or (lambda request: answer_of(request, self.cluster))
         self.bind_address = bind_address
         self._socket = _bound(bind_address, ports)
         self.port: int = self._socket.getsockname()[1]
-        self.is_local = _is_loopback(bind_address)
+        self.is_local = is_loopback(bind_address)
+        self._unreadable = RepeatedMessage(logger.warning)
+        self._failed = RepeatedMessage(logger.error)
         self._turn = asyncio.Lock()
         self._free_at = 0.0  # seconds of the clock that only goes on
         self._connections: Connections | None = None
@@ -188,10 +224,17 @@ class JobServer:
             return
         application = web.Application(client_max_size=BODY_MAX)
         application.router.add_route("*", "/{path:.*}", self._handle)
-        runner = web.AppRunner(application, access_log=None, handle_signals=False, shutdown_timeout=0.5)
+        runner = web.AppRunner(
+            application,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=0.5,
+            logger=_ServerLogger(self._unreadable, self._failed),
+        )
         await runner.setup()
         assert runner.server is not None
-        self._connections = Connections(runner.server, CONNECTIONS_MAX, SILENCE_S)
+        limits = ConnectionLimits(CONNECTIONS_MAX, PEER_CONNECTIONS_MAX, SILENCE_S, REQUEST_S)
+        self._connections = Connections(runner.server, limits)
         listening: asyncio.Server | None = None
         try:
             listening = await self._loop.create_server(self._connections, sock=self._socket)
@@ -208,33 +251,45 @@ class JobServer:
             await runner.cleanup()
             self._connections.abort()  # who does not read would stay
             await asyncio.sleep(0)  # for sockets to be closed
+            self._unreadable.close()
+            self._failed.close()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        assert self._connections is not None
+        connection = self._connections.of(request.transport)
+        if connection is None:
+            return _response(Answer("", 400))  # nobody hears it any more
+        connection.begin()
         try:
-            refusal = self._refusal(request)
+            refusal = self._refusal(request, connection.user)
             response = await self._respond(request) if refusal is None else _response(refusal)
-        except Exception:
-            logger.exception("answering %s %s has failed", request.method, request.path)
+        except Exception as error:
+            self._failed("answering %s %s has failed", request.method, request.path, exc_info=error)
             response = _response(Answer({"errors": ["Internal server error."]}, 500))
+        finally:
+            connection.end()
         response.headers.update(_SAFE)
         return response
 
-    def _refusal(self, request: web.Request) -> Answer | None:
+    def _refusal(self, request: web.Request, user: int | None) -> Answer | None:
         """Why somebody gets no answer; None: he does."""
         # A page of another site that has its name lead here would read what only this machine may.
-        if self.is_local and not _is_loopback(_host_of(request)):
+        if self.is_local and not is_loopback(_host_of(request)):
             return Answer({"errors": [f"The host {_host_of(request)[:80]!r} is not served here."]}, 403)
-        is_page = request.method in ("GET", "HEAD") and _is_static(request.path)
-        changes = request.method not in ("GET", "HEAD")
-        if is_page or not (changes or not self.is_local) or self._has_token(request):
+        scheme, given = _credentials_of(request)
+        reads = request.method in ("GET", "HEAD")
+        if self._is_token(given):
+            # A browser adds a password that it was told once to requests of whatever page.
+            if scheme == "basic" and not reads and not _is_same_origin(request):
+                return Answer({"errors": ["A page of another site has asked for this."]}, 403)
             return None
-        return Answer({"errors": ["A token is needed: use the link that the program has printed."]}, 401)
+        if reads and (_is_static(request.path) or (self.is_local and is_own(user))):
+            return None
+        return Answer({"errors": [_NEEDS_TOKEN]}, 401)
 
-    def _has_token(self, request: web.Request) -> bool:
-        given = request.headers.get("Authorization", "")
-        scheme, _, bearer = given.partition(" ")
-        token = bearer.strip() if scheme.lower() == "bearer" else request.query.get("token", "")
-        return hmac.compare_digest(token.encode(errors="surrogateescape"), self.token.encode())
+    def _is_token(self, given: str) -> bool:
+        data = given.encode(errors="surrogateescape")
+        return any(hmac.compare_digest(data, each.encode()) for each in (self.token, *self._tokens))
 
     async def _respond(self, request: web.Request) -> web.Response:
         if request.method in ("GET", "HEAD") and _is_static(request.path):
@@ -282,6 +337,10 @@ class JobServer:
         return web.Response(body=file.read_bytes(), content_type=kind)
 
 
+_NEEDS_TOKEN: Final = (
+    "A token is needed: use the link that the program has printed, or send what the program has as rest.token-file, "
+    "as 'Authorization: Bearer TOKEN' or as a password. Only reading on the program's machine, as its user, needs none."
+)
 _WITHOUT_PAGE = "Jobs of flinkbuf: /jobs/overview, /jobs/:jobid, /jobs/:jobid/picture, /taskmanagers, /metrics\n"
 
 
@@ -309,15 +368,6 @@ def _bound(address: str, ports: range | tuple[int, ...]) -> socket.socket:
     ) from refusal
 
 
-def _is_loopback(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _host_of(request: web.Request) -> str:
     """The host that was asked for, without its port."""
     host = request.headers.get("Host", "")
@@ -326,16 +376,38 @@ def _host_of(request: web.Request) -> str:
     return host.partition(":")[0].lower()
 
 
+def _credentials_of(request: web.Request) -> tuple[str, str]:
+    """The scheme, and the token: what a bearer has, or a password under whatever name."""
+    scheme, _, value = request.headers.get("Authorization", "").partition(" ")
+    scheme, value = scheme.lower(), value.strip()
+    if scheme == "bearer":
+        return scheme, value
+    if scheme == "basic":
+        try:
+            return scheme, base64.b64decode(value, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return scheme, ""
+    return "", ""
+
+
+def _is_same_origin(request: web.Request) -> bool:
+    """Browsers name the site that asks, where it is about to change something."""
+    origin = request.headers.get("Origin")
+    return origin is None or origin.partition("://")[2] == request.headers.get("Host", "")
+
+
 def _is_static(path: str) -> bool:
     return path == "/" or path.startswith("/static/")
 
 
 async def _body_of(request: web.Request) -> dict[str, Any] | Answer:
     try:
-        text = await request.text()
+        text = await asyncio.wait_for(request.text(), REQUEST_S)
         body = json.loads(text) if text.strip() else {}
     except web.HTTPRequestEntityTooLarge:
         return Answer({"errors": [f"A request has {BODY_MAX} bytes at most."]}, 413)
+    except (asyncio.TimeoutError, TimeoutError):
+        return Answer({"errors": [f"A request has to be whole within {REQUEST_S:g} s."]}, 408)
     except (ValueError, RecursionError, LookupError, web.RequestPayloadError):
         return Answer({"errors": ["Bad request received."]}, 400)
     return body if isinstance(body, dict) else Answer({"errors": ["Bad request received."]}, 400)

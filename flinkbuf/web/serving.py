@@ -48,7 +48,7 @@ class WebConfig:
         Tried in this order; 0 is a free one.
     bind_address : str
     token : str or None
-        None: a random one.
+        What tools may send; None: nothing but what links bring along lets somebody in.
     reporters : tuple of ReporterConfig
     """
 
@@ -169,8 +169,8 @@ def _server_of(config: WebConfig) -> JobServer:
 def _instead_of(failed: JobServer, config: WebConfig) -> JobServer:
     """Serve on what one has served that has failed, where it was if that can be: its links lead there."""
     failed.close()
-    made = type(failed)(config.bind_address, (failed.port, *config.ports), failed.token)
-    made.cluster = failed.cluster
+    made = type(failed)(config.bind_address, (failed.port, *config.ports), config.token)
+    made.cluster, made.token = failed.cluster, failed.token
     return made
 
 

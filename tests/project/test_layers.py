@@ -770,6 +770,7 @@ PACKAGE = [
             "routes",
             "json_lines",
             "history",
+            "peers",
             "connections",
             "server",
             "serving",

@@ -29,6 +29,7 @@ class PageServer(ThreadingHTTPServer):
         self.flame: dict[str, Any] = {"endTimestamp": -3}
         self.jobs: list[dict[str, Any]] = []
         self.status = 200
+        self.error = "Job is not known here."  # of another status
         self.asked: list[tuple[str, str, str | None, Any]] = []
 
     @property
@@ -51,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
                 200, file.read_bytes(), "text/javascript" if file.suffix == ".js" else mimetypes.guess_type(file)[0]
             )
         elif self.server.status != 200:
-            self._json(self.server.status, {"errors": ["Job is not known here."]})
+            self._json(self.server.status, {"errors": [self.server.error]})
         elif path.endswith("/flamegraph"):
             self._json(200, self.server.flame)
         elif path.endswith("/picture"):

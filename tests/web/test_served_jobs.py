@@ -13,6 +13,7 @@ import pytest
 from flinkbuf.common import Configuration, WatermarkStrategy
 from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
+from flinkbuf.jobs.failure import JobCanceledError
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.web import serving
 from flinkbuf.web.server import JobServer
@@ -181,6 +182,25 @@ def test_a_job_without_it_serves_nothing(capfd):
     env.from_collection([1]).print()
     env.execute("quiet")
     assert "can be looked at" not in capfd.readouterr().err and threading.active_count() == before
+
+
+def test_the_token_of_tools_comes_from_a_file_of_ones_own(gate, capfd, tmp_path):
+    file = tmp_path / "token"
+    file.write_text("a-token-of-a-test\n")
+    file.chmod(0o644)
+    with pytest.raises(ValueError, match="rest.token-file: .* in a file of your own with mode 600"):
+        begin(environment(**{"rest.token-file": str(file)}))
+    file.chmod(0o600)
+    with pytest.raises(ValueError, match="not both"):
+        begin(environment(**{"rest.token-file": str(file), "rest.token": "another-token-of-a-test"}))
+    job = begin(environment(**{"rest.token-file": str(file)}))
+    link = link_of(capfd)
+    assert "a-token-of-a-test" not in link
+    client = Client(link)
+    client.token = "a-token-of-a-test"
+    assert client.ask("PATCH", f"/jobs/{client.job_id}")[0] == 202
+    with pytest.raises(JobCanceledError):
+        job.get_job_execution_result().result()
 
 
 @pytest.mark.filterwarnings("ignore:these settings have no effect")

@@ -1,6 +1,7 @@
 """The server: who may read and who may change, over a real connection; one thread, and none after its end."""
 
 import asyncio
+import base64
 import contextlib
 import http.client
 import itertools
@@ -12,16 +13,18 @@ import time
 
 import pytest
 from master_world import MasterWorld, pipeline
+from other_user import as_other_user, needs_root
 
 from flinkbuf.jobs.master.job_picture import PictureMaker
-from flinkbuf.web.connections import Connections
+from flinkbuf.web.connections import ConnectionLimits, Connections
 from flinkbuf.web.json_lines import JsonLinesReporter
 from flinkbuf.web.router import Answer
 from flinkbuf.web.served_job import ServedJob
-from flinkbuf.web.server import BODY_MAX, ENDED_MAX, JobServer, pieces_of
+from flinkbuf.web.server import BODY_MAX, CONNECTIONS_MAX, ENDED_MAX, PEER_CONNECTIONS_MAX, JobServer, pieces_of
 from flinkbuf.web.serving import ReporterConfig, WebConfig, _servers, check, close_servers, serve
 
 JOB = "0b" * 16
+TOKEN = "a-token-of-a-test"
 
 
 class Job:
@@ -74,11 +77,74 @@ def test_pictures_are_read_and_not_sent_twice(server, job):
 def test_who_has_no_token_changes_nothing(server, job):
     for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": server.token}):
         assert ask(server, "PATCH", f"/jobs/{JOB}", **headers)[0] == 401
-    assert ask(server, "PATCH", f"/jobs/{JOB}?token=wrong")[0] == 401
+    assert ask(server, "PATCH", f"/jobs/{JOB}?token={server.token}")[0] == 401, "an address is seen by too many"
     assert job.canceled == 0
     assert ask(server, "PATCH", f"/jobs/{JOB}", Authorization=f"Bearer {server.token}")[0] == 202
-    assert ask(server, "PATCH", f"/jobs/{JOB}?token={server.token}")[0] == 202
-    assert job.canceled == 2
+    assert job.canceled == 1
+
+
+def basic(password, name=""):
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+def test_tools_that_know_no_tokens_send_it_as_a_password(job):
+    with contextlib.closing(JobServer(token=TOKEN)) as server:
+        server.add(ServedJob(job))
+        path = f"/jobs/{JOB}"
+        for wrong in (basic("wrong"), basic("", TOKEN), "Basic ?", "Basic " + base64.b64encode(b"\xff:").decode()):
+            assert ask(server, "PATCH", path, Authorization=wrong)[0] == 401
+        assert job.canceled == 0
+        for given in (basic(TOKEN), basic(TOKEN, "ada"), basic(server.token), f"bearer {TOKEN}"):
+            assert ask(server, "PATCH", path, Authorization=given)[0] == 202
+        assert job.canceled == 4
+
+
+def test_a_password_that_a_browser_adds_by_itself_changes_nothing_for_another_site(server, job):
+    given = basic(server.token)
+    for origin in ("http://evil.example", "null", f"http://127.0.0.1:{server.port + 1}"):
+        status, _, body = ask(server, "PATCH", f"/jobs/{JOB}", Authorization=given, Origin=origin)
+        assert status == 403 and b"another site" in body
+    assert job.canceled == 0
+    own = f"http://127.0.0.1:{server.port}"
+    assert ask(server, "PATCH", f"/jobs/{JOB}", Authorization=given, Origin=own)[0] == 202
+
+
+def test_what_links_bring_along_is_good_for_no_other_server(job):
+    with contextlib.closing(JobServer(token=TOKEN)) as first:
+        kept, port = first.token, first.port
+        assert kept != TOKEN and TOKEN not in first.link(JOB)
+    # The program died, and begins again at its port with its token; or somebody else has heard what the page sends.
+    with contextlib.closing(JobServer(ports=(port,), token=TOKEN)) as second:
+        second.add(ServedJob(job))
+        assert ask(second, "PATCH", f"/jobs/{JOB}", Authorization=f"Bearer {kept}")[0] == 401
+        assert job.canceled == 0
+        assert ask(second, "PATCH", f"/jobs/{JOB}", Authorization=f"Bearer {TOKEN}")[0] == 202
+
+
+def ask_quietly(*arguments, **more):
+    """For the child of another user: the status alone."""
+    return ask(*arguments, **more)[0]
+
+
+@needs_root
+def test_another_user_of_the_machine_reads_nothing_without_the_token(server, job):
+    for path in ("/jobs", f"/jobs/{JOB}/exceptions", f"/jobs/{JOB}/picture", "/metrics", "/jobmanager/config"):
+        assert ask(server, "GET", path)[0] == 200
+        assert as_other_user(ask_quietly, server, "GET", path) == 401
+        assert as_other_user(ask_quietly, server, "HEAD", path) == 401
+    assert as_other_user(ask_quietly, server, "GET", "/") == 200, "the page itself says nothing"
+    given = f"Bearer {server.token}"
+
+    def ask_with_token():
+        return ask(server, "GET", "/jobs", Authorization=given)[0]
+
+    assert as_other_user(ask_with_token) == 200
+
+
+def test_without_a_word_of_the_system_reading_needs_the_token(server, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.connections.user_of", lambda client, server: None)
+    assert ask(server, "GET", "/jobs")[0] == 401
+    assert ask(server, "GET", "/jobs", Authorization=f"Bearer {server.token}")[0] == 200
 
 
 def test_the_page_of_another_site_cannot_read_by_a_name_of_its_own(server):
@@ -91,7 +157,7 @@ def test_the_page_of_another_site_cannot_read_by_a_name_of_its_own(server):
 def test_beyond_the_loopback_reading_needs_the_token_too(job):
     with contextlib.closing(JobServer("0.0.0.0")) as server:
         server.add(ServedJob(job))
-        assert ask(server, "GET", "/jobs")[0] == 401
+        assert ask(server, "GET", "/jobs")[0] == 401, "another site's name may lead here"
         assert ask(server, "GET", "/metrics")[0] == 401
         assert ask(server, "GET", "/jobs", Authorization=f"Bearer {server.token}")[0] == 200
         assert ask(server, "GET", "/")[0] == 200, "the page itself says nothing"
@@ -258,25 +324,202 @@ def many(server, count):
     return [socket.create_connection(("127.0.0.1", server.port), timeout=10) for _ in range(count)]
 
 
-def test_one_client_too_many_is_hung_up_on_and_the_others_are_answered(nothing_left, monkeypatch):
-    monkeypatch.setattr("flinkbuf.web.server.CONNECTIONS_MAX", 3)
+def get(client, path="/jobs"):
+    """Ask on a connection that stays; return the whole answer."""
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+    answer = b""
+    while not answer.endswith(b"}"):
+        data = client.recv(10_000)
+        assert data, answer
+        answer += data
+    return answer
+
+
+def is_hung_up(client):
+    with contextlib.suppress(ConnectionResetError):
+        return client.recv(1) == b""
+    return True
+
+
+def test_one_client_too_many_takes_the_place_of_the_one_that_was_quiet_for_longest(nothing_left, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.server.PEER_CONNECTIONS_MAX", 3)
     with contextlib.closing(JobServer()) as server:
         clients = many(server, 3)
+        until(lambda: len(server._connections.open) == 3)
+        assert get(clients[0]).startswith(b"HTTP/1.1 200")
         (late,) = many(server, 1)
-        with contextlib.suppress(ConnectionResetError):
-            assert late.recv(1) == b""
-        for each in clients:
-            each.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert each.recv(100).startswith(b"HTTP/1.1 200")
-        clients.pop().close()
-        for _ in range(10_000):  # there is room again as soon as the server has heard of it
-            with contextlib.suppress(ConnectionError):
-                assert ask(server, "GET", "/jobs")[0] == 200
-                break
-        else:
-            raise AssertionError("there is no room again")
+        assert get(late).startswith(b"HTTP/1.1 200")
+        assert is_hung_up(clients[1])
+        assert get(clients[0]).startswith(b"HTTP/1.1 200") and get(clients[2]).startswith(b"HTTP/1.1 200")
         for each in (late, *clients):
             each.close()
+
+
+class _Transport(asyncio.Transport):
+    """Of a connection from wherever a test says."""
+
+    def __init__(self, host):
+        super().__init__({"peername": (host, 1), "sockname": ("10.0.0.1", 80)})
+        self.is_aborted, self.unsent = False, 0
+
+    def get_write_buffer_size(self):
+        return self.unsent
+
+    def abort(self):
+        self.is_aborted = True
+
+
+def test_a_full_server_takes_from_those_who_have_most():
+    async def look():
+        made = Connections(asyncio.Protocol, ConnectionLimits(6, 4, 3600, 3600))
+
+        def come(host):
+            transport = _Transport(host)
+            made().connection_made(transport)
+            return transport
+
+        crowd = [come("10.0.0.2") for _ in range(4)]
+        single = [come("10.0.0.3"), come("10.0.0.4")]
+        made.of(crowd[0]).data_received(b"GET ")
+        made.of(crowd[1]).begin()
+        late = come("10.0.0.5")
+        assert [each.is_aborted for each in crowd] == [False, False, True, False]
+        again = come("10.0.0.2")
+        assert not any(each.is_aborted for each in (*single, late, again)) and len(made.open) == 6
+        for each in list(made.open.values()):
+            each.connection_lost(None)
+        assert not made.open
+
+    asyncio.run(look())
+
+
+def test_slow_requests_of_one_user_keep_nobody_out(nothing_left):
+    with contextlib.closing(JobServer()) as server:
+        slow = many(server, CONNECTIONS_MAX)
+        for each in slow:
+            with contextlib.suppress(ConnectionError):  # it has gone already, for the next one
+                each.sendall(b"GET /jobs HTTP/1.1\r\nHost: ")
+        assert ask(server, "GET", "/jobs")[0] == 200
+        assert len(server._connections.open) <= PEER_CONNECTIONS_MAX
+        for each in slow:
+            each.close()
+
+
+@needs_root
+def test_another_user_who_holds_all_that_he_gets_keeps_nobody_out(nothing_left):
+    def hold():
+        held = many(server, CONNECTIONS_MAX)
+        for each in held:
+            with contextlib.suppress(ConnectionError):
+                each.sendall(b"GET /jobs HTTP/1.1\r\nHost: ")
+        for _ in range(3):
+            os.write(told[1], b".")
+            os.read(go[0], 1)
+        return len(held)
+
+    with contextlib.closing(JobServer()) as server:
+        own = many(server, 4)
+        until(lambda: len(server._connections.open) == 4)
+        told, go = os.pipe(), os.pipe()
+        answers = []
+        holding = threading.Thread(target=lambda: answers.append(as_other_user(hold)))
+        holding.start()
+        for _ in range(3):
+            os.read(told[0], 1)
+            assert [get(each)[:12] for each in own] == [b"HTTP/1.1 200"] * 4, "what was there stays"
+            assert ask(server, "GET", "/jobs")[0] == 200, "and who comes is let in"
+            os.write(go[1], b".")
+        holding.join()
+        assert answers == [CONNECTIONS_MAX]
+        for each in (*told, *go):
+            os.close(each)
+        for each in own:
+            each.close()
+
+
+def test_a_connection_that_says_nothing_is_hung_up_on(nothing_left, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.server.REQUEST_S", 0.05)
+    with contextlib.closing(JobServer()) as server:
+        (client,) = many(server, 1)
+        assert is_hung_up(client)
+        client.close()
+
+
+def test_a_request_that_comes_byte_by_byte_is_hung_up_on(nothing_left, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.server.REQUEST_S", 0.05)
+    with contextlib.closing(JobServer()) as server:
+        (client,) = many(server, 1)
+        client.sendall(b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+        with pytest.raises(ConnectionError):
+            for _ in range(2000):
+                client.sendall(b"x")
+                time.sleep(0.005)
+        client.close()
+
+
+def test_a_second_request_has_to_be_whole_in_time_too(nothing_left, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.server.REQUEST_S", 0.05)
+    with contextlib.closing(JobServer()) as server:
+        (client,) = many(server, 1)
+        assert get(client).startswith(b"HTTP/1.1 200")
+        time.sleep(0.1)
+        assert get(client).startswith(b"HTTP/1.1 200"), "one that rests between two requests stays"
+        client.sendall(b"GET /")
+        while client.recv(1000):
+            pass
+        client.close()
+
+
+def test_a_body_that_does_not_come_is_waited_for_so_long(nothing_left, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.server.REQUEST_S", 0.05)
+    with contextlib.closing(JobServer()) as server:
+        (client,) = many(server, 1)
+        head = f"POST /jobs/{JOB}/stop HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+        client.sendall(f"{head}Content-Length: 10\r\n\r\n".encode() + b"{")
+        assert client.recv(100).startswith(b"HTTP/1.1 408")
+        client.close()
+
+
+def test_what_comes_while_an_answer_is_made_is_bounded():
+    async def look():
+        made = Connections(asyncio.Protocol, ConnectionLimits(6, 4, 3600, 3600, unanswered_bytes=1000))
+        transport = _Transport("10.0.0.2")
+        client = made()
+        client.connection_made(transport)
+        client.data_received(b"x" * 10_000)
+        client.begin()
+        client.data_received(b"x" * 1000)
+        assert not transport.is_aborted
+        client.data_received(b"x")
+        assert transport.is_aborted
+        client.connection_lost(None)
+
+    asyncio.run(look())
+
+
+def test_a_flood_of_what_cannot_be_read_is_one_line_in_the_log(nothing_left, caplog):
+    with contextlib.closing(JobServer()) as server:
+        for _ in range(100):
+            (client,) = many(server, 1)
+            client.sendall(b"GET /\x1b[2J\xff HTTP/9.9\r\n\x1b]0;owned\x07: x\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while client.recv(1000):
+                    pass
+            client.close()
+    lines = caplog.text.strip().splitlines()
+    assert len(lines) == 2 and "cannot be read" in lines[0] and "99 more like" in lines[1], lines
+    assert "\x1b" not in caplog.text
+
+
+def test_a_flood_of_what_fails_is_one_traceback_in_the_log(nothing_left, monkeypatch, caplog):
+    def fail(*_):
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("flinkbuf.web.server.answer_of", fail)
+    with contextlib.closing(JobServer()) as server:
+        for _ in range(20):
+            assert ask(server, "GET", "/jobs")[0] == 500
+    assert caplog.text.count("Traceback") == 1 and "19 more like" in caplog.text
 
 
 def large(request):
@@ -311,18 +554,10 @@ def test_a_client_that_reads_nothing_is_hung_up_on(nothing_left, monkeypatch):
 
 
 def test_a_client_stays_as_long_as_something_moves():
-    class Transport(asyncio.Transport):
-        unsent, is_aborted = 1000, False
-
-        def get_write_buffer_size(self):
-            return self.unsent
-
-        def abort(self):
-            self.is_aborted = True
-
     async def look():
-        made = Connections(asyncio.Protocol, 256, 3600)
-        transport, client = Transport(), made()
+        made = Connections(asyncio.Protocol, ConnectionLimits(256, 256, 3600, 3600))
+        transport, client = _Transport("10.0.0.2"), made()
+        transport.unsent = 1000
         client.connection_made(transport)
 
         def is_aborted():
