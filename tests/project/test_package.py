@@ -155,3 +155,10 @@ def test_records_need_no_numpy():
         "print(list(fb.read_buffers(buffers, t)), 'numpy' in sys.modules)"
     )
     assert in_a_new_interpreter(code) == "[Row(a=1, s='x')] False"
+
+
+def test_an_installation_is_small():
+    """Debug symbols, and Cython's own code once for each module, would make five times as much of it."""
+    package = Path(fb.__file__).parent
+    installed = [path for path in package.rglob("*") if path.suffix in (".so", ".py", ".pyi", ".pyx", ".pxd", ".h")]
+    assert sum(path.stat().st_size for path in installed) < 20_000_000
