@@ -8,34 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pkgutil
-import re
 import sys
-import traceback
 from argparse import REMAINDER, ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import TextIO
+from types import ModuleType
 
-from flinkbuf import __path__
 from flinkbuf.common import options as flink_options
 from flinkbuf.common.configuration import PROPERTIES_VARIABLE, Configuration, default_configuration
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
-from flinkbuf.jobs.failure import JobFailedError
-from flinkbuf.log import printable
+from flinkbuf.jobs.error_report import report
 
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130
-_PACKAGE = str(Path(__file__).parent) + os.sep
-_COMPILED = "flinkbuf/_core/"  # frames of Cython's know no more of their path
-# A program may lie in a folder that is called flinkbuf, too: what is ours is what the package has.
-_OURS = "|".join(
-    [
-        "__init__[.]py",
-        *(f"{each.name}/.*" if each.ispkg else f"{each.name}[.]py" for each in pkgutil.iter_modules(__path__)),
-    ]
-)
-_FRAME_OF_OURS = re.compile(rf'  File "(?:[^"\n]*/)?flinkbuf/(?:{_OURS})", line .*\n(?:    .*\n)*')
 
 HELP = """Run a program as `python SCRIPT` would, with settings from the command line.
 
@@ -150,55 +134,3 @@ def _as_program(script: Path, arguments: list[str], properties: str) -> Iterator
             del os.environ[PROPERTIES_VARIABLE]
         else:
             os.environ[PROPERTIES_VARIABLE] = before[3]
-
-
-def report(error: BaseException, stream: TextIO) -> None:
-    """Print an exception: first the user's function that raised it, then its operator, then where the job was started.
-
-    Frames of flinkbuf's own are left out where there is one of the user's to show. What an exception's text, which may
-    hold a record, would command the terminal is shown instead.
-    """
-    stream.write(printable("".join(_report_of(error))))
-
-
-def _report_of(error: BaseException) -> Iterator[str]:
-    frames = list(_frames(error.__traceback__))
-    script = frames[_first_of_program(frames) :]
-    call = next((place for place, frame in enumerate(script) if _is_ours(frame)), len(script))
-    started, inside = script[:call], [frame for frame in script[call:] if not _is_ours(frame)]
-    if isinstance(error, JobFailedError):
-        yield _FRAME_OF_OURS.sub("", error.failure.text + "\n")
-    elif inside and getattr(error, "operator_name", None) is not None:
-        yield from traceback.format_exception(type(error), error, _chained(inside))
-        if not getattr(error, "__notes__", None):  # Python before 3.11
-            yield (f"in operator {error.operator_name!r} of task {error.task_name}\n")  # type: ignore[attr-defined]
-    else:
-        yield from traceback.format_exception(type(error), error, _chained(script))
-        return
-    if started:
-        yield "\nThe job was started here:\n"
-        yield from traceback.format_tb(_chained(started))
-
-
-def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
-    while trace is not None:
-        yield trace
-        trace = trace.tb_next
-
-
-def _is_ours(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code.co_filename.startswith((_PACKAGE, _COMPILED))
-
-
-def _first_of_program(frames: list[TracebackType]) -> int:
-    """Behind the frames of this module."""
-    own = [place for place, frame in enumerate(frames) if frame.tb_frame.f_code.co_filename == __file__]
-    return own[0] + 1 if own else 0
-
-
-def _chained(frames: list[TracebackType]) -> TracebackType | None:
-    """The same frames as one traceback, without those between them."""
-    chained: TracebackType | None = None
-    for frame in reversed(frames):
-        chained = TracebackType(chained, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)
-    return chained

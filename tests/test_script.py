@@ -1,6 +1,7 @@
 """``python -m flinkbuf run``: scripts with settings from the command line."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 
 import flinkbuf
 from flinkbuf import cli
-from flinkbuf import script as script_module
+from flinkbuf.jobs import error_report
 
 PROGRAM = """
 import sys
@@ -69,6 +70,35 @@ def test_what_a_user_s_function_raised_comes_first(script, capfd):
     after = error.partition("The job was started here:")[2]
     assert "line 12, in <module>" in after and "env.execute" in after
     assert "flinkbuf/streaming" not in error and "flinkbuf/script.py" not in error
+
+
+@pytest.mark.parametrize("target", ["embedded", "local"])
+def test_python_alone_shows_the_same(script, target):
+    environment = {**os.environ, "FLINKBUF_PROPERTIES": f"execution.target: {target}; parallelism.default: 1"}
+    command = [sys.executable, script, "4", "3"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    files = re.findall(r'^  File "(.*)", line', done.stderr, re.MULTILINE)
+    assert (done.returncode, files) == (1, [script, script]), done.stderr
+    assert done.stderr.startswith("Traceback (most recent call last):\n")
+    assert "\nZeroDivisionError: integer division or modulo by zero\nin operator 'thirds' of task " in done.stderr
+    assert done.stderr.index("The job was started here:") > done.stderr.index("with the record 3")
+
+
+def test_what_was_raised_from_our_own_code_only_is_not_shown(tmp_path):
+    (tmp_path / "locks.py").write_text(
+        "import threading\n"
+        "from flinkbuf.datastream import StreamExecutionEnvironment\n"
+        "lock = threading.Lock()\n"
+        "env = StreamExecutionEnvironment.get_execution_environment()\n"
+        "env.from_collection([1]).map(lambda value: lock.locked()).print()\n"
+        "env.execute()\n"
+    )
+    environment = {**os.environ, "FLINKBUF_PROPERTIES": "execution.target: local"}
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "locks.py")], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert len(re.findall('^  File "', done.stderr, re.MULTILINE)) == 1, done.stderr
+    assert "cannot pickle '_thread.lock' object" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -162,4 +192,4 @@ def test_frames_of_all_files_of_the_package_are_left_out():
     for path in package.rglob("*.py*"):
         if path.suffix in (".py", ".pyx"):
             frame = f'  File "/there/{path.relative_to(package.parent)}", line 1, in ours\n    ours()\n    ^^^^^^\n'
-            assert script_module._FRAME_OF_OURS.sub("", frame + mine + frame) == mine, path
+            assert error_report._FRAME_OF_OURS.sub("", frame + mine + frame) == mine, path

@@ -22,6 +22,7 @@ from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
+from flinkbuf.jobs.error_report import show_errors
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
 from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
 from flinkbuf.streaming.clock import Clock
@@ -65,6 +66,7 @@ class StreamExecutionEnvironment:
         self._cached_files: dict[str, CachedFile] = {}
         self._local_parallelism: int | None = None
         self._check_configuration()
+        show_errors()
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:

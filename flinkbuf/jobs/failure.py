@@ -37,11 +37,19 @@ class JobSuspendedError(FlinkbufError):
     """The job has not ended, but it does not go on in this program: another one has taken it over, or may."""
 
 
+class TracebackElsewhere(Exception):
+    """The traceback of an exception in another process, as it was printed there: the cause of what is raised here."""
+
+    def __str__(self) -> str:
+        return f"\n{self.args[0]}"
+
+
 class JobFailedError(FlinkbufError):
     """A job failed in another process: made of what that process told.
 
     What ``except ValueError`` catches there is caught here, too: the exception is of the builtin class, or that of
-    ``flinkbuf.errors``, which the original had or came from. Flink: JobExecutionException, SerializedThrowable.
+    ``flinkbuf.errors``, which the original had or came from. Its text is the original's, its cause has the traceback.
+    Flink: JobExecutionException, SerializedThrowable.
 
     Attributes
     ----------
@@ -53,7 +61,11 @@ class JobFailedError(FlinkbufError):
 
     def __init__(self, failure: Failure) -> None:
         self.failure = failure
-        self.args = (failure.text,)
+        self.args = (failure.message or failure.type_name.removeprefix("builtins."),)
+        if failure.traceback:
+            self.__cause__ = TracebackElsewhere(failure.text)
+        if failure.place:
+            add_note(self, failure.place)
         for name in LOCATION:
             setattr(self, name, failure.location.get(name))
         index = failure.location.get("subtask_index", "")
@@ -151,12 +163,12 @@ class Failure:
     def text(self) -> str:
         """The traceback as it was printed there, then the place; without one, class and message."""
         head = self.traceback.rstrip() or f"{self.type_name.removeprefix('builtins.')}: {self.message}"
-        place = self._place
+        place = self.place
         return head if not place or place in head else f"{head}\n{place}"
 
     @property
-    def _place(self) -> str:
-        """As `locate_error` says it, which Python before 3.11 does not print."""
+    def place(self) -> str:
+        """Where it was, as `locate_error` says it; empty if it was in no operator."""
         name, task = self.location.get("operator_name"), self.location.get("task_name")
         if name is None or task is None:
             return ""

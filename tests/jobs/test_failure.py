@@ -1,6 +1,7 @@
 """Exceptions between processes: what arrives, and that it is caught as the original would be."""
 
 import pickle
+from traceback import format_exception
 
 import pytest
 
@@ -40,7 +41,8 @@ def test_an_exception_from_elsewhere_is_caught_by_the_class_it_had(error, caught
     with pytest.raises(caught_as) as caught:
         raise sent(error).to_exception()
     assert isinstance(caught.value, JobFailedError)
-    assert type(error).__name__ in str(caught.value)
+    assert str(caught.value) == str(error)
+    assert type(error).__name__ in "".join(format_exception(caught.value))
     again = pickle.loads(pickle.dumps(caught.value))
     assert type(again) is type(caught.value)
     assert (str(again), again.failure) == (str(caught.value), caught.value.failure)
@@ -50,20 +52,21 @@ def test_an_exception_from_elsewhere_is_caught_by_the_class_it_had(error, caught
 def test_what_would_end_a_loop_or_the_program_is_only_told(error):
     made = sent(error).to_exception()
     assert type(made) is JobFailedError
-    assert type(error).__name__ in str(made)
+    assert type(error).__name__ in "".join(format_exception(made))
 
 
-def test_its_text_is_the_traceback_there_then_operator_subtask_and_record():
+def test_its_cause_is_the_traceback_there_and_a_note_names_operator_subtask_and_record():
     info = TaskInfo("ab" * 16, "flights", "cd" * 16, "first -> second", 1, 4, 128, 2)
     config = OperatorConfig("ef" * 16, "second", factory=None)
     error = KeyError("thirty")
     locate_error(error, info, config, record={"airport": "JFK"})
     made = sent(error).to_exception()
-    lines = str(made).splitlines()
+    lines = str(made.__cause__).strip().splitlines()
     assert lines[0] == "Traceback (most recent call last):"
-    assert lines[-2] == "KeyError: 'thirty'"
+    assert "KeyError: 'thirty'" in lines[-2:]
     place = "in operator 'second' of task first -> second (2/4)#2, with the record {'airport': 'JFK'}"
-    assert lines[-1] == place
+    assert getattr(made, "__notes__", [place]) == [place]
+    assert made.failure.text.splitlines()[-1] == place
     assert (made.operator_name, made.subtask_index, made.record) == ("second", 1, "{'airport': 'JFK'}")
     assert (made.operator_id, made.task_name) == ("ef" * 16, "first -> second (2/4)#2")
 
@@ -109,7 +112,7 @@ def test_a_huge_text_is_cut():
 
 def test_a_failure_that_nobody_raised_becomes_an_exception():
     made = Failure("builtins.TimeoutError", "no heartbeat for 50 s").to_exception()
-    assert isinstance(made, TimeoutError) and str(made) == "TimeoutError: no heartbeat for 50 s"
+    assert isinstance(made, TimeoutError) and str(made) == "no heartbeat for 50 s"
     assert type(Failure("builtins.Exception", "?").to_exception()) is JobFailedError
     assert type(Failure("builtins.print", "?").to_exception()) is JobFailedError
     assert type(Failure("os.system", "?").to_exception()) is JobFailedError

@@ -124,7 +124,8 @@ def test_an_error_of_a_function_arrives_with_its_traceback():
     with pytest.raises(ZeroDivisionError) as caught:
         job.run()
     assert isinstance(caught.value, JobFailedError)
-    assert "in divide" in str(caught.value) and "return 1 // (value - 50)" in str(caught.value)
+    cause = str(caught.value.__cause__)
+    assert "in divide" in cause and "return 1 // (value - 50)" in cause
     assert job.status is JobStatus.FAILED
 
 

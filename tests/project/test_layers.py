@@ -731,6 +731,7 @@ PACKAGE = [
             "savepoint_requests",
             "flame_graphs",
             "job_result",
+            "error_report",
             "ended_job",
             "target",
             "in_process_manager",
