@@ -77,6 +77,9 @@ class JobClient:
         self._job = job
         self._end = end
 
+    def __repr__(self) -> str:
+        return f"<JobClient of job {self._job.job_id}>"
+
     def get_job_id(self) -> JobID:
         """Return which job it is."""
         return JobID(self._job.job_id)

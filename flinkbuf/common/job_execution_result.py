@@ -40,6 +40,9 @@ class JobExecutionResult:
         """Return what the functions of the job have gathered, by name."""
         return dict(self._accumulators)
 
+    def __repr__(self) -> str:
+        return f"<JobExecutionResult of job {self._job_id}: {self._net_runtime_ms} ms>"
+
     def __str__(self) -> str:
         lines = [
             "Program execution finished",

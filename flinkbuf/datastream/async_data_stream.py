@@ -32,12 +32,12 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait(
-        data_stream: DataStream,
+        data_stream: DataStream[Any],
         async_function: AsyncFunction[Any, Any],
         timeout: Time,
         capacity: int = 100,
         output_type: Any = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Give results as they come; watermarks are not overtaken.
 
         Parameters
@@ -54,13 +54,13 @@ class AsyncDataStream:
 
     @staticmethod
     def unordered_wait_with_retry(
-        data_stream: DataStream,
+        data_stream: DataStream[Any],
         async_function: AsyncFunction[Any, Any],
         timeout: Time,
         async_retry_strategy: AsyncRetryStrategy[Any],
         capacity: int = 100,
         output_type: Any = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """As `unordered_wait`, with further attempts; the timeout is for all attempts together."""
         return _wait(
             data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, is_ordered=False
@@ -68,30 +68,30 @@ class AsyncDataStream:
 
     @staticmethod
     def ordered_wait(
-        data_stream: DataStream,
+        data_stream: DataStream[Any],
         async_function: AsyncFunction[Any, Any],
         timeout: Time,
         capacity: int = 100,
         output_type: Any = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Give results in the order of the records."""
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, is_ordered=True)
 
     @staticmethod
     def ordered_wait_with_retry(
-        data_stream: DataStream,
+        data_stream: DataStream[Any],
         async_function: AsyncFunction[Any, Any],
         timeout: Time,
         async_retry_strategy: AsyncRetryStrategy[Any],
         capacity: int = 100,
         output_type: Any = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """As `ordered_wait`, with further attempts; the timeout is for all attempts together."""
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, is_ordered=True)
 
 
 def _wait(
-    data_stream: DataStream,
+    data_stream: DataStream[Any],
     async_function: AsyncFunction[Any, Any],
     timeout: Any,
     strategy: AsyncRetryStrategy[Any],
@@ -99,7 +99,7 @@ def _wait(
     output_type: Any,
     *,
     is_ordered: bool,
-) -> DataStream:
+) -> DataStream[Any]:
     if not inspect.iscoroutinefunction(getattr(async_function, "async_invoke", None)):
         raise TypeError(f"Method 'async_invoke' of class '{type(async_function)}' should be declared as 'async def'.")
     if strategy is None:

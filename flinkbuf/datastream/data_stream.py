@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from flinkbuf.datastream.arguments import (
     check_function,
@@ -92,10 +92,14 @@ __all__ = [
 ]
 
 
+T = TypeVar("T")  # of the records of a stream
+K = TypeVar("K")  # of their keys
+R = TypeVar("R")  # of what a function makes of a record
+
 DEFAULT_BATCH_DELAY = Duration.of_millis(100)
 
 
-class DataStream:
+class DataStream(Generic[T]):
     """A stream of records; each method gives a new one. Made by an environment's sources. Flink's ``DataStream``.
 
     Wherever a type is asked for, None leaves it open, which is usual in Python: any objects go through. A declared
@@ -114,33 +118,36 @@ class DataStream:
         self._env = env
         self._transformation = transformation
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._transformation.name!r} of {self.get_type()!r}>"
+
     # --- what it is
 
     def get_name(self) -> str:
         """Return what its operator is called in plans, metrics and errors."""
         return self._transformation.name
 
-    def name(self, name: str) -> DataStream:
+    def name(self, name: str) -> DataStream[T]:
         """Say what its operator is called in plans, metrics and errors."""
         self._operator("name").name = name
         return self
 
-    def uid(self, uid: str) -> DataStream:
+    def uid(self, uid: str) -> DataStream[T]:
         """Give its operator an id by which its state is found again after the program was changed."""
         self._operator("uid").uid = uid or None
         return self
 
-    def set_uid_hash(self, uid_hash: str) -> DataStream:
+    def set_uid_hash(self, uid_hash: str) -> DataStream[T]:
         """Give its operator an id, 32 hex digits, as it stood in the log of an older version of the program."""
         self._operator("set_uid_hash").uid_hash = checked_uid_hash(uid_hash)
         return self
 
-    def set_parallelism(self, parallelism: int) -> DataStream:
+    def set_parallelism(self, parallelism: int) -> DataStream[T]:
         """Set how many subtasks its operator has; -1: the environment's default."""
         set_parallelism(self._operator("set_parallelism"), parallelism)
         return self
 
-    def set_max_parallelism(self, max_parallelism: int) -> DataStream:
+    def set_max_parallelism(self, max_parallelism: int) -> DataStream[T]:
         """Set the number of its operator's key groups: the most subtasks that its state can ever be spread over."""
         operator = self._operator("set_max_parallelism")
         operator.max_parallelism = checked_max_parallelism(max_parallelism)
@@ -159,14 +166,14 @@ class DataStream:
         config: ExecutionConfig = self._env.get_config()
         return config
 
-    def force_non_parallel(self) -> DataStream:
+    def force_non_parallel(self) -> DataStream[T]:
         """Let its operator have one subtask, whatever is said later."""
         operator = self._operator("force_non_parallel")
         set_parallelism(operator, 1)
         operator.max_allowed_parallelism = 1
         return self
 
-    def set_buffer_timeout(self, timeout_millis: int) -> DataStream:
+    def set_buffer_timeout(self, timeout_millis: int) -> DataStream[T]:
         """Send what its operator emitted after so many milliseconds; 0: each record at once, -1: full buffers only."""
         operator = self._operator("set_buffer_timeout")
         if timeout_millis < -1:
@@ -174,41 +181,55 @@ class DataStream:
         operator.buffer_timeout_ms = timeout_millis
         return self
 
-    def start_new_chain(self) -> DataStream:
+    def start_new_chain(self) -> DataStream[T]:
         """Begin a task with its operator."""
         self._operator("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
         return self
 
-    def disable_chaining(self) -> DataStream:
+    def disable_chaining(self) -> DataStream[T]:
         """Give its operator a task of its own."""
         self._operator("disable_chaining").chaining_strategy = ChainingStrategy.NEVER
         return self
 
-    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream:
+    def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream[T]:
         """Let its operator share slots with the operators of this group only; those behind it follow."""
         self._operator("slot_sharing_group").slot_sharing_group = group_name(slot_sharing_group)
         if isinstance(slot_sharing_group, SlotSharingGroup):
             self._env.register_slot_sharing_group(slot_sharing_group)
         return self
 
-    def set_description(self, description: str) -> DataStream:
+    def set_description(self, description: str) -> DataStream[T]:
         """Say more about its operator in the plan."""
         self._operator("set_description").description = description
         return self
 
     # --- record by record
 
-    def map(self, func: Callable[[Any], Any] | MapFunction, output_type: Any = None) -> DataStream:
+    @overload
+    def map(self, func: Callable[[T], R] | MapFunction) -> DataStream[R]: ...
+
+    @overload
+    def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any) -> DataStream[Any]: ...
+
+    def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any = None) -> DataStream[Any]:
         """Give the function's result for each record; None is a result, too."""
         check_function(func, MapFunction, "The input must be a MapFunction or a callable function")
         return self._call("Map", "map", func, declared(output_type))
 
-    def flat_map(self, func: Callable[[Any], Iterable[Any]] | FlatMapFunction, output_type: Any = None) -> DataStream:
+    @overload
+    def flat_map(self, func: Callable[[T], Iterable[R]] | FlatMapFunction) -> DataStream[R]: ...
+
+    @overload
+    def flat_map(self, func: Callable[[T], Iterable[Any]] | FlatMapFunction, output_type: Any) -> DataStream[Any]: ...
+
+    def flat_map(
+        self, func: Callable[[T], Iterable[Any]] | FlatMapFunction, output_type: Any = None
+    ) -> DataStream[Any]:
         """Give all that the function yields, or the elements of what it returns, for each record."""
         check_function(func, FlatMapFunction, "The input must be a FlatMapFunction or a callable function")
         return self._call("FlatMap", "flat_map", func, declared(output_type))
 
-    def filter(self, func: Callable[[Any], Any] | FilterFunction) -> DataStream:
+    def filter(self, func: Callable[[T], Any] | FilterFunction) -> DataStream[T]:
         """Keep the records for which the function returns something true."""
         check_function(func, FilterFunction, "The input must be a FilterFunction or a callable function")
         return self._call("Filter", "filter", func, self._value_type, converts=False)
@@ -224,7 +245,7 @@ class DataStream:
         max_delay: Any = DEFAULT_BATCH_DELAY,
         timestamps: str = "kept",
         timestamp_column: str | None = None,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Call the function with many records at once, as a batch of Arrow columns; it gives batches, too.
 
         PyFlink has no such method. Records become columns and columns records in C, so that a function which computes
@@ -302,7 +323,7 @@ class DataStream:
         factory.check()
         return self._transform("MapBatches", declared_rows(output_type), factory)
 
-    def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream:
+    def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output."""
         if isinstance(func, KeyedProcessFunction):
             raise TypeError("a KeyedProcessFunction needs a keyed stream: call key_by before process")
@@ -311,7 +332,7 @@ class DataStream:
         type_info = declared(output_type)
         return self._transform("PROCESS", type_info, ProcessFactory(type_info, func))
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[Any]:
         """Keep some fields of tuples, in this order."""
         type_info = self._value_type
         if not isinstance(type_info, TupleTypeInfo):
@@ -325,7 +346,7 @@ class DataStream:
         output_type = Types.TUPLE([type_info.field_types[index] for index in field_indexes])
         return self._call("Projection", "map", _Projection(field_indexes), output_type, converts=False)
 
-    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream:
+    def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T]:
         """Give each record its event time, and the stream its watermarks."""
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
@@ -337,7 +358,7 @@ class DataStream:
             result._transformation.parallelism = _parallelism_of(self._transformation)
         return result
 
-    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+    def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
         """Give the records that the operator sent to this tag."""
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
@@ -348,7 +369,7 @@ class DataStream:
 
     # --- with others
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
         """Give the records of all, in any order; all must have the same type."""
         if not streams:
             return DataStream(self._env, self._transformation)
@@ -367,12 +388,12 @@ class DataStream:
         return DataStream(self._env, union)
 
     @overload
-    def connect(self, ds: DataStream) -> ConnectedStreams: ...
+    def connect(self, ds: DataStream[Any]) -> ConnectedStreams: ...
 
     @overload
     def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
 
-    def connect(self, ds: DataStream | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+    def connect(self, ds: DataStream[Any] | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
         """Put two streams, of any types, into one operator that sees both; or a stream and broadcast state."""
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -382,7 +403,7 @@ class DataStream:
 
     # --- how records travel
 
-    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> KeyedStream:
+    def key_by(self, key_selector: Callable[[T], K] | KeySelector, key_type: Any = None) -> KeyedStream[K, T]:
         """Bring records of the same key to the same subtask, and give each key state of its own.
 
         Parameters
@@ -399,8 +420,8 @@ class DataStream:
     def partition_custom(
         self,
         partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector,
-    ) -> DataStream:
+        key_selector: Callable[[T], Any] | KeySelector,
+    ) -> DataStream[T]:
         """Send each record to the subtask that ``partitioner(key, num_partitions)`` gives for its key."""
         check_function(
             partitioner, Partitioner, "Parameter partitioner should be type of Partitioner or a callable function."
@@ -411,24 +432,24 @@ class DataStream:
         exchange = CustomExchange(as_selector(partitioner, Partitioner, "partition"), as_selector(key_selector))
         return self._partition(exchange, "CUSTOM")
 
-    def shuffle(self) -> DataStream:
+    def shuffle(self) -> DataStream[T]:
         """Send each record to a random subtask."""
         return self._partition("shuffle", "SHUFFLE")
 
-    def rebalance(self) -> DataStream:
+    def rebalance(self) -> DataStream[T]:
         """Send records to all subtasks in turn."""
         return self._partition("rebalance", "REBALANCE")
 
-    def rescale(self) -> DataStream:
+    def rescale(self) -> DataStream[T]:
         """Send records in turn to the few subtasks that belong to this one."""
         return self._partition("rescale", "RESCALE")
 
-    def forward(self) -> DataStream:
+    def forward(self) -> DataStream[T]:
         """Send records to the subtask of the same number; what follows must have the same parallelism."""
         return self._partition("forward", "FORWARD")
 
     @overload
-    def broadcast(self) -> DataStream: ...
+    def broadcast(self) -> DataStream[T]: ...
 
     @overload
     def broadcast(
@@ -441,7 +462,7 @@ class DataStream:
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> DataStream | BroadcastStream:
+    ) -> DataStream[T] | BroadcastStream:
         """Send each record to every subtask; with descriptors, to be connected with a stream that reads their state."""
         everywhere = self._partition("broadcast", "BROADCAST")
         if broadcast_state_descriptor is None:
@@ -454,7 +475,7 @@ class DataStream:
 
     # --- in windows
 
-    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
         """Put all records into windows, in one subtask."""
         return AllWindowedStream(self, window_assigner)
 
@@ -478,9 +499,20 @@ class DataStream:
         """Write the records with a `Sink` of ``flinkbuf.datastream.connectors``."""
         return self._sink("Writer", SinkWriterFactory(sink))
 
+    @overload
+    def execute_and_collect(
+        self, job_execution_name: str | None = None, limit: None = None
+    ) -> CloseableIterator[T]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None, limit: int) -> list[T]: ...
+
+    @overload
+    def execute_and_collect(self, job_execution_name: str | None = None, *, limit: int) -> list[T]: ...
+
     def execute_and_collect(
         self, job_execution_name: str | None = None, limit: int | None = None
-    ) -> CloseableIterator | list[Any]:
+    ) -> CloseableIterator[T] | list[T]:
         """Execute the program and give this stream's records: as they come, or a list of at most `limit`.
 
         The job ends when the iterator is closed: use it in a ``with`` statement if it may not be read to its end. With
@@ -545,7 +577,7 @@ class DataStream:
         """
         return of_spark("to_spark").to_data_frame(self, schema)
 
-    def cache(self) -> CachedDataStream:
+    def cache(self) -> CachedDataStream[T]:
         """Give a stream that a batch job would keep; streaming jobs compute it each time, as in Flink."""
         return CachedDataStream(self._env, self._operator("cache"))
 
@@ -570,30 +602,30 @@ class DataStream:
             )
         return self._transformation
 
-    def _values(self) -> DataStream:
+    def _values(self) -> DataStream[T]:
         """The same records, not keyed."""
         return self
 
     def _call(
         self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         factory = FunctionFactory(type_info if converts else None, kind, function)
         return self._transform(name, type_info, factory)
 
     def _transform(
         self, name: str, type_info: TypeInformation | None, factory: OperatorFactory, **options: Any
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Add an operator that reads this stream."""
         return self._join([self], name, type_info, factory, **options)
 
     def _join(
         self,
-        streams: Sequence[DataStream],
+        streams: Sequence[DataStream[Any]],
         name: str,
         type_info: TypeInformation | None,
         factory: OperatorFactory,
         **options: Any,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Add an operator that reads several streams, each by an input of its own."""
         if any(stream._env is not self._env for stream in streams):
             raise ValueError("streams of different environments cannot meet in one operator")
@@ -604,7 +636,7 @@ class DataStream:
         self._env._add_operator(operator)
         return DataStream(self._env, operator)
 
-    def _partition(self, partitioner: Any, ship_strategy: str) -> DataStream:
+    def _partition(self, partitioner: Any, ship_strategy: str) -> DataStream[T]:
         return DataStream(
             self._env,
             PartitionTransformation(
@@ -628,7 +660,7 @@ class DataStream:
         ).set_parallelism(1)
 
 
-class _NoOperator(DataStream):
+class _NoOperator(DataStream[T]):
     """A stream that is told apart from the operator it comes from, which cannot be changed through it."""
 
     def set_parallelism(self, parallelism: int) -> NoReturn:
@@ -683,7 +715,7 @@ class _NoOperator(DataStream):
         raise RuntimeError(f"{what} {type(self).__name__} is not supported.")
 
 
-class KeyedStream(_NoOperator):
+class KeyedStream(_NoOperator[T], Generic[K, T]):
     """A stream whose records are told apart by a key; made by ``key_by``. Flink's ``KeyedStream``."""
 
     class AccumulateType(Enum):
@@ -695,7 +727,7 @@ class KeyedStream(_NoOperator):
         MAX_BY = 4
         SUM = 5
 
-    def __init__(self, origin: DataStream, key_selector: Any, key_type: TypeInformation | None) -> None:
+    def __init__(self, origin: DataStream[T], key_selector: Any, key_type: TypeInformation | None) -> None:
         exchange = KeyedExchange(as_selector(key_selector), key_type)
         super().__init__(
             origin._env,
@@ -715,43 +747,43 @@ class KeyedStream(_NoOperator):
         """Return a row of the key's type and the records' type, as PyFlink does."""
         return Types.ROW_NAMED(["f0", "f1"], [said(self._key_type), said(self._value_type)])
 
-    def reduce(self, func: Callable[[Any, Any], Any] | ReduceFunction) -> DataStream:
+    def reduce(self, func: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]:
         """Reduce the records of each key, and give what has come together so far for each record."""
         check_function(func, ReduceFunction, "The input must be a ReduceFunction or a callable function")
         return self._reduce(func)
 
-    def sum(self, position_to_sum: int | str = 0) -> DataStream:
+    def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
         """Add up a field of each key's records, or the records themselves; other fields are the first record's."""
         return self._accumulate(position_to_sum, KeyedStream.AccumulateType.SUM)
 
-    def min(self, position_to_min: int | str = 0) -> DataStream:
+    def min(self, position_to_min: int | str = 0) -> DataStream[T]:
         """Keep the least value of a field; other fields are the first record's."""
         return self._accumulate(position_to_min, KeyedStream.AccumulateType.MIN)
 
-    def max(self, position_to_max: int | str = 0) -> DataStream:
+    def max(self, position_to_max: int | str = 0) -> DataStream[T]:
         """Keep the greatest value of a field; other fields are the first record's."""
         return self._accumulate(position_to_max, KeyedStream.AccumulateType.MAX)
 
-    def min_by(self, position_to_min_by: int | str = 0) -> DataStream:
+    def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
         """Keep the first record with the least value of a field."""
         return self._accumulate(position_to_min_by, KeyedStream.AccumulateType.MIN_BY)
 
-    def max_by(self, position_to_max_by: int | str = 0) -> DataStream:
+    def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
         """Keep the first record with the greatest value of a field."""
         return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
 
-    def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream:  # type: ignore[override]
+    def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream[Any]:  # type: ignore[override]
         """Give all that the function yields; it has state and timers for each key."""
         if not isinstance(func, KeyedProcessFunction):
             raise TypeError(f"KeyedProcessFunction is required for KeyedStream, got {type(func).__name__} {func!r}")
         type_info = declared(output_type)
         return self._keyed("KEYED PROCESS", type_info, KeyedProcessFactory(type_info, func, self._selector))
 
-    def key_by(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> KeyedStream:
+    def key_by(self, key_selector: Callable[[T], R] | KeySelector, key_type: Any = None) -> KeyedStream[R, T]:
         """Key the records by something else."""
         return self._origin_stream.key_by(key_selector, key_type)
 
-    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
         """Put the records of each key into windows."""
         return WindowedStream(self, window_assigner)
 
@@ -783,18 +815,18 @@ class KeyedStream(_NoOperator):
     def partition_custom(
         self,
         partitioner: Callable[[Any, int], int] | Partitioner,
-        key_selector: Callable[[Any], Any] | KeySelector,
+        key_selector: Callable[[T], Any] | KeySelector,
     ) -> NoReturn:
         """Raise: records of one key stay together."""
         self._refuse_partitioning()
 
-    def union(self, *streams: DataStream) -> DataStream:
+    def union(self, *streams: DataStream[T]) -> DataStream[T]:
         """Give the records of all; the result is not keyed."""
         return self._values().union(
             *(stream._values() if isinstance(stream, DataStream) else stream for stream in streams)
         )
 
-    def project(self, *field_indexes: int) -> DataStream:
+    def project(self, *field_indexes: int) -> DataStream[Any]:
         """Keep some fields of tuples; the result is not keyed."""
         return self._values().project(*field_indexes)
 
@@ -802,25 +834,25 @@ class KeyedStream(_NoOperator):
     def _key_selector(self) -> Any:
         return self._selector
 
-    def _values(self) -> DataStream:
+    def _values(self) -> DataStream[T]:
         return DataStream(self._env, self._transformation)
 
     def _call(
         self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """As on any stream; a function that can be opened may use keyed state, so it has the key set."""
         if not isinstance(function, Function):
             return super()._call(name, kind, function, type_info, converts=converts)
         factory = FunctionFactory(type_info if converts else None, kind, function, self._selector)
         return self._keyed(name, type_info, factory)
 
-    def _keyed(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream:
+    def _keyed(self, name: str, type_info: TypeInformation | None, factory: OperatorFactory) -> DataStream[Any]:
         return self._transform(name, type_info, factory, is_keyed=True, key_type=self._key_type)
 
     def _refuse_partitioning(self) -> NoReturn:
         raise RuntimeError("Cannot override partitioning for KeyedStream.")
 
-    def _accumulate(self, position: int | str, kind: KeyedStream.AccumulateType) -> DataStream:
+    def _accumulate(self, position: int | str, kind: KeyedStream.AccumulateType) -> DataStream[T]:
         if isinstance(position, bool) or not isinstance(position, (int, str)):
             raise TypeError(
                 "The field position must be of int or str type to locate the value to calculate for min, max, min_by, "
@@ -828,13 +860,13 @@ class KeyedStream(_NoOperator):
             )
         return self._reduce(field_reduce(kind.name.lower(), position))
 
-    def _reduce(self, function: Any) -> DataStream:
+    def _reduce(self, function: Any) -> DataStream[T]:
         type_info = self._value_type
         factory = ReduceOperatorFactory(as_selector(self._selector), function, type_info)
         return self._keyed("Reduce", type_info, MadeBy(type_info, factory))
 
 
-class CachedDataStream(_NoOperator):
+class CachedDataStream(_NoOperator[T]):
     """A stream that a batch job would keep for later jobs; made by ``cache``. Flink's ``CachedDataStream``."""
 
     def invalidate(self) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any
+from typing import Generic, TypeVar
 
 from flinkbuf.datastream.arguments import checked_uid_hash, group_name, set_parallelism
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.graphs.transformation import ChainingStrategy, OperatorTransformation
+
+T = TypeVar("T")  # of the records
 
 
 class DataStreamSink:
@@ -16,6 +18,9 @@ class DataStreamSink:
 
     def __init__(self, transformation: OperatorTransformation) -> None:
         self._transformation = transformation
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._transformation.name!r}>"
 
     def name(self, name: str) -> DataStreamSink:
         """Say what it is called in plans, metrics and errors."""
@@ -53,7 +58,7 @@ class DataStreamSink:
         return self
 
 
-class CloseableIterator:
+class CloseableIterator(Generic[T]):
     """The records of a running job, one by one; closing it ends the job.
 
     Examples
@@ -63,16 +68,16 @@ class CloseableIterator:
     (1, [2])
     """
 
-    def __init__(self, records: Iterator[Any]) -> None:
+    def __init__(self, records: Iterator[T]) -> None:
         self._records = records
 
-    def __iter__(self) -> CloseableIterator:
+    def __iter__(self) -> CloseableIterator[T]:
         return self
 
-    def __next__(self) -> Any:
+    def __next__(self) -> T:
         return self.next()
 
-    def __enter__(self) -> CloseableIterator:
+    def __enter__(self) -> CloseableIterator[T]:
         return self
 
     def __exit__(
@@ -80,7 +85,7 @@ class CloseableIterator:
     ) -> None:
         self.close()
 
-    def next(self) -> Any:
+    def next(self) -> T:
         """Return the next record, waiting for it; raises what the job failed with."""
         return next(self._records)
 

@@ -7,7 +7,7 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from flinkbuf.common import checkpoint_options, job_options, options, web_options
 from flinkbuf.common.configuration import Configuration, default_configuration, hide_sensitive_values
@@ -40,6 +40,9 @@ MS_A_SUBTASK = 1  # the job master takes an eighth of it to hear of one: of very
 _NO_JVM = "there is no JVM that could load them: connectors of flinkbuf are Python classes"
 
 
+T = TypeVar("T")  # of the records of a stream
+
+
 class StreamExecutionEnvironment:
     """A program: its sources, all that is made of them, and how it shall run. Flink's ``StreamExecutionEnvironment``.
 
@@ -67,6 +70,10 @@ class StreamExecutionEnvironment:
         self._local_parallelism: int | None = None
         self._check_configuration()
         show_errors()
+
+    def __repr__(self) -> str:
+        operators = len(self._operators)
+        return f"<StreamExecutionEnvironment of {operators} operators, parallelism {self.get_parallelism()}>"
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -318,7 +325,13 @@ class StreamExecutionEnvironment:
 
     # --- sources
 
-    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
+    @overload
+    def from_collection(self, collection: Iterable[T]) -> DataStream[T]: ...
+
+    @overload
+    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]: ...
+
+    def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream[Any]:
         """Make a stream of the elements of any iterable, as they are now; in one subtask.
 
         Parameters
@@ -331,7 +344,9 @@ class StreamExecutionEnvironment:
         factory = CollectionSourceFactory(collection, type_info)
         return self._source(COLLECTION_SOURCE_NAME, type_info, factory, is_parallel=False, is_legacy_source=True)
 
-    def add_source(self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None) -> DataStream:
+    def add_source(
+        self, source_func: Any, source_name: str = "Custom Source", type_info: Any = None
+    ) -> DataStream[Any]:
         """Make a stream of what a function emits, or of any iterable; in one subtask unless it says it is parallel.
 
         Parameters
@@ -355,7 +370,7 @@ class StreamExecutionEnvironment:
 
     def from_source(
         self, source: Any, watermark_strategy: WatermarkStrategy, source_name: str, type_info: Any = None
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         """Make a stream of a `Source` of ``flinkbuf.datastream.connectors``, or of one's own.
 
         Parameters
@@ -378,13 +393,13 @@ class StreamExecutionEnvironment:
         factory = SourceOperatorFactory(source, watermark_strategy)
         return self._source(source_name, declared(type_info), factory, is_parallel=True, is_bounded=is_bounded(source))
 
-    def create_input(self, input_format: Any, type_info: Any = None) -> DataStream:
+    def create_input(self, input_format: Any, type_info: Any = None) -> DataStream[Any]:
         """Make a stream of an input format: an iterable, or a function without arguments that gives one."""
         if type_info is None and hasattr(input_format, "get_produced_type"):
             type_info = input_format.get_produced_type()
         return self.add_source(input_format, COLLECTION_SOURCE_NAME, type_info)
 
-    def from_rdd(self, rdd: Any, type_info: Any = None) -> DataStream:
+    def from_rdd(self, rdd: Any, type_info: Any = None) -> DataStream[Any]:
         """Make a stream of the records of a Spark RDD; the program runs on Spark then.
 
         Parameters
@@ -408,7 +423,7 @@ class StreamExecutionEnvironment:
         stream: DataStream = of_spark("spark_source").from_rdd(self, rdd, type_info)
         return stream
 
-    def from_data_frame(self, data_frame: Any) -> DataStream:
+    def from_data_frame(self, data_frame: Any) -> DataStream[Any]:
         """Make a stream of the rows of a Spark DataFrame, of the type that its schema says; see `from_rdd`.
 
         Parameters
@@ -487,7 +502,7 @@ class StreamExecutionEnvironment:
         is_parallel: bool,
         is_legacy_source: bool = False,
         is_bounded: bool | None = True,
-    ) -> DataStream:
+    ) -> DataStream[Any]:
         parallelism = self.get_parallelism() if is_parallel else 1
         operator = OperatorTransformation(
             name,
@@ -694,7 +709,7 @@ class StreamExecutionEnvironment:
                 f"these settings have no effect in flinkbuf: {', '.join(without_effect)}", UserWarning, stacklevel=4
             )
 
-    def _execute_and_collect(self, stream: DataStream, job_name: str, limit: int | None) -> Any:
+    def _execute_and_collect(self, stream: DataStream[Any], job_name: str, limit: int | None) -> Any:
         collector = Collector()
         stream._collect_to(collector)
         job, _ = self._make_job(job_name, collector.finish)

@@ -36,7 +36,7 @@ class _Windows:
     _kinds: ClassVar[tuple[type[Function], type[Function]]]  # of the functions that are given a window's contents
     _word: ClassVar[str]  # how the plan begins
 
-    def __init__(self, keyed_stream: Any, window_assigner: WindowAssigner) -> None:
+    def __init__(self, keyed_stream: Any, window_assigner: WindowAssigner[Any, Any]) -> None:
         if not isinstance(window_assigner, WindowAssigner):
             raise TypeError(
                 f"a WindowAssigner is needed, such as TumblingEventTimeWindows.of(...), got {window_assigner!r}"
@@ -201,7 +201,7 @@ class AllWindowedStream(_Windows):
     _kinds = (AllWindowFunction, ProcessAllWindowFunction)
     _word = "AllWindow"
 
-    def __init__(self, data_stream: Any, window_assigner: WindowAssigner) -> None:
+    def __init__(self, data_stream: Any, window_assigner: WindowAssigner[Any, Any]) -> None:
         super().__init__(data_stream.key_by(NullByteKeySelector()), window_assigner)
 
     def _selector(self) -> Any:

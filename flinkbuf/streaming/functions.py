@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 class Function(ABC):  # noqa: B024  # PyFlink's is one, too: those that derive from it have abstract methods
@@ -38,6 +38,10 @@ class MapFunction(Function):
     8
     """
 
+    if TYPE_CHECKING:  # so that a lambda and an object of this class need one overload, which checkers infer types by
+
+        def __call__(self, value: Any) -> Any: ...
+
     @abstractmethod
     def map(self, value: Any) -> Any:
         """Return the result; None is one too."""
@@ -60,6 +64,10 @@ class MapBatchFunction(Function):
 
 class FlatMapFunction(Function):
     """Any number of results for each record. Flink's ``FlatMapFunction``."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, value: Any) -> Iterable[Any]: ...
 
     @abstractmethod
     def flat_map(self, value: Any) -> Iterable[Any]:
@@ -144,6 +152,10 @@ class CoFlatMapFunction(Function):
 
 class KeySelector(Function):
     """Takes the key out of a record: the same for the same record, in every process. Flink's ``KeySelector``."""
+
+    if TYPE_CHECKING:
+
+        def __call__(self, value: Any) -> Any: ...
 
     @abstractmethod
     def get_key(self, value: Any) -> Any:

@@ -82,6 +82,19 @@ def test_defaults_are_pyflinks():
     assert checkpoints.get_alignment_timeout() == Duration.of_millis(0)
 
 
+def test_a_notebook_says_what_each_object_is(env):
+    words = env.set_parallelism(2).from_collection(["to", "be"])
+    lengths = words.map(len, Types.INT())
+    assert repr(lengths) == "<DataStream 'Map' of Types.INT()>"
+    assert repr(lengths.key_by(str)).startswith("<KeyedStream 'Partition' of Types.ROW_NAMED(")
+    assert repr(lengths.print()) == "<DataStreamSink 'Print to Std. Out'>"
+    assert repr(env) == "<StreamExecutionEnvironment of 2 operators, parallelism 2>"
+    client = env.execute_async()
+    result = client.get_job_execution_result().result()
+    assert repr(client) == f"<JobClient of job {result.get_job_id()}>"
+    assert repr(result) == f"<JobExecutionResult of job {result.get_job_id()}: {result.get_net_runtime()} ms>"
+
+
 def test_settings_are_read_from_flinks_keys():
     env = configured(
         **{

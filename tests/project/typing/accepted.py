@@ -10,6 +10,10 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 import flinkbuf as fb
+from flinkbuf.common import Time, Types
+from flinkbuf.datastream import DataStream, KeyedStream, MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream.data_stream import CloseableIterator
+from flinkbuf.datastream.window import TumblingEventTimeWindows
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
@@ -91,3 +95,40 @@ def errors(session: SparkSession) -> None:
         assert_type(str(error), str)
     assert_type(fb.exchange_summaries(), list[fb.ExchangeSummary])
     assert_type(fb.__version__, str)
+
+
+class Shout(MapFunction):
+    def map(self, value: str) -> str:
+        return value.upper()
+
+
+def letters(word: str) -> Iterator[str]:
+    yield from word
+
+
+def streams_know_what_their_records_are(env: StreamExecutionEnvironment) -> None:
+    words = env.from_collection(["to", "be"])
+    assert_type(words, DataStream[str])
+    assert_type(words.map(len).filter(lambda length: length > 1), DataStream[int])
+    assert_type(words.flat_map(letters).rebalance(), DataStream[str])
+    pairs = words.map(lambda word: (word, len(word))).name("pairs").set_parallelism(2)
+    assert_type(pairs, DataStream[tuple[str, int]])
+    keyed = pairs.key_by(lambda pair: pair[0], Types.STRING())
+    assert_type(keyed, KeyedStream[str, tuple[str, int]])
+    counts = keyed.reduce(lambda a, b: (a[0], a[1] + b[1]))
+    assert_type(counts, DataStream[tuple[str, int]])
+    hours = keyed.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(lambda a, b: (a[0], a[1] + b[1]))
+    assert_type(counts.union(hours, keyed), DataStream[tuple[str, int]])
+    with counts.execute_and_collect("counts") as results:
+        assert_type(results, CloseableIterator[tuple[str, int]])
+        for word, count in results:
+            assert_type(word * count, str)
+    assert_type(counts.execute_and_collect(limit=3), list[tuple[str, int]])
+
+
+def what_a_declared_type_makes_of_records_is_open(env: StreamExecutionEnvironment) -> None:
+    ones = env.from_collection(["to", "be"]).map(lambda word: (word, 1)).key_by(lambda pair: pair[0])
+    ones.reduce(lambda a, b: (a[0], a[1] + b[1])).print()  # no strict checker may think that 1 + 1 is no 1
+    rows = env.from_collection([("tea", 2.0)], "item string, net double")
+    rows.map(lambda row: row.item).map(Shout(), Types.STRING()).connect(rows).key_by(str, str)
+    rows.key_by(lambda row: row.item).sum("net").print()

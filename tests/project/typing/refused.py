@@ -6,6 +6,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame
 
 import flinkbuf as fb
+from flinkbuf.datastream import DataStream, StreamExecutionEnvironment
 
 
 async def fetch(trip: tuple[str, float]) -> bytes:
@@ -30,3 +31,13 @@ def mistakes(trips: RDD[tuple[str, float]], frame: DataFrame, partition: fb.Resu
     partition.num_subpartitions  # wrong: its name is subpartition_count
     partition.broadcast_event(fb.EndOfData(), priority=True)  # wrong: is_priority
     print(moved)
+
+
+def mistakes_in_streams(env: StreamExecutionEnvironment) -> None:
+    words = env.from_collection(["to", "be"])
+    words.map(lambda word: word.uper())  # wrong: no such method of a str
+    lengths: DataStream[str] = words.map(len)  # wrong: lengths are ints
+    words.key_by(len).reduce(lambda a, b: a + len(b))  # wrong: a str and a number
+    words.union(words.map(len))  # wrong: streams of two types
+    words.execute_and_collect(limit="3")  # wrong: a limit is a number
+    print(lengths)
