@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.ha_store import LeaseLostError
-from flinkbuf.jobs.lease_term import LeaseTerm
+from flinkbuf.jobs.lease_term import RENEWALS_PER_TIMEOUT, LeaseTerm
 from flinkbuf.jobs.threads import Threads
 from flinkbuf.log import logger
 
@@ -47,8 +47,14 @@ class Leadership:
         self._renewer: threading.Thread | None = None
 
     def start(self, lost: Callable[[str], None]) -> None:
-        """Keep it; `lost` is told once if another program has taken over, or may have; from any thread."""
+        """Keep it; `lost` is told once if another program has taken over, or may have; from any thread.
+
+        To make a job ready may take longer than its lease lasts. So an old lease is renewed before this returns, and
+        `lost` is told before if that comes too late: another program may be about to commit what this job, begun from
+        an earlier checkpoint, would roll back.
+        """
         self._lost = lost
+        self._confirm()
         term = LeaseTerm(self._timeout_ms, self.lease.clock_ms())
         self._renewer = self._threads.begin(lambda: self._renew(term.pause_ms / 1_000), "flinkbuf lease")
         self._threads.begin(lambda: self._watch(term), "flinkbuf lease watch")
@@ -107,6 +113,22 @@ class Leadership:
         if is_first and self._lost is not None:
             self._lost(reason)
 
+    def _confirm(self) -> None:
+        """Renew the lease if a renewal is due: the job is to begin with most of it before it."""
+        lease = self.lease
+        if lease.clock_ms() - lease.renewed_ms < self._timeout_ms // RENEWALS_PER_TIMEOUT:
+            return
+        try:
+            lease.renew()
+        except LeaseLostError as error:
+            self._lose(str(error))
+            return
+        except OSError as error:
+            self._trouble = f"the last error was {error}"
+        now_ms = lease.clock_ms()
+        if now_ms - lease.renewed_ms >= self._timeout_ms:
+            self._give_up(now_ms)
+
     def _renew(self, pause_s: float) -> None:
         while not self._is_over.is_set() and not self._reason:
             try:
@@ -127,16 +149,16 @@ class Leadership:
         while not self._is_over.is_set() and not self._reason:
             now_ms = lease.clock_ms()
             if term.is_over(lease.renewed_ms, now_ms):
-                reason = self._why_over(now_ms)
-                lease.give_up(reason)
-                self._lose(reason)
+                self._give_up(now_ms)
                 return
             self._is_over.wait(max(1, term.next_look_ms(lease.renewed_ms) - now_ms) / 1_000)
 
-    def _why_over(self, now_ms: int) -> str:
-        return (
+    def _give_up(self, now_ms: int) -> None:
+        reason = (
             f"its lease in {self.lease.store.path} could not be renewed for "
             f"{(now_ms - self.lease.renewed_ms) / 1_000:g} s ({self._trouble}), so another program may have taken the "
             "job over. See that this directory can be written, then start the program again: it goes on from the "
             "latest checkpoint, or waits while another program runs the job"
         )
+        self.lease.give_up(reason)
+        self._lose(reason)

@@ -38,7 +38,7 @@ class LeaseTerm:
         self.pause_ms = max(1, timeout_ms // RENEWALS_PER_TIMEOUT)
         self._timeout_ms = timeout_ms
         self._looked_ms = now_ms
-        self._spared_until_ms = now_ms + self.pause_ms  # the lease may be older than its first renewal
+        self._spared_until_ms = now_ms
 
     def is_over(self, renewed_ms: int, now_ms: int) -> bool:
         """Look now; `renewed_ms` is when the last renewal was begun that succeeded."""

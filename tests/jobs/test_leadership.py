@@ -7,6 +7,7 @@ import pytest
 
 from flinkbuf.checkpoints.ha_store import LeaseLostError
 from flinkbuf.jobs.leadership import Leadership
+from flinkbuf.jobs.threads import Threads
 
 
 class Lease:
@@ -47,6 +48,13 @@ class Lease:
 
     def release(self):
         self._called("release")
+
+
+class NoThreads(Threads):
+    """What `start` does by itself is seen alone."""
+
+    def begin(self, work, name):
+        return None
 
 
 @pytest.fixture
@@ -120,6 +128,39 @@ def test_a_lease_that_cannot_be_renewed_for_as_long_as_it_lasts_is_given_up(leas
     assert not leadership.add_checkpoint(1, "/c") and not leadership.finish("FINISHED") and leadership.is_lost
     leadership.close(is_over_for_good=False)
     assert lease.calls[-1] == ("give up",)
+
+
+def test_an_old_lease_is_renewed_before_the_job_begins(lease):
+    lease.now_ms = 10_000  # since it was made
+    leadership = Leadership(lease, 30_000, NoThreads())
+    leadership.start(pytest.fail)
+    assert lease.calls == [("renew",)] and not leadership.is_lost
+
+
+def test_a_new_lease_is_not_renewed_twice_when_the_job_begins(lease):
+    lease.now_ms = 9_999
+    leadership = Leadership(lease, 30_000, NoThreads())
+    leadership.start(pytest.fail)
+    assert lease.calls == []
+
+
+def test_whoever_was_overtaken_while_the_job_was_made_ready_hears_of_it_before_it_begins(lease):
+    lost = []
+    lease.now_ms, lease.error = 10_000, LeaseLostError("epoch 4 is there")
+    leadership = Leadership(lease, 30_000, NoThreads())
+    leadership.start(lost.append)
+    assert lost == ["epoch 4 is there"] and leadership.is_lost
+
+
+@pytest.mark.parametrize(("age_ms", "is_lost"), [(29_999, False), (30_000, True)])
+def test_a_lease_that_cannot_be_renewed_when_the_job_begins_is_given_up_where_it_is_over(lease, age_ms, is_lost):
+    lost = []
+    lease.now_ms, lease.error = age_ms, OSError("stale file handle")
+    leadership = Leadership(lease, 30_000, NoThreads())
+    leadership.start(lost.append)
+    assert leadership.is_lost == is_lost and (("give up",) in lease.calls) == is_lost
+    if is_lost:
+        assert "could not be renewed for 30 s (the last error was stale file handle)" in lost[0]
 
 
 def test_a_directory_that_hangs_is_given_up_as_well(lease):

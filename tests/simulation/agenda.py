@@ -90,7 +90,7 @@ class Inbox:
         if self.is_closed:
             self._items.clear()
             self._last = None
-        elif not self.is_held_up:
+        elif not self.is_held_up and not self._is_busy:
             self._handle(self._next())
         self._plan()
 

@@ -209,15 +209,20 @@ class CheckpointWorld(World):
         """On the job's thread, which may have to wait for the disk."""
         if self.has_crashed:
             return
-        self.inbox.begin()
-        self.busy_since_ms = self.now_ms
+        self.waits_for_disk()
         thread = self.driver.threads.begin(lambda: self._turn(stimulus), "job")
         if thread.is_alive():
-            thread.when_ended = self._is_free
+            thread.when_ended = self.is_free
         else:
-            self._is_free()
+            self.is_free()
 
-    def _is_free(self) -> None:
+    def waits_for_disk(self) -> None:
+        """The job's thread takes nothing of its inbox."""
+        self.inbox.begin()
+        self.busy_since_ms = self.now_ms
+
+    def is_free(self) -> None:
+        """It does again."""
         self.busy_since_ms = None
         self.inbox.end()
 

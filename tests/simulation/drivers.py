@@ -61,8 +61,8 @@ class Driver:
         None: nobody else could run the job.
     world : CheckpointWorld or None
         The job, once it has begun.
-    begun_ms : int
-        When that was.
+    has_begun : bool
+        Its job master does something.
     found : str or None
         The checkpoint that it is about to begin from.
     """
@@ -74,7 +74,7 @@ class Driver:
         self.plan = plan
         self.initial = initial
         self.epoch = 0
-        self.begun_ms = 0
+        self.has_begun = False
         self.leadership: WatchedLeadership | None = None
         self.world: CheckpointWorld | None = None
         self.found: str | None = None
@@ -160,24 +160,27 @@ class Driver:
         if self.threads.has_ended:
             return
         self.epoch = epoch
-        self.begun_ms = self.agenda.now_ms
-        self.world = self.run.begins(self, initial)
-        if self.leadership is not None:
-            self.leadership.start(self.world.lease_lost)
+        self.world = world = self.run.begins(self, initial)
+        if self.leadership is not None:  # as in `RunningJob.start`: the job's thread begins behind it
+            world.waits_for_disk()
+            self.leadership.start(world.lease_lost)
+            world.is_free()
+        self.has_begun = True
 
     def _holds_it_alone(self, looked_ms: int) -> None:
-        """A program that could not renew its lease has seen that by now, unless it has slept, or has just begun.
+        """A program that could not renew its lease has seen that by now, unless it has slept.
 
         One that has renewed it since `looked_ms`, when this one began to look, hears of this one with its next renewal.
         """
         now_ms, pause_ms = self.agenda.now_ms, self.flow.lease_timeout_ms // RENEWALS_PER_TIMEOUT
         for each in self.run.drivers:
             world = each.world
-            if each.job_number != self.job_number or each.epoch >= self.epoch or world is None or each is self:
+            is_older = each.job_number == self.job_number and each.epoch < self.epoch
+            if world is None or not is_older or not each.has_begun:
                 continue
             is_let_go = any(f"{self.directory}/{kind}-{each.epoch}" in self.run.disk.files for kind in ENDS)
             is_over = is_let_go or world.has_crashed or world.has_lost_lease or world.end is not None
-            is_spared = now_ms <= max(each.begun_ms, each.threads.sleeps_until_ms) + pause_ms
+            is_spared = now_ms <= each.threads.sleeps_until_ms + pause_ms
             is_renewed = self.run.disk.touched_ms[f"{self.directory}/lease-{each.epoch}"] >= looked_ms
             demand(
                 is_over or is_spared or is_renewed,
