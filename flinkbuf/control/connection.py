@@ -44,7 +44,10 @@ class ConnectionHost(Protocol):
     """The server, as its connections see it."""
 
     tls_context: ssl.SSLContext | None
-    refused: Callable[..., object]  # says it, unless it was just said of another one
+
+    @property
+    def refused(self) -> Callable[..., object]:
+        """Return what says that a connection is refused, unless it was just said of another one."""
 
     def secret_of(self, group_id: str) -> bytes:
         """Return what only the members of a group know."""
