@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from keyword import iskeyword
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 from flinkbuf._core.row_codec import NamedFields, prepare_row_class
 
@@ -45,8 +45,8 @@ class Row(NamedFields):
     A row equals, orders and hashes as the plain tuple of its fields: neither names nor kind take part.
     Fields with names are attributes too, and ``row["name"]`` is the field of any name. The names ``row_kind``,
     ``of_kind``, ``get_row_kind``, ``set_row_kind``, ``set_field_names``, ``get_fields_by_names``, ``as_dict``,
-    ``asDict``, ``_asdict``, ``_replace`` and those with two leading underscores stay the row's own as attributes: such
-    a field is reached in brackets, by its index or through `as_dict`.
+    ``asDict``, ``replace``, ``_asdict``, ``_replace`` and those with two leading underscores stay the row's own as
+    attributes: such a field is reached in brackets, by its index or through `as_dict`.
 
     ``name in row`` and `index` look at the values, as in a tuple (in a row of pyspark, ``in`` looks at the names).
 
@@ -171,32 +171,68 @@ class Row(NamedFields):
         """As `as_dict`, under the name that named tuples have it."""
         return self.as_dict()
 
-    def _replace(self, /, **changes: Any) -> Row:
-        """A row with other values of the fields named, and the same kind; as named tuples have it.
+    def replace(self, changes: Mapping[int | str, Any] | None = None, /, **named: Any) -> Row:
+        """A row with other values in some fields, and the same names and kind; this one stays as it is.
+
+        Parameters
+        ----------
+        changes : mapping, optional
+            New values by position (0 is the first field) or by name: for rows without names, and for names that are
+            no keyword arguments.
+        **named : object
+            New values by name.
 
         Raises
         ------
         ValueError
-            If a name is none of this row's.
+            If the row has no such field.
 
         Examples
         --------
-        >>> Row.of_kind("-D", origin="JFK", delay=2.5)._replace(delay=0.0)
+        >>> Row.of_kind("-D", origin="JFK", delay=2.5).replace(delay=0.0)
         Row.of_kind('-D', origin='JFK', delay=0.0)
+        >>> Row("JFK", 2.5).replace({1: 0.0})
+        Row('JFK', 0.0)
         """
-        names = self._names or ()
-        if not changes:
-            return self
-        unknown = [name for name in changes if name not in names]
-        if unknown:
-            raise ValueError(f"this Row has no field {', '.join(map(repr, unknown))}: its fields are {list(names)}")
-        row: Row = tuple.__new__(type(self), map(changes.pop, names, self))
+        fields, names = list(self), self._names or ()
+        for field, value in [*(changes or {}).items(), *named.items()]:
+            if field in names:
+                fields[names.index(field)] = value
+            elif isinstance(field, int) and 0 <= field < len(fields):
+                fields[field] = value
+            else:
+                raise ValueError(f"this Row has no field {field!r}: {self._known()}")
+        row: Row = tuple.__new__(type(self), fields)
         return row
+
+    def _replace(self, /, **changes: Any) -> Row:
+        """As `replace`, under the name that named tuples have it."""
+        return self.replace(None, **changes)
+
+    def __setitem__(self, field: int | str, value: Any) -> NoReturn:
+        raise TypeError(self._refusal(field, value))
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        try:  # a class below may have attributes
+            object.__setattr__(self, name, value)
+        except AttributeError:
+            raise AttributeError(self._refusal(name, value)) from None
+
+    def _refusal(self, field: Any, value: Any) -> str:
+        by_name = isinstance(field, str) and _is_keyword_argument(field)
+        change = f"{field}={value!r:.40}" if by_name else f"{{{field!r}: {value!r:.40}}}"
+        return (
+            "a Row cannot be changed, since states and other branches of the stream hold the same one: make another, "
+            f"row = row.replace({change})"
+        )
+
+    def _known(self) -> str:
+        names = self._names
+        return f"its fields are {list(names)}" if names is not None else "its fields have no names"
 
     def __getattr__(self, name: str) -> Any:
         # Only names that no class in the chain defines come here.
-        known = f"its fields are {list(self._names)}" if self._names is not None else "its fields have no names"
-        raise AttributeError(f"this Row has no field {name!r}: {known}")
+        raise AttributeError(f"this Row has no field {name!r}: {self._known()}")
 
     def __repr__(self) -> str:
         arguments = [] if self.row_kind is RowKind.INSERT else [repr(self.row_kind.short_name)]
@@ -239,8 +275,17 @@ def _is_keyword_argument(name: str) -> bool:
     return plain and (name.isascii() or unicodedata.normalize("NFKC", name) == name)
 
 
-_METHODS = {"of_kind", "get_row_kind", "set_row_kind", "set_field_names", "get_fields_by_names", "as_dict", "asDict"}
-_RESERVED_NAMES = frozenset({"row_kind", "_asdict", "_replace", "_names", "_fields", *_METHODS})
+_METHODS = {
+    "of_kind",
+    "get_row_kind",
+    "set_row_kind",
+    "set_field_names",
+    "get_fields_by_names",
+    "as_dict",
+    "asDict",
+    "replace",
+}
+_RESERVED_NAMES = frozenset({"row_kind", "_asdict", "_replace", "_refusal", "_known", "_names", "_fields", *_METHODS})
 _row_classes: dict[tuple[str, ...] | None, tuple[type[Row], type[Row], type[Row], type[Row]]] = {}
 
 

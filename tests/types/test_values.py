@@ -66,6 +66,7 @@ def test_fields_are_attributes_also_when_tuple_has_a_method_of_that_name():
         "asDict",
         "_asdict",
         "_replace",
+        "replace",
         "of_kind",
         "_names",
         "_fields",
@@ -139,13 +140,28 @@ def test_a_row_becomes_dicts_as_in_pyspark_and_as_named_tuples_do():
 
 def test_replacing_fields_keeps_names_kind_and_class():
     row = Row.of_kind("-D", a=1, b=2, self=3)
-    again = row._replace(b=5, self=6)
-    assert again == (1, 5, 6) and type(again) is type(row) and row == (1, 2, 3)
-    assert row._replace() == row and Row(1)._replace() == (1,)
+    for again in (row.replace(b=5, self=6), row._replace(b=5, self=6), row.replace({1: 5, "self": 6})):
+        assert again == (1, 5, 6) and type(again) is type(row) and row == (1, 2, 3)
+    assert row.replace() == row and Row(1)._replace() == (1,) and Row(1, 2).replace({1: 3}) == (1, 3)
     with pytest.raises(ValueError, match=r"no field 'c': its fields are \['a', 'b', 'self'\]"):
-        row._replace(a=2, c=1)
-    with pytest.raises(ValueError, match="no field 'a'"):
-        Row(1)._replace(a=2)
+        row.replace(a=2, c=1)
+    for changes in ({"a": 2}, {1: 2}, {-1: 2}):
+        with pytest.raises(ValueError, match="no field"):
+            Row(1).replace(changes)
+
+
+def test_a_change_is_refused_with_what_to_do_instead():
+    row = Row(origin="JFK", delay=2.5)
+    for change, way in [
+        (lambda: row.__setitem__(1, 0.0), "row = row.replace({1: 0.0})"),
+        (lambda: row.__setitem__("delay", 0.0), "row = row.replace(delay=0.0)"),
+        (lambda: setattr(row, "delay", 0.0), "row = row.replace(delay=0.0)"),
+        (lambda: setattr(row, "gate", "B2"), "row = row.replace(gate='B2')"),
+    ]:
+        with pytest.raises((TypeError, AttributeError), match="cannot be changed") as refused:
+            change()
+        assert str(refused.value).endswith(way)
+    assert row == ("JFK", 2.5)
 
 
 def test_a_class_of_rows_that_nobody_uses_is_collected_with_its_rows():
