@@ -9,6 +9,7 @@ from typing import IO, Any
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
 from flinkbuf.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
 from flinkbuf.datastream.connectors.bucket_assigner import BucketAssigner
+from flinkbuf.datastream.connectors.java_only import StreamingFileSink
 from flinkbuf.datastream.connectors.rolling_policy import (
     DefaultRollingPolicy,
     OnCheckpointRollingPolicy,
@@ -33,6 +34,7 @@ __all__ = [
     "OutputFileConfig",
     "RollingPolicy",
     "StreamFormat",
+    "StreamingFileSink",
 ]
 
 
