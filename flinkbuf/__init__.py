@@ -7,9 +7,19 @@ buffers instead of pickled records (`exchange`), and asynchronous calls for many
 Importing this module starts nothing and imports nothing else: a public name brings its module when it is first used.
 """
 
+import os
 from importlib import import_module
+from importlib.machinery import EXTENSION_SUFFIXES
 
 from flinkbuf._version import __version__ as __version__
+
+_folder = os.path.dirname(os.path.abspath(__file__))
+if not any(os.path.exists(os.path.join(_folder, "_core", f"buffer{suffix}")) for suffix in EXTENSION_SUFFIXES):
+    raise ImportError(
+        f"{_folder} is flinkbuf's source, which is not built for this Python: start Python in another directory to use "
+        f"an installed flinkbuf, or build this one with: pip install -e {os.path.dirname(_folder)}"
+    )
+del _folder
 
 # Where each public name lives. `__init__.pyi` says the same to type checkers; a test compares the two.
 _NAMES = {

@@ -59,10 +59,12 @@ def check_workers(context: SparkContext) -> None:
         return
     last_line = done.stderr.strip().rpartition("\n")[2]
     if done.returncode and last_line.startswith(("ImportError:", "ModuleNotFoundError:")):
+        which = f"the workers of {context.master} run {context.pythonExec}, which cannot import flinkbuf"
+        if "is flinkbuf's source" in last_line:  # the directory is wrong, not the interpreter
+            raise RuntimeError(f"{which}: {last_line.partition(': ')[2]}")
         raise RuntimeError(
-            f"the workers of {context.master} run {context.pythonExec}, which cannot import flinkbuf "
-            f"({last_line}): before Spark starts, set the environment variable PYSPARK_PYTHON to the interpreter that "
-            f"has it, such as this program's own, {sys.executable}"
+            f"{which} ({last_line}): before Spark starts, set the environment variable PYSPARK_PYTHON to the "
+            f"interpreter that has it, such as this program's own, {sys.executable}"
         )
     found = done.stdout.strip()
     if done.returncode == 0 and found != __version__:
