@@ -80,6 +80,12 @@ class JobClient:
     def __repr__(self) -> str:
         return f"<JobClient of job {self._job.job_id}>"
 
+    @property
+    def page(self) -> str | None:
+        """The link to the job's page, with the token that lets one act there; None where the job is not served."""
+        link: str | None = getattr(self._job, "page", None)
+        return link
+
     def get_job_id(self) -> JobID:
         """Return which job it is."""
         return JobID(self._job.job_id)

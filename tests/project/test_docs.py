@@ -1,146 +1,148 @@
 """What README and docs/ show is true: their Python runs, their output is real, their links and names are there.
 
-Python in fences is run page by page, in one namespace a page, in the order of the page:
-
-* a block with ``>>>`` is a doctest;
-* what another block prints is compared with the ``text`` block under it, if that one follows ``<!-- output -->``;
-* ``<!-- run: spark -->`` before a block needs the session of the tests, as does all that follows it on its page;
-* ``<!-- run: no: why -->`` before a block leaves it out, with the reason;
-* ``<!-- first:``, Python, ``-->`` brings what a reader has and the page does not show, such as a server to call.
-
-In expected output ``...`` stands for anything.
+Python is run as it is printed, page by page: each page in a process of its own, in an empty directory, where a user's
+settings would lead it (`docs_page`). Nothing is set up that the page does not show.
 """
 
-import contextlib
-import doctest
+import ast
+import builtins
 import importlib.util
-import io
 import os
 import pkgutil
 import re
-import signal
 import subprocess
 import sys
-from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest import mock
 
+import docs_page
 import pytest
+from docs_page import blocks_of
 
 import flinkbuf as fb
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
-FENCE = re.compile(
-    r"^<!-- first:\n(?P<hidden>(?:(?!-->).)*)^-->$"
-    r"|(?P<notes>(?:^<!--(?:(?!-->).)*-->\n)*)^```(?P<language>\w*)[^\n]*\n(?P<text>.*?)^```$",
-    re.DOTALL | re.MULTILINE,
-)
-BLOCK_S = 120  # a Spark job on a busy machine takes a while
-FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PAGE_S = 240  # several Spark jobs on a busy machine take a while
 
 pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="the documentation is not part of this installation")
-
-
-@dataclass
-class Block:
-    """One fenced block of Python."""
-
-    line: int
-    text: str
-    needs_spark: bool = False
-    expected: str | None = None
-
-
-def blocks_of(text):
-    """Return the Python that is to be run, with what it should print."""
-    blocks, needs_spark = [], False
-    for match in FENCE.finditer(text):
-        if match["hidden"] is not None:
-            blocks.append(Block(text.count("\n", 0, match.start("hidden")) + 1, match["hidden"], needs_spark))
-            continue
-        notes = match["notes"]
-        line = text.count("\n", 0, match.start("text")) + 1
-        if match["language"] == "text" and "<!-- output -->" in notes:
-            assert blocks and blocks[-1].expected is None, f"line {line}: this output belongs to no block"
-            blocks[-1].expected = match["text"]
-        elif match["language"] == "python" and "run: no:" not in notes:
-            needs_spark = needs_spark or "run: spark" in notes
-            blocks.append(Block(line, match["text"], needs_spark))
-    return blocks
-
-
-def run(block, page, namespace):
-    """Run one block; the traceback of an error names page and line."""
-    if ">>> " in block.text:
-        test = doctest.DocTestParser().get_doctest(block.text, namespace, page.name, str(page), block.line - 1)
-        report = io.StringIO()
-        failures = doctest.DocTestRunner(optionflags=FLAGS, verbose=False).run(
-            test, out=report.write, clear_globs=False
-        )
-        namespace.update(test.globs)
-        assert not failures.failed, report.getvalue()
-        return
-    code = compile("\n" * (block.line - 1) + block.text, str(page), "exec")
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        exec(code, namespace)
-    if block.expected is not None:
-        wanted, got = block.expected, printed.getvalue()
-        assert doctest.OutputChecker().check_output(wanted, got, FLAGS), (
-            f"{page.name}, line {block.line}, prints\n{got}\nand the page says\n{wanted}"
-        )
 
 
 def page_name(page):
     return str(page.relative_to(ROOT))
 
 
-PLAIN = [page for page in PAGES if any(not block.needs_spark for block in blocks_of(page.read_text("utf-8")))]
-WITH_SPARK = [page for page in PAGES if any(block.needs_spark for block in blocks_of(page.read_text("utf-8")))]
+def needs_spark(page):
+    return any("SparkSession" in block.text and not block.left_out for block in blocks_of(page.read_text("utf-8")))
 
 
-def run_page(page):
-    namespace = {"__name__": "__main__"}
-    for block in blocks_of(page.read_text("utf-8")):
-        with at_most(BLOCK_S, f"{page.name}, line {block.line}"):
-            run(block, page, namespace)
+RUN = [page for page in PAGES if any(not block.left_out for block in blocks_of(page.read_text("utf-8")))]
+WITH_SPARK = [page for page in RUN if needs_spark(page)]
 
 
-@contextlib.contextmanager
-def at_most(seconds, where):
-    """An example that waits for itself fails, and does not hold up the tests."""
-
-    def give_up(signal_number, frame):
-        raise TimeoutError(f"{where}: not done within {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+def of_a_user():
+    """The environment of someone who has activated the virtual one and set nothing."""
+    return {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("FLINKBUF_", "PYSPARK_"))},
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]),
+        "PYTHONPATH": str(ROOT),  # what is tested, whatever is installed
+        "COLUMNS": "100",
+    }
 
 
-def keep_defaults(monkeypatch):
-    """Streams of a page are embedded, so that what they print is seen; a page that wants it otherwise may say so."""
-    monkeypatch.setenv("FLINKBUF_PROPERTIES", os.environ["FLINKBUF_PROPERTIES"])
+def run_page(page, folder, **variables):
+    done = subprocess.run(
+        [sys.executable, docs_page.__file__, str(page)],
+        cwd=folder,
+        env={**of_a_user(), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=PAGE_S,
+    )
+    return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("page", [page for page in PLAIN if page not in WITH_SPARK], ids=page_name)
-def test_the_python_of_a_page_runs(page, monkeypatch, tmp_path):
-    keep_defaults(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    run_page(page)
+@pytest.mark.parametrize("page", [page for page in RUN if page not in WITH_SPARK], ids=page_name)
+def test_the_python_of_a_page_runs_as_it_is_printed(page, tmp_path):
+    code, said = run_page(page, tmp_path)
+    assert code == 0, said
+
+
+@pytest.fixture(scope="module")
+def jvm(tmp_path_factory):
+    """Where a JVM listens that pages make their sessions in, one after the other: its start takes longest."""
+    from pyspark.java_gateway import launch_gateway
+
+    from flinkbuf.spark.java import use_java
+
+    use_java()
+    # Compiled plainly: no page runs long enough to win by more.
+    options = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    environment = {**of_a_user(), "SPARK_LOCAL_IP": "127.0.0.1", "JAVA_TOOL_OPTIONS": options}
+    with mock.patch.dict(os.environ, environment, clear=True):
+        gateway = launch_gateway(popen_kwargs={"cwd": tmp_path_factory.mktemp("jvm"), "stderr": subprocess.DEVNULL})
+    parameters = gateway.gateway_parameters
+    yield {"PYSPARK_GATEWAY_PORT": str(parameters.port), "PYSPARK_GATEWAY_SECRET": parameters.auth_token}
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # which ends it
+    gateway.proc.wait(30)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("page", WITH_SPARK, ids=page_name)
-def test_the_python_of_a_page_runs_on_spark(page, spark, monkeypatch, tmp_path):
-    keep_defaults(monkeypatch)
-    monkeypatch.chdir(tmp_path)
-    run_page(page)
+def test_the_python_of_a_page_runs_on_spark_as_it_is_printed(page, jvm, tmp_path):
+    code, said = run_page(page, tmp_path, **jvm)
+    assert code == 0, said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_a_page_hides_nothing_that_its_code_needs(page):
+    text = page.read_text("utf-8")
+    assert "<!-- first:" not in text
+    for block in blocks_of(text):
+        if block.left_out:
+            assert block.left_out.startswith("it needs "), block
+            before = "\n".join(text.splitlines()[: block.line - 1])
+            assert block.left_out.removeprefix("it needs ") in before.replace("\n", " ").rpartition("<!--")[0][-400:], (
+                f"{page.name}, line {block.line}: the page does not say that {block.left_out}"
+            )
+
+
+def names_not_brought(code):
+    """Names that code uses and neither brings nor makes: a restart may hide that a function fails for one."""
+    tree = ast.parse(code)
+    made = set(dir(builtins))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            made.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            made.add(node.name)
+        elif isinstance(node, ast.arg):
+            made.add(node.arg)
+        elif isinstance(node, ast.alias):
+            made.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler):
+            made.add(node.name)
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - made
+
+
+@pytest.mark.parametrize("page", RUN, ids=page_name)
+def test_a_page_brings_every_name_that_it_uses(page):
+    blocks = [block for block in blocks_of(page.read_text("utf-8")) if block.language == "python"]
+    plain = [block.text for block in blocks if ">>> " not in block.text and not block.left_out]
+    assert not names_not_brought("".join(plain))
+
+
+def test_each_program_of_the_readme_is_whole():
+    for block in blocks_of((ROOT / "README.md").read_text("utf-8")):
+        assert not names_not_brought(block.text), f"README.md, line {block.line}"
+
+
+def test_a_name_that_a_page_does_not_bring_would_be_found():
+    assert names_not_brought("import os\ndef f(n):\n    os.kill(n, signal.SIGKILL)\n") == {"signal"}
 
 
 @pytest.mark.parametrize(
@@ -152,14 +154,19 @@ def test_the_python_of_a_page_runs_on_spark(page, spark, monkeypatch, tmp_path):
         ("```python\nx = 2\n```\ntext\n```python\n>>> x\n2\n```\n", True),
         ("```python\n>>> 1 + 1\n3\n```\n", False),
         ("```python\nraise ValueError\n```\n", False),
-        ("<!-- run: no: it would not end -->\n```python\nraise ValueError\n```\n", True),
+        ("<!-- run: no: it needs a server -->\n```python\nraise ValueError\n```\n", True),
+        ("```python\nimport os\nos.system('echo 1')\n```\n<!-- output -->\n```text\n1\n```\n", True),
+        ("```python\n# two.py\nprint(2)\n```\n```sh\npython two.py\n```\n<!-- output -->\n```text\n2\n```\n", True),
+        ("```sh\necho 1\n```\n<!-- output -->\n```text\n2\n```\n", False),
+        ("```sh\nrm -rf /nothing\n```\n```python\nimport os\nassert os.listdir() == []\n```\n", True),
     ],
 )
 def test_a_page_that_says_what_is_not_so_would_be_found(text, is_true, tmp_path):
+    (tmp_path / "page").mkdir()
     page = tmp_path / "page.md"
     page.write_text(text, "utf-8")
-    with contextlib.nullcontext() if is_true else pytest.raises((AssertionError, ValueError)):
-        run_page(page)
+    code, said = run_page(page, tmp_path / "page")
+    assert (code == 0) is is_true, said
 
 
 def names_in(*pages):
