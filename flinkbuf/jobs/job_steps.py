@@ -70,10 +70,13 @@ class JobSteps:
     ----------
     last_answers : list of RequestAnswered
         To be given when the job has ended and all is free.
+    is_end_noted : bool
+        False: the job has ended here, but another program may run it already, or go on with it.
     """
 
     def __init__(self, shell: JobShell, leadership: Leadership | None) -> None:
         self.last_answers: list[RequestAnswered] = []
+        self.is_end_noted = True
         self._shell = shell
         self._leadership = leadership
 
@@ -113,6 +116,7 @@ class JobSteps:
                 return actions
             end = EndJob(JobStatus.SUSPENDED, None)
         except OSError as error:
+            self.is_end_noted = False
             job_id = self._shell.job_id
             logger.error("that job %s has ended cannot be noted, so its checkpoints are kept: %s", job_id, error)
         kept = [each for each in actions if not isinstance(each, (DiscardState, RequestAnswered, EndJob))]

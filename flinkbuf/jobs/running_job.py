@@ -554,7 +554,8 @@ class RunningJob:
         """Free everything, then tell those who wait."""
         is_over = end.status is not JobStatus.SUSPENDED
         self._performer.close()
-        self._checkpoints.close(partial(self._directory.remove, is_over=is_over) if self._directory.path else None)
+        remove = partial(self._directory.remove, is_over=is_over and self._steps.is_end_noted)
+        self._checkpoints.close(remove if self._directory.path else None)
         if self._leadership is not None:
             self._leadership.close(is_over_for_good=is_over)
         if end.status is JobStatus.FAILED:

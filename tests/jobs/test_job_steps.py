@@ -78,4 +78,4 @@ def test_what_another_program_may_go_on_from_is_kept_and_nobody_hears_of_an_end_
     steps = JobSteps(shell, Lease(shell, outcome))
     assert steps.step(TimePassed()).status is status
     assert shell.story == [("finish", "FINISHED")]
-    assert steps.last_answers == []
+    assert steps.last_answers == [] and steps.is_end_noted == (status is JobStatus.SUSPENDED)

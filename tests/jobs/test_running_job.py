@@ -1,6 +1,7 @@
 """The shell around a job master: what it performs, what it tells, and what becomes of its own mistakes."""
 
 import copy
+import errno
 import random
 import threading
 import time
@@ -10,9 +11,12 @@ import restarts
 from loopback import LoopbackTarget
 from restarts import add_one, fail_at_30, job_of, run
 
+from flinkbuf.checkpoints.ha_store import HaStore
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.jobs.failure import Failure, InternalJobError, JobCanceledError
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.leadership import Leadership
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.jobs.master.job_master import JobMaster
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 from flinkbuf.jobs.master.master_actions import EndJob, StartJob
@@ -335,3 +339,24 @@ def test_the_same_graph_runs_as_several_jobs():
     run(first)
     run(second)
     assert sorted(out) == sorted(2 * list(range(1, 101)))
+
+
+# Its end, where other programs could take it over
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+def test_files_of_a_job_whose_end_is_not_noted_are_left_to_who_may_run_it(is_noted, tmp_path, monkeypatch):
+    lease = HaStore(str(tmp_path / "ha"), "default", "a job").try_acquire(10_000)
+    leadership = Leadership(lease, 10_000)
+    if not is_noted:
+        monkeypatch.setattr(lease, "finish", fails_with_an_io_error)
+    config = CheckpointCoordinatorConfig(directory=str(tmp_path / "checkpoints"))
+    job = job_of(numbers(), add_one, [].append, job_id="ab" * 16, checkpointing=config, leadership=leadership)
+    of_another = tmp_path / "checkpoints" / job.job_id / "chk-1-2"  # no checkpoint yet: a task writes its state
+    of_another.mkdir(parents=True)
+    run(job)
+    assert job.status is JobStatus.FINISHED and of_another.exists() is not is_noted
+
+
+def fails_with_an_io_error(*arguments):
+    raise OSError(errno.EIO, "the disk failed")

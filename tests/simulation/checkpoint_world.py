@@ -280,7 +280,8 @@ class CheckpointWorld(World):
         self._end(end)
         is_over = end.status is not JobStatus.SUSPENDED
         remove = partial(self.io.storage.remove_job_directory, self.plan.job_id)
-        self.io.close(remove if is_over and self.checkpointing.directory else None)
+        removes = is_over and self.steps.is_end_noted and self.checkpointing.directory
+        self.io.close(remove if removes else None)
         if self.leadership is not None:
             self.leadership.close(is_over_for_good=is_over)
         if not self.has_crashed:
