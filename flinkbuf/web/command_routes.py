@@ -14,12 +14,14 @@ from typing import Any
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.web.job_routes import failure_cause
-from flinkbuf.web.router import Answer, Cluster, HttpError, Json, Request, Router
+from flinkbuf.web.router import FLAG, OPTIONAL_TEXT, TEXT, Answer, Cluster, HttpError, Json, Request, Router, whole
 from flinkbuf.web.served_job import ServedJob
 
 router = Router()
 MODES = ("cancel", "stop")  # the second is of Flink's past; it answers that it is
 FORMATS = (None, "CANONICAL", "NATIVE")  # all savepoints are such that every backend reads them
+TRIGGER_ID = {**OPTIONAL_TEXT, "pattern": "^[0-9a-fA-F]{32}$"}
+_SAVED = {"formatType": {**OPTIONAL_TEXT, "enum": [*FORMATS[1:], None]}, "triggerId": TRIGGER_ID}
 CHECKPOINT_TYPES = {
     "CONFIGURED": SnapshotKind.CHECKPOINT,
     "INCREMENTAL": SnapshotKind.CHECKPOINT,  # as far as the state backend is
@@ -34,7 +36,7 @@ def _running(cluster: Cluster, parts: Mapping[str, str]) -> ServedJob:
     return job
 
 
-@router.route("PATCH", "/jobs/:jobid")
+@router.route("PATCH", "/jobs/:jobid", query={"mode": {**TEXT, "enum": list(MODES)}})
 def cancel(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answer:
     """Cancel it."""
     mode = request.one("mode") or "cancel"
@@ -57,7 +59,7 @@ def cancel(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answ
     return Answer({}, 202)
 
 
-@router.route("POST", "/jobs/:jobid/savepoints")
+@router.route("POST", "/jobs/:jobid/savepoints", body={"cancel-job": FLAG, "target-directory": OPTIONAL_TEXT, **_SAVED})
 def savepoint(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answer:
     """Make a savepoint, and cancel the job after it if so wished."""
     shape = "SavepointTriggerRequestBody"
@@ -73,7 +75,11 @@ def savepoint(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> A
     return _accepted(cluster, parts, _trigger_id(request, shape), begin)
 
 
-@router.route("POST", "/jobs/:jobid/checkpoints")
+@router.route(
+    "POST",
+    "/jobs/:jobid/checkpoints",
+    body={"checkpointType": {**OPTIONAL_TEXT, "enum": [*CHECKPOINT_TYPES, None]}, "triggerId": TRIGGER_ID},
+)
 def checkpoint(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answer:
     """Take a checkpoint now."""
     shape = "CheckpointTriggerRequestBody"
@@ -91,7 +97,7 @@ def checkpoint_status(cluster: Cluster, request: Request, parts: Mapping[str, st
     return _status(cluster, parts, "checkpointId", "failureCause")
 
 
-@router.route("POST", "/jobs/:jobid/stop")
+@router.route("POST", "/jobs/:jobid/stop", body={"drain": FLAG, "targetDirectory": OPTIONAL_TEXT, **_SAVED})
 def stop(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answer:
     """Stop it with a savepoint; with ``drain`` all timers and windows fire first."""
     shape = "StopWithSavepointRequestBody"
@@ -133,7 +139,7 @@ def _accepted(
     return Answer({"request-id": trigger_id}, 202)
 
 
-@router.route("PATCH", "/jobs/:jobid/rescaling")
+@router.route("PATCH", "/jobs/:jobid/rescaling", query={"parallelism": whole(1, 32_768)}, required=("parallelism",))
 def rescale(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Answer:
     """Let it go on with another parallelism: a savepoint, its end, a new start from it."""
     if request.one("parallelism") is None:

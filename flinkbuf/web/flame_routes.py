@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from flinkbuf.jobs.flame_tree import KINDS
-from flinkbuf.web.router import Cluster, HttpError, Json, Request, Router
+from flinkbuf.web.router import TEXT, Cluster, HttpError, Json, Request, Router, whole
 from flinkbuf.web.vertex_routes import VERTEX, subtask_of
 
 router = Router()
 _SUBTASKS_MAX: Final = 10**9
 
 
-@router.route("GET", VERTEX + "/flamegraph")
+@router.route("GET", VERTEX + "/flamegraph", query={"type": TEXT, "subtaskindex": whole(0, _SUBTASKS_MAX)})
 def flame_graph(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Json:
     """The last one; if that is old, or there is none, its threads are looked at: who asks again gets what was seen."""
     _, found = cluster.vertex(parts)

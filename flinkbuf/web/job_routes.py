@@ -20,9 +20,10 @@ from flinkbuf.jobs.master.job_details import (
 )
 from flinkbuf.jobs.master.job_picture import JobPicture
 from flinkbuf.jobs.master.page_picture import ROWS, ROWS_MAX, page_picture
-from flinkbuf.web.router import Cluster, HttpError, Json, Request, Router
+from flinkbuf.web.router import TEXTS, Cluster, HttpError, Json, Request, Router, whole
 
 router = Router()
+_PAGE = {"subtasks": whole(0, ROWS_MAX), "vertex": TEXTS}
 EXCEPTIONS = 20  # of the history, by default. Flink: web.max-exceptions
 
 
@@ -65,13 +66,13 @@ def details(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Jso
     }
 
 
-@router.route("GET", "/jobs/:jobid/picture")
+@router.route("GET", "/jobs/:jobid/picture", query=_PAGE)
 def picture_of_job(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Json:
     """All that the page draws."""
     return _page(cluster, request, parts["jobid"])
 
 
-@router.route("GET", "/picture")
+@router.route("GET", "/picture", query=_PAGE)
 def picture_of_newest(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Json:
     """The same of the newest job."""
     if not cluster.jobs:
@@ -143,7 +144,7 @@ def as_texts(listed: list[Json]) -> list[Json]:
     return [{**each, "value": str(each["value"])} for each in listed]
 
 
-@router.route("GET", "/jobs/:jobid/exceptions")
+@router.route("GET", "/jobs/:jobid/exceptions", query={"maxExceptions": whole(0, 1_000), "failureLabelFilter": TEXTS})
 def exceptions(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Json:
     """Failures, the newest first, each with what failed beside it."""
     picture = cluster.picture(parts)

@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from typing import Any, Final
 
 from flinkbuf.jobs.master.metric_names import job_metrics, manager_metrics, task_metrics
 from flinkbuf.web.cluster_routes import manager_of
 from flinkbuf.web.prometheus import CONTENT_TYPE, exposition
-from flinkbuf.web.router import Answer, Cluster, HttpError, Json, Request, Router
+from flinkbuf.web.router import TEXTS, Answer, Cluster, HttpError, Json, Request, Router
 from flinkbuf.web.vertex_routes import VERTEX, subtask_of
 
 router = Router()
+_NAMED = {"get": TEXTS}
+_AGGREGATED = {"get": TEXTS, "agg": TEXTS}
 Values = Mapping[str, Any]
 
 
@@ -49,11 +52,12 @@ def _listed(metrics: Values, request: Request) -> list[Json]:
 MetricsHandler = Callable[[Cluster, Request, Mapping[str, str]], list[Json]]
 
 
-def _route(path: str) -> Callable[[MetricsHandler], MetricsHandler]:
+def _route(path: str, query: Mapping[str, Any] = _NAMED) -> Callable[[MetricsHandler], MetricsHandler]:
     """As `router.route`, but what is not there has no metrics."""
 
     def note(handler: MetricsHandler) -> MetricsHandler:
-        @router.route("GET", path)
+        @router.route("GET", path, query=query)
+        @wraps(handler)
         def answer(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
             try:
                 return handler(cluster, request, parts)
@@ -96,7 +100,7 @@ def of_manager(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> 
     return _listed(manager_metrics(manager_of(cluster, parts)[0]), request)
 
 
-@router.route("GET", "/jobmanager/metrics")
+@router.route("GET", "/jobmanager/metrics", query=_NAMED)
 def of_job_manager(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
     """Of the program's process, as far as its jobs know."""
     pictures = [job.picture for job in cluster.jobs.values()]
@@ -155,7 +159,7 @@ def _chosen(request: Request, name: str, known: Iterable[str]) -> list[str]:
     return [each for each in known if chosen is None or each in chosen]
 
 
-@router.route("GET", "/jobs/metrics")
+@router.route("GET", "/jobs/metrics", query={"jobs": TEXTS, **_AGGREGATED})
 def over_jobs(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
     """Over jobs: all, or ``jobs=…``."""
     for id in request.several("jobs") or ():
@@ -165,7 +169,7 @@ def over_jobs(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> l
     return _aggregated([job_metrics(cluster.jobs[id].picture) for id in chosen], request)
 
 
-@router.route("GET", "/taskmanagers/metrics")
+@router.route("GET", "/taskmanagers/metrics", query={"taskmanagers": TEXTS, **_AGGREGATED})
 def over_managers(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
     """Over task managers: all, or ``taskmanagers=…``."""
     pictures = [job.picture for job in cluster.jobs.values()]
@@ -174,7 +178,7 @@ def over_managers(cluster: Cluster, request: Request, parts: Mapping[str, str]) 
     return _aggregated([manager_metrics(managers[id]) for id in chosen], request)
 
 
-@_route(VERTEX + "/subtasks/metrics")
+@_route(VERTEX + "/subtasks/metrics", {"subtasks": TEXTS, **_AGGREGATED})
 def over_subtasks(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> list[Json]:
     """Over the subtasks of a vertex: all, or ``subtasks=0,2-5``."""
     _, found = cluster.vertex(parts)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final
 
 from flinkbuf.jobs.master.job_picture import JobPicture, VertexPicture
@@ -121,7 +122,7 @@ class Cluster:
 Handler = Callable[[Any, Request, Mapping[str, str]], Any]  # of a Cluster or a JobHistory; gives an Answer, or its body
 
 # What stands for a part of a path, and what it may be.
-_PARTS: Final = {
+PARTS: Final = {
     "jobid": r"[0-9a-f]{32}",
     "triggerid": r"[0-9a-f]{32}",
     "vertexid": r"[0-9a-f]{32}",
@@ -130,6 +131,49 @@ _PARTS: Final = {
     "attempt": r"\d{1,9}",
     "taskmanagerid": r"[^/]{1,200}",
 }
+
+
+# What a query or a body may hold, for the description of the API.
+TEXT: Final[Mapping[str, Any]] = {"type": "string"}
+TEXTS: Final[Mapping[str, Any]] = {"type": "array", "items": TEXT}
+FLAG: Final[Mapping[str, Any]] = {"type": "boolean", "nullable": True}
+OPTIONAL_TEXT: Final[Mapping[str, Any]] = {"type": "string", "nullable": True}
+
+
+def whole(least: int, most: int) -> Json:
+    """Return what a whole number within bounds is called.
+
+    Examples
+    --------
+    >>> whole(1, 5)
+    {'type': 'integer', 'minimum': 1, 'maximum': 5}
+    """
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+@dataclass(frozen=True)
+class Route:
+    """A path, who answers it, and what may be said with it.
+
+    Attributes
+    ----------
+    query, body : mapping
+        Names, each with a schema of OpenAPI's.
+    required : tuple of str
+        What a query has to have.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    query: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    body: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+
+    @cached_property
+    def parts(self) -> tuple[str, ...]:
+        """Of the path."""
+        return _split(self.path)
 
 
 class Router:
@@ -149,13 +193,21 @@ content_type='application/json; charset=UTF-8')
     """
 
     def __init__(self) -> None:
-        self._routes: list[tuple[str, tuple[str, ...], Handler]] = []
+        self.routes: list[Route] = []
 
-    def route(self, method: str, path: str) -> Callable[[Handler], Handler]:
+    def route(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, Mapping[str, Any]] | None = None,
+        body: Mapping[str, Mapping[str, Any]] | None = None,
+        required: tuple[str, ...] = (),
+    ) -> Callable[[Handler], Handler]:
         """Return what notes the function below it as the one that answers."""
 
         def note(handler: Handler) -> Handler:
-            self._routes.append((method, _split(path), handler))
+            self.routes.append(Route(method, path, handler, query or {}, body or {}, required))
             return handler
 
         return note
@@ -163,11 +215,11 @@ content_type='application/json; charset=UTF-8')
     @property
     def paths(self) -> list[tuple[str, str]]:
         """Method and path of each, as they were given."""
-        return sorted((method, "/" + "/".join(parts)) for method, parts, _ in self._routes)
+        return sorted((route.method, route.path) for route in self.routes)
 
     def include(self, other: Router) -> None:
         """Answer also what another one answers."""
-        self._routes += other._routes
+        self.routes += other.routes
 
     def answer(self, cluster: Any, request: Request) -> Answer:
         """Return the answer to a request; an error is one, too."""
@@ -183,21 +235,21 @@ content_type='application/json; charset=UTF-8')
         if asked[0] == VERSION and len(asked) > 1:
             asked = asked[1:]
         methods = set()
-        found: tuple[int, Handler, tuple[str, ...]] | None = None
-        for method, pattern, handler in self._routes:
-            fixed = _fit(pattern, asked)
+        found: tuple[int, Route] | None = None
+        for route in self.routes:
+            fixed = _fit(route.parts, asked)
             if fixed is None:
                 continue
-            methods.add(method)
-            if method == request.method and (found is None or fixed > found[0]):
-                found = (fixed, handler, pattern)
+            methods.add(route.method)
+            if route.method == request.method and (found is None or fixed > found[0]):
+                found = (fixed, route)
         if found is None:
             if methods:
                 raise HttpError(
                     405, f"Method {request.method} is not allowed for {request.path}: use {_listed(methods)}"
                 )
             raise HttpError(404, f"Not found: {request.path[:200]}")
-        return found[1], _parts_of(found[2], asked)
+        return found[1].handler, _parts_of(found[1].parts, asked)
 
 
 def _split(path: str) -> tuple[str, ...]:
@@ -223,7 +275,7 @@ def _parts_of(pattern: tuple[str, ...], asked: tuple[str, ...]) -> dict[str, str
         if expected.startswith(":"):
             name = expected[1:]
             value = part.lower() if name in ("jobid", "triggerid", "vertexid") else part
-            if not re.fullmatch(_PARTS[name], value):
+            if not re.fullmatch(PARTS[name], value):
                 raise HttpError(400, f'Cannot resolve path parameter ({name}) from value "{part[:80]}".')
             parts[name] = value
     return parts

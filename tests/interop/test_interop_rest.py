@@ -14,7 +14,7 @@ from flinkbuf.web.routes import ROUTER
 
 # ---- what is not the same
 
-OURS = "/jobs/:jobid/picture", "/picture", "/metrics"
+OURS = "/jobs/:jobid/picture", "/picture", "/metrics", "/openapi.json"
 
 JAVA, CLUSTER = "it is about a Java process", "there is no cluster that outlives its jobs"
 LOGS = "logs go where Python's logging sends them"

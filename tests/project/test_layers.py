@@ -761,6 +761,7 @@ PACKAGE = [
         [
             "served_job",
             "router",
+            "openapi",
             "job_routes",
             "vertex_routes",
             "flame_routes",

@@ -150,7 +150,7 @@ def test_a_shape_that_does_not_fit_would_be_found():
 
 
 def test_every_path_that_is_read_is_compared_with_flink_or_is_our_own():
-    own = {"/jobs/:jobid/picture", "/picture", "/metrics"}
+    own = {"/jobs/:jobid/picture", "/picture", "/metrics", "/openapi.json"}
     later = {f"/jobs/:jobid/{command}/:triggerid" for command in ("savepoints", "checkpoints", "rescaling")}  # below
     later.add("/jobs/:jobid/vertices/:vertexid/flamegraph")
     paths = {path for method, path in ROUTER.paths if method == "GET"}
