@@ -59,17 +59,17 @@ class Connections:
     def __init__(self, make: Callable[[], asyncio.Protocol], limits: ConnectionLimits) -> None:
         self._make = make
         self.limits = limits
-        self.open: dict[Any, Connection] = {}  # by transport
+        self.open: dict[Any, HttpConnection] = {}  # by transport
 
     def __call__(self) -> asyncio.Protocol:
         """Return the protocol of one that comes."""
-        return Connection(self)
+        return HttpConnection(self)
 
-    def of(self, transport: Any) -> Connection | None:
+    def of(self, transport: Any) -> HttpConnection | None:
         """Return the one that has this transport; None: it is gone."""
         return self.open.get(transport)
 
-    def enter(self, connection: Connection) -> asyncio.Protocol:
+    def enter(self, connection: HttpConnection) -> asyncio.Protocol:
         """Return what answers one that is there now; another one goes if there are too many."""
         peers = Counter(each.peer for each in self.open.values())
         if peers[connection.peer] >= self.limits.most_of_peer:
@@ -98,7 +98,7 @@ class Connections:
             each.abort()
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Hands everything on to the protocol that answers, and looks now and then whether anything moves.
 
     Attributes
