@@ -246,7 +246,7 @@ int fb_admission_start(struct fb_admission* self, struct fb_connection* connecti
 /* ---- life ------------------------------------------------------------------------------------------ */
 
 /* An attacker's connections take at most half of the descriptors: as many again may be refused ones. */
-static uint32_t default_max_unproven(void) {
+uint32_t fb_admission_strangers_max(void) {
   struct rlimit limit;
 
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return MAX_UNPROVEN;
@@ -265,7 +265,7 @@ int fb_admission_open(struct fb_reactor* reactor, const struct fb_admission_opti
   opened->options = *options;
   opened->options.secret = NULL;
   if (opened->options.timeout_ms == 0) opened->options.timeout_ms = TIMEOUT_MS;
-  if (opened->options.max_unproven == 0) opened->options.max_unproven = default_max_unproven();
+  if (opened->options.max_unproven == 0) opened->options.max_unproven = fb_admission_strangers_max();
   if (options->secret != NULL) {
     opened->secret = malloc(options->secret_size);
     if (opened->secret == NULL) goto no_secret;

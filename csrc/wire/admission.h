@@ -52,6 +52,9 @@ void fb_admission_stop(struct fb_admission* self);
 /* Counts one that was refused for a reason which somebody else saw; from any thread. */
 void fb_admission_note(struct fb_admission* self, const char* reason);
 
+/* How many connections that have proved nothing a process keeps: 1024, or a quarter of the descriptors. */
+uint32_t fb_admission_strangers_max(void);
+
 void fb_admission_get_counters(struct fb_admission* self, struct fb_admission_counters* counters);
 /* Why the last one was refused, with the peer's address; empty if none was. */
 #define FB_ADMISSION_REASON_SIZE 320

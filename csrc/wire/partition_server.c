@@ -17,6 +17,7 @@
 #define MAX_EVENT   (1 << 20) /* bytes of a task event */
 #define MAX_ANSWERS (1 << 20) /* bytes over the high mark: a client that takes no more of them is not heard */
 #define REASON_SIZE 700       /* why a reader was lost */
+#define MAX_WAITING 4096      /* requests of a stranger that wait; of all strangers sixteen times as many */
 
 /* Who reads one subpartition for one channel of a client. */
 struct reader {
@@ -33,6 +34,7 @@ struct reader {
   bool is_ready;             /* in the queue */
   bool has_ended;            /* EndOfPartition was sent */
   bool is_removed;           /* freed when its task has run */
+  bool is_waiting;           /* for its partition */
   _Atomic bool has_priority; /* release by the listener, acquire on the I/O thread */
   struct fb_timer timer;     /* ends the wait for the partition */
   struct reader *previous_ready, *next_ready;
@@ -44,6 +46,8 @@ struct session {
   struct fb_frame_decoder decoder;
   struct fb_channel_map readers;
   struct reader *first_ready, *last_ready;
+  struct fb_timer timer;         /* ends the wait for a stranger's first request */
+  uint32_t waiting_count;        /* readers that wait for their partition */
   bool has_spoken;               /* a frame came */
   bool has_sealed, has_unsealed; /* ids among those its channels were asked for by; Flink's are not */
   bool is_over;                  /* a fatal error was sent, the client has taken leave, or the server is closed */
@@ -59,6 +63,8 @@ struct fb_partition_server {
   struct fb_admission* admission;
   struct fb_task registered; /* posted by the manager */
   struct session* sessions;
+  bool is_open_to_all; /* no secret: all are strangers */
+  uint32_t session_count, waiting_count;
   int code; /* of start_server() */
   int error;
   /* Relaxed: figures that anybody may look at. */
@@ -102,6 +108,14 @@ static void take_out(struct session* self, struct reader* reader) {
   else self->last_ready = reader->previous_ready;
 }
 
+static void stop_waiting(struct reader* self) {
+  if (!self->is_waiting) return;
+  self->is_waiting = false;
+  self->session->waiting_count--;
+  self->session->server->waiting_count--;
+  fb_reactor_cancel_timer(self->session->server->reactor, &self->timer);
+}
+
 /* Lets go of the subpartition. The listener is not called after this; what it posted before runs still. */
 static void remove_reader(struct reader* self) {
   struct session* session = self->session;
@@ -109,7 +123,7 @@ static void remove_reader(struct reader* self) {
   fb_channel_map_remove(&session->readers, &self->entry);
   atomic_fetch_sub_explicit(&session->server->channel_count, 1, memory_order_relaxed);
   take_out(session, self);
-  fb_reactor_cancel_timer(session->server->reactor, &self->timer);
+  stop_waiting(self);
   fb_subpartition_view_release(self->view);
   if (self->partition != NULL) fb_result_partition_drop(self->partition);
   self->is_removed = true;
@@ -207,14 +221,15 @@ static void fail_released(struct reader* self) {
 }
 
 /* What it reads is not here: Flink's own exception, by which the client knows that the producer has to run again. */
-static void refuse_not_found(struct reader* self) {
+static void send_not_found(struct session* self, const uint8_t* receiver, const uint8_t* partition_id) {
   struct fb_buffer_slice cause;
 
-  if (fb_error_cause_new_not_found(self->partition_id, &cause) < 0) {
-    fb_connection_close(self->session->connection);
-    return;
-  }
-  send_cause(self->session, self->entry.id, &cause);
+  if (fb_error_cause_new_not_found(partition_id, &cause) < 0) fb_connection_close(self->connection);
+  else send_cause(self, receiver, &cause);
+}
+
+static void refuse_not_found(struct reader* self) {
+  send_not_found(self->session, self->entry.id, self->partition_id);
   remove_reader(self);
 }
 
@@ -373,7 +388,7 @@ static void attach_reader(struct reader* self) {
 
   self->partition = fb_partition_manager_find(self->session->server->manager, self->partition_id);
   if (self->partition == NULL) return;
-  fb_reactor_cancel_timer(self->session->server->reactor, &self->timer);
+  stop_waiting(self);
   code = fb_result_partition_create_view(self->partition, self->index, &options, &self->view);
   if (code < 0) {
     fail_reader(self, code);
@@ -385,6 +400,20 @@ static void attach_reader(struct reader* self) {
 }
 
 static void on_request_timeout(struct fb_timer* timer) { refuse_not_found(FB_OWNER(reader, timer, timer)); }
+
+/* Of strangers only so many wait: one more is answered at once what it would be answered later, and may ask again. */
+static bool may_wait(struct session* self, const uint8_t* partition_id) {
+  const struct fb_partition_server* server = self->server;
+  struct fb_result_partition* partition;
+
+  if (!server->is_open_to_all) return true;
+  if (self->waiting_count < server->options.max_waiting && server->waiting_count / 16 < server->options.max_waiting)
+    return true;
+  partition = fb_partition_manager_find(server->manager, partition_id);
+  if (partition == NULL) return false;
+  fb_result_partition_drop(partition);
+  return true;
+}
 
 static void on_request(struct session* self, const struct fb_frame* frame) {
   struct reader* asked = reader_of(fb_channel_map_find(&self->readers, frame->receiver));
@@ -402,6 +431,10 @@ static void on_request(struct session* self, const struct fb_frame* frame) {
                frame->subpartition != frame->last_subpartition
                    ? "ranges of subpartitions are not served: ask for each with a channel of its own"
                    : "too many channels on one connection");
+    return;
+  }
+  if (!may_wait(self, frame->partition)) {
+    send_not_found(self, frame->receiver, frame->partition);
     return;
   }
   reader = calloc(1, sizeof(*reader));
@@ -423,6 +456,9 @@ static void on_request(struct session* self, const struct fb_frame* frame) {
     return;
   }
   atomic_fetch_add_explicit(&server->channel_count, 1, memory_order_relaxed);
+  reader->is_waiting = true;
+  self->waiting_count++;
+  server->waiting_count++;
   if (fb_reactor_set_timer(server->reactor, &reader->timer, server->options.request_timeout_ms) < 0)
     fb_connection_close(self->connection);
   attach_reader(reader);
@@ -499,6 +535,29 @@ static void note_refusal(struct session* self) {
   fb_admission_note(self->server->admission, reason);
 }
 
+static void on_silence(struct fb_timer* timer) {
+  struct session* self = FB_OWNER(session, timer, timer);
+
+  snprintf(self->decoder.error, sizeof self->decoder.error, "nothing was asked for within %lld ms",
+           (long long)self->server->options.proof_timeout_ms);
+  note_refusal(self);
+  end_session(self, self->decoder.error);
+}
+
+/* One stranger too many: of those that read nothing, the one that came first goes. False: all read. */
+static bool make_room(struct fb_partition_server* self) {
+  struct session* found = NULL;
+
+  if (!self->is_open_to_all || self->session_count < self->options.max_connections) return true;
+  for (struct session* at = self->sessions; at != NULL; at = at->next)
+    if (at->readers.count == 0 && !at->is_over) found = at;
+  if (found == NULL) return false;
+  found->is_over = true;
+  fb_admission_note(self->admission, "a connection that read nothing gave way to another one");
+  fb_connection_close(found->connection);
+  return true;
+}
+
 static void on_session_bytes(struct fb_connection* connection, const uint8_t* data, size_t size) {
   struct session* self = fb_connection_context(connection);
   int step;
@@ -507,6 +566,7 @@ static void on_session_bytes(struct fb_connection* connection, const uint8_t* da
     step = fb_frame_decoder_next(&self->decoder, &data, &size);
     if (step == FB_FRAME_NEEDS_INPUT) break;
     if (step == FB_FRAME_ENDS) {
+      if (!self->has_spoken) fb_reactor_cancel_timer(self->server->reactor, &self->timer);
       self->has_spoken = true;
       handle_session_frame(self, &self->decoder.frame);
     } else if (step < 0) {
@@ -526,6 +586,8 @@ static void on_session_closed(struct fb_connection* connection, int code, const 
   (void)code;
   if (reason == NULL && !self->is_over) reason = "the connection was closed on this side for want of memory";
   remove_all(self, reason);
+  fb_reactor_cancel_timer(server->reactor, &self->timer);
+  server->session_count--;
   if (self->previous != NULL) self->previous->next = self->next;
   else server->sessions = self->next;
   if (self->next != NULL) self->next->previous = self->previous;
@@ -541,9 +603,10 @@ static const struct fb_connection_handler HANDLER = {
 static void on_session_proven(struct fb_connection* connection, void* context, const uint8_t* data, size_t size) {
   struct fb_partition_server* server = context;
   struct fb_frame_limits limits = {.accepted = FB_FRAMES_OF_CLIENTS, .max_event = MAX_EVENT};
-  struct session* self = calloc(1, sizeof(*self));
+  struct session* self = make_room(server) ? calloc(1, sizeof(*self)) : NULL;
 
   if (self == NULL) {
+    fb_admission_note(server->admission, "a connection too many, or no memory for it");
     fb_connection_set_handler(connection, NULL, NULL);
     fb_connection_close(connection);
     return;
@@ -554,6 +617,9 @@ static void on_session_proven(struct fb_connection* connection, void* context, c
   self->next = server->sessions;
   if (self->next != NULL) self->next->previous = self;
   server->sessions = self;
+  server->session_count++;
+  self->timer.on_due = on_silence;
+  if (server->is_open_to_all) fb_reactor_set_timer(server->reactor, &self->timer, server->options.proof_timeout_ms);
   atomic_fetch_add_explicit(&server->connection_count, 1, memory_order_relaxed);
   fb_connection_set_handler(connection, &HANDLER, self);
   fb_connection_set_marks(connection, server->options.low_mark, server->options.high_mark);
@@ -624,6 +690,10 @@ int fb_partition_server_open(struct fb_reactor* reactor, struct fb_partition_man
   if (opened->options.max_channels == 0) opened->options.max_channels = 65536;
   if (opened->options.low_mark == 0) opened->options.low_mark = 65536;
   if (opened->options.high_mark == 0) opened->options.high_mark = 131072;
+  if (opened->options.proof_timeout_ms == 0) opened->options.proof_timeout_ms = 10000;
+  if (opened->options.max_connections == 0) opened->options.max_connections = fb_admission_strangers_max();
+  if (opened->options.max_waiting == 0) opened->options.max_waiting = MAX_WAITING;
+  opened->is_open_to_all = opened->options.secret == NULL;
   code = open_admission(opened);
   if (code == FB_OK) code = fb_partition_manager_add_observer(manager, reactor, &opened->registered);
   if (code == FB_OK) code = fb_reactor_call(reactor, start_server, opened);

@@ -5,7 +5,8 @@
  * until the socket has enough, so that several buffers leave in one system call. A partition that is not
  * there yet is waited for. What goes wrong with one channel is told to that channel; only bytes that are no frames
  * end the connection, with the reason first. With a secret, clients prove that they know it before anything else
- * of theirs is read (admission.h). Flink: NettyServer, PartitionRequestServerHandler,
+ * of theirs is read (admission.h). Without one, connections and what waits for them are bounded, and who asks for
+ * nothing goes. Flink: NettyServer, PartitionRequestServerHandler,
  * PartitionRequestQueue, CreditBasedSequenceNumberingViewReader.
  *
  * Owner:   borrows the manager, which outlives it; holds a reference on the reactor and on each partition it reads.
@@ -26,8 +27,11 @@ struct fb_partition_server_options {
   size_t high_mark;           /* and when it is served no more; 0: 131072 */
   const uint8_t* secret;      /* copied; NULL: plain Flink, nothing is proven */
   size_t secret_size;         /* bytes, at least FB_PREFACE_MIN_SECRET */
-  int64_t proof_timeout_ms;   /* how long a client may take to prove itself; 0: 10000 */
+  int64_t proof_timeout_ms;   /* how long a client may take to prove itself, or to ask for something; 0: 10000 */
   uint32_t max_unproven;      /* connections that wait for that; 0: as admission.h says */
+  /* Without a secret, when everybody may come: */
+  uint32_t max_connections; /* 0: as many as fb_admission_strangers_max() */
+  uint32_t max_waiting;     /* requests of one connection that wait for their partitions; 0: 4096 */
 };
 
 struct fb_partition_server_counters {

@@ -21,6 +21,8 @@ cdef extern from "wire/partition_server.h" nogil:
         size_t secret_size
         int64_t proof_timeout_ms
         uint32_t max_unproven
+        uint32_t max_connections
+        uint32_t max_waiting
         int64_t request_timeout_ms
         uint32_t max_channels
         size_t low_mark

@@ -18,6 +18,8 @@ class PartitionServer:
         secret: bytes | None = None,
         proof_timeout_ms: int = 10000,
         max_unproven: int = 0,
+        max_connections: int = 0,
+        max_waiting: int = 0,
     ) -> PartitionServer: ...
     def __enter__(self) -> PartitionServer: ...
     def __exit__(

@@ -31,10 +31,14 @@ cdef class PartitionServer:
         What clients have to know, at least 16 random bytes; both sides prove it before anything else is read. None:
         plain Flink.
     proof_timeout_ms : int, default 10000
-        How long a client may take to prove itself.
+        How long a client may take to prove itself; without a secret, to ask for something.
     max_unproven : int, default 0
         How many connections may wait for that; one more, and the one that has waited longest is refused. 0: 1024, or
         a quarter of the descriptors that the process may open if that is less.
+    max_connections : int, default 0
+        Without a secret: how many there may be; one more, and the first of those that read nothing goes. 0: likewise.
+    max_waiting : int, default 0
+        Without a secret: how many requests of a connection may wait for their partitions. 0: 4096.
 
     Raises
     ------
@@ -48,7 +52,8 @@ cdef class PartitionServer:
 
     def __cinit__(self, Reactor reactor not None, PartitionManager manager not None, str host,
                   uint16_t port=0, *, int64_t request_timeout_ms=10000, bytes secret=None,
-                  int64_t proof_timeout_ms=10000, uint32_t max_unproven=0):
+                  int64_t proof_timeout_ms=10000, uint32_t max_unproven=0, uint32_t max_connections=0,
+                  uint32_t max_waiting=0):
         cdef fb_tcp_address address
         cdef fb_partition_server_options options
         cdef bytes encoded = (host or "").encode()
@@ -69,6 +74,7 @@ cdef class PartitionServer:
         memset(&options, 0, sizeof(options))
         options.request_timeout_ms, options.proof_timeout_ms = request_timeout_ms, proof_timeout_ms
         options.max_unproven = max_unproven
+        options.max_connections, options.max_waiting = max_connections, max_waiting
         if secret is not None:
             options.secret, options.secret_size = <const uint8_t*> <const char*> secret, <size_t> len(secret)
         with nogil:

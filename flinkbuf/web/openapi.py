@@ -66,7 +66,7 @@ def _operation(route: Route) -> Json:
     if route.body:
         schema = {"type": "object", "properties": {name: dict(each) for name, each in route.body.items()}}
         made["requestBody"] = {"content": {"application/json": {"schema": schema}}}
-    answer = {"application/json": {"schema": {}}}
+    answer: Json = {"application/json": {"schema": {}}}
     if route.path == "/metrics":
         answer = {"text/plain": {"schema": {"type": "string"}}}
     made["responses"] = {

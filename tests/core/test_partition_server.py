@@ -227,3 +227,124 @@ def test_address_that_is_taken_is_named(manager, server):
             PartitionServer(reactor, manager, "127.0.0.1", server.port)
         with pytest.raises(ValueError, match="request_timeout_ms must be at least 1"):
             PartitionServer(reactor, manager, "127.0.0.1", request_timeout_ms=0)
+
+
+# ---- without a secret everybody may come: so many, with so much that waits
+
+
+@pytest.fixture
+def serve(manager):
+    """Make servers that know no secret, with limits of a test."""
+    with Reactor() as reactor:
+        yield lambda **limits: PartitionServer(reactor, manager, "127.0.0.1", **limits)
+
+
+def channel_of(number):
+    return number.to_bytes(16, "big")
+
+
+def until(is_it):
+    deadline = time.monotonic() + 20
+    while not is_it():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def is_ended(client):
+    try:
+        while (frame := client.hear()) is not None:
+            assert frame.message == "ErrorResponse"
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def test_of_strangers_so_many_requests_wait_and_what_is_there_is_served(manager, serve, pool):
+    server = serve(max_waiting=3, request_timeout_ms=60_000)
+    client, other = Client(server), Client(server)
+    for number in range(5):
+        client.say("PartitionRequest", receiver=channel_of(number), partition=ID, credit=1)
+    refused = [client.hear() for _ in range(2)]
+    assert [frame.receiver for frame in refused] == [channel_of(3), channel_of(4)]
+    assert {frame.message for frame in refused} == {"ErrorResponse"}
+    assert b"PartitionNotFoundException" in refused[0].encode(), "the client may ask again"
+    assert server.counters()["channels"] == 3
+    with ResultPartition(pool, 2) as partition:
+        partition.emit(b"data", 0)
+        partition.emit(b"more", 1)
+        partition.flush_all()
+        manager.register(bytes(reversed(ID)), partition)
+        client.say("PartitionRequest", receiver=channel_of(5), partition=bytes(reversed(ID)), credit=1)
+        assert client.hear().body == b"data", "what does not wait is no matter of this limit"
+        client.say("CancelPartitionRequest", receiver=channel_of(0))
+        client.say("PartitionRequest", receiver=channel_of(6), partition=ID, credit=1)
+        other.say(
+            "PartitionRequest",
+            receiver=CHANNEL,
+            partition=bytes(reversed(ID)),
+            subpartition=1,
+            last_subpartition=1,
+            credit=1,
+        )
+        assert other.hear().body == b"more", "others are not disturbed"
+        until(lambda: server.counters()["channels"] == 5)  # the other connection is heard in its own time
+        client.socket.close()
+        other.socket.close()
+    until(lambda: server.counters()["connections"] == 0)
+    server.close()
+
+
+def test_of_all_strangers_sixteen_times_as_many_wait(serve):
+    server = serve(max_waiting=3, request_timeout_ms=60_000)
+    clients = [Client(server) for _ in range(17)]
+    for client in clients:
+        for number in range(3):
+            client.say("PartitionRequest", receiver=channel_of(number), partition=ID, credit=1)
+        until(lambda: server.counters()["channels"] >= min(48, 3 * (clients.index(client) + 1)))  # noqa: B023
+    assert [clients[-1].hear().message for _ in range(3)] == ["ErrorResponse"] * 3
+    assert server.counters()["channels"] == 48
+    for client in clients:
+        client.socket.close()
+    until(lambda: server.counters()["connections"] == 0)
+    server.close()
+
+
+def test_a_stranger_too_many_takes_the_place_of_one_that_reads_nothing(manager, serve, pool):
+    server = serve(max_connections=3)
+    with ResultPartition(pool, 2) as partition:
+        manager.register(ID, partition)
+        reader, idle = Client(server), Client(server)
+        reader.say("PartitionRequest", receiver=CHANNEL, partition=ID, credit=1)
+        until(lambda: server.counters()["channels"] == 1 and server.counters()["connections"] == 2)
+        idle_too, late = Client(server), Client(server)
+        assert is_ended(idle)
+        late.say("PartitionRequest", receiver=CHANNEL, partition=ID, subpartition=1, last_subpartition=1, credit=1)
+        for subpartition, client in enumerate((reader, late)):
+            partition.emit(b"data", subpartition)
+            partition.flush_all()
+            assert client.hear().body == b"data"
+        assert server.counters()["connections"] <= 3 and server.counters()["refused"] >= 1
+        third = Client(server)
+        assert is_ended(idle_too)
+        third.say("PartitionRequest", receiver=CHANNEL, partition=bytes(60), credit=1)
+        until(lambda: server.counters()["channels"] == 3)
+        late_again = Client(server)  # all read, or wait
+        assert is_ended(late_again)
+        for client in (reader, idle, idle_too, late, third, late_again):
+            client.socket.close()
+    until(lambda: server.counters()["connections"] == 0)
+    server.close()
+
+
+def test_a_stranger_that_asks_for_nothing_is_told_and_hung_up_on(serve):
+    server = serve(proof_timeout_ms=50)
+    silent, half = Client(server), Client(server)
+    half.socket.sendall(b"\0\0\0\x40")
+    for client in (silent, half):
+        told = client.hear()
+        assert told.message == "ErrorResponse" and b"nothing was asked for within 50 ms" in told.encode()
+        assert client.hear() is None
+        client.socket.close()
+    until(lambda: server.counters()["connections"] == 0)
+    assert "nothing was asked for" in server.last_refusal
+    server.close()
