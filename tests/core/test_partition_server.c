@@ -5,6 +5,7 @@
 #include "partition/pipelined_partition.h"
 #include "wire/partition_server.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,16 +56,18 @@ static void open_partition_of(struct fixture* self, enum fb_result_partition_typ
 
 static void open_partition(struct fixture* self, uint32_t n) { open_partition_of(self, FB_PIPELINED, n); }
 
-static void open_fixture(struct fixture* self, uint32_t n) {
-  struct fb_partition_server_options options = {.request_timeout_ms = 150, .max_channels = 300};
-
+static void open_fixture_with(struct fixture* self, uint32_t n, const struct fb_partition_server_options* options) {
   memset(self, 0, sizeof(*self));
   CHECK(fb_network_buffer_pool_open(SEGMENTS, SEGMENT, &self->network) == FB_OK);
   open_partition(self, n);
   CHECK(fb_reactor_open(&self->reactor) == FB_OK && fb_partition_manager_open(&self->manager) == FB_OK);
   CHECK(fb_tcp_address_resolve(&self->address, "127.0.0.1", 0) == FB_OK);
-  CHECK(fb_partition_server_open(self->reactor, self->manager, &self->address, &options, &self->server) == FB_OK);
+  CHECK(fb_partition_server_open(self->reactor, self->manager, &self->address, options, &self->server) == FB_OK);
   dial(self);
+}
+
+static void open_fixture(struct fixture* self, uint32_t n) {
+  open_fixture_with(self, n, &(struct fb_partition_server_options){.request_timeout_ms = 150, .max_channels = 300});
 }
 
 /* Everything is home afterwards, whatever happened. */
@@ -456,6 +459,58 @@ static void channels_of_one_connection_are_limited(void) {
   close_fixture(&f);
 }
 
+static void of_strangers_only_so_many_requests_wait(void) {
+  struct fixture f;
+
+  open_fixture_with(&f, 1, &(struct fb_partition_server_options){.request_timeout_ms = 60000, .max_waiting = 2});
+  for (uint8_t channel = 1; channel <= 4; channel++) ask(&f, channel, ID(9), 0, 1);
+  for (uint8_t channel = 3; channel <= 4; channel++)
+    CHECK(hear(&f) && f.frame.id == FB_ERROR_RESPONSE && f.frame.receiver[0] == channel);
+  CHECK(counters_of(&f).channels == 2);
+  tell(&f, FB_CANCEL_PARTITION_REQUEST, 1);
+  ask(&f, 5, ID(9), 0, 1); /* in its place */
+  ask(&f, 6, ID(9), 0, 1);
+  CHECK(hear(&f) && f.frame.id == FB_ERROR_RESPONSE && f.frame.receiver[0] == 6);
+  close_fixture(&f);
+}
+
+/* Whatever the server has said first. */
+static bool is_hung_up(int fd) {
+  uint8_t said[1 << 12];
+  ssize_t got;
+
+  while ((got = read(fd, said, sizeof said)) > 0) continue;
+  return got == 0 || errno == ECONNRESET;
+}
+
+static void a_stranger_too_many_takes_the_place_of_one_that_reads_nothing(void) {
+  struct fixture f;
+  int fds[40];
+
+  open_fixture_with(&f, 1, &(struct fb_partition_server_options){.max_connections = 2});
+  ask(&f, 1, ID(9), 0, 1);
+  while (counters_of(&f).channels < 1) usleep(1000);
+  fds[0] = f.fd; /* it waits for something */
+  for (int i = 1; i < 40; i++) {
+    dial(&f);
+    fds[i] = f.fd;
+  }
+  for (int i = 1; i < 39; i++) CHECK(is_hung_up(fds[i]));
+  CHECK(counters_of(&f).channels == 1 && counters_of(&f).refused == 38);
+  for (int i = 0; i < 39; i++) close(fds[i]);
+  close_fixture(&f);
+}
+
+static void a_stranger_that_asks_for_nothing_goes(void) {
+  struct fixture f;
+
+  open_fixture_with(&f, 1, &(struct fb_partition_server_options){.proof_timeout_ms = 20});
+  CHECK(hear(&f) && f.frame.id == FB_ERROR_RESPONSE && !f.frame.has_receiver);
+  CHECK(!hear(&f));
+  CHECK(counters_of(&f).refused == 1);
+  close_fixture(&f);
+}
+
 static void a_failed_partition_tells_its_readers_why(void) {
   struct fixture f;
 
@@ -704,6 +759,9 @@ int main(void) {
   readers_acknowledge_what_they_have_processed();
   asking_twice_ends_the_channel();
   channels_of_one_connection_are_limited();
+  of_strangers_only_so_many_requests_wait();
+  a_stranger_too_many_takes_the_place_of_one_that_reads_nothing();
+  a_stranger_that_asks_for_nothing_goes();
   a_failed_partition_tells_its_readers_why();
   bytes_that_are_no_frames_end_the_connection_with_a_reason();
   a_close_request_ends_the_connection();
