@@ -162,3 +162,15 @@ def test_an_installation_is_small():
     package = Path(fb.__file__).parent
     installed = [path for path in package.rglob("*") if path.suffix in (".so", ".py", ".pyi", ".pyx", ".pxd", ".h")]
     assert sum(path.stat().st_size for path in installed) < 20_000_000
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="only a repository knows its files")
+def test_the_source_distribution_has_all_that_its_tests_need(monkeypatch):
+    filelist = pytest.importorskip("setuptools._distutils.filelist")
+    monkeypatch.chdir(ROOT)
+    packed = filelist.FileList()
+    for line in Path("MANIFEST.in").read_text().splitlines():
+        packed.process_template_line(line)
+    kept = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
+    left_out = set(kept) - set(packed.files) - {".gitignore", ".ci/run", "MANIFEST.in", "pyproject.toml", "setup.py"}
+    assert not left_out, "give MANIFEST.in a line for these; setuptools packs the last three by itself"
