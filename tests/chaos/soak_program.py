@@ -163,8 +163,11 @@ def environment(directory, backend):
 
 def build(env, directory):
     """The program."""
-    watermarks = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(0)).with_timestamp_assigner(
-        NumberIsTime()
+    # Aligned: else one split gets ahead of the other for good, and the state of what waits for it grows by the hour.
+    watermarks = (
+        WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_millis(0))
+        .with_timestamp_assigner(NumberIsTime())
+        .with_watermark_alignment("soak", Duration.of_millis(4 * SPAN_MS), Duration.of_millis(100))
     )
     numbers = env.from_source(NumberSequenceSource(0, 2 * HALF - 1), watermarks, "numbers").uid("numbers")
     paced = numbers.set_parallelism(2).map(Pace(directory), PAIR).uid("pace").set_parallelism(2)
