@@ -11,6 +11,7 @@ from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master import master_actions as ma
+from flinkbuf.network.events import CheckpointBarrier
 from flinkbuf.streaming.task_state import TaskState
 from simulation.cuts import check_cut
 from simulation.flow_records import Records
@@ -272,6 +273,11 @@ class CheckpointInvariants(Invariants):
         demand(records.first <= count, "records are missing:", task, records, f"follow {count}")
         if self.world.checkpointing.is_exactly_once:
             demand(records.first == count, "records come twice:", task, records, f"follow {count}")
+
+    def barrier_read(self, task: FlowTask, index: int, barrier: CheckpointBarrier) -> None:
+        """A channel waits behind a barrier for the others' only: whatever becomes of that checkpoint frees it."""
+        waits_for_none = task.inputs[index].is_blocked and task.checkpointed_inputs.handler.pending_id is None
+        demand(not waits_for_none or not task.is_working(), "a channel waits for no checkpoint:", task, index, barrier)
 
     def split_given(self, task: FlowTask, split: int) -> None:
         """A reader gets a split to read from its beginning."""

@@ -317,6 +317,7 @@ class FlowTask(SimTask):
         elif isinstance(item, CheckpointBarrier):
             self.inputs[index].is_blocked = blocks_channel(item)
             self._barrier(index, item, [])
+            self.world.invariants.barrier_read(self, index, item)
         elif isinstance(item, CancelCheckpointMarker):
             self.checkpointed_inputs.process_cancellation(item, self._gate, index)
         elif isinstance(item, EndOfData):
