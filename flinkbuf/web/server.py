@@ -35,7 +35,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from flinkbuf.log import RepeatedMessage, logger
-from flinkbuf.web.connections import ConnectionLimits, Connections
+from flinkbuf.web.connections import ConnectionLimits, Connections, HttpConnection
 from flinkbuf.web.peers import is_loopback, is_own
 from flinkbuf.web.router import Answer, Cluster, Request
 from flinkbuf.web.routes import answer as answer_of
@@ -262,7 +262,7 @@ class JobServer:
         connection.begin()
         try:
             refusal = self._refusal(request, connection.user)
-            response = await self._respond(request) if refusal is None else _response(refusal)
+            response = await self._respond(request, connection) if refusal is None else _response(refusal)
         except Exception as error:
             self._failed("answering %s %s has failed", request.method, request.path, exc_info=error)
             response = _response(Answer({"errors": ["Internal server error."]}, 500))
@@ -291,10 +291,11 @@ class JobServer:
         data = given.encode(errors="surrogateescape")
         return any(hmac.compare_digest(data, each.encode()) for each in (self.token, *self._tokens))
 
-    async def _respond(self, request: web.Request) -> web.Response:
+    async def _respond(self, request: web.Request, connection: HttpConnection) -> web.Response:
         if request.method in ("GET", "HEAD") and _is_static(request.path):
             return self._static(request.path)
         body = await _body_of(request)
+        connection.begin()  # what came since its headers is its body, and not another request's beginning
         if isinstance(body, Answer):
             return _response(body)
         query: dict[str, list[str]] = {}

@@ -480,6 +480,20 @@ def test_a_body_that_does_not_come_is_waited_for_so_long(nothing_left, monkeypat
         client.close()
 
 
+def test_a_connection_rests_after_a_request_whose_body_came_late(nothing_left, monkeypatch):
+    monkeypatch.setattr("flinkbuf.web.server.REQUEST_S", 0.2)
+    with contextlib.closing(JobServer()) as server:
+        (client,) = many(server, 1)
+        head = f"POST /jobs/{JOB}/stop HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.token}\r\n"
+        client.sendall(f"{head}Content-Length: 2\r\n\r\n".encode())
+        until(lambda: any(each.is_answered_now for each in server._connections.open.values()))
+        client.sendall(b"{}")
+        assert client.recv(10_000).startswith(b"HTTP/1.1 404")
+        time.sleep(0.5)
+        assert get(client).startswith(b"HTTP/1.1 200")
+        client.close()
+
+
 def test_what_comes_while_an_answer_is_made_is_bounded():
     async def look():
         made = Connections(asyncio.Protocol, ConnectionLimits(6, 4, 3600, 3600, unanswered_bytes=1000))
