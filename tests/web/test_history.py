@@ -156,6 +156,24 @@ def test_the_command_ends_when_its_server_does(tmp_path, monkeypatch, capsys, ca
     assert "its server has failed" in capsys.readouterr().err and "planted" in caplog.text
 
 
+def test_the_token_of_tools_comes_from_a_file_of_ones_own(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "token"
+    file.write_text("a-token-of-a-test\n")
+    file.chmod(0o604)
+    arguments = ["history", str(tmp_path), "--token-file", str(file)]
+    assert main(arguments) == 1
+    assert "in a file of your own with mode 600" in capsys.readouterr().err
+    file.chmod(0o600)
+    given = []
+
+    def served(address, ports, token, respond):
+        given.append(token)
+        raise OSError("planted")
+
+    monkeypatch.setattr("flinkbuf.web.server.JobServer", served)
+    assert main(arguments) == 1 and given == ["a-token-of-a-test"]
+
+
 def test_a_directory_that_is_not_there_is_named(tmp_path, capsys):
     assert main(["history", str(tmp_path / "none")]) == 1
     assert "is no directory" in capsys.readouterr().err
