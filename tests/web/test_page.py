@@ -1,13 +1,23 @@
 """What the page draws of a picture, and what it asks for: in a real browser, without a job."""
 
+import contextlib
+import http.client
 import json
 import random
+import re
+import socket
 from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from chromium import PROGRAM, chromium
+from master_world import MasterWorld, pipeline
 from page_pictures import JOB_ID, NAMES, NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, picture, vertex
 from page_server import page_server
+
+from flinkbuf.jobs.master.job_picture import PictureMaker
+from flinkbuf.web.served_job import ServedJob
+from flinkbuf.web.server import JobServer
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no chromium")
 
@@ -231,6 +241,38 @@ def test_a_command_is_asked_for_twice_and_carries_the_token(open_page):
     page.run("document.querySelector('dialog button[type=submit]').click()")
     page.wait_for("!document.querySelector('dialog')")
     assert server.asked == [("PATCH", f"/jobs/{JOB_ID}?mode=cancel", "Bearer secret", {})]
+
+
+def test_who_listens_at_the_port_of_a_program_that_died_learns_no_token_that_is_good(browser):
+    world = MasterWorld(pipeline())
+    world.start().register_all()
+    job = SimpleNamespace(picture=PictureMaker(world.job).make(1000))
+    token = "a-token-of-a-test"
+    with contextlib.closing(JobServer(token=token)) as server:
+        server.add(ServedJob(job))
+        page = browser.page(server.link(job.picture.job_id))
+        page.wait_for("document.querySelector('main')")
+        port = server.port
+    heard = []
+    with socket.create_server(("127.0.0.1", port)) as thief:
+        thief.settimeout(30)
+        while not any(b"Authorization" in each for each in heard):
+            client, _ = thief.accept()
+            client.settimeout(30)
+            heard.append(client.recv(10_000))
+            client.sendall(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+            client.close()
+    page.close()
+    assert token.encode() not in b"".join(heard)
+    stolen = re.search(rb"Authorization: (\S+ \S+)", b"".join(heard))[1].decode()
+    with contextlib.closing(JobServer(ports=(port,), token=token)) as again:
+        again.add(ServedJob(job))
+        statuses = []
+        for given in (stolen, f"Bearer {token}"):
+            with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+                connection.request("POST", f"/jobs/{job.picture.job_id}/savepoints", headers={"Authorization": given})
+                statuses.append(connection.getresponse().status)
+    assert statuses == [401, 400], "the second lacks a directory only"
 
 
 def test_without_the_token_it_says_what_is_missing(open_page):
