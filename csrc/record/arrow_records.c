@@ -203,7 +203,8 @@ static int take_column(struct read_pass* pass, struct fb_arrow_builder* builder,
     if (width == 4) return take_32(pass, builder, field);
     if (width == 2) return take_16(pass, builder, field);
   }
-  if (kind == FB_ARROW_TEXT && column->nullable == NULL) return take_texts(pass, builder, has_mask, field);
+  if (kind == FB_ARROW_TEXT && column->type->kind == FB_TYPE_STRING && column->nullable == NULL)
+    return take_texts(pass, builder, has_mask, field);
   return take_any(pass, builder, has_mask, field);
 }
 

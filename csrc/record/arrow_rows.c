@@ -64,7 +64,7 @@ static enum field_loop loop_of(const struct fb_arrow_column* column, bool has_ma
     case FB_ARROW_FLOAT:
       if (fb_type_fixed_size(kind) != column->arrow.width) return FIELD_ANY;
       return kind == FB_TYPE_FLOAT ? FIELD_FLOAT : FIELD_DOUBLE;
-    case FB_ARROW_TEXT: return FIELD_TEXT;
+    case FB_ARROW_TEXT: return kind == FB_TYPE_STRING ? FIELD_TEXT : FIELD_ANY;
     default: return FIELD_ANY;
   }
 }
@@ -140,9 +140,9 @@ static void measure_ascii(struct fb_arrow_rows* self, const struct fb_arrow_fiel
   }
   for (uint32_t i = 0; i < count; i++) {
     uint32_t size = (uint32_t)(load_text_offset(field->from, (int64_t)i + 1) - load_text_offset(field->from, i));
-    if (field->validity == NULL) self->sizes[i] += fb_arrow_value_varint_size(size) - 1;
+    if (field->validity == NULL) self->sizes[i] += fb_text_varint_size((uint64_t)size + 1) - 1;
     else if (fb_arrow_column_bit(field->validity, field->at + i))
-      self->sizes[i] += size + fb_arrow_value_varint_size(size);
+      self->sizes[i] += size + fb_text_varint_size((uint64_t)size + 1);
   }
 }
 

@@ -59,22 +59,26 @@ static bool measure_utf8(const uint8_t* text, size_t size, uint64_t* units, uint
   return true;
 }
 
-int64_t fb_arrow_value_text_size(const uint8_t* text, size_t size) {
-  uint64_t units, bytes;
+/* A STRING counts one more than its units, and has 0 for null. */
+static inline bool has_null_text(const struct fb_type* type) { return type->kind != FB_TYPE_STRING_VALUE; }
 
-  if (fb_text_is_ascii(text, size)) return (int64_t)(fb_arrow_value_varint_size(size) + size);
-  if (!measure_utf8(text, size, &units, &bytes)) return -1;
-  return (int64_t)(fb_arrow_value_varint_size(units) + bytes);
+/* Bytes of a text whose UTF-8 is not known to be ASCII; -1: it is no UTF-8. */
+static int64_t size_utf8(const struct fb_type* type, const uint8_t* text, size_t size) {
+  uint64_t units = size, bytes = size;
+
+  if (!fb_text_is_ascii(text, size) && !measure_utf8(text, size, &units, &bytes)) return -1;
+  return (int64_t)(fb_text_varint_size(units + has_null_text(type)) + bytes);
 }
 
-uint8_t* fb_arrow_value_put_text(const uint8_t* text, size_t size, uint8_t* to) {
+static uint8_t* put_utf8_text(const struct fb_type* type, const uint8_t* text, size_t size, uint8_t* to) {
   const uint8_t* end = text + size;
-  uint64_t units, bytes;
+  uint64_t units = size, bytes = size;
   uint32_t point = 0;
+  bool is_ascii = fb_text_is_ascii(text, size);
 
-  if (fb_text_is_ascii(text, size)) return fb_arrow_value_put_ascii(text, size, to);
-  measure_utf8(text, size, &units, &bytes);
-  to = fb_text_write_varint((uint32_t)units + 1, to);
+  if (!is_ascii) measure_utf8(text, size, &units, &bytes);
+  to = fb_text_write_varint((uint32_t)units + has_null_text(type), to);
+  if (is_ascii) return fb_text_copy(to, text, size), to + size;
   while (text < end && next_utf8_point(&text, end, &point)) to = fb_text_encode(&point, 1, 4, to);
   return to;
 }
@@ -367,7 +371,7 @@ uint8_t* fb_arrow_value_put_row(const struct fb_arrow_column* row, int64_t i, ui
 static int64_t size_text_slot(const struct fb_arrow_column* column, int64_t i, struct fb_arrow_fault* fault) {
   size_t size;
   const uint8_t* text = fb_arrow_column_bytes(column, i, &size);
-  int64_t bytes = size > MAX_TEXT ? 0 : fb_arrow_value_text_size(text, size);
+  int64_t bytes = size > MAX_TEXT ? 0 : size_utf8(column->type, text, size);
 
   if (bytes == 0) return refuse_slot(column, fault, "a text of 2^31 bytes or more");
   return bytes < 0 ? refuse_slot(column, fault, "text that is no UTF-8") : bytes;
@@ -448,7 +452,7 @@ static uint8_t* put_present_slot(const struct fb_arrow_column* column, int64_t i
     case FB_ARROW_LARGE_TEXT:
     case FB_ARROW_TEXT_VIEW:
       text = fb_arrow_column_bytes(column, i, &size);
-      return fb_arrow_value_put_text(text, size, to);
+      return put_utf8_text(column->type, text, size, to);
     case FB_ARROW_DECIMAL:
       to = put_big_slot(column, i, to);
       fb_store_be32(to, (uint32_t)column->arrow.scale);

@@ -18,17 +18,8 @@ uint8_t* fb_arrow_value_put(const struct fb_arrow_column* column, int64_t i, uin
 int64_t fb_arrow_value_row_size(const struct fb_arrow_column* row, int64_t i, struct fb_arrow_fault* fault);
 uint8_t* fb_arrow_value_put_row(const struct fb_arrow_column* row, int64_t i, uint8_t* to);
 
-/* Bytes of a STRING whose UTF-8 is not known to be ASCII; -1: it is no UTF-8. */
-int64_t fb_arrow_value_text_size(const uint8_t* text, size_t size);
-uint8_t* fb_arrow_value_put_text(const uint8_t* text, size_t size, uint8_t* to);
 /* Java's hash code of valid UTF-8. */
 int32_t fb_arrow_value_text_hash(const uint8_t* text, size_t size);
-
-/* Bytes that the varint of a STRING with `units` units takes. */
-static inline uint32_t fb_arrow_value_varint_size(uint64_t units) {
-  uint64_t value = units + 1;
-  return 1u + (value >= 1u << 7) + (value >= 1u << 14) + (value >= 1u << 21) + (value >= 1u << 28);
-}
 
 static inline uint8_t* fb_arrow_value_put_ascii(const uint8_t* text, size_t size, uint8_t* to) {
   to = fb_text_write_varint((uint32_t)size + 1, to);

@@ -33,6 +33,11 @@ bool fb_text_plan(const void* points, size_t length, int width, struct fb_text* 
 /* Writes the units of `length` code points; returns the byte after them. The caller has made room. */
 uint8_t* fb_text_encode(const void* points, size_t length, int width, uint8_t* to);
 
+/* Bytes that the varint of `value` takes. */
+static inline uint32_t fb_text_varint_size(uint64_t value) {
+  return 1u + (value >= 1u << 7) + (value >= 1u << 14) + (value >= 1u << 21) + (value >= 1u << 28);
+}
+
 /* Writes `value` as a varint of 1 to 5 bytes; returns the byte after it. */
 static inline uint8_t* fb_text_write_varint(uint32_t value, uint8_t* to) {
   for (; value >= 0x80; value >>= 7) *to++ = (uint8_t)(value | 0x80);

@@ -116,6 +116,17 @@ def test_bytes_of_another_type_are_errors(records, written, read, message):
         list(fb.read_batches(buffers_of(records, written), read))
 
 
+@pytest.mark.parametrize("kind", [fb.Types.STRING_VALUE(), fb.Types.ROW_NAMED(["value"], [fb.Types.STRING_VALUE()])])
+@pytest.mark.parametrize("more", ["", "é"])
+def test_a_text_that_has_no_null_counts_its_units_alone(kind, more):
+    texts = ["", "a", "x" * 16, "x" * 126, "x" * 127, "x" * 128, "y" * 40000, more]
+    batch = pa.record_batch({"value": texts})
+    records = texts if kind == fb.Types.STRING_VALUE() else [(text,) for text in texts]
+    buffers = buffers_of(batch, kind)
+    assert b"".join(buffers) == b"".join(buffers_of(records, kind))
+    assert pa.Table.from_batches(fb.read_batches(buffers, kind))["value"].to_pylist() == texts
+
+
 def test_a_row_that_is_a_change_has_no_place():
     row = fb.Row(1)
     row.set_row_kind(fb.RowKind.DELETE)
