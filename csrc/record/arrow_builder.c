@@ -84,13 +84,15 @@ int fb_arrow_builder_begin_validity(struct fb_arrow_builder* self, int64_t count
 }
 
 /* The value appended next is there. */
-int fb_arrow_builder_put_valid(struct fb_arrow_builder* self) {
+int fb_arrow_builder_put_valid(struct fb_arrow_builder* self) { return fb_arrow_builder_put_valid_slots(self, 1); }
+
+int fb_arrow_builder_put_valid_slots(struct fb_arrow_builder* self, int64_t count) {
   if (self->validity.data != NULL) {
-    int code = fb_arrow_memory_reserve_bits(&self->validity, self->length + 1);
+    int code = fb_arrow_memory_reserve_bits(&self->validity, self->length + count);
     if (code != FB_OK) return code;
-    fb_arrow_memory_set_bit(self->validity.data, self->length, true);
+    for (int64_t i = self->length; i < self->length + count; i++) fb_arrow_memory_set_bit(self->validity.data, i, true);
   }
-  self->length++;
+  self->length += count;
   return FB_OK;
 }
 
@@ -190,13 +192,12 @@ void fb_arrow_builder_truncate(struct fb_arrow_builder* self, int64_t length) {
   const struct fb_arrow_type* arrow = &self->column->arrow;
   int64_t inside = length;
 
-  self->length = length;
   if (arrow->kind == FB_ARROW_NULL) self->null_count = length;
   else if (self->validity.data != NULL) {
+    for (int64_t i = length; i < self->length; i++) self->null_count -= !fb_arrow_column_bit(self->validity.data, i);
     self->validity.size = ((size_t)length + 7) / 8;
-    self->null_count = 0;
-    for (int64_t i = 0; i < length; i++) self->null_count += !fb_arrow_column_bit(self->validity.data, i);
   }
+  self->length = length;
   if (arrow->kind == FB_ARROW_BOOLEAN) self->values.size = ((size_t)length + 7) / 8;
   else if (slot_width(arrow) > 0) self->values.size = (size_t)length * slot_width(arrow);
   if (column_has_offsets(arrow->kind)) {

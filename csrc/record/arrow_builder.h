@@ -37,6 +37,8 @@ int fb_arrow_builder_put_null(struct fb_arrow_builder* self);
 int fb_arrow_builder_put_slot(struct fb_arrow_builder* self, const void* value, size_t width);
 /* The value whose buffers were filled otherwise is there. */
 int fb_arrow_builder_put_valid(struct fb_arrow_builder* self);
+/* The same for `count` values. */
+int fb_arrow_builder_put_valid_slots(struct fb_arrow_builder* self, int64_t count);
 /* The first `length` values stay, and of what was begun after them nothing. */
 void fb_arrow_builder_truncate(struct fb_arrow_builder* self, int64_t length);
 

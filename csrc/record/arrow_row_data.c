@@ -3,6 +3,7 @@
 #include "record/number.h"
 #include "record/text.h"
 
+#define LENGTH_BYTES   4
 #define HEAD_BYTES     8         /* the record's length, and the row's */
 #define MAX_TEXT_BYTES (1 << 28) /* of a chunk in one column: less than this added to a size below 2^31 does not wrap */
 
@@ -246,12 +247,11 @@ void fb_arrow_row_data_put(const struct fb_arrow_column* row, int64_t first, uin
   uint64_t nulls = fb_binary_row_null_size(row->child_count), fixed = fb_binary_row_fixed_size(row->child_count);
 
   for (uint32_t i = 0; i < count; i++) {
-    uint8_t* to = ends[i];
-    fb_store_be32(to, sizes[i] - 4);
-    fb_store_be32(to + 4, sizes[i] - HEAD_BYTES);
-    for (uint64_t k = 0; k < nulls; k += 8) fb_store_le64(to + HEAD_BYTES + k, 0);
-    heads[i] = to + HEAD_BYTES;
-    ends[i] = to + HEAD_BYTES + fixed;
+    uint8_t* row_head = ends[i] + LENGTH_BYTES;
+    fb_store_be32(ends[i], sizes[i] - HEAD_BYTES);
+    for (uint64_t k = 0; k < nulls; k += 8) fb_store_le64(row_head + k, 0);
+    heads[i] = row_head;
+    ends[i] = row_head + fixed;
   }
   for (uint32_t k = 0; k < row->child_count; k++)
     put_slots(&pass, &row->children[k], row->offset + first, k, nulls + 8 * (uint64_t)k);

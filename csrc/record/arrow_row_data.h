@@ -17,8 +17,8 @@
 void fb_arrow_row_data_measure(const struct fb_arrow_column* row, int64_t first, uint32_t* count, uint32_t* sizes,
                                struct fb_arrow_fault* fault);
 
-/* Writes `count` measured records from row `first` on, each where ends[i] says; moves that behind it, and leaves in
- * heads[i] where the row begins. */
+/* Writes `count` measured records from row `first` on, each where ends[i] says, which is behind the record's length;
+ * moves that behind it, and leaves in heads[i] where the row begins. */
 void fb_arrow_row_data_put(const struct fb_arrow_column* row, int64_t first, uint32_t count, const uint32_t* sizes,
                            uint8_t** heads, uint8_t** ends);
 

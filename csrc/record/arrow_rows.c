@@ -241,13 +241,18 @@ static uint32_t begin_fields(struct fb_arrow_rows* self) {
 }
 
 void fb_arrow_rows_measure(struct fb_arrow_rows* self, int64_t first, struct fb_arrow_fault* fault) {
+  fb_arrow_rows_measure_some(self, first, FB_ARROW_CHUNK, fault);
+}
+
+void fb_arrow_rows_measure_some(struct fb_arrow_rows* self, int64_t first, uint32_t limit,
+                                struct fb_arrow_fault* fault) {
   const struct fb_arrow_column* row = self->row;
   int64_t left = row->length - first;
   uint32_t fixed;
 
   *fault = (struct fb_arrow_fault){.row = -1};
   self->first = first;
-  self->count = left < FB_ARROW_CHUNK ? (uint32_t)left : FB_ARROW_CHUNK;
+  self->count = left < limit ? (uint32_t)left : limit;
   if (row->type->kind == FB_TYPE_ROW_DATA) {
     fb_arrow_row_data_measure(row, first, &self->count, self->sizes, fault);
     cut_chunk(self, fault);
@@ -329,12 +334,11 @@ static uint8_t* put_other_field(const struct fb_arrow_rows* self, uint32_t k, ui
   return fb_arrow_value_put(field->column, field->base + i, to);
 }
 
-/* Row `i` of the chunk, with up to FB_ARROW_ROWS_SLACK bytes of anything behind it. */
+/* Row `i` of the chunk without its length, with up to FB_ARROW_ROWS_SLACK bytes of anything behind it. */
 static FB_WIDE_INLINE void put_row(const struct fb_arrow_rows* self, const struct fb_arrow_field* fields,
                                    uint32_t field_count, uint32_t mask_size, uint32_t i, uint8_t* to) {
-  uint8_t* mask = to + LENGTH_BYTES;
+  uint8_t* mask = to;
 
-  fb_store_be32(to, self->sizes[i] - LENGTH_BYTES);
   memset(mask, 0, 8);
   if (mask_size > 8) memset(mask, 0, mask_size);
   to = mask + mask_size;
@@ -378,6 +382,12 @@ static FB_WIDE_INLINE void bring_places_near(const struct fb_arrow_rows* self, u
   __builtin_prefetch(&builders[self->channels[far]], 1);
 }
 
+/* Before row `i`; returns where that goes. */
+static inline uint8_t* put_row_length(const struct fb_arrow_rows* self, uint32_t i, uint8_t* to) {
+  fb_store_be32(to, self->sizes[i] - LENGTH_BYTES);
+  return to + LENGTH_BYTES;
+}
+
 static uint32_t scatter_rows(struct fb_arrow_rows* self, uint32_t from, uint32_t count,
                              struct fb_buffer_builder* restrict builders, uint64_t* restrict counts) {
   uint32_t i = from, field_count = self->field_count, mask_size = self->mask_size;
@@ -393,7 +403,7 @@ static uint32_t scatter_rows(struct fb_arrow_rows* self, uint32_t from, uint32_t
     to = builder->data + builder->position;
     builder->position += size;
     counts[channel]++;
-    put_row(self, fields, field_count, mask_size, i, to);
+    put_row(self, fields, field_count, mask_size, i, put_row_length(self, i, to));
   }
   return i - from;
 }
@@ -408,7 +418,7 @@ static uint32_t scatter_row_data(struct fb_arrow_rows* self, uint32_t from, uint
     struct fb_buffer_builder* builder = &builders[channel];
     if (fb_buffer_builder_writable(builder) < (uint64_t)size + FB_ARROW_ROWS_SLACK) break;
     bring_places_near(self, i, count, builders);
-    self->ends[i - from] = builder->data + builder->position;
+    self->ends[i - from] = put_row_length(self, i, builder->data + builder->position);
     builder->position += size;
     counts[channel]++;
   }
@@ -424,12 +434,21 @@ uint32_t fb_arrow_rows_scatter(struct fb_arrow_rows* self, uint32_t from, struct
   return scatter_rows(self, from, count, builders, counts);
 }
 
-void fb_arrow_rows_pack(struct fb_arrow_rows* self, uint32_t from, uint32_t count, uint8_t* to) {
+static FB_WIDE_INLINE void pack_rows(struct fb_arrow_rows* self, uint32_t from, uint32_t count, bool has_lengths,
+                                     uint8_t* to) {
+  bool is_data = self->row->type->kind == FB_TYPE_ROW_DATA;
+
   for (uint32_t i = from; i < from + count; i++) {
-    if (self->row->type->kind == FB_TYPE_ROW_DATA) self->ends[i - from] = to;
+    if (has_lengths) to = put_row_length(self, i, to);
+    if (is_data) self->ends[i - from] = to;
     else put_row(self, self->fields, self->field_count, self->mask_size, i, to);
-    to += self->sizes[i];
+    to += self->sizes[i] - LENGTH_BYTES;
   }
-  if (self->row->type->kind == FB_TYPE_ROW_DATA)
-    fb_arrow_row_data_put(self->row, self->first + from, count, self->sizes + from, self->heads, self->ends);
+  if (is_data) fb_arrow_row_data_put(self->row, self->first + from, count, self->sizes + from, self->heads, self->ends);
 }
+
+void fb_arrow_rows_pack(struct fb_arrow_rows* self, uint32_t from, uint32_t count, uint8_t* to) {
+  pack_rows(self, from, count, true, to);
+}
+
+void fb_arrow_rows_pack_values(struct fb_arrow_rows* self, uint8_t* to) { pack_rows(self, 0, self->count, false, to); }

@@ -41,6 +41,9 @@ void fb_arrow_rows_close(struct fb_arrow_rows* self);
 /* Takes the chunk that starts at row `first` of the bound batch. With a fault, `count` are the rows before it, and
  * fault->row is the one it is in. */
 void fb_arrow_rows_measure(struct fb_arrow_rows* self, int64_t first, struct fb_arrow_fault* fault);
+/* The same with a chunk of at most `limit` rows, which is at most FB_ARROW_CHUNK. */
+void fb_arrow_rows_measure_some(struct fb_arrow_rows* self, int64_t first, uint32_t limit,
+                                struct fb_arrow_fault* fault);
 
 /* Appends the rows from `from` on, each to the builder of its channel, and counts them there, up to the first that has no
  * open builder with room for more than it and the slack: returns how many. Not visible before commit(). */
@@ -49,5 +52,8 @@ uint32_t fb_arrow_rows_scatter(struct fb_arrow_rows* self, uint32_t from, struct
 
 /* Writes `count` rows from `from` on, one behind the other. The caller has made room, and for the slack behind them. */
 void fb_arrow_rows_pack(struct fb_arrow_rows* self, uint32_t from, uint32_t count, uint8_t* to);
+
+/* The same with all rows of the chunk, and without their lengths: each takes 4 bytes less than its size. */
+void fb_arrow_rows_pack_values(struct fb_arrow_rows* self, uint8_t* to);
 
 #endif

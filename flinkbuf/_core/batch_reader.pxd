@@ -28,6 +28,8 @@ cdef class BatchBuilder:
     @cython.final
     cdef int read_records(self, fb_record_deserializer* deserializer, int64_t channel, object located) except -1
     @cython.final
-    cdef object error(self, uint64_t number, int64_t channel)
+    cdef object error(self, str place, str full_advice)
     @cython.final
     cdef object finish(self)
+    @cython.final
+    cdef object hand_over(self)

@@ -98,30 +98,38 @@ cdef class BatchBuilder:
             fb_arrow_records_skip(&self.records, <uint32_t>taken)
             self.is_full = True
         elif self.reading.code != 0:
-            self.failure = located(self.error(deserializer.record_count - given + <uint64_t>taken, channel))
+            place = f"record {deserializer.record_count - given + <uint64_t>taken}"
+            place = place if channel < 0 else f"channel {channel}, {place}"
+            self.failure = located(self.error(place, "read it as a record"))
             self.is_full = True
         elif self.builder.length >= self.max_rows or fb_arrow_builder_bytes(&self.builder) >= self.max_bytes:
             self.is_full = True
         return 1
 
-    cdef object error(self, uint64_t number, int64_t channel):
-        place = f"channel {channel}, " if channel >= 0 else ""
+    cdef object error(self, str place, str full_advice):
+        """What `reading` says of the record at a place."""
         reason = fb_strerror(self.reading.code) if self.reading.reason is NULL else self.reading.reason
-        advice = "read it as a record" if self.reading.code == FB_EBOUNDS else "was it written with another type?"
+        advice = full_advice if self.reading.code == FB_EBOUNDS else "was it written with another type?"
         if reason.startswith(b"a decimal"):
             advice = ("a type has no digits and is read as decimal(38, 18): give the Arrow schema or the DDL text that "
                       "the records were written with, or read them as records")
-        return CorruptDataError(f"{place}record {number}, byte {self.reading.byte}, {path_of(self.reading.column)}: "
+        return CorruptDataError(f"{place}, byte {self.reading.byte}, {path_of(self.reading.column)}: "
                                 f"{(<bytes>reason).decode('ascii')}; {advice}")
 
     cdef object finish(self):
         """The batch, or None if there is no row in it; then what went wrong is raised."""
-        cdef ArrowArray* array
-        cdef ArrowData data
         if self.builder.length == 0:
             if self.failure is not None:
                 raise self.failure
             return None
+        batch = self.hand_over()
+        self.is_full = False
+        return batch
+
+    cdef object hand_over(self):
+        """The batch, which may have no row."""
+        cdef ArrowArray* array
+        cdef ArrowData data
         array = <ArrowArray*>calloc(1, sizeof(ArrowArray))
         if array is NULL:
             raise MemoryError
@@ -131,7 +139,6 @@ cdef class BatchBuilder:
         data = ArrowData()
         data.array = PyCapsule_New(array, "arrow_array", release_capsule)
         data.schema = self.schema
-        self.is_full = False
         return self.make(data)
 
 

@@ -1,11 +1,12 @@
 /* Any bytes as records of a ROW, and of a ROW_DATA, into columns: reading ends, stays inside each record, and leaves
- * columns that are whole; these make records again, from which come as many rows.
+ * columns that are whole; these make records again, from which come as many rows. The same with the records as the values
+ * of a binary column, of which those without a byte are null.
  *
- * Input: 1 byte that chooses the format, then records, each 2 bytes of its length, modulo 1024, and that many bytes. */
+ * Input: 1 byte that chooses format (bit 0) and way (bits 1 and 2), then records, each 2 bytes of its length, modulo 1024,
+ * and that many bytes. */
 #include "arrow_trees.h"
 #include "fuzz_replay.h"
-#include "record/arrow_records.h"
-#include "record/arrow_rows.h"
+#include "record/arrow_binary.h"
 
 #define MAX_RECORDS 64
 
@@ -66,30 +67,97 @@ static void check_again(struct fb_arrow_column* root, const struct ArrowArray* a
   free(bytes);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static struct fb_arrow_records records;
-  static struct arrow_tree tree;
-  uint8_t* block;
+static void read_records(struct fb_arrow_column* root, struct fb_arrow_records* records) {
   struct fb_arrow_reading reading;
   struct fb_arrow_builder builder;
-  struct fb_arrow_column* root;
   struct ArrowArray array;
-  uint32_t count;
+  uint32_t count = records->count;
   int64_t taken;
 
-  if (size == 0) return 0;
-  root = arrow_tree_open(&tree, data[0] & 1);
-  block = cut_records(data + 1, size - 1, &records);
-  count = records.count;
   CHECK(fb_arrow_builder_open(&builder, root) == FB_OK);
-  taken = fb_arrow_records_read(&builder, &records, &reading);
+  taken = fb_arrow_records_read(&builder, records, &reading);
   CHECK(taken >= 0 && taken <= count && (taken == count) == (reading.code == FB_OK));
   CHECK(taken == count || reading.row == taken);
   CHECK(builder.length == taken);
   CHECK(fb_arrow_builder_finish(&builder, &array) == FB_OK && array.length == taken);
-  check_again(root, &array, &records);
+  check_again(root, &array, records);
   array.release(&array);
   fb_arrow_builder_close(&builder);
+}
+
+/* A column on the records, with the slots that a row of no byte has. */
+static struct fb_arrow_column column_of(const struct fb_arrow_records* records, const uint8_t* block, int32_t* offsets,
+                                        uint8_t* validity) {
+  struct fb_arrow_column column = {
+      .path = "", .length = records->count, .values = block, .offsets = (const uint8_t*)offsets, .validity = validity};
+
+  CHECK(fb_arrow_type_parse("z", &column.arrow) == FB_OK && fb_arrow_binary_is(&column));
+  memset(validity, 0, MAX_RECORDS / 8);
+  offsets[0] = 0;
+  for (uint32_t i = 0; i < records->count; i++) {
+    offsets[i + 1] = (int32_t)(records->ends[i] - block);
+    if (offsets[i + 1] > offsets[i]) validity[i / 8] |= (uint8_t)(1u << (i % 8));
+  }
+  return column;
+}
+
+/* The rows as values, and those as rows: as many of them are null. */
+static void check_values_again(struct fb_arrow_column* root, const struct ArrowArray* rows_array,
+                               struct fb_arrow_column values) {
+  static struct fb_arrow_rows rows;
+  struct fb_arrow_builder written, again;
+  struct fb_arrow_reading reading;
+  struct fb_arrow_fault fault;
+  struct ArrowArray array;
+
+  CHECK(fb_arrow_column_bind(root, rows_array, &fault) == FB_OK);
+  CHECK(fb_arrow_rows_open(&rows, root) == FB_OK);
+  CHECK(fb_arrow_builder_open(&written, &values) == FB_OK);
+  CHECK(fb_arrow_binary_write(&rows, &written, &fault) == FB_OK && fault.column == NULL);
+  CHECK(fb_arrow_builder_finish(&written, &array) == FB_OK);
+  CHECK(array.length == rows_array->length && array.null_count == rows_array->null_count);
+  CHECK(fb_arrow_column_bind(&values, &array, &fault) == FB_OK);
+  CHECK(fb_arrow_builder_open(&again, root) == FB_OK);
+  CHECK(fb_arrow_binary_read(&values, &again, false, &reading) == array.length && reading.code == FB_OK);
+  CHECK(again.length == array.length && again.null_count == array.null_count);
+  fb_arrow_builder_close(&again);
+  array.release(&array);
+  fb_arrow_builder_close(&written);
+  fb_arrow_rows_close(&rows);
+}
+
+static void read_values(struct fb_arrow_column* root, const struct fb_arrow_records* records, const uint8_t* block,
+                        bool is_permissive) {
+  int32_t offsets[MAX_RECORDS + 1];
+  uint8_t validity[MAX_RECORDS / 8];
+  struct fb_arrow_column values = column_of(records, block, offsets, validity);
+  struct fb_arrow_reading reading;
+  struct fb_arrow_builder builder;
+  struct ArrowArray array;
+  int64_t taken;
+
+  CHECK(fb_arrow_builder_open(&builder, root) == FB_OK);
+  taken = fb_arrow_binary_read(&values, &builder, is_permissive, &reading);
+  CHECK(taken >= 0 && taken <= values.length && (taken == values.length) == (reading.code == FB_OK));
+  CHECK(!is_permissive || taken == values.length);
+  CHECK(builder.length == taken);
+  CHECK(fb_arrow_builder_finish(&builder, &array) == FB_OK && array.length == taken);
+  check_values_again(root, &array, values);
+  array.release(&array);
+  fb_arrow_builder_close(&builder);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static struct fb_arrow_records records;
+  static struct arrow_tree tree;
+  struct fb_arrow_column* root;
+  uint8_t* block;
+
+  if (size == 0) return 0;
+  root = arrow_tree_open(&tree, data[0] & 1);
+  block = cut_records(data + 1, size - 1, &records);
+  if ((data[0] >> 1 & 3) == 0) read_records(root, &records);
+  else read_values(root, &records, block, (data[0] >> 2 & 1) == 1);
   free(block);
   return 0;
 }

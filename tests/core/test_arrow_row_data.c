@@ -52,7 +52,12 @@ static void write_all(const struct fb_arrow_column* root, uint8_t** records, uin
 
   fb_arrow_row_data_measure(root, 0, &count, sizes, &fault);
   CHECK(count == 4 && fault.column == NULL);
-  for (uint32_t i = 0; i < 4; i++) ends[i] = records[i] = malloc(sizes[i]);
+  for (uint32_t i = 0; i < 4; i++) {
+    records[i] = malloc(sizes[i]);
+    CHECK(records[i] != NULL);
+    fb_store_be32(records[i], sizes[i] - 4);
+    ends[i] = records[i] + 4;
+  }
   fb_arrow_row_data_put(root, 0, 4, sizes, heads, ends);
   for (uint32_t i = 0; i < 4; i++) CHECK(ends[i] == records[i] + sizes[i] && heads[i] == records[i] + 8);
 }
