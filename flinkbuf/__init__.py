@@ -47,6 +47,7 @@ _NAMES = {
     "flinkbuf.network.metrics": "NetworkMetrics",
     "flinkbuf.network.partition": "ResultPartition ResultPartitionID",
     "flinkbuf.network.partition_file": "PartitionFile",
+    "flinkbuf.records.binary_column": "deserialize_array deserialize_batch serialize_batch",
     "flinkbuf.records.partitioner": "by_key",
     "flinkbuf.records.range_partitioner": "by_range",
     "flinkbuf.records.record_buffers": "read_batches read_buffers write_buffers",

@@ -47,6 +47,7 @@ from flinkbuf.network.io_manager import IOManager
 from flinkbuf.network.metrics import NetworkMetrics
 from flinkbuf.network.partition import ResultPartition, ResultPartitionID
 from flinkbuf.network.partition_file import PartitionFile
+from flinkbuf.records.binary_column import deserialize_array, deserialize_batch, serialize_batch
 from flinkbuf.records.partitioner import by_key
 from flinkbuf.records.range_partitioner import by_range
 from flinkbuf.records.record_buffers import read_batches, read_buffers, write_buffers
@@ -164,11 +165,14 @@ __all__ = [
     "async_map",
     "by_key",
     "by_range",
+    "deserialize_array",
+    "deserialize_batch",
     "exchange",
     "exchange_summaries",
     "read_batches",
     "read_buffers",
     "register_data_source",
     "row_data_type",
+    "serialize_batch",
     "write_buffers",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf._core.arrow_column import ArrowBatch, ArrowPlan, batches_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 65536
 MAX_BYTES = 64 << 20
 SINGLE = "value"  # the one column of records that have no fields
+HAS_FIELDS = ("ROW", "TUPLE", "ROW_DATA")  # whose batches have a column for each field
 
 # Spark's decimal where nobody said how many digits.
 _ANY_DECIMAL = (38, 18)
@@ -294,7 +296,7 @@ def _lower(found: Any) -> Any:
         return pa.int64()
     if types.is_interval(found):
         return pa.struct([("months", pa.int32()), ("days", pa.int32()), ("nanoseconds", pa.int64())])
-    return _rebuilt(found, _lower)
+    return rebuilt(found, _lower)
 
 
 def _plain(found: Any) -> Any:
@@ -312,7 +314,7 @@ def _plain(found: Any) -> Any:
     for test in ("is_list_view", "is_large_list_view"):
         if hasattr(types, test) and getattr(types, test)(found):
             return pa.list_(found.value_field.with_type(_plain(found.value_type)))
-    return _rebuilt(found, _plain)
+    return rebuilt(found, _plain)
 
 
 def _givable(found: Any) -> Any:
@@ -326,8 +328,8 @@ def _givable(found: Any) -> Any:
     return _plain(found) if types.is_nested(found) else found
 
 
-def _rebuilt(found: Any, change: Any) -> Any:
-    """The same type with each part of it changed."""
+def rebuilt(found: Any, change: Callable[[Any], Any]) -> Any:
+    """An Arrow type with each of its parts changed."""
     import pyarrow as pa
     from pyarrow import types
 
@@ -355,18 +357,31 @@ def batch_builder(
     Of the columns that are not among `columns` no more is read than it takes to find the next one; in the batches,
     which have the wanted ones alone, in that order, they cost nothing.
     """
+    plan, source, maker = _seen_plan(codec, description) if columns is None else _plan(codec, description, columns)
+    return BatchBuilder(plan, source, maker.batch, max_rows, max_bytes)
+
+
+def array_builder(codec: Any, description: Any) -> BatchBuilder:
+    """What makes one array of records of `codec`, as `batch_builder`: of structs, or the one column."""
+    plan, source, maker = _seen_plan(codec, description)
+    return without_limits(plan, source, maker.array)
+
+
+def without_limits(plan: ArrowPlan, source: Any, make: Callable[[Any], Any]) -> BatchBuilder:
+    """A builder that is given all rows at once."""
+    return BatchBuilder(plan, source, make, 2**31 - 1, 2**63)
+
+
+def _seen_plan(codec: Any, description: Any) -> tuple[ArrowPlan, Any, _Maker]:
     import pyarrow as pa
 
-    if columns is None and isinstance(description, pa.Schema | str | TypeInformation):
-        plan, source, make = _PLANS.get(lambda: _batch_plan(codec, description), codec, description)
-    else:  # a description of another kind may be changed: what was made of it before is worth nothing
-        plan, source, make = _batch_plan(codec, description, columns)
-    return BatchBuilder(plan, source, make, max_rows, max_bytes)
+    if isinstance(description, pa.Schema | str | TypeInformation):
+        found: tuple[ArrowPlan, Any, _Maker] = _PLANS.get(lambda: _plan(codec, description), codec, description)
+        return found
+    return _plan(codec, description)  # one of another kind may be changed: what was made of it before is worth nothing
 
 
-def _batch_plan(
-    codec: Any, description: Any, columns: Sequence[str] | None = None
-) -> tuple[ArrowPlan, Any, Callable[[Any], Any]]:
+def _plan(codec: Any, description: Any, columns: Sequence[str] | None = None) -> tuple[ArrowPlan, Any, _Maker]:
     """Columns for the fields, their schema, and what makes a batch of an array of them."""
     import pyarrow as pa
 
@@ -381,22 +396,61 @@ def _batch_plan(
         schema = pa.schema(fields, schema.metadata)
     schema = pa.schema([field.with_type(_givable(field.type)) for field in schema], schema.metadata)
     plain = pa.schema([field.with_type(_plain(field.type)) for field in schema], schema.metadata)
-    is_struct = codec.kind in ("ROW", "TUPLE", "ROW_DATA")
+    is_struct = codec.kind in HAS_FIELDS
     source = plain if is_struct else plain.field(0).type
-    plan = ArrowPlan(codec, source.__arrow_c_schema__(), is_strict=True, skipped=skipped)
-    is_plain = plain.equals(schema)
+    # A struct that is the value of a type without fields is one column, and not its fields.
+    described = plain if not is_struct and pa.types.is_struct(source) else source
+    plan = ArrowPlan(codec, described.__arrow_c_schema__(), is_strict=True, skipped=skipped)
+    return plan, source, _Maker(schema, plain, plain.equals(schema), is_struct, columns)
 
-    def make(data: Any) -> Any:
-        batch = pa.record_batch(data) if is_struct else pa.record_batch([pa.array(data)], schema=plain)
-        if columns is not None:
-            batch = batch.select(columns)
-        if is_plain:
+
+@dataclass(frozen=True)
+class _Maker:
+    """Makes what the user gets of an array of plain columns.
+
+    Attributes
+    ----------
+    schema, plain : pyarrow.Schema
+        As declared; and without dictionaries, views and run ends, as the array is.
+    is_plain : bool
+        They are equal.
+    is_struct : bool
+        The array is one of structs, else the one column.
+    columns : sequence of str, optional
+        The wanted ones.
+    """
+
+    schema: pyarrow.Schema
+    plain: pyarrow.Schema
+    is_plain: bool
+    is_struct: bool
+    columns: Sequence[str] | None
+
+    def batch(self, data: Any) -> pyarrow.RecordBatch:
+        """All columns side by side."""
+        import pyarrow as pa
+
+        batch = pa.record_batch(data) if self.is_struct else pa.record_batch([pa.array(data)], schema=self.plain)
+        if self.columns is not None:
+            batch = batch.select(self.columns)
+        if self.is_plain:
             return batch
-        declared = schema if columns is None else [schema.field(name) for name in columns]
+        declared = self.schema if self.columns is None else [self.schema.field(name) for name in self.columns]
         made = [_as_declared(column, field.type) for column, field in zip(batch.columns, declared, strict=True)]
-        return pa.RecordBatch.from_arrays(made, schema=pa.schema(declared, schema.metadata))
+        return pa.RecordBatch.from_arrays(made, schema=pa.schema(declared, self.schema.metadata))
 
-    return plan, source, make
+    def array(self, data: Any) -> pyarrow.Array:
+        """One array, in which a struct may be null."""
+        import pyarrow as pa
+
+        array = pa.array(data)
+        if self.is_plain:
+            return array
+        if not self.is_struct:
+            return _as_declared(array, self.schema.field(0).type)
+        made = [_as_declared(array.field(i), field.type) for i, field in enumerate(self.schema)]
+        mask = array.is_null() if array.null_count else None
+        return pa.StructArray.from_arrays(made, fields=list(self.schema), mask=mask)
 
 
 def _is_plain_number(found: Any) -> bool:

@@ -439,6 +439,7 @@ PACKAGE = [
             "record_writer",
             "record_reader",
             "record_buffers",
+            "binary_column",
             "",
         ],
     ),

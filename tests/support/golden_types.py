@@ -1,8 +1,10 @@
-"""The types and values of the golden files as `flinkbuf` has them: of ``row<int,string>`` it makes ``Types.ROW(…)``."""
+"""The types and values of the golden files as `flinkbuf` has them: of ``row<int,string>`` it makes ``Types.ROW(…)``, of
+Flink SQL's ``ROW<`a` INT>`` ``Types.ROW_DATA(…)``."""
 
 import datetime
 import decimal
 import json
+import re
 import struct
 from pathlib import Path
 
@@ -57,6 +59,21 @@ PARTS = {
     "row": lambda *fields: Types.ROW(fields),
 }
 
+SQL = {
+    "BOOLEAN": Types.BOOLEAN,
+    "TINYINT": Types.BYTE,
+    "SMALLINT": Types.SHORT,
+    "INT": Types.INT,
+    "BIGINT": Types.LONG,
+    "FLOAT": Types.FLOAT,
+    "DOUBLE": Types.DOUBLE,
+    "VARCHAR": Types.STRING_DATA,
+    "STRING": Types.STRING_DATA,
+    "VARBINARY": lambda: Types.PRIMITIVE_ARRAY(Types.BYTE()),
+    "DATE": Types.DATE_DATA,
+    "TIME": Types.TIME_DATA,
+}
+
 
 def load(stem: str) -> dict:
     """The golden file ``tests/golden/<stem>/<stem>.json``."""
@@ -67,7 +84,7 @@ def split(text: str) -> list[str]:
     """``"int,list<a,b>"`` at the commas that lie in no brackets."""
     parts, depth = [""], 0
     for character in text:
-        depth += (character == "<") - (character == ">")
+        depth += (character in "<(") - (character in ">)")
         if character == "," and depth == 0:
             parts.append("")
         else:
@@ -87,6 +104,31 @@ def parse(name: str):
     if outer == "enum":
         return Types.ENUM(split(inner))
     return PARTS[outer](*map(parse, split(inner)))
+
+
+def sql_type(text: str):
+    """The type that Flink SQL calls `text`."""
+    name, _, rest = text.partition("<") if "<" in text else text.partition("(")
+    inside = [part.strip() for part in split(rest[:-1])]
+    if text.startswith("TIMESTAMP"):
+        digits = int(re.search(r"\((\d)\)", text)[1])
+        return (Types.TIMESTAMP_LTZ_DATA if "LOCAL" in text else Types.TIMESTAMP_DATA)(digits)
+    if name == "DECIMAL":
+        return Types.DECIMAL_DATA(*map(int, inside))
+    if name == "ARRAY":
+        return Types.ARRAY_DATA(*map(sql_type, inside))
+    if name == "MAP":
+        return Types.MAP_DATA(*map(sql_type, inside))
+    if name == "ROW":
+        fields = [part.split(" ", 1) for part in inside]
+        return Types.ROW_DATA([name.strip("`") for name, _ in fields], [sql_type(each) for _, each in fields])
+    return SQL[name]()
+
+
+def sql_row_type(schema: list[str]):
+    """The row of fields that Flink SQL calls so."""
+    types = list(map(sql_type, schema))
+    return Types.ROW_DATA([f"f{i}" for i in range(len(types))], types)
 
 
 def value_of(name: str, value):

@@ -3,10 +3,9 @@
 import datetime
 import decimal
 import pickle
-import re
 
 import pytest
-from golden_types import load, plain
+from golden_types import load, plain, sql_row_type, sql_type
 
 import flinkbuf as fb
 from flinkbuf.errors import CorruptDataError
@@ -14,50 +13,6 @@ from flinkbuf.types.values import Instant, LocalDateTime, Row
 
 GOLDEN = load("types")
 EPOCH = datetime.datetime(1970, 1, 1)
-PLAIN = {
-    "BOOLEAN": fb.Types.BOOLEAN,
-    "TINYINT": fb.Types.BYTE,
-    "SMALLINT": fb.Types.SHORT,
-    "INT": fb.Types.INT,
-    "BIGINT": fb.Types.LONG,
-    "FLOAT": fb.Types.FLOAT,
-    "DOUBLE": fb.Types.DOUBLE,
-    "VARCHAR": fb.Types.STRING_DATA,
-    "STRING": fb.Types.STRING_DATA,
-    "VARBINARY": lambda: fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE()),
-    "DATE": fb.Types.DATE_DATA,
-    "TIME": fb.Types.TIME_DATA,
-}
-
-
-def split(text):
-    """At the commas that lie in no brackets."""
-    parts, depth = [""], 0
-    for character in text:
-        depth += (character in "<(") - (character in ">)")
-        if character == "," and depth == 0:
-            parts.append("")
-        else:
-            parts[-1] += character
-    return [part.strip() for part in parts]
-
-
-def sql_type(text):
-    """The type that Flink SQL calls `text`."""
-    name, _, rest = text.partition("<") if "<" in text else text.partition("(")
-    if text.startswith("TIMESTAMP"):
-        digits = int(re.search(r"\((\d)\)", text)[1])
-        return (fb.Types.TIMESTAMP_LTZ_DATA if "LOCAL" in text else fb.Types.TIMESTAMP_DATA)(digits)
-    if name == "DECIMAL":
-        return fb.Types.DECIMAL_DATA(*map(int, rest[:-1].split(",")))
-    if name == "ARRAY":
-        return fb.Types.ARRAY_DATA(sql_type(rest[:-1]))
-    if name == "MAP":
-        return fb.Types.MAP_DATA(*map(sql_type, split(rest[:-1])))
-    if name == "ROW":
-        fields = [part.split(" ", 1) for part in split(rest[:-1])]
-        return fb.Types.ROW_DATA([name.strip("`") for name, _ in fields], [sql_type(each) for _, each in fields])
-    return PLAIN[name]()
 
 
 def sql_value(found, value):
@@ -86,11 +41,6 @@ def sql_value(found, value):
     return plain(value)
 
 
-def row_type_of(case):
-    types = list(map(sql_type, case["schema"]))
-    return fb.Types.ROW_DATA([f"f{i}" for i in range(len(types))], types)
-
-
 def same(a, b):
     """Equal, and NaN to itself, 0.0 not to -0.0, decimals with their digits."""
     return repr(a) == repr(b)
@@ -98,7 +48,7 @@ def same(a, b):
 
 @pytest.mark.parametrize("case", GOLDEN["binaryrow"], ids=lambda case: case["hex"][:48])
 def test_rows_have_the_bytes_that_flink_writes(case):
-    found = row_type_of(case)
+    found = sql_row_type(case["schema"])
     row = Row.of_kind(case["kind"], *map(sql_value, found.field_types, case["fields"]))
     data = bytes.fromhex(case["hex"])
     assert found.serialize(row).hex() == case["hex"]
