@@ -5,6 +5,7 @@ import os
 import sys
 
 CORES = 2
+AVRO_JAR = os.environ.get("FLINKBUF_AVRO_JAR", "")  # of spark-avro, which PySpark does not bring
 
 
 @functools.cache
@@ -24,6 +25,8 @@ def session():
         "spark.log.level": "ERROR",
         "spark.executorEnv.PYTHONPATH": os.path.dirname(os.path.abspath(__file__)),
     }
+    if AVRO_JAR:
+        settings["spark.jars"] = AVRO_JAR
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("bench")
     for name, value in settings.items():
         builder = builder.config(name, value)

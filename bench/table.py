@@ -124,6 +124,13 @@ TARGETS = [
     ),
     Target("arrow_numbers_8.flinkbuf_write", min_rate=60e6),
     Target("arrow_ten_columns.flinkbuf", min_rate=1e9 / 84),  # bytes a row
+    Target("bytes_write.flinkbuf_serialize_batch", "bytes_write.serialize_each", min_rate=10e6),
+    Target("bytes_read.flinkbuf_deserialize_batch", "bytes_read.deserialize_each", min_rate=10e6),
+    *(
+        Target(f"spark_bytes_{way}.flinkbuf_to_flink", f"spark_bytes_{way}.{rival}", ratio=ratio)
+        for way in ("write", "read")
+        for rival, ratio in (("spark_to_avro", 0.5), ("pickling_udf", 10))
+    ),
     Target("frame_batches.flinkbuf_exchange", "frame_batches.repartition_map_in_arrow", ratio=1.3),
     Target("frame_batches.flinkbuf_exchange_after", "frame_batches.repartition_map_in_arrow", ratio=1.3),
     Target("frame_batches.flinkbuf_exchange_pipelined", "frame_batches.repartition_map_in_arrow", ratio=1.3),

@@ -54,6 +54,7 @@ _NAMES = {
     "flinkbuf.records.record_reader": "RecordReader",
     "flinkbuf.records.record_writer": "RecordWriter",
     "flinkbuf.spark.async_map.async_map": "async_map",
+    "flinkbuf.spark.column_functions": "from_flink to_flink",
     "flinkbuf.spark.data_source_registration": "register_data_source",
     "flinkbuf.spark.exchange.exchange": "exchange",
     "flinkbuf.spark.exchange.pipelined": "exchange_summaries",

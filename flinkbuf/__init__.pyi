@@ -54,6 +54,7 @@ from flinkbuf.records.record_buffers import read_batches, read_buffers, write_bu
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.spark.async_map.async_map import async_map
+from flinkbuf.spark.column_functions import from_flink, to_flink
 from flinkbuf.spark.data_source_registration import register_data_source
 from flinkbuf.spark.exchange.exchange import exchange
 from flinkbuf.spark.exchange.pipelined import exchange_summaries
@@ -169,10 +170,12 @@ __all__ = [
     "deserialize_batch",
     "exchange",
     "exchange_summaries",
+    "from_flink",
     "read_batches",
     "read_buffers",
     "register_data_source",
     "row_data_type",
     "serialize_batch",
+    "to_flink",
     "write_buffers",
 ]

@@ -897,6 +897,7 @@ PACKAGE = [
             "data_source_filters",
             "data_source",
             "data_source_registration",
+            "column_functions",
             "",
         ],
     ),
