@@ -143,7 +143,8 @@ def test_partition_files_and_data_sets_are_the_users_alone(place):
     files.begin_part(aborted, owner, 0)
     files.abort(aborted, owner)
     assert len(files_below(place)) >= 6
-    assert seen_by_others(place) == {}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in files_below(place)} == {0o600}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in place.rglob("*") if each.is_dir()} == {0o700}
 
 
 def test_a_directory_that_is_there_stays_as_it_is(place):
