@@ -9,6 +9,7 @@ core is compiled with -O3, the bindings with -O2: they are no slower, and compil
 """
 
 import os
+import runpy
 from glob import glob
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 from setuptools.command.build_clib import build_clib
+from setuptools.command.build_py import build_py
 
 
 class ParallelBuildClib(build_clib):
@@ -31,6 +33,16 @@ class ParallelBuildClib(build_clib):
 
         self.compiler.compile = compile_at_once
         super().build_libraries(libraries)
+
+
+class BuildPy(build_py):
+    """Notes in what is installed of which sources it is; a tree that is run in place may still change."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            build_id = runpy.run_path("flinkbuf/_version.py")["sources_id"](".")
+            Path(self.build_lib, "flinkbuf", "_build.py").write_text(f'BUILD_ID = "{build_id}"\n')
 
 
 build, sanitize = os.environ.get("FLINKBUF_BUILD", "release"), os.environ.get("FLINKBUF_SANITIZE")
@@ -62,7 +74,7 @@ def extension(name, source):
 
 
 setup(
-    cmdclass={"build_clib": ParallelBuildClib},
+    cmdclass={"build_clib": ParallelBuildClib, "build_py": BuildPy},
     libraries=[("flinkbuf_core", core)],
     options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=cythonize(

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Sequence
 
 from flinkbuf import checkpoint_command, history_command, inspect_command, recovery_command, script, top_command
-from flinkbuf._version import __version__
+from flinkbuf._version import build_version
 from flinkbuf.demo import flights
 
 
@@ -46,5 +46,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return top_command.main(options)
     if options.command == "demo":
         return flights.main(options)
-    print(f"flinkbuf {__version__}")
+    print(f"flinkbuf {build_version()}")
     return 0

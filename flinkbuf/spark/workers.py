@@ -15,13 +15,13 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._version import __version__
+from flinkbuf._version import build_version
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PROBE_TIMEOUT_S = 30.0
-_PROBE = "import flinkbuf._core.buffer, flinkbuf._version; print(flinkbuf._version.__version__)"
+_PROBE = "import flinkbuf._core.buffer, flinkbuf._version; print(flinkbuf._version.build_version())"
 
 _checked: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 
@@ -40,7 +40,7 @@ def check_workers(context: SparkContext) -> None:
     Raises
     ------
     RuntimeError
-        If the workers' interpreter cannot import flinkbuf, or finds another version; with what to set.
+        If the workers' interpreter cannot import flinkbuf, or finds another version or build; with what to set.
     """
     if context in _checked or not is_local(context):
         return
@@ -67,11 +67,11 @@ def check_workers(context: SparkContext) -> None:
             f"interpreter that has it, such as this program's own, {sys.executable}"
         )
     found = done.stdout.strip()
-    if done.returncode == 0 and found != __version__:
+    if done.returncode == 0 and found != build_version():
         raise RuntimeError(
             f"the workers of {context.master} run {context.pythonExec}, which has flinkbuf {found} where this program "
-            f"has {__version__}: before Spark starts, set the environment variable PYSPARK_PYTHON to the interpreter "
-            f"that has the same, such as this program's own, {sys.executable}"
+            f"has {build_version()}: before Spark starts, set the environment variable PYSPARK_PYTHON to the "
+            f"interpreter that has the same, such as this program's own, {sys.executable}"
         )
     _checked.add(context)
 
@@ -98,7 +98,7 @@ class shipped:
     """A function for the tasks of Spark that says in one sentence what to do where flinkbuf cannot be imported.
 
     Pickled, it is a small function that travels whole, so that it needs no flinkbuf where it arrives, and the bytes of
-    the real one, which are looked at only after flinkbuf was found in the same version. What arrives is the real one:
+    the real one, which are looked at only after flinkbuf was found in the same build. What arrives is the real one:
     nothing is added to a call.
     """
 
@@ -111,7 +111,7 @@ class shipped:
     def __reduce__(self) -> Any:
         from pyspark import cloudpickle
 
-        return _unpack, (cloudpickle.dumps(self.function, pickle.HIGHEST_PROTOCOL), __version__)
+        return _unpack, (cloudpickle.dumps(self.function, pickle.HIGHEST_PROTOCOL), build_version())
 
 
 def _unpack(data: bytes, version: str) -> Any:
@@ -127,11 +127,11 @@ def _unpack(data: bytes, version: str) -> Any:
     python = f"this worker of Spark runs {sys.executable} (Python {sys.version.split()[0]}), which"
     try:
         import flinkbuf._core.buffer  # noqa: F401 - the compiled part
-        from flinkbuf._version import __version__ as found
+        from flinkbuf._version import build_version
     except ImportError as error:
         raise RuntimeError(f"{python} cannot import flinkbuf ({error}). {advice}") from None
-    if found != version:
-        raise RuntimeError(f"{python} has flinkbuf {found}, another version. {advice}")
+    if build_version() != version:
+        raise RuntimeError(f"{python} has flinkbuf {build_version()}, another version. {advice}")
     return pickle.loads(data)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import flinkbuf as fb
+from flinkbuf._version import build_version, sources_id
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
@@ -174,3 +175,20 @@ def test_the_source_distribution_has_all_that_its_tests_need(monkeypatch):
     kept = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
     left_out = set(kept) - set(packed.files) - {".gitignore", ".ci/run", "MANIFEST.in", "pyproject.toml", "setup.py"}
     assert not left_out, "give MANIFEST.in a line for these; setuptools packs the last three by itself"
+
+
+def test_builds_of_one_version_are_told_apart_by_their_sources(tmp_path):
+    for tree in ("one", "same", "other"):
+        for path, text in (
+            ("flinkbuf/jobs/job.py", "x = 1"),
+            ("flinkbuf/_build.py", tree),
+            ("csrc/io/reactor.c", "int x;"),
+        ):
+            (tmp_path / tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / tree / path).write_text(text)
+    (tmp_path / "other" / "csrc" / "io" / "reactor.c").write_text("int y;")
+    one, same, other = (sources_id(tmp_path / tree) for tree in ("one", "same", "other"))
+    assert one == same != other and re.fullmatch("[0-9a-f]{8}", one)
+    (tmp_path / "same" / "flinkbuf" / "jobs" / "job.py").rename(tmp_path / "same" / "flinkbuf" / "job.py")
+    assert sources_id(tmp_path / "same") != one
+    assert re.fullmatch(re.escape(fb.__version__) + r"\+[0-9a-f]{8}", build_version())

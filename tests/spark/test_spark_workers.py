@@ -57,11 +57,11 @@ def interpreter(tmp_path):
 
 @pytest.fixture
 def other_version(tmp_path):
-    """A folder with a flinkbuf of another version."""
+    """A folder with a flinkbuf of the same version, and other sources."""
     core = tmp_path / "other" / "flinkbuf" / "_core"
     core.mkdir(parents=True)
     (core.parent / "__init__.py").touch()
-    (core.parent / "_version.py").write_text('__version__ = "9.9"\n')
+    (core.parent / "_version.py").write_text('def build_version():\n    return "0.1.0+00000000"\n')
     for name in ("__init__", "buffer"):
         (core / f"{name}.py").touch()
     return core.parents[1]
@@ -115,10 +115,10 @@ def test_another_version_is_refused_on_both_sides(unasked, monkeypatch, interpre
     sc = unasked
     job = jobs(sc)["async_map"]
     monkeypatch.setattr(sc, "pythonExec", interpreter(other_version))
-    with pytest.raises(RuntimeError, match=f"has flinkbuf 9.9 where this program has {fb.__version__}.*PYSPARK_PYTHON"):
+    with pytest.raises(RuntimeError, match="has flinkbuf 0.1.0.00000000 where this program has 0.1.0.*PYSPARK_PYTHON"):
         job()
     workers._checked.add(sc)
-    with pytest.raises(Exception, match="this worker of Spark runs .* has flinkbuf 9.9, another version"):
+    with pytest.raises(Exception, match="this worker of Spark runs .* has flinkbuf 0.1.0.00000000, another version"):
         job()
 
 
