@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import linecache
+import os
 import select
 import selectors
 import sys
@@ -11,9 +13,20 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Coroutine
+from types import CodeType, FrameType
 from typing import Any
 
+from flinkbuf.log import logger
+
 _FINE_SECONDS = 0.05  # waits up to here are ended to the microsecond
+BLOCKED_SECONDS = 0.25  # a coroutine that stands at one place for so long, without giving way, is told of
+_OF_LOOP = (  # whose frames are not the user's
+    os.path.join(os.path.dirname(asyncio.__file__), ""),
+    threading.__file__,
+    selectors.__file__,
+    os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ""),
+    "flinkbuf/_core/",
+)
 
 
 if hasattr(selectors, "EpollSelector"):
@@ -86,6 +99,15 @@ class LoopThread:
         innermost = traceback.extract_stack(frame, limit=3)
         return " → ".join(f"{each.filename}:{each.lineno} in {each.name}" for each in innermost)
 
+    def user_frame(self) -> FrameType | None:
+        """Return the frame of the user's function that the thread is in; None if it is in none, as when it waits."""
+        frame, found = sys._current_frames().get(self._thread.ident or 0), None
+        while frame is not None:
+            if not frame.f_code.co_filename.startswith(_OF_LOOP):
+                found = frame  # the outermost: what it calls may be anybody's
+            frame = frame.f_back
+        return found
+
     @property
     def is_current(self) -> bool:
         """Whether this is the thread itself, which cannot wait for what it has to do."""
@@ -117,6 +139,50 @@ class LoopThread:
             except BaseException as error:
                 self._on_interrupt(error)
         self.left_count = close_event_loop(self.loop, self._close_seconds)
+
+
+class BlockedWatch:
+    """Finds out that a coroutine blocks the loop: others do not go on meanwhile, and no timeout acts.
+
+    Parameters
+    ----------
+    thread : LoopThread
+    name : str
+        The function's, as messages have it.
+
+    Attributes
+    ----------
+    is_over : bool
+        It has said so, once.
+    """
+
+    def __init__(self, thread: LoopThread, name: str) -> None:
+        self.is_over = False
+        self._thread, self._name = thread, name
+        self._place: tuple[CodeType, int] | None = None
+        self._since = 0.0
+
+    def look(self) -> None:
+        """Look where the thread is; called now and then while no result comes."""
+        frame, now = self._thread.user_frame(), time.monotonic()
+        place = None if frame is None else (frame.f_code, frame.f_lasti)  # also of one call after the other
+        if place is None or place != self._place:
+            self._place, self._since = place, now
+        elif now - self._since >= BLOCKED_SECONDS and frame is not None:
+            self.is_over = True
+            code = frame.f_code
+            line = linecache.getline(code.co_filename, frame.f_lineno).strip()
+            logger.warning(
+                "async: %s blocks the event loop, for %.2g s now, at %s:%d in %s: %s; no other call goes on meanwhile "
+                "and no timeout acts. Await instead (asyncio.sleep, an async client), or make it a plain function "
+                "(def), which runs on threads",
+                self._name,
+                now - self._since,
+                code.co_filename,
+                frame.f_lineno,
+                code.co_name,
+                line or "(no source)",
+            )
 
 
 class LoopTimeoutError(Exception):

@@ -17,7 +17,7 @@ from typing import Any
 from flinkbuf.async_io.calls import AsyncCalls
 from flinkbuf.async_io.function import AsyncOptions, CallContext, as_function
 from flinkbuf.async_io.handover import Outbox
-from flinkbuf.async_io.loop import LoopThread, LoopTimeoutError
+from flinkbuf.async_io.loop import BlockedWatch, LoopThread, LoopTimeoutError
 from flinkbuf.async_io.queue import RecordElement, WatermarkElement
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.errors import AsyncTimeoutError
@@ -26,6 +26,7 @@ from flinkbuf.log import logger
 _PULL_SECONDS = 0.0002  # records are taken from the input for so long before their calls are started
 _REFILL_SECONDS = 0.001  # and again when the consumer has kept the task for so long
 _DEADLINE_SECONDS = 1.0  # the loop has so long to tell by itself that the deadline has passed
+_LOOK_SECONDS = 0.05  # while no result comes, the loop is looked at so often
 NOTHING_YET = object()  # what `AsyncOperator.run` gives while no result comes, if it was asked to
 
 
@@ -101,6 +102,7 @@ class AsyncOperator:
         self._outbox = Outbox(on_ready)
         self._thread: LoopThread | None = None
         self._calls: AsyncCalls
+        self._watch: BlockedWatch | None = None
         self._deadline: float | None = None  # in seconds of time.monotonic()
         self._held = 0  # records and watermarks that have come and whose results have not been given on
         self._started = 0.0
@@ -121,6 +123,7 @@ class AsyncOperator:
         if options.deadline is not None:
             self._deadline = self._started + options.deadline + _DEADLINE_SECONDS
         self._thread = self._shared_thread or LoopThread(options.event_loop, self._outbox.fail)
+        self._watch = BlockedWatch(self._thread, self._function.name) if self._function.kind == "coroutine" else None
         self._calls = AsyncCalls(
             self._function,
             options,
@@ -269,7 +272,7 @@ class AsyncOperator:
         """Take from the outbox; a loop that does not come to tell of the deadline is found out here."""
         if timeout != 0 and self._deadline is not None:
             left = max(0.001, self._deadline - time.monotonic())
-            found = self._outbox.take(left if timeout is None else min(left, timeout))
+            found = self._waited(left if timeout is None else min(left, timeout))
             if not found[1] and time.monotonic() > self._deadline:
                 assert self._thread is not None
                 raise AsyncTimeoutError(
@@ -277,7 +280,22 @@ class AsyncOperator:
                     f"the event loop is blocked at {self._thread.where()}"
                 )
             return found
-        return self._outbox.take(timeout)
+        return self._waited(timeout)
+
+    def _waited(self, timeout: float | None) -> tuple[list[Any], int]:
+        """Take from the outbox; while nothing comes, look whether a coroutine blocks the loop."""
+        watch = self._watch
+        if timeout == 0 or watch is None or watch.is_over:
+            return self._outbox.take(timeout)
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _LOOK_SECONDS if until is None else min(_LOOK_SECONDS, max(0.0, until - time.monotonic()))
+            found = self._outbox.take(left)
+            if found[1] or (until is not None and time.monotonic() >= until):
+                return found
+            watch.look()
+            if watch.is_over:
+                return self._outbox.take(None if until is None else max(0.0, until - time.monotonic()))
 
     # ---------------------------------------------------------------- element by element, for stream tasks
 

@@ -14,7 +14,9 @@ import pytest
 from async_operator import operator, run
 
 from flinkbuf import AsyncCallError, AsyncTimeoutError
+from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.loop import LoopThread, LoopTimeoutError
+from flinkbuf.async_io.operator import AsyncOperator
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
@@ -317,3 +319,28 @@ list(AsyncOperator(hangs, options).run([1]))
         finally:
             process.kill()
     assert out == "closed\n" and errors.rstrip().endswith("KeyboardInterrupt")
+
+
+async def sleeps(seconds):
+    time.sleep(seconds)
+    return seconds
+
+
+async def awaits(seconds):
+    await asyncio.sleep(seconds)
+    return seconds
+
+
+@pytest.mark.parametrize("naps", [[0.6], [0.01] * 60], ids=["one long", "many short"])
+def test_a_coroutine_that_blocks_the_loop_is_told_of_at_once_and_once_with_its_line(naps, caplog):
+    assert list(AsyncOperator(sleeps, AsyncOptions(capacity=100, timeout=30.0)).run(naps * 2)) == naps * 2
+    told = [record.getMessage() for record in caplog.records if "blocks the event loop" in record.getMessage()]
+    assert len(told) == 1, caplog.text
+    assert told[0].startswith("async: sleeps blocks the event loop, for 0.")
+    assert f"{__file__}:{sleeps.__code__.co_firstlineno + 1} in sleeps: time.sleep(seconds)" in told[0]
+
+
+@pytest.mark.parametrize(("function", "naps"), [(awaits, [0.6]), (time.sleep, [0.6])])
+def test_what_waits_without_blocking_is_not(function, naps, caplog):
+    list(AsyncOperator(function, AsyncOptions(capacity=100)).run(naps))
+    assert "blocks" not in caplog.text
