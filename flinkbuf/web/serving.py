@@ -7,7 +7,9 @@ is there before the first job is served. Flink: WebOptions, RestOptions, MetricO
 from __future__ import annotations
 
 import atexit
+import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
@@ -79,6 +81,11 @@ class Served:
         self._job = job
         self._reporters = reporters
 
+    @property
+    def link_to_read(self) -> str | None:
+        """The link without its token: whoever runs the program may read, and nobody may act."""
+        return None if self.link is None else re.sub(r"\?token=[^#]*", "", self.link)
+
     def end(self) -> None:
         """The job is over: its metrics are written a last time, its last picture stays."""
         self._job.end()
@@ -140,7 +147,8 @@ def _server_if_possible(config: WebConfig) -> JobServer | None:
             raise
         if type(error) not in _said:
             _said.add(type(error))
-            logger.warning("jobs of this program have no page: %s", error)
+            level = logging.INFO if isinstance(error, ImportError) else logging.WARNING  # not everybody wants one
+            logger.log(level, "jobs of this program have no page: %s", error)
         return None
 
 

@@ -285,6 +285,7 @@ PLANTED = [
 @pytest.mark.parametrize(("plant", "kind", "text"), PLANTED)
 def test_a_page_that_nobody_has_asked_for_stops_no_job(plant, kind, text, watched, monkeypatch, caplog, capfd):
     plant(monkeypatch)
+    caplog.set_level("INFO", "flinkbuf")
     for number in range(2):
         results = []
         env = environment(**{"rest.enabled": "auto"})
@@ -292,7 +293,7 @@ def test_a_page_that_nobody_has_asked_for_stops_no_job(plant, kind, text, watche
         env.execute(f"without {number}")
         assert results == [1, 2]
     (warning,) = [each for each in caplog.records if "no page" in each.message]
-    assert warning.levelname == "WARNING" and re.search(text, warning.message)
+    assert warning.levelname == ("INFO" if kind is ImportError else "WARNING") and re.search(text, warning.message)
     assert warning.exc_info is None, "plain"
     assert "can be looked at" not in capfd.readouterr().err and not serving._servers
 
@@ -322,3 +323,14 @@ def test_a_page_that_can_be_is_there(watched, capfd):
     env.from_collection([1]).print()
     env.execute("shown")
     assert "job 'shown' can be looked at" in capfd.readouterr().err
+
+
+def test_the_token_does_not_stay_in_a_notebook(watched, capfd, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ipykernel", object())
+    env = environment(**{"rest.enabled": "auto"})
+    env.from_collection([1]).print()
+    client = env.execute_async("shown")
+    client.get_job_execution_result().result()
+    said = capfd.readouterr().err
+    assert f"/#/job/{client.get_job_id()}" in said and "token=" not in said
+    assert "?token=" in client.page
