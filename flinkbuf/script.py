@@ -16,6 +16,7 @@ from types import ModuleType
 
 from flinkbuf.common import options as flink_options
 from flinkbuf.common.configuration import PROPERTIES_VARIABLE, Configuration, default_configuration
+from flinkbuf.datastream.forgotten import forget_all
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
 from flinkbuf.jobs.error_report import report
 
@@ -87,6 +88,7 @@ def main(arguments: Namespace) -> int:
             print("interrupted", file=sys.stderr)
             return INTERRUPTED
         except Exception as error:
+            forget_all()
             report(error, sys.stderr)
             return FAILED
         finally:

@@ -7,6 +7,7 @@ HighAvailabilityOptions, JobManagerOptions, TaskManagerOptions, …
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -389,4 +390,5 @@ def _reason(key: str) -> str | None:
         return NO_NETWORK
     if key.startswith(STATE_BACKEND_PREFIX):
         return NO_KNOB
-    return MEANINGLESS.get(key)
+    near = difflib.get_close_matches(key, [*KNOWN_KEYS, *_network_keys()], 1, 0.85) if key not in MEANINGLESS else ()
+    return f"did you mean {near[0]}?" if near and near[0] != key else MEANINGLESS.get(key)

@@ -6,6 +6,7 @@ Nothing runs here: each method adds to the program of the environment, which run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
@@ -30,6 +31,7 @@ from flinkbuf.datastream.operator_factories import (
     MapBatchesFactory,
     OperatorFactory,
     ProcessFactory,
+    SideOutputFactory,
     TimestampsFactory,
 )
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
@@ -120,6 +122,18 @@ class DataStream(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._transformation.name!r} of {self.get_type()!r}>"
+
+    if not TYPE_CHECKING:  # which would take any name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            """Say of what only keyed streams have that `key_by` comes first, and which name was meant."""
+            advice = ""
+            if not name.startswith("_"):
+                known = [each for each in dir(type(self)) if not each.startswith("_")]
+                near = get_close_matches(name, known, 1, 0.8)
+                is_of_keys = hasattr(KeyedStream, name)
+                advice = ": call key_by(...) first" if is_of_keys else f". Did you mean: {near[0]!r}?" if near else ""
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
 
     # --- what it is
 
@@ -365,7 +379,9 @@ class DataStream(Generic[T]):
         type_info = declared(output_tag.type_info)
         self._env._note_side_output(self._operator("get_side_output"), output_tag.tag_id, type_info)
         side = SideOutputTransformation("SideOutput", type_info, [self._transformation], output_tag=output_tag.tag_id)
-        return DataStream(self._env, side).map(_identity, output_tag.type_info)
+        place = f"{self._operator('get_side_output').name}, side output {output_tag.tag_id}"
+        factory = SideOutputFactory(type_info, "map", _identity, shown_as=place)
+        return DataStream(self._env, side)._transform("Map", type_info, factory)
 
     # --- with others
 

@@ -96,6 +96,13 @@ class FunctionFactory(OperatorFactory):
 
 
 @dataclass(frozen=True)
+class SideOutputFactory(FunctionFactory):
+    """Of what gives the records of a side output their type; errors name the side output, not this operator."""
+
+    shown_as: str = ""
+
+
+@dataclass(frozen=True)
 class MapBatchesFactory(OperatorFactory):
     """Of map_batches; its records have their type already, so nothing converts them."""
 

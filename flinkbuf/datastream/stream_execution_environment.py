@@ -21,6 +21,7 @@ from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
+from flinkbuf.datastream.forgotten import next_program, note_sink, was_used
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.error_report import show_errors
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
@@ -68,6 +69,7 @@ class StreamExecutionEnvironment:
         self._archives: list[PythonArchive] = []
         self._cached_files: dict[str, CachedFile] = {}
         self._local_parallelism: int | None = None
+        self._program = next_program()
         self._check_configuration()
         show_errors()
 
@@ -468,6 +470,7 @@ class StreamExecutionEnvironment:
         """Return the operators and their edges as Flink's JSON; nothing is run."""
         from flinkbuf.jobs.graphs.execution_plan import to_json
 
+        was_used(self._program)
         return to_json(self._stream_graph(None, self._runs_in_program()))
 
     def explain(self) -> None:
@@ -475,6 +478,7 @@ class StreamExecutionEnvironment:
         from flinkbuf.jobs.graphs.execution_plan import draw
         from flinkbuf.jobs.graphs.job_graph import build_job_graph
 
+        was_used(self._program)
         print(draw(build_job_graph(self._stream_graph(None, self._runs_in_program()))))
 
     def close(self) -> None:
@@ -521,6 +525,8 @@ class StreamExecutionEnvironment:
     def _add_operator(self, operator: OperatorTransformation) -> None:
         """Note an operator that reads something; a source alone is no program."""
         self._operators.append(operator)
+        if operator.is_sink:
+            note_sink(self._program)
 
     def _note_side_output(
         self, operator: OperatorTransformation, tag_id: str, type_info: TypeInformation | None
@@ -639,7 +645,10 @@ class StreamExecutionEnvironment:
         served = serve(job, web, self._configuration.shown(), getattr(job, "rescale", None), parameters)
         if served.link is not None:
             job.page = served.link
-            print(f"job {job.graph.settings.job_name!r} can be looked at: {served.link}", file=sys.stderr, flush=True)
+            link = served.link
+            if "ipykernel" in sys.modules:  # what a cell says is kept with the notebook, and given away with it
+                link = f"{served.link_to_read} (client.page: the same, to stop it there, too)"
+            print(f"job {job.graph.settings.job_name!r} can be looked at: {link}", file=sys.stderr, flush=True)
         return served
 
     def _bundle_fields(self, files: Any) -> dict[str, Any]:
@@ -658,6 +667,7 @@ class StreamExecutionEnvironment:
         """
         from flinkbuf.jobs.graphs.job_graph import build_job_graph
 
+        was_used(self._program)
         graph = build_job_graph(self._stream_graph(job_name, False))
         self._warn_of_keys("spark")
         made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
@@ -676,6 +686,7 @@ class StreamExecutionEnvironment:
         """The next execution runs what is made from now on."""
         self._operators = []
         self._side_outputs = {}
+        was_used(self._program)
 
     def _master_config(self, subtask_count: int = 0) -> Any:
         """Counts come with heartbeats: who looks at them wants them more often, unless it was said how often."""

@@ -22,11 +22,13 @@ from flinkbuf.control.control_server import control_server_of
 from flinkbuf.jobs.control_link import CODEC, ControlConnection
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_graph import JobGraph
+from flinkbuf.jobs.graphs.job_plan import plan_of
 from flinkbuf.jobs.launcher_process import LauncherProcess, ProcessEnd, program_path, the_launcher, working_directory
 from flinkbuf.jobs.local_manager import ManagerOrder
 from flinkbuf.jobs.manager.shuffle import Shuffle, io_manager_for, network_shuffle, slot_segments_needed
 from flinkbuf.jobs.manager.task_manager import TASK_MANAGER_KILLED
 from flinkbuf.jobs.master.manager import PROGRAM_MANAGER
+from flinkbuf.jobs.master.slots import slot_count
 from flinkbuf.jobs.messages import ManagerLeaving, RegisterManager
 from flinkbuf.jobs.target import ManagerListener, ManagerProvider
 from flinkbuf.log import logger
@@ -36,6 +38,7 @@ HOST = "127.0.0.1"
 STOP_GRACE_S = 2.0  # for a task manager that is to end, before it is killed
 OTHER_HALF_S = 1.0  # a process and its connection end together: so long for the second to be heard of
 CLOSE_PATIENCE_S = 5.0
+LEAST_LIMIT, LIMIT_A_CORE = 64, 16  # slots; what needs more was hardly meant
 
 
 class LocalTarget:
@@ -60,10 +63,20 @@ class LocalTarget:
         ------
         RuntimeError
             This system has no fork().
+        ValueError
+            The job needs more processes than anybody means to start on one machine.
         """
         if not hasattr(os, "fork"):
             raise RuntimeError(
                 f"execution.target: local needs a system with fork(), which {sys.platform} is not: use embedded"
+            )
+        slots, cores = slot_count(plan_of(graph, "")), os.cpu_count() or 1
+        limit = max(LEAST_LIMIT, LIMIT_A_CORE * cores)
+        if slots > limit and graph.settings.slot_limit is None:
+            raise ValueError(
+                f"job {graph.settings.job_name!r} needs {slots:,} slots, each a process, and this machine has {cores} "
+                f"cores: set a parallelism of at most {limit}, or slotmanager.number-of-slots.max to {slots} if you "
+                "mean it"
             )
         the_launcher()
 

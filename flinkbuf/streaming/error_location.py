@@ -58,13 +58,14 @@ def locate_error(
     method : str, optional
         What was called, where it was no record: "open", "close", ...
     """
-    place = f"in operator {config.name!r} of task {info.task_name_with_subtask}"
+    name = getattr(config.factory, "shown_as", "") or config.name
+    place = f"in operator {name!r} of task {info.task_name_with_subtask}"
     if method is not None:
         place += f", in {method}()"
     if record is not NO_RECORD:
         place += f", with the record {bounded_repr(record)}"
     attributes = {
-        "operator_name": config.name,
+        "operator_name": name,
         "operator_id": config.operator_id,
         "subtask_index": info.subtask_index,
         "task_name": info.task_name_with_subtask,

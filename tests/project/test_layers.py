@@ -838,6 +838,7 @@ PACKAGE = [
             "data_stream",
             "async_data_stream",
             "job_start",
+            "forgotten",
             "stream_execution_environment",
             "",
         ],
