@@ -458,7 +458,8 @@ class Drawing:
             "swap": (".map(Swap())", lambda record: [(record[2], record[1], record[0])]),
             "change": (f".map(Change({amount}))", changed(amount)),
             "stumble": (".map(s.stumble())", lambda record: [record]),
-            "declared": (".map(Plus(0), DECLARED)", lambda record: [record]),
+            # A union takes streams of one declared type only, so what comes out has none again.
+            "declared": (".map(Plus(0), DECLARED).map(Plus(0))", lambda record: [record]),
         }[name]
 
     def partition(self, number, kind):
