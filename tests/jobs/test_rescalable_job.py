@@ -353,6 +353,7 @@ def test_an_operator_that_was_given_a_parallelism_keeps_it():
     ).name("rescaled").disable_chaining().add_sink(lambda value: None)
     client = env.execute_async("counted")
     assert Count.seen.wait(30)
+    until(lambda: all(each["tasks"]["RUNNING"] == each["parallelism"] for each in client.details()["vertices"]))
     client._job.rescale(3).result(30)
     found = {each["name"]: each["parallelism"] for each in client.details()["vertices"]}
     assert [parallelism for name, parallelism in found.items() if "kept" in name] == [2]
