@@ -193,8 +193,9 @@ def _safe(picture: Picture) -> Json:
     if _is_over(picture):
         return _answer(question, QUIET, f"{what.title()} {best['id']}", facts)
     since_ms = picture["now"] - best["trigger_timestamp"]
-    is_old = is_asked and since_ms > 3 * max(interval_ms, took_ms) + 10_000
-    level = FAIR if failure or is_old else GOOD
+    # A slow one ends as long behind the one before as it takes. Behind that none has succeeded for three intervals.
+    is_old = is_asked and since_ms - took_ms > took_ms + 3 * interval_ms + 10_000
+    level = BAD if is_old else FAIR if failure else GOOD
     return _answer(question, level, f"Saved {age_text(since_ms)}", failure or facts + progress)
 
 

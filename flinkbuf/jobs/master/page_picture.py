@@ -218,12 +218,16 @@ def _checkpoints(picture: JobPicture) -> Json:
         name: _checkpoint(checkpoints.latest[name], now_ms) if name in checkpoints.latest else None
         for name in ("completed", "savepoint", "failed")
     }
+    history = list(reversed(checkpoints.history))
+    kept = checkpoints.latest.get("completed")
+    if kept is not None and all(each.id != kept.id for each in history):
+        history.append(kept)  # a restart begins from it, however many have failed since
     return {
         "counts": dict(checkpoints.counts),
         "config": checkpoints.config_json(),
         "latest": latest | {"restored": checkpoints.restored},
         "running": [_running(each, now_ms) for each in checkpoints.running],
-        "history": [_checkpoint(each, now_ms) for each in reversed(checkpoints.history)],
+        "history": [_checkpoint(each, now_ms) for each in history],
     }
 
 

@@ -9,6 +9,7 @@ from master_world import SESSION, MasterWorld, edge, error, vertex
 
 from flinkbuf.jobs.graphs.job_plan import JobPlan
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.master.checkpoint_statistics import COMPLETED, FAILED, CheckpointStatistics
 from flinkbuf.jobs.master.job_details import job_details
 from flinkbuf.jobs.master.job_picture import HISTORY_LENGTH, LOST_MANAGERS, PictureMaker
 from flinkbuf.jobs.master.master_actions import CancelJob, ManagerLost
@@ -97,6 +98,19 @@ def test_an_old_picture_does_not_see_later_states_failures_and_checkpoints():
     world.tell(CancelJob())
     maker.make(2000)
     assert json.dumps(job_details(old)) == shown
+
+
+def test_the_checkpoint_that_a_restart_begins_from_stays_in_the_list_however_many_fail():
+    picture = PictureMaker(running().job).make(90_000)
+    made = [CheckpointStatistics(each, "checkpoint", False, False, 1000 * each, {}, {}) for each in range(1, 13)]
+    for each in made:
+        each.status, each.end_ms = (FAILED if each.id > 1 else COMPLETED), 1000 * each.id + 10
+    shown = dataclasses.replace(picture.checkpoints, history=tuple(made[2:]), latest={"completed": made[0]})
+    page = page_of(dataclasses.replace(picture, checkpoints=shown))
+    assert [each["id"] for each in page["checkpoints"]["history"]] == [*range(12, 2, -1), 1]
+    shown = dataclasses.replace(shown, history=tuple(made[:3]))
+    page = page_of(dataclasses.replace(picture, checkpoints=shown))
+    assert [each["id"] for each in page["checkpoints"]["history"]] == [3, 2, 1]
 
 
 def test_rates_are_taken_between_reports_and_shares_add_up():
