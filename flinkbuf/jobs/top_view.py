@@ -81,7 +81,7 @@ def view_of(picture: Picture) -> TopView:
             notes.append(f"and {len(whole) - shown:,} more {what}")
     if picture["exceptions"]["root-exception"]:
         ago = age_text(picture["now"] - picture["exceptions"]["timestamp"])
-        notes.append(f"last failure, {ago}: {_last_line(picture['exceptions']['root-exception'])}")
+        notes.append(f"last failure, {ago}: {_headline(picture['exceptions']['exceptionHistory']['entries'][0])}")
     return TopView(title, answers, sections, notes)
 
 
@@ -128,9 +128,10 @@ def _manager(manager: Picture) -> tuple[str, ...]:
     )
 
 
-def _last_line(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line and not line.startswith(" ")]
-    return printable_line((lines[-1] if lines else text)[:300])
+def _headline(failure: Mapping[str, Any]) -> str:
+    """Return the type and the first line of the message of what has failed."""
+    name, message = failure["exceptionName"].rpartition(".")[2], failure.get("message", "").strip().partition("\n")[0]
+    return printable_line((f"{name}: {message}" if message else name)[:300])
 
 
 def bar(share: float) -> str:

@@ -241,6 +241,7 @@ def failure(when: int, *, name: str = "builtins.ValueError", text: str = TRACE) 
     """Return an entry of the history of failures."""
     return {
         "exceptionName": name,
+        "message": "invalid literal for int() with base 10: '12:7x'" if text is TRACE else text,
         "stacktrace": text,
         "timestamp": when,
         "failureLabels": {},

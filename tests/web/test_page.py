@@ -216,11 +216,21 @@ def test_an_empty_job_says_so_everywhere(open_page):
         assert wanted in text
 
 
+@pytest.mark.parametrize(("share", "height"), [(1, 4.0), (0.5, 29.0), (0, 54.0)])
+def test_a_share_that_never_changes_is_drawn_where_it_is(open_page, share, height):
+    page, _ = open_page(picture())
+    chart = "m.lineChart('Busy', 9000, [{ values: [share, share], class: 'busy' }], [1000, 9000], String, 1)"
+    line = call(page, "charts", f"{chart}.children[1].children[1].attributes.d", share=share)
+    assert {float(point.split()[1]) for point in line[1:].split("L")} == {height}
+
+
 def test_a_failure_stands_whole_with_what_it_took_down(open_page):
     made = after_a_loss()
     page, _ = open_page(made)
     entries = made["exceptions"]["exceptionHistory"]["entries"]
     assert page.text("#failures pre") == entries[0]["stacktrace"]
+    assert page.text("#failures h3").startswith("TaskManagerLostError: task manager 'worker-1' was lost: its process")
+    assert "ValueError: invalid literal for int() with base 10: '12:7x'" in page.text("#failures summary")
     text = page.text("#failures")
     assert "What it took down: 11 subtasks began again: Source: flights (1/2)" in text and "and 5 more." in text
     page.run("document.querySelector('#failures details').open = true")

@@ -318,6 +318,7 @@ def _exception(entry: FailureEntry) -> Json:
     failure = entry.failure
     return {
         "exceptionName": failure.type_name,
+        "message": failure.message,  # Flink has none: it is the end of the stacktrace
         "stacktrace": failure.traceback or f"{failure.type_name}: {failure.message}",
         "timestamp": entry.timestamp_ms,
         "failureLabels": dict(failure.location),

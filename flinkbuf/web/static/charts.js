@@ -5,13 +5,15 @@ import { h, s } from "./dom.js";
 const WIDTH = 260;
 const HEIGHT = 56;
 
-// A line over time: series [{values, class}], all of one unit; `top` is the least that the chart reaches up to. Values
-// that are all far from zero and close to each other fill the chart: else event time of long ago would be a flat line.
+// A line over time: series [{values, class}], all of one unit; `top` is the least that the chart reaches up to, from 0.
+// Without it, values that are all far from zero and close to each other fill the chart: else event time of long ago would
+// be a flat line.
 export function lineChart(title, now, series, times, format, top = 0) {
   const known = series.flatMap((each) => each.values).filter((value) => value !== null);
   const highest = Math.max(top, ...known);
   const least = known.length ? Math.min(...known) : 0;
-  const lowest = least > 0.9 * highest ? least - (highest - least) * 0.1 : Math.min(0, least);
+  const isFar = !top && least > 0.9 * highest && least < highest;
+  const lowest = isFar ? least - (highest - least) * 0.1 : Math.min(0, least);
   const last = series[0].values.length ? series[0].values[series[0].values.length - 1] : null;
   const span = Math.max(30_000, now - (times[0] ?? now));
   const point = (value, place) => {

@@ -13,17 +13,21 @@ export function failures(picture) {
     entries.length ? [failure(entries[0], picture), earlier(entries.slice(1))] : h("p", { class: "empty" }, "None so far."));
 }
 
-const typeOf = (entry) => entry.exceptionName.split(".").pop();
+// What happened, in one line: the type and the message, which archives of older versions lack.
+function headline(entry) {
+  const [type, message] = [entry.exceptionName.split(".").pop(), (entry.message ?? "").trim().split("\n")[0]];
+  return message ? `${type}: ${message.slice(0, 300)}` : type;
+}
 
 function failure(entry, picture) {
   return h("article", { class: "failure" },
-    h("h3", { class: "is-bad" }, typeOf(entry), h("small", {}, `${dateAndClock(entry.timestamp)} · ${age(picture.now - entry.timestamp)}`)),
+    h("h3", { class: "is-bad" }, headline(entry), h("small", {}, `${dateAndClock(entry.timestamp)} · ${age(picture.now - entry.timestamp)}`)),
     h("p", {}, placeOf(entry)),
     h("p", {}, h("b", {}, "What it took down: "), tookDown(entry)),
     h("pre", { tabindex: "0", "aria-label": "The exception" }, entry.stacktrace),
     (entry.concurrentExceptions ?? []).length > 0 && h("details", {},
       h("summary", {}, `${plural(entry.concurrentExceptions.length, "failure")} at the same time`),
-      entry.concurrentExceptions.map((each) => h("div", {}, h("p", {}, h("b", {}, typeOf(each)), " ", placeOf(each)), h("pre", { tabindex: "0" }, each.stacktrace)))));
+      entry.concurrentExceptions.map((each) => h("div", {}, h("p", {}, h("b", {}, headline(each)), " ", placeOf(each)), h("pre", { tabindex: "0" }, each.stacktrace)))));
 }
 
 function placeOf(entry) {
@@ -42,7 +46,7 @@ function tookDown(entry) {
 
 function earlier(entries) {
   return entries.map((entry) => h("details", { class: "failure", key: `${entry.timestamp}` },
-    h("summary", {}, h("b", {}, typeOf(entry)), ` ${clock(entry.timestamp)} `, placeOf(entry)),
+    h("summary", {}, h("b", {}, headline(entry)), ` ${clock(entry.timestamp)} `, placeOf(entry)),
     h("p", {}, tookDown(entry)),
     h("pre", { tabindex: "0" }, entry.stacktrace)));
 }
