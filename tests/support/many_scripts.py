@@ -36,9 +36,10 @@ def run(path: Path) -> None:
         sys.exit(1)
 
 
-for each in sorted(Path(sys.argv[1]).glob("*.py")):
-    if os.fork() == 0:
-        run(each)
-        break
-    _, status = os.wait()
-    Path(f"{each}.code").write_text(str(os.waitstatus_to_exitcode(status)))
+if __name__ == "__main__":
+    for each in sorted(Path(sys.argv[1]).glob("*.py")):
+        if os.fork() == 0:
+            run(each)
+            break
+        _, status = os.wait()
+        Path(f"{each}.code").write_text(str(os.waitstatus_to_exitcode(status)))
