@@ -9,7 +9,6 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, Final
 
 from flinkbuf.checkpoints import ha_protocol as protocol
@@ -17,6 +16,7 @@ from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.local_files import LocalFiles, sync_directory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.private_files import FILE_MODE
+from flinkbuf.processes import process_space, status_of
 
 PAUSE_S: Final = 0.5  # between two tries to learn what a directory that fails has taken in
 
@@ -143,7 +143,7 @@ def _touch(path: str) -> bool:
 def this_process() -> bytes:
     """Return how a lease names the process that holds it."""
     process_id = os.getpid()
-    facts = {"host": socket.gethostname(), "pid": process_id, "machine": _machine()}
+    facts = {"host": socket.gethostname(), "pid": process_id, "machine": process_space()}
     return json.dumps({**facts, "started": _started(process_id)}).encode()
 
 
@@ -156,9 +156,15 @@ def holder_text(holder: bytes | None) -> str:
 def is_gone(holder: bytes | None) -> bool:
     """Whether a holder is known to have ended: one that ran on this machine, and does not any more."""
     facts = _facts(holder)
-    if not facts or facts["machine"] != _machine() or not facts["machine"]:
+    if not facts or facts["machine"] != process_space() or not facts["machine"]:
         return False
     return _started(facts["pid"]) != facts["started"]
+
+
+def _started(process_id: int) -> str:
+    """When a process began; '' if it has ended."""
+    status = status_of(process_id)
+    return "" if status is None else str(status.started)
 
 
 def _facts(holder: bytes | None) -> dict[str, Any]:
@@ -168,23 +174,3 @@ def _facts(holder: bytes | None) -> dict[str, Any]:
         return facts if {"host", "pid", "machine", "started"} <= facts.keys() else {}
     except (ValueError, AttributeError):
         return {}
-
-
-@lru_cache(maxsize=1)
-def _machine() -> str:
-    """This boot of this machine, and the name space of its processes; empty where the system does not say."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as file:
-            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _started(process_id: int) -> str:
-    """When a process began, in ticks since the boot; empty: it has ended."""
-    try:
-        with open(f"/proc/{process_id}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] in "ZX" else fields[19]

@@ -11,6 +11,8 @@ import hashlib
 import os
 from dataclasses import dataclass
 
+from flinkbuf.processes import process_space, status_of
+
 
 @dataclass(frozen=True)
 class JobOwner:
@@ -34,15 +36,15 @@ class JobOwner:
 
     @classmethod
     def _of(cls, process_id: int) -> JobOwner:
-        found = _look(process_id)
-        return cls(_place(), process_id, found[2] if found else 0)
+        found = status_of(process_id)
+        return cls(_place(), process_id, found.started if found else 0)
 
     def is_gone(self) -> bool | None:
         """Whether it has ended; None where this process cannot know, as of another machine."""
         if not self.place or self.place != _place():
             return None
-        found = _look(self.process_id)
-        return found is None or found[2] != self.started
+        found = status_of(self.process_id)
+        return found is None or found.started != self.started
 
     def to_name(self) -> str:
         """As part of a file's name: a file that is empty is never half written."""
@@ -62,31 +64,15 @@ def _driver(process_id: int) -> int:
     """Return the nearest Java process above, or the process itself."""
     above = process_id
     while above > 1:
-        found = _look(above)
+        found = status_of(above)
         if found is None:
             break
-        if found[0] == "java":
+        if found.name == "java":
             return above
-        above = found[1]
+        above = found.parent_id
     return process_id
 
 
-def _look(process_id: int) -> tuple[str, int, int] | None:
-    """Return name, parent and start of a process; None if there is none, or only what is left of it."""
-    try:
-        with open(f"/proc/{process_id}/stat", encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError:
-        return None
-    name = text[text.index("(") + 1 : text.rindex(")")]
-    rest = text[text.rindex(")") + 2 :].split()
-    return None if rest[0] in "ZX" else (name, int(rest[1]), int(rest[19]))
-
-
 def _place() -> str:
-    try:
-        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
-            name = f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-    return hashlib.sha256(name.encode()).hexdigest()[:16]
+    space = process_space()
+    return hashlib.sha256(space.encode()).hexdigest()[:16] if space else ""

@@ -10,7 +10,6 @@ import time
 import uuid
 from pathlib import Path
 
-from flinkbuf.checkpoints.ha_directory import _started
 from flinkbuf.common import Configuration, Duration, Time, Types, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import KeyedProcessFunction, MapFunction, ProcessWindowFunction, StreamExecutionEnvironment
@@ -18,6 +17,7 @@ from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.functions import TwoPhaseCommitSinkFunction
 from flinkbuf.datastream.state import MapStateDescriptor
 from flinkbuf.datastream.window import TumblingEventTimeWindows
+from flinkbuf.processes import status_of
 
 COUNT, KEYS, SPAN_MS = 3_000, 7, 100
 GO_ON = "go-on"  # a file: from then on it hurries
@@ -27,13 +27,13 @@ def note_process(directory):
     """Have `workers` find the process that this runs in."""
     pids = Path(directory, "pids")
     pids.mkdir(exist_ok=True)
-    (pids / str(os.getpid())).write_text(_started(os.getpid()))
+    (pids / str(os.getpid())).write_text(str(status_of(os.getpid()).started))
 
 
 def workers(directory):
     """Processes that have run tasks and are still there; others may have their numbers by now."""
     noted = [(int(path.name), path.read_text()) for path in Path(directory, "pids").glob("*")]
-    return sorted(pid for pid, when in noted if when and when == _started(pid))
+    return sorted(pid for pid, started in noted if (now := status_of(pid)) is not None and str(now.started) == started)
 
 
 class Pace(MapFunction):
