@@ -199,6 +199,7 @@ def test_the_token_of_tools_comes_from_a_file_of_ones_own(gate, capfd, tmp_path)
     client = Client(link)
     client.token = "a-token-of-a-test"
     assert client.ask("PATCH", f"/jobs/{client.job_id}")[0] == 202
+    gate.set()
     with pytest.raises(JobCanceledError):
         job.get_job_execution_result().result()
 
