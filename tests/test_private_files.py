@@ -1,5 +1,6 @@
 """What a job leaves in files is its user's alone, whatever the program's umask is."""
 
+import contextlib
 import os
 import shutil
 import stat
@@ -70,16 +71,21 @@ def await_checkpoint(client):
 def seen_by_others(directory):
     """What others may do something with, by path; of what lies in a private directory, nothing."""
     found = {}
-    for each in directory.iterdir():
-        if mode := stat.S_IMODE(each.lstat().st_mode) & 0o077:
-            found[str(each.relative_to(directory))] = oct(mode)
-        if each.is_dir():
-            found |= {
-                f"{each.name}/{name}": mode
-                for name, mode in seen_by_others(each).items()
-                if each.stat().st_mode & 0o077
-            }
+    for each in entries_of(directory):
+        with contextlib.suppress(FileNotFoundError):  # of a checkpoint that is deleted meanwhile
+            mode = each.lstat().st_mode
+            if stat.S_IMODE(mode) & 0o077:
+                found[str(each.relative_to(directory))] = oct(stat.S_IMODE(mode) & 0o077)
+                inside = seen_by_others(each) if stat.S_ISDIR(mode) else {}
+                found |= {f"{each.name}/{name}": seen for name, seen in inside.items()}
     return found
+
+
+def entries_of(directory):
+    try:
+        return list(directory.iterdir())
+    except FileNotFoundError:
+        return []
 
 
 def files_below(directory):

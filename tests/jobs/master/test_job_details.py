@@ -49,7 +49,7 @@ def test_names_are_flinks():
         for subtask in vertex["subtasks"]:
             assert set(SUBTASK.split()) <= set(subtask)
     (entry,) = details["exceptions"]["exceptionHistory"]["entries"]
-    assert set(entry) == {*EXCEPTION.split(), "restarted"}, "the last one is not Flink's"
+    assert set(entry) == {*EXCEPTION.split(), "restarted", "message"}, "the last two are not Flink's"
 
 
 def test_a_job_before_its_start():
