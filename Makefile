@@ -90,7 +90,7 @@ test-chaos: $(VENV)/.test
 
 KILLS ?= 20
 
-# An executor dies under each exchange, so many times; ten minutes for 20.
+# An executor dies under each exchange, so many times, about ten seconds each; an hour for 20.
 test-kills: $(VENV)/.test java
 	KILLS=$(KILLS) $(BIN)/python -m pytest tests/spark/test_spark_failures.py tests/spark/test_spark_failures_data.py -q --durations=5
 
