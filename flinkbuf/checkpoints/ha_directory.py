@@ -15,7 +15,7 @@ from flinkbuf.checkpoints import ha_protocol as protocol
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.local_files import LocalFiles, sync_directory
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.private_files import FILE_MODE
+from flinkbuf.private_files import private_opener
 from flinkbuf.processes import process_space, status_of
 
 PAUSE_S: Final = 0.5  # between two tries to learn what a directory that fails has taken in
@@ -106,7 +106,7 @@ def _read(path: str) -> bytes | None:
 
 def _create(path: str, data: bytes) -> bool:
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE)
+        descriptor = private_opener(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC)
     except FileExistsError:
         return False
     with os.fdopen(descriptor, "wb") as file:

@@ -38,7 +38,7 @@ from flinkbuf.log import logger
 from flinkbuf.partition_files.job_owner import JobOwner
 from flinkbuf.partition_files.manifest import DataFile, Layout, Manifest, file_name, job_of, layout_difference
 from flinkbuf.partition_files.schema_merge import merged_schema
-from flinkbuf.private_files import FILE_MODE, make_private_directories, private_opener
+from flinkbuf.private_files import make_private_directories, private_opener
 
 MANIFESTS, DATA, JOBS = "_manifests", "data", "_jobs"
 RETENTION_S = 3600.0  # so long a reader may take that began before an overwrite
@@ -199,7 +199,7 @@ class PartitionDataSet:
         """
         for name in (MANIFESTS, JOBS, DATA):
             make_private_directories(self.directory(name))
-        os.close(os.open(self._record(job, owner), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, FILE_MODE))
+        os.close(private_opener(self._record(job, owner), os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC))
         self.check_job(job, owner)
         return self.base_path(file_name(job, task, uuid.uuid4().hex[:8]))
 
