@@ -8,10 +8,10 @@ Importing this module starts nothing and imports nothing else: a public name bri
 """
 
 import os
-from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from flinkbuf._version import __version__ as __version__
+from flinkbuf.lazy_names import bring
 
 _folder = os.path.dirname(os.path.abspath(__file__))
 if not any(os.path.exists(os.path.join(_folder, "_core", f"buffer{suffix}")) for suffix in EXTENSION_SUFFIXES):
@@ -72,11 +72,7 @@ __all__ = sorted(["__version__", *_MODULE_OF])
 
 def __getattr__(name: str) -> object:  # __init__.pyi has the types
     """Bring a public name at its first use (PEP 562); from then on it is an attribute like any other."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+    return bring(globals(), _MODULE_OF, name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """What programs of all kinds need: settings, types, times, the client of a job. PyFlink: pyflink.common."""
 
-from importlib import import_module
+from flinkbuf.lazy_names import bring
 
 # Where each name lives; a name brings its module when it is first used, so that a program loads what it needs.
 _NAMES = {
@@ -28,11 +28,7 @@ __all__ = sorted(_MODULE_OF)
 
 def __getattr__(name: str) -> object:
     """Bring a name at its first use (PEP 562)."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+    return bring(globals(), _MODULE_OF, name)
 
 
 def __dir__() -> list[str]:

@@ -388,7 +388,21 @@ DOES_WITHOUT = {
 
 # The package, lowest first; `_core` stands for all columns above. A folder without a name is flinkbuf/ itself.
 PACKAGE = [
-    ("", ["_version", "errors", "log", "_core", "config", "metrics", "private_files", "processes", "owned_directory"]),
+    (
+        "",
+        [
+            "_version",
+            "lazy_names",
+            "errors",
+            "log",
+            "_core",
+            "config",
+            "metrics",
+            "private_files",
+            "processes",
+            "owned_directory",
+        ],
+    ),
     (
         "types",
         ["row", "date_time", "duration", "values", "type_information", "inference", "schema", "row_data", "types", ""],

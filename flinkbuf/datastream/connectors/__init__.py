@@ -3,9 +3,10 @@
 Connectors need libraries that not every program has, so each is loaded by the first use of its name.
 """
 
-from importlib import import_module
+from typing import Any
 
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee, Sink, Source
+from flinkbuf.lazy_names import bring
 
 __all__ = ["DeliveryGuarantee", "Sink", "Source"]
 
@@ -26,13 +27,9 @@ _NAMES = {
 _MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 
 
-def __getattr__(name: str) -> object:
+def __getattr__(name: str) -> Any:
     """Bring a connector at the first use of its name (PEP 562)."""
-    module = _MODULE_OF.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(module), name)
-    return value
+    return bring(globals(), _MODULE_OF, name)
 
 
 def __dir__() -> list[str]:
