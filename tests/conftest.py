@@ -29,6 +29,12 @@ def pytest_configure(config):
     config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
 
 
+def pytest_unconfigure():
+    """Nobody waits at the end of a run for who has looked at a page."""
+    if "flinkbuf.web.serving" in sys.modules:
+        sys.modules["flinkbuf.web.serving"].close_servers()
+
+
 def pytest_collection_modifyitems(items):
     """A test has one try. Those that are known to fail by chance, by name and reason, have two."""
     second_try = pytest.mark.flaky(reruns=1)

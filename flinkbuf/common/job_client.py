@@ -9,6 +9,7 @@ from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.common.completable_future import CompletableFuture, completed, failed
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.job_id import JobID
+from flinkbuf.jobs.checkpoint_log import log_stop
 from flinkbuf.jobs.failure import JobCanceledError, JobSuspendedError
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.log import logger
@@ -32,6 +33,8 @@ class JobEnd:
         """Take the job's exception, or None; called once, when all of it is gone."""
         self._archive()
         name = self.job.graph.settings.job_name
+        if hasattr(self.job, "picture"):  # one that had ended before has none
+            log_stop(name, self.job.picture.savepoint)
         if error is None and self.job.status is JobStatus.CANCELED:
             error = JobCanceledError(f"job {name!r} was canceled")
         if error is None and self.job.status is JobStatus.SUSPENDED:

@@ -231,6 +231,7 @@ REST_PORT = Option("rest.port", ports_of, (0,), ("rest.bind-port",))  # Flink: 8
 REST_BIND_ADDRESS = Option("rest.bind-address", str, "127.0.0.1", ("rest.address",))
 REST_TOKEN = Option("rest.token", token_of, None)  # None: only links bring one along
 REST_TOKEN_FILE = Option("rest.token-file", str, None)
+REST_LINGER = Option("rest.linger-timeout", parse_duration_ms, 60_000)
 REPORTERS = Option("metrics.reporters", list_of, ())
 ARCHIVE_DIRECTORY = Option("jobmanager.archive.fs.dir", str, None)
 TEMPORARY_DIRECTORIES = Option("io.tmp.dirs", directories_of, ())  # empty: SPARK_LOCAL_DIRS, or the system's

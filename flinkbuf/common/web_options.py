@@ -65,7 +65,24 @@ def web_config_of(configuration: Configuration, *, is_watched: bool | None = Non
     is_seen = _is_interactive() if is_watched is None else is_watched
     is_served = is_seen if is_optional else choice != "off"
     token = _token(read(options.REST_TOKEN), read(options.REST_TOKEN_FILE))
-    return WebConfig(is_served, ports, read(options.REST_BIND_ADDRESS), token, tuple(files), is_optional)
+    address, linger_ms = read(options.REST_BIND_ADDRESS), read(options.REST_LINGER)
+    return WebConfig(is_served, ports, address, token, tuple(files), is_optional, linger_ms)
+
+
+def web_settings_of(configuration: Configuration) -> dict[str, str]:
+    """Return what says where a job is served, for who goes on with it; a token stays with who was given it.
+
+    Examples
+    --------
+    >>> web_settings_of(Configuration.from_dict({"rest.port": "8081", "rest.token": "correct horse battery"}))
+    {'rest.port': '8081'}
+    """
+    prefixes = ("rest.", "metrics.reporter")
+    return {
+        key: value
+        for key, value in configuration.to_dict().items()
+        if key.startswith(prefixes) and key != options.REST_TOKEN.key
+    }
 
 
 def _token(token: str | None, path: str | None) -> str | None:

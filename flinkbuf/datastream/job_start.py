@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.common import checkpoint_options, job_options, options
 from flinkbuf.common.checkpoint_options import HighAvailability
+from flinkbuf.common.web_options import web_settings_of
 from flinkbuf.jobs.graphs.job_graph import JobGraph, build_job_graph
 from flinkbuf.jobs.graphs.operator_ids import operator_ids
 from flinkbuf.jobs.graphs.program_identity import ProgramIdentity, text_of_program
@@ -286,5 +287,8 @@ def _stored(env: Any, graph: Any, files: JobFiles, target: Target, availability:
         env._master_config(sum(vertex.parallelism for vertex in graph.vertices)),
         replace(checkpointing, interval_ms=0) if settings.is_batch else checkpointing,
         env._bundle_fields(files),
+        configuration=configuration.shown(),
+        job_parameters=env._shown_parameters(),
+        web_settings=web_settings_of(configuration),
     )
     return stored if availability is None else replace(stored, lease_timeout_ms=availability.lease_timeout_ms)

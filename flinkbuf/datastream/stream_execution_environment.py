@@ -638,18 +638,13 @@ class StreamExecutionEnvironment:
         return job, end
 
     def _serve(self, job: Any, web: Any) -> Any:
-        """Show where the job can be looked at."""
-        from flinkbuf.web.serving import serve
+        from flinkbuf.web.serving import serve_and_say
 
-        parameters = hide_sensitive_values(options.read(self._configuration, options.GLOBAL_JOB_PARAMETERS))
-        served = serve(job, web, self._configuration.shown(), getattr(job, "rescale", None), parameters)
-        if served.link is not None:
-            job.page = served.link
-            link = served.link
-            if "ipykernel" in sys.modules:  # what a cell says is kept with the notebook, and given away with it
-                link = f"{served.link_to_read} (client.page: the same, to stop it there, too)"
-            print(f"job {job.graph.settings.job_name!r} can be looked at: {link}", file=sys.stderr, flush=True)
-        return served
+        return serve_and_say(job, web, self._configuration.shown(), self._shown_parameters(), sys.stderr)
+
+    def _shown_parameters(self) -> dict[str, str]:
+        """What functions can ask for, without secrets."""
+        return hide_sensitive_values(options.read(self._configuration, options.GLOBAL_JOB_PARAMETERS))
 
     def _bundle_fields(self, files: Any) -> dict[str, Any]:
         """What the processes of a job need besides its functions."""

@@ -1,4 +1,4 @@
-"""One line in the log for each checkpoint, what became of it and what was slow, and for each restart, why."""
+"""One line in the log for each checkpoint, what became of it and what was slow, for each restart, and for a stop."""
 
 from __future__ import annotations
 
@@ -25,6 +25,14 @@ def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
     is_usual = not (reason.counts or reason in _SERIOUS or SnapshotKind(record.kind).is_savepoint)
     level = logging.INFO if record.status == "COMPLETED" or is_usual else logging.WARNING
     logger.log(level, "job %s: %s", job_name, text_of(record))
+
+
+def log_stop(job_name: str, savepoint: str) -> None:
+    """Say with which savepoint a job was stopped, if it was: whoever asked for it may have been elsewhere."""
+    if savepoint:
+        logger.warning(
+            "job %s was stopped with savepoint %s: execution.state-recovery.path begins from it", job_name, savepoint
+        )
 
 
 class RestartLog:

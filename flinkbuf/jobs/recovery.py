@@ -16,6 +16,7 @@ from flinkbuf.checkpoints.ha_protocol import HaPrevious
 from flinkbuf.checkpoints.ha_store import HaLease, HaStore
 from flinkbuf.checkpoints.locations import child, normalized, parent
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.jobs.checkpoint_log import log_stop
 from flinkbuf.jobs.graphs.program_identity import ProgramIdentity
 from flinkbuf.jobs.job_result import JobResult
 from flinkbuf.jobs.leadership import Leadership
@@ -25,6 +26,7 @@ from flinkbuf.jobs.stored_job import DEFAULT_LEASE_TIMEOUT_MS, StoredJob, restor
 from flinkbuf.jobs.target import Target, target_named
 from flinkbuf.log import logger
 
+Serve = Callable[[RunningJob, StoredJob], Callable[[], None]]
 CHECKPOINTS: Final = "checkpoints"  # below the directory of a job, where no other one was configured
 
 
@@ -141,7 +143,13 @@ def _result_of(text: str) -> JobResult:
         return JobResult("", text)
 
 
-def recover(storage_dir: str, cluster_id: str | None = None, *, falls_back: bool = False) -> list[tuple[str, str]]:
+def recover(
+    storage_dir: str,
+    cluster_id: str | None = None,
+    *,
+    falls_back: bool = False,
+    serve: Serve | None = None,
+) -> list[tuple[str, str]]:
     """Go on with all jobs that were left unfinished, without their programs; return how each has ended.
 
     Waits for those that other programs still hold, and for the end of all. A job whose record is damaged is named by
@@ -155,6 +163,8 @@ def recover(storage_dir: str, cluster_id: str | None = None, *, falls_back: bool
         Only jobs of this ``high-availability.cluster-id``.
     falls_back : bool
         A job whose newest checkpoint is damaged begins from the newest one that is whole.
+    serve : callable, optional
+        Given a job that is about to begin, and what was stored of it: has it looked at; returns what ends that.
     """
     found = HaStore.unfinished(storage_dir, cluster_id)
     stores = found.stores
@@ -165,7 +175,7 @@ def recover(storage_dir: str, cluster_id: str | None = None, *, falls_back: bool
 
     def go_on(index: int, store: HaStore) -> None:
         try:
-            ends[index] = _go_on(store, is_over.is_set, falls_back)
+            ends[index] = _go_on(store, is_over.is_set, falls_back, serve)
         except BaseException as error:
             logger.error("job %r could not be taken over", store.job_name, exc_info=error)
             ends[index] = f"{type(error).__name__}: {error}"
@@ -185,15 +195,19 @@ def recover(storage_dir: str, cluster_id: str | None = None, *, falls_back: bool
     return [(store.job_name, ends[index]) for index, store in enumerate(stores)] + unreadable
 
 
-def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool) -> str:
+def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool, serve: Serve | None) -> str:
     taken = TakenJob.take(store, DEFAULT_LEASE_TIMEOUT_MS, is_cancelled, falls_back=falls_back)
     if taken is None:
         return "another program holds it"
     if taken.result is not None:
         taken.lease.release()
         return taken.result.status
+    ends: list[Callable[[], None]] = []
     try:
-        job = stored_running_job(taken)
+        stored = _stored_job(taken)
+        job = stored_running_job(taken, stored, lambda error: [end() for end in ends])
+        if serve is not None:
+            ends.append(serve(job, stored))
     except BaseException:
         taken.lease.release()
         raise
@@ -201,21 +215,21 @@ def _go_on(store: HaStore, is_cancelled: Callable[[], bool], falls_back: bool) -
         job.run()
     except Exception as error:
         logger.error("job %r ended with %s", store.job_name, type(error).__name__, exc_info=error)
+    log_stop(store.job_name, job.picture.savepoint)
     return job.status.name
 
 
-def stored_running_job(taken: TakenJob) -> RunningJob:
-    """Make the job again that was stored.
-
-    Raises
-    ------
-    LookupError
-        It was never stored: its program had ended before.
-    """
+def _stored_job(taken: TakenJob) -> StoredJob:
     previous = taken.lease.previous
     if previous.job is None:
         raise LookupError(f"job {taken.store.job_name!r} was never begun: start its program again")
-    stored = StoredJob.from_bytes(previous.job)
+    return StoredJob.from_bytes(previous.job)
+
+
+def stored_running_job(
+    taken: TakenJob, stored: StoredJob, *on_end: Callable[[BaseException | None], object]
+) -> RunningJob:
+    """Make the job again that was stored."""
     leadership = Leadership(taken.lease, stored.lease_timeout_ms)
     return RunningJob(
         stored.graph,
@@ -223,6 +237,7 @@ def stored_running_job(taken: TakenJob) -> RunningJob:
         _target_of(stored.target_name),
         restart_strategy=stored.restart_strategy,
         config=stored.config,
+        on_end=on_end,
         bundle_fields=stored.bundle_fields,
         job_id=taken.job_id,
         checkpointing=taken.checkpointing(stored.checkpointing),

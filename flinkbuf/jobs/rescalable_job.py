@@ -251,8 +251,7 @@ class RescalableJob:
             with self._lock:
                 self._temporary = former
             self._is_between_runs = False
-            self._run.exception = refusal
-            self._run.status = JobStatus.FAILED
+            self._run.fail_after_end(refusal)
             if not rescaling.done.done():
                 rescaling.done.set_exception(refusal)
             self._end(refusal)

@@ -136,7 +136,7 @@ class RunningJob:
         clock: Clock | None = None,
         restart_strategy: Any = None,
         config: JobMasterConfig | None = None,
-        on_end: Iterable[Callable[[BaseException | None], None]] = (),
+        on_end: Iterable[Callable[[BaseException | None], object]] = (),
         bundle_fields: dict[str, Any] | None = None,
         job_id: str | None = None,
         checkpointing: CheckpointCoordinatorConfig | None = None,
@@ -185,6 +185,7 @@ class RunningJob:
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
         self._ended = threading.Event()
+        self._stopping_savepoint = ""  # that the job stops with, if nothing fails any more
         self._is_left_behind = False  # after Ctrl-C, with a function that does not return
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
@@ -518,7 +519,10 @@ class RunningJob:
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
         """Log it; the first complete one frees what the job began with."""
         log_checkpoint(self.graph.settings.job_name, record)
-        if record.status == "COMPLETED" and not SnapshotKind(record.kind).is_savepoint:
+        kind = SnapshotKind(record.kind)
+        if record.status == "COMPLETED" and kind.is_synchronous:
+            self._stopping_savepoint = record.path
+        if record.status == "COMPLETED" and not kind.is_savepoint:
             call, self.after_first_checkpoint = self.after_first_checkpoint, None
             if call is not None:
                 self._checkpoints.do_later(call)
@@ -562,10 +566,7 @@ class RunningJob:
             self.exception = self._exception_of(end.failure)
         self.net_runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
         self.status = end.status
-        self._take_picture_if_possible()
-        if is_over and not self.picture.is_over:  # it never began, or its control has failed
-            times = {**self.picture.timestamps, end.status: self.picture.now_ms}
-            self.picture = replace(self.picture, status=end.status, timestamps=times)
+        self.picture = self._last_picture(end.status)
         with self._closing:
             _running.discard(self)
         self._answer_the_rest()
@@ -577,6 +578,27 @@ class RunningJob:
             except BaseException:
                 logger.exception("telling %r of the end of a job failed", call)
         self._ended.set()
+
+    def _last_picture(self, status: JobStatus) -> JobPicture:
+        """Who looks sees all of the end at once: a picture that is over is not asked for again."""
+        picture, failure = self.picture, None
+        try:
+            picture = picture if picture.is_over else self._maker.make(self._now_ms())
+        except Exception:
+            logger.exception("there is no last picture of job %s", self.job_id)
+        now_ms, times = self._now_ms(), dict(picture.timestamps)
+        if status is not JobStatus.SUSPENDED and not picture.is_over:  # it never began, or its control has failed
+            picture, times[status] = replace(picture, status=status), now_ms
+        if self.exception is not None:
+            failure = replace(Failure.of(self.exception), exception=None)
+        savepoint = self._stopping_savepoint if status is JobStatus.FINISHED else ""
+        return replace(picture, now_ms=now_ms, timestamps=times, failure=failure, savepoint=savepoint)
+
+    def fail_after_end(self, error: BaseException) -> None:
+        """What was to follow it came to nothing: that is its end."""
+        self.exception, self.status = error, JobStatus.FAILED
+        times = {**self.picture.timestamps, JobStatus.FAILED: self._now_ms()}
+        self.picture = replace(self._last_picture(JobStatus.FAILED), status=JobStatus.FAILED, timestamps=times)
 
     def _exception_of(self, failure: Failure | None) -> BaseException:
         if failure is None:

@@ -111,7 +111,11 @@ def _with_way_out(error: Exception, whole: str) -> Exception:
 
 @dataclass(frozen=True)
 class StoredJob:
-    """All that a job is started with, so that it can be started again without its program."""
+    """All that a job is started with, so that it can be started again without its program.
+
+    `configuration` and `job_parameters` are as they may be shown to who looks at the job: without secrets.
+    `web_settings` say where that was, without the token.
+    """
 
     graph: JobGraph
     settings: ExecutionSettings
@@ -121,6 +125,9 @@ class StoredJob:
     checkpointing: CheckpointCoordinatorConfig
     bundle_fields: dict[str, Any] = field(default_factory=dict)
     lease_timeout_ms: int = DEFAULT_LEASE_TIMEOUT_MS
+    configuration: dict[str, str] = field(default_factory=dict)
+    job_parameters: dict[str, str] = field(default_factory=dict)
+    web_settings: dict[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Write it, with the classes of this program's main module.

@@ -171,6 +171,8 @@ def _status(cluster: Cluster, parts: Mapping[str, str], result_name: str, failur
     future = cluster.operations.find(parts["jobid"], parts["triggerid"])
     if future is None:
         raise HttpError(404, f"There is no operation {parts['triggerid']} of job {parts['jobid']}")
+    if parts["jobid"] in cluster.jobs:
+        cluster.jobs[parts["jobid"]].was_looked_at()
     if not future.done():
         return {"status": {"id": "IN_PROGRESS"}, "operation": None}
     error = None if future.cancelled() else future.exception()

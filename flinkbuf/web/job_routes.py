@@ -177,8 +177,10 @@ def execution_result(cluster: Cluster, request: Request, parts: Mapping[str, str
         "accumulator-results": {},
         "net-runtime": about["duration"],
     }
-    if picture.status is JobStatus.FAILED and picture.outages:
-        result["failure-cause"] = failure_cause(picture.outages[-1].root.failure)
+    if picture.status is JobStatus.FAILED:
+        failure = picture.failure or (picture.outages[-1].root.failure if picture.outages else None)
+        if failure is not None:  # one that never began has failed in no task
+            result["failure-cause"] = failure_cause(failure)
     return {"status": {"id": "COMPLETED"}, "job-execution-result": result}
 
 

@@ -104,6 +104,7 @@ class Cluster:
         job = self.jobs.get(parts["jobid"])
         if job is None:
             raise HttpError(404, f"Job {parts['jobid']} not found")
+        job.was_looked_at()
         return job
 
     def picture(self, parts: Mapping[str, str]) -> JobPicture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -14,6 +15,11 @@ from flinkbuf.jobs.flame_tree import TERMINATED
 from flinkbuf.jobs.master.job_picture import JobPicture
 
 OPERATIONS_MAX: Final = 100  # that are remembered
+LINGER_MS: Final = 60_000
+LOOKING_S: Final = (
+    120.0  # before its end: who has asked about it since then still looks; a hidden page does so once a minute
+)
+SHOWN_S: Final = 1.5  # after somebody has seen the end: others, who ask every second, have, too
 
 
 class ServedJob:
@@ -30,6 +36,10 @@ class ServedJob:
         What its functions can ask for, likewise.
     rescale : callable, optional
         Given a parallelism; returns a `Future`. None: the job cannot begin again with another one.
+    linger_ms : int
+        How long who looks at it may take to see its end.
+    clock : callable, optional
+        Seconds that only go on.
 
     Notes
     -----
@@ -43,8 +53,15 @@ class ServedJob:
         rescale: Callable[[int], Future[Any]] | None = None,
         *,
         job_parameters: Mapping[str, str] | None = None,
+        linger_ms: int = LINGER_MS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._job = job
+        self._linger_s = linger_ms / 1_000
+        self._clock = clock
+        self._looked_s: float | None = None  # when somebody has last asked about it while it ran
+        self._ended_s: float | None = None
+        self._seen_s: float | None = None  # when somebody has first asked about it after its end
         self._last: JobPicture | None = None
         self.configuration = dict(configuration or {})
         self.job_parameters = dict(job_parameters or {})
@@ -66,6 +83,27 @@ class ServedJob:
         """Keep the last picture, and nothing else of the job."""
         self._last = self._job.picture
         self._job = self.rescale = None
+        self._ended_s = self._clock()
+
+    def was_looked_at(self) -> None:
+        """Somebody is told about it."""
+        if not self.is_over:
+            self._looked_s = self._clock()
+        elif self._seen_s is None:
+            self._seen_s = self._clock()
+
+    @property
+    def linger_s(self) -> float:
+        """How long it has to be served after its end for who looks at it to see that, at most; 0: nobody waits for it.
+
+        Flink: CompletedOperationCache, which a cluster that ends waits for.
+        """
+        if self._ended_s is None or self._looked_s is None or self._ended_s - self._looked_s > LOOKING_S:
+            return 0.0
+        until_s = self._ended_s + self._linger_s
+        if self._seen_s is not None:
+            until_s = min(until_s, self._seen_s + SHOWN_S)
+        return max(0.0, until_s - self._clock())
 
     def flame_graph(self, vertex_id: str, subtask: int | None, kind: str) -> dict[str, Any]:
         """Return what the threads of a task do, in Flink's shape; see `RunningJob.flame_graph`."""

@@ -303,7 +303,7 @@ class JobServer:
             query.setdefault(name, []).append(value)
         method = "GET" if request.method == "HEAD" else request.method
         tag = self._tag() if request.path.endswith("/picture") and self.cluster.jobs else None
-        if tag is not None and request.headers.get("If-None-Match") == tag:
+        if tag is not None and request.headers.get("If-None-Match") == tag:  # what it has is as it is now
             return web.Response(status=304, headers={"ETag": tag})
         response = await self._made(Request(method, request.path, query, body))
         if tag is not None and response.status == 200:

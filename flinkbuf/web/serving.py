@@ -7,18 +7,21 @@ is there before the first job is served. Flink: WebOptions, RestOptions, MetricO
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import os
 import re
+import sys
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from flinkbuf.log import logger
 from flinkbuf.web.json_lines import JsonLinesReporter
-from flinkbuf.web.served_job import ServedJob
+from flinkbuf.web.served_job import LINGER_MS, ServedJob
 
 if TYPE_CHECKING:
     from flinkbuf.web.server import JobServer
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
 _servers: dict[tuple[Any, ...], JobServer] = {}
 _said: set[type[BaseException]] = set()  # why there is no page; a program may run many jobs
 _lock = threading.Lock()
+QUIET_S = 2.0  # a page that is open has asked by then; only a longer wait is spoken of
+LOOK_S = 0.05
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class WebConfig:
     token : str or None
         What tools may send; None: nothing but what links bring along lets somebody in.
     reporters : tuple of ReporterConfig
+    linger_ms : int
+        How long a program that has ended waits for those who look at its jobs to see it.
     """
 
     is_served: bool = True
@@ -60,6 +67,7 @@ class WebConfig:
     token: str | None = field(default=None, repr=False)
     reporters: tuple[ReporterConfig, ...] = ()
     is_optional: bool = False
+    linger_ms: int = LINGER_MS
 
     @property
     def is_watched(self) -> bool:
@@ -121,7 +129,7 @@ def serve(
     job_parameters: Mapping[str, str] | None = None,
 ) -> Served:
     """Serve a job that begins now; what is given of its settings has no secrets. Raises what `check` raises."""
-    served = ServedJob(job, configuration, rescale, job_parameters=job_parameters)
+    served = ServedJob(job, configuration, rescale, job_parameters=job_parameters, linger_ms=config.linger_ms)
     link = None
     server = _server_if_possible(config) if config.is_served else None
     if server is not None:
@@ -136,6 +144,19 @@ def serve(
             reporter.close()
         raise
     return Served(served, link, reporters)
+
+
+def serve_and_say(
+    job: Any, config: WebConfig, configuration: Mapping[str, str], job_parameters: Mapping[str, str], to: TextIO | None
+) -> Served:
+    """Serve a job that begins now, and say where it can be looked at; raises what `check` raises."""
+    served = serve(job, config, configuration, getattr(job, "rescale", None), job_parameters)
+    if served.link is not None:
+        link = job.page = served.link
+        if "ipykernel" in sys.modules:  # what a cell says is kept with the notebook, and given away with it
+            link = f"{served.link_to_read} (client.page: the same, to stop it there, too)"
+        print(f"job {job.graph.settings.job_name!r} can be looked at: {link}", file=to, flush=True)
+    return served
 
 
 def _server_if_possible(config: WebConfig) -> JobServer | None:
@@ -169,7 +190,7 @@ def _server_of(config: WebConfig) -> JobServer:
             else:
                 made = _instead_of(server, config)
             if not _servers:
-                atexit.register(close_servers)
+                atexit.register(_close_when_seen)
             server = _servers[key] = made
         return server
 
@@ -182,12 +203,29 @@ def _instead_of(failed: JobServer, config: WebConfig) -> JobServer:
     return made
 
 
+def _close_when_seen() -> None:
+    """The program ends: whoever looks at one of its jobs is shown the job's end first. Ctrl-C ends that."""
+    with contextlib.suppress(KeyboardInterrupt):
+        begun_s, is_said = time.monotonic(), False
+        while (left_s := max((job.linger_s for job in _jobs()), default=0.0)) > 0:
+            if not is_said and time.monotonic() - begun_s > QUIET_S:
+                is_said = True
+                text = f"somebody looks at this program: its page stays until the end was seen, {left_s:.0f} s at most"
+                print(f"{text} (rest.linger-timeout); Ctrl-C ends it now", file=sys.stderr, flush=True)
+            time.sleep(min(left_s, LOOK_S))
+    close_servers()
+
+
+def _jobs() -> list[ServedJob]:
+    return [job for server in list(_servers.values()) if server.is_running for job in server.cluster.jobs.values()]
+
+
 def close_servers() -> None:
     """End all servers of this process: nothing is served until the next job begins. Idempotent."""
     with _lock:
         servers = list(_servers.values())
         _servers.clear()
-        atexit.unregister(close_servers)
+        atexit.unregister(_close_when_seen)
     for server in servers:
         server.close()
 

@@ -187,6 +187,9 @@ class FakeRun:
         self.directory = directory
         return self.savepoint
 
+    def fail_after_end(self, error):
+        self.status, self.exception = JobStatus.FAILED, error
+
     def end(self, status=JobStatus.FINISHED, error=None):
         self.status = status
         for call in self.on_end:

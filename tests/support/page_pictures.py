@@ -189,6 +189,8 @@ def picture(width: int = 2, **changed: Any) -> Json:
         "duration": 600_000,
         "timestamps": {"CREATED": NOW - 600_000, "RUNNING": NOW - 599_000},
         "restarts": 0,
+        "failure": None,
+        "savepoint": None,
         "can-command": True,
         "tasks": {"RUNNING": sum(each["parallelism"] for each in vertices)},
         "subtask-count": sum(each["parallelism"] for each in vertices),

@@ -30,6 +30,7 @@ class PageServer(ThreadingHTTPServer):
         self.jobs: list[dict[str, Any]] = []
         self.status = 200
         self.error = "Job is not known here."  # of another status
+        self.paths: list[str] = []  # that were looked at
         self.asked: list[tuple[str, str, str | None, Any]] = []
 
     @property
@@ -46,6 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
+        self.server.paths.append(self.path)
         if path == "/" or path.startswith("/static/"):
             file = STATIC / (path.removeprefix("/static/") if path != "/" else "index.html")
             self._give(

@@ -60,9 +60,11 @@ def _runs(picture: Picture) -> Json:
     question, state, tasks = "Does it run?", picture["state"], picture["tasks"]
     restarts = plural(picture["restarts"], "restart") if picture["restarts"] else "no restart"
     if _is_over(picture):
-        return _answer(
-            question, _ENDED[state], state.title(), f"after {lasting_text(picture['duration'])} · {restarts}"
-        )
+        after = f"after {lasting_text(picture['duration'])} · {restarts}"
+        if picture.get("savepoint"):  # archives of older versions have none
+            return _answer(question, GOOD, "Stopped", f"with savepoint {picture['savepoint']} · {after}")
+        failure = picture.get("failure") if state == "FAILED" else None
+        return _answer(question, _ENDED[state], state.title(), f"{failure} · {after}" if failure else after)
     alive, whole = tasks.get("RUNNING", 0) + tasks.get("FINISHED", 0), picture["subtask-count"]
     detail = f"{alive:,} of {plural(whole, 'subtask')} · {restarts}"
     if state != "RUNNING":

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master.execution_state import ExecutionState
@@ -29,6 +30,7 @@ from flinkbuf.streaming.accumulators import merge_accumulators
 
 Json = dict[str, Any]
 UNKNOWN: Final = -1  # a time that has not come
+HEADLINE_LENGTH: Final = 300
 UNASSIGNED: Final = "(unassigned)"
 RECONCILING: Final = "RECONCILING"  # a state of tasks that Flink has, and nothing is ever in
 
@@ -326,6 +328,18 @@ def _exception(entry: FailureEntry) -> Json:
         "endpoint": entry.host,
         "taskManagerId": entry.manager_id,
     }
+
+
+def headline_of(failure: Failure) -> str:
+    """Return what has failed in a line: the type, and the first line of the message.
+
+    Examples
+    --------
+    >>> headline_of(Failure("builtins.ValueError", "no number: 'x'\\nin operator 'Map'"))
+    "ValueError: no number: 'x'"
+    """
+    name, message = failure.type_name.rpartition(".")[2], failure.message.strip().partition("\n")[0]
+    return f"{name}: {message}"[:HEADLINE_LENGTH] if message else name
 
 
 def accumulators_json(executions: Iterable[AttemptPicture]) -> Json:

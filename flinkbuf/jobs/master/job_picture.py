@@ -224,6 +224,10 @@ class JobPicture:
     managers, lost_managers : tuple of ManagerPicture
         Those that are there; the last ones that are not any more, newest first.
     checkpoints : CheckpointsPicture
+    failure : Failure or None
+        What the job has failed with.
+    savepoint : str
+        Where the savepoint lies that it was stopped with; empty: it was not.
     """
 
     now_ms: int
@@ -236,6 +240,8 @@ class JobPicture:
     lost_managers: tuple[ManagerPicture, ...]
     outages: tuple[Outage, ...]
     checkpoints: CheckpointsPicture
+    failure: Failure | None = None
+    savepoint: str = ""
 
     @property
     def job_id(self) -> str:

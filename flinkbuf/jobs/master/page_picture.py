@@ -19,6 +19,7 @@ from flinkbuf.jobs.master.job_details import (
     accumulators_json,
     back_pressure_level,
     exceptions_json,
+    headline_of,
     manager_json,
     operators_json,
     overview_of,
@@ -55,6 +56,8 @@ def page_picture(picture: JobPicture, *, rows: int = ROWS, vertices: Collection[
         **overview_of(picture),
         "since": picture.timestamps[picture.status],
         "restarts": picture.restart_count,
+        "failure": None if picture.failure is None else headline_of(picture.failure),
+        "savepoint": picture.savepoint or None,
         "tasks": {state.name: counts[state] for state in ExecutionState},
         "subtask-count": counts.total(),
         "vertices": [

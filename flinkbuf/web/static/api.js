@@ -22,7 +22,8 @@ async function ask(path, options = {}) {
   const headers = { Accept: "application/json", ...options.headers };
   const token = sessionStorage.getItem(TOKEN);
   if (token) headers.Authorization = `Bearer ${token}`;
-  const answer = await fetch(path, { cache: "no-store", ...options, headers, signal: AbortSignal.timeout(10_000) });
+  const answer = await fetch(path, { cache: "no-store", ...options, headers, signal: AbortSignal.timeout(10_000) })
+    .catch(() => { throw new Refusal(0, "The program does not answer: it may have ended, or cannot be reached from here."); });
   if (answer.ok || answer.status === 304) return answer;
   const body = await answer.json().catch(() => ({}));
   throw new Refusal(answer.status, (body.errors ?? [`the server answered ${answer.status}`]).join("\n"));
@@ -36,11 +37,13 @@ async function send(method, path, body) {
 
 export const jobs = async () => (await (await ask("jobs/overview")).json()).jobs;
 
+export const ALL = "*"; // instead of a task's id: the subtasks of all, as many as anybody will look at
+
 // The picture, or null while it is the one that is known already.
 export function pictures(jobId) {
   let tag = null;
   return async (vertexId) => {
-    const path = (jobId ? `jobs/${jobId}/picture` : "picture") + `?vertex=${vertexId ?? "none"}`;
+    const path = (jobId ? `jobs/${jobId}/picture` : "picture") + (vertexId === ALL ? "?subtasks=200" : `?vertex=${vertexId ?? "none"}`);
     const answer = await ask(path, { headers: tag?.path === path ? { "If-None-Match": tag.value } : {} });
     if (answer.status === 304) return null;
     const value = answer.headers.get("ETag");

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { h } from "./dom.js";
+import { isOver } from "./standing.js";
 
 const POLL_MS = 400;
 const QUESTIONS = {
@@ -19,6 +20,7 @@ export function buttons(picture, change) {
 
 export function commandDialog(picture, command, change) {
   const question = QUESTIONS[command.name];
+  const done = command.done ?? (command.name === "stop" && isOver(picture) ? picture.savepoint : null); // the program may be gone
   const submit = async (event) => {
     event.preventDefault();
     const directory = event.target.elements.directory?.value.trim() || null;
@@ -32,13 +34,13 @@ export function commandDialog(picture, command, change) {
   };
   return h("dialog", { class: "question", "aria-labelledby": "question-title", onclose: () => change({ ...closed }) },
     h("form", { onsubmit: submit },
-      h("h2", { id: "question-title" }, command.done ? "Done" : question.title),
-      h("p", {}, command.done ? ["The savepoint is at ", h("code", {}, command.done)] : question.text),
-      question.hasPath && !command.done && h("label", {}, "Directory", h("input", { name: "directory", type: "text", autocomplete: "off", spellcheck: "false", disabled: command.isBusy })),
-      command.error && h("p", { class: "is-bad", role: "alert" }, command.error),
+      h("h2", { id: "question-title" }, done ? "Done" : question.title),
+      h("p", {}, done ? ["The savepoint is at ", h("code", {}, done)] : question.text),
+      question.hasPath && !done && h("label", {}, "Directory", h("input", { name: "directory", type: "text", autocomplete: "off", spellcheck: "false", disabled: command.isBusy })),
+      command.error && !done && h("p", { class: "is-bad", role: "alert" }, command.error),
       h("div", { class: "commands" },
-        h("button", { type: "button", class: "quiet", onclick: () => change({ ...closed }) }, command.done ? "Close" : "Leave it"),
-        !command.done && h("button", { type: "submit", class: command.name === "cancel" ? "strong danger" : "strong", disabled: command.isBusy }, command.isBusy ? "Waiting …" : question.act))));
+        h("button", { type: "button", class: "quiet", onclick: () => change({ ...closed }) }, done ? "Close" : "Leave it"),
+        !done && h("button", { type: "submit", class: command.name === "cancel" ? "strong danger" : "strong", disabled: command.isBusy }, command.isBusy ? "Waiting …" : question.act))));
 }
 
 // Returns the path of the savepoint, if one was asked for.

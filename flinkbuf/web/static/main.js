@@ -13,6 +13,7 @@ import { task } from "./task.js";
 import { busy, isOver } from "./standing.js";
 
 const INTERVAL_MS = 1000;
+const HIDDEN_MS = 30_000; // between two pictures of a page that nobody sees: its program waits for it at its end
 const SILENCE_MS = 3500; // without an answer, until the page says so
 
 const state = {
@@ -21,6 +22,7 @@ const state = {
   others: [], // all jobs that the server knows
   heard: 0, // when the last answer came, on this machine's clock
   error: null,
+  isWhole: false, // the job's end is here, with all that it had: the program may go
   view: { vertexId: null, sorting: null, allRows: false, allCheckpoints: false },
   flame: { ...flames.closed },
   command: { ...commands.closed },
@@ -36,7 +38,7 @@ function render() {
     draw(document.getElementById("page"), waiting(error));
     return;
   }
-  document.title = `${picture.name} · ${picture.state.toLowerCase()}`;
+  document.title = `${picture.name} · ${isLost() ? "connection lost" : picture.state.toLowerCase()}`;
   const vertex = chosen(picture);
   draw(document.getElementById("page"),
     head(picture),
@@ -67,7 +69,12 @@ function head(picture) {
     h("div", {},
       h("h1", {}, picture.name),
       h("p", { class: "aside" }, h("code", {}, picture.jid), ` · ${picture["job-type"].toLowerCase()} · since ${dateAndClock(picture["start-time"])}`, jobChoice(picture))),
-    picture["can-command"] && !isOver(picture) && commands.buttons(picture, command));
+    picture["can-command"] && !isOver(picture) && !isLost() && commands.buttons(picture, command));
+}
+
+// Nobody answers for a job that ran when it was last heard of.
+function isLost() {
+  return state.error !== null && !isOver(state.picture) && Date.now() - state.heard > SILENCE_MS;
 }
 
 function jobChoice(picture) {
@@ -77,25 +84,36 @@ function jobChoice(picture) {
 }
 
 function banner(picture) {
-  const silence = Date.now() - state.heard;
-  if (state.error && silence > SILENCE_MS) {
-    return h("p", { class: "banner is-lost", role: "alert", key: "lost" }, h("b", {}, "Connection lost."), ` What you see is ${lasting(silence)} old. The program may have ended; the page keeps asking.`);
-  }
   if (isOver(picture)) {
-    return h("p", { class: "banner", key: "over" }, h("b", {}, `The job ${{ FINISHED: "has finished", FAILED: "has failed", CANCELED: "was canceled", SUSPENDED: "goes on elsewhere" }[picture.state]}.`), picture["is-archived"] ? " This is its last picture, out of the archive." : " This is its last picture.");
+    return h("p", { class: picture.state === "FAILED" ? "banner is-bad-news" : "banner", role: "status", key: "over" }, endWords(picture), picture["is-archived"] ? " This is its last picture, out of the archive." : " This is its last picture.");
   }
-  return null;
+  if (!isLost()) return null;
+  return h("p", { class: "banner is-bad-news", role: "alert", key: "lost" }, h("b", {}, "Connection lost."), ` What you see is ${lasting(Date.now() - state.heard)} old. The program may have ended; the page keeps asking.`);
+}
+
+function endWords(picture) {
+  if (picture.savepoint) return [h("b", {}, "Stopped with savepoint "), h("code", {}, picture.savepoint), ": execution.state-recovery.path begins from it."];
+  if (picture.state === "FAILED" && picture.failure) return [h("b", {}, "Failed: "), picture.failure];
+  return h("b", {}, `The job ${{ FINISHED: "has finished", FAILED: "has failed", CANCELED: "was canceled", SUSPENDED: "goes on elsewhere" }[picture.state]}.`);
 }
 
 const MARKS = { good: "✓", fair: "!", bad: "✕", quiet: "·" };
 const LEVELS = { good: "good", fair: "worth a look", bad: "bad", quiet: "nothing to judge" };
 
+// What was good when it was last heard of is not known to be so now.
+function answersNow(picture) {
+  if (!isLost()) return picture.answers;
+  const [runs, ...rest] = picture.answers;
+  const unknown = { ...runs, level: "bad", answer: "Not known", detail: `${lasting(Date.now() - state.heard)} ago: ${runs.answer}` };
+  return [unknown, ...rest.map((each) => ({ ...each, level: each.level === "good" ? "quiet" : each.level }))];
+}
+
 function questions(picture) {
-  return h("section", { class: "questions", "aria-label": "At a glance" }, picture.answers.map((each, place) =>
+  return h("section", { class: "questions", "aria-label": "At a glance" }, answersNow(picture).map((each, place) =>
     h("article", { class: `question-card is-${each.level}`, "data-question": String(place + 1) },
       h("h2", {}, h("span", { class: "mark", "aria-hidden": "true" }, MARKS[each.level]), each.question, h("span", { class: "unseen" }, ` ${LEVELS[each.level]}:`)),
       h("p", { class: "answer", title: each.answer }, each.vertex && place === 1 ? h("button", { type: "button", class: "link", onclick: () => look({ vertexId: each.vertex }) }, each.answer) : each.answer),
-      h("p", { class: "detail" }, each.detail))));
+      h("p", { class: "detail", title: each.detail }, each.detail))));
 }
 
 function accumulators(picture) {
@@ -107,7 +125,7 @@ function accumulators(picture) {
 
 function foot(picture) {
   const silence = Date.now() - state.heard;
-  return h("footer", {}, h("span", {}, isOver(picture) ? `last picture: ${dateAndClock(picture.now)}` : `picture of ${dateAndClock(picture.now)}`), state.error && h("span", {}, ` · last answer ${age(silence)}`));
+  return h("footer", { class: state.isWhole ? "is-whole" : null }, h("span", {}, isOver(picture) ? `last picture: ${dateAndClock(picture.now)}` : `picture of ${dateAndClock(picture.now)}`), state.error && h("span", {}, ` · last answer ${age(silence)}`));
 }
 
 function dialogs(picture) {
@@ -120,7 +138,7 @@ function dialogs(picture) {
 
 // Who listens instead of looking is told what changes, and only that.
 function speak(picture) {
-  const [runs, stuck] = picture.answers;
+  const [runs, stuck] = answersNow(picture);
   const words = `${picture.state.toLowerCase()}; ${stuck.level === "good" || stuck.level === "quiet" ? "nothing is stuck" : `stuck at ${stuck.answer}`}${runs.level === "bad" ? `; ${runs.answer}` : ""}`;
   if (words !== spoken) {
     spoken = words;
@@ -181,20 +199,21 @@ async function sample() {
 // ---- asking
 
 async function tick() {
-  if (state.picture?.["is-archived"] && rowsOf(state.picture, state.view.vertexId)) return; // nothing more will come
+  if (state.isWhole && state.jobId !== null) return; // nothing more will come; without an id a newer job may
   try {
-    const picture = await ask(state.view.vertexId);
+    const isEnd = state.picture !== null && isOver(state.picture);
+    const picture = await ask(isEnd ? api.ALL : state.view.vertexId);
     state.heard = Date.now();
     state.error = null;
     if (picture) take(picture);
+    state.isWhole = isEnd && isOver(state.picture);
+    if (!isEnd && isOver(state.picture)) tick();
   } catch (error) {
     state.error = error;
     if (error.status === 404) state.picture = null; // the server knows the job no more
   }
   render();
 }
-
-const rowsOf = (picture, vertexId) => picture.vertices.find((vertex) => vertex.id === vertexId)?.subtasks.rows.length ?? 0;
 
 function take(picture) {
   const isFirst = state.picture === null;
@@ -225,7 +244,7 @@ function follow() {
   const found = /^#\/job\/([0-9a-f]{32})/.exec(window.location.hash);
   const jobId = found ? found[1] : null;
   if (ask !== null && jobId === state.jobId) return;
-  Object.assign(state, { jobId, picture: null, error: null });
+  Object.assign(state, { jobId, picture: null, error: null, isWhole: false });
   state.view = { vertexId: null, sorting: null, allRows: false, allCheckpoints: false };
   state.flame = { ...flames.closed };
   state.command = { ...commands.closed };
@@ -238,5 +257,6 @@ api.takeToken();
 window.addEventListener("hashchange", follow);
 follow();
 setInterval(() => { if (!document.hidden) tick(); }, INTERVAL_MS);
+setInterval(() => { if (document.hidden) tick(); }, HIDDEN_MS);
 setInterval(listJobs, 10 * INTERVAL_MS);
 document.addEventListener("visibilitychange", () => { if (!document.hidden) tick(); });
