@@ -11,12 +11,13 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from getpass import getpass
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from shutil import get_terminal_size
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
 from flinkbuf.command_output import say
 from flinkbuf.jobs.master.plain_words import lasting_text
-from flinkbuf.jobs.top_view import rich_of, text_of, view_of
+from flinkbuf.jobs.top_view import TopView, rich_of, text_of, view_of
 from flinkbuf.log import printable
 from flinkbuf.private_files import read_secret
 
@@ -47,6 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Say what the command takes."""
     parser.add_argument("url", metavar="URL", nargs="?", default=DEFAULT_URL, help=f"default: {DEFAULT_URL}")
     parser.add_argument("--once", action="store_true", help="draw one picture and end")
+    parser.add_argument("--json", action="store_true", help="print pictures as JSON, one a line, for tools")
     parser.add_argument("--token-file", metavar="FILE", help="mode 600; its first line is the token")
     parser.epilog = _EPILOG
 
@@ -66,7 +68,7 @@ def main(options: Namespace) -> int:
     except (NoPictureError, OSError, ValueError) as error:
         say(f"flinkbuf top: {error}", file=sys.stderr)
         return 1
-    draw, screen = _drawing(is_live=not options.once)
+    draw, screen = (_draw_json, nullcontext()) if options.json else _drawing(is_live=not options.once)
     try:
         with screen:
             draw(first, "")
@@ -129,7 +131,7 @@ class PictureClient:
         if status != 200:
             raise NoPictureError(_said_by(status, data))
         try:
-            made: dict[str, Any] = _shown(json.loads(data))
+            made: dict[str, Any] = json.loads(data)
             view_of(made)
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise NoPictureError(
@@ -195,20 +197,33 @@ def _drawing(*, is_live: bool) -> tuple[_Draw, Any]:
         return _draw_plain, nullcontext()
     console = Console()
     if not is_live:
-        return lambda picture, note: console.print(rich_of(view_of(picture))), nullcontext()
+        return lambda picture, note: console.print(rich_of(_view(picture, console.width))), nullcontext()
     live = Live(console=console, auto_refresh=False, screen=False, vertical_overflow="crop")
 
     def draw(picture: dict[str, Any], note: str) -> None:
         from rich.console import Group
 
-        shown = rich_of(view_of(picture))
+        shown = rich_of(_view(picture, console.width))
         live.update(Group(shown, Text(note, "bold red")) if note else shown, refresh=True)
 
     return draw, live
 
 
+def _view(picture: dict[str, Any], width: int) -> TopView:
+    return view_of(_shown(picture), width)
+
+
 def _draw_plain(picture: dict[str, Any], note: str) -> None:
-    print(text_of(view_of(picture)) + (note + "\n" if note else ""), flush=True)
+    width = get_terminal_size((80, 24)).columns
+    print(text_of(_view(picture, width)) + (note + "\n" if note else ""), flush=True)
+
+
+def _draw_json(picture: dict[str, Any], note: str) -> None:
+    """All of it, as the server has given it; what commands a terminal is escaped in JSON."""
+    if note:
+        say(f"flinkbuf top: {note}", file=sys.stderr)
+    else:
+        print(json.dumps(picture), flush=True)
 
 
 def _follow(

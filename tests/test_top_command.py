@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import socket
 import sys
 import threading
@@ -14,7 +15,7 @@ from page_server import page_server, with_answers
 from flinkbuf import top_command
 from flinkbuf.cli import main
 from flinkbuf.jobs.master.job_picture import PictureMaker
-from flinkbuf.jobs.top_view import MANAGERS_MAX, TASKS_MAX, bar, rich_of, text_of, view_of
+from flinkbuf.jobs.top_view import MANAGERS_MAX, TASKS_MAX, bar, cells_of, rich_of, text_of, view_of
 from flinkbuf.web.served_job import ServedJob
 from flinkbuf.web.server import JobServer
 
@@ -27,6 +28,32 @@ def test_all_that_the_picture_says_stands_there():
         assert name[:30] in text
     (line,) = [line for line in text.splitlines() if line.startswith("join: CoProcess")]
     assert "1: 100 % busy" in line and "220/s" in line and "(3.2 s behind)" in line
+    assert "212.0 MiB of 1.0 GiB" in text or "212 MiB of 1.0 GiB" in text
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
+@pytest.mark.parametrize("made", [held_back(), after_a_loss(), picture(name="航班" * 40)], ids=["held", "lost", "wide"])
+def test_no_line_is_wider_than_the_terminal(width, made):
+    if len(made["name"]) > 40:
+        made["vertices"][2]["name"] = "航班" * 30
+        made["taskmanagers"][0]["id"] = "worker-" + "1" * 80
+        made["taskmanagers"][0]["heartbeat-age"] = 700_000
+    view = view_of(with_answers(made), width)
+    lines = text_of(view).splitlines()
+    assert max(map(cells_of, lines)) <= width
+    for wanted in ("Does it run?", "Who is ill?", "Busy", "Held back", JOB_ID):
+        assert any(wanted in line for line in lines), wanted
+    console = pytest.importorskip("rich.console")
+    stream = io.StringIO()
+    console.Console(file=stream, width=width, force_terminal=False).print(rich_of(view))
+    drawn = [line.rstrip() for line in stream.getvalue().splitlines()]
+    assert [line for line in drawn if line] == [line for line in lines if line]
+
+
+def test_who_is_held_back_is_seen_in_80_columns():
+    text = text_of(view_of(with_answers(held_back()), 80))
+    (line,) = [line for line in text.splitlines() if line.startswith("join: CoProcess")]
+    assert line.split()[:3] == ["join:", "CoProcess", "2"] and "220/s" in line and "86 %" in line
     assert "212.0 MiB of 1.0 GiB" in text or "212 MiB of 1.0 GiB" in text
 
 
@@ -63,6 +90,14 @@ def test_one_picture_is_printed(capsys):
         assert main(["top", f"{server.url}#/job/{JOB_ID}", "--once"]) == 0
     out = capsys.readouterr().out
     assert "✓ Does it run?            Running for 10 min" in out
+
+
+def test_tools_get_all_of_the_picture_as_json(capsys):
+    made = picture(name="\x1b[2Jgone")
+    with page_server(made) as server:
+        assert main(["top", server.url, "--once", "--json"]) == 0
+    out = capsys.readouterr().out
+    assert json.loads(out) == with_answers(made) and out.count("\n") == 1 and "\x1b" not in out
 
 
 def test_it_follows_the_job_to_its_end(capsys, monkeypatch):
@@ -186,7 +221,8 @@ def test_whoever_listens_at_the_port_next_is_sent_no_token(server, monkeypatch):
 ESCAPES = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\n\u202e"
 
 
-def test_names_and_failures_command_no_terminal(capsys):
+def test_names_and_failures_command_no_terminal(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "240")
     made = after_a_loss()
     made["name"] = made["vertices"][0]["name"] = f"name{ESCAPES}"
     made["taskmanagers"][0]["id"] = f"worker{ESCAPES}"
