@@ -15,15 +15,17 @@ _NAMES = {
     "checkpointing_mode": "CheckpointingMode",
     "data_stream": (
         "AllWindowedStream BroadcastConnectedStream BroadcastStream CachedDataStream CloseableIterator "
-        "ConnectedStreams DataStream DataStreamSink KeyedStream WindowedStream"
+        "CoGroupedStreams ConnectedStreams DataStream DataStreamSink JoinedStreams KeyedStream WindowedStream"
     ),
     "execution_mode": "RuntimeExecutionMode",
     "externalized_checkpoint_retention": "ExternalizedCheckpointRetention",
     "functions": (
         "AggregateFunction AsyncFunction AsyncRetryPredicate AsyncRetryStrategy BroadcastProcessFunction "
-        "CoFlatMapFunction CoMapFunction CoProcessFunction FilterFunction FlatMapFunction KeySelector "
+        "CoFlatMapFunction CoGroupFunction CoMapFunction CoProcessFunction FilterFunction FlatJoinFunction "
+        "FlatMapFunction JoinFunction KeySelector "
         "KeyedBroadcastProcessFunction KeyedCoProcessFunction KeyedProcessFunction MapBatchFunction MapFunction "
-        "Partitioner ProcessFunction ProcessWindowFunction ReduceFunction RuntimeContext SinkFunction SourceFunction "
+        "Partitioner ProcessFunction ProcessJoinFunction ProcessWindowFunction ReduceFunction RuntimeContext "
+        "SinkFunction SourceFunction "
         "WindowFunction"
     ),
     "output_tag": "OutputTag",

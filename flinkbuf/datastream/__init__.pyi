@@ -12,9 +12,11 @@ from flinkbuf.datastream.data_stream import BroadcastConnectedStream as Broadcas
 from flinkbuf.datastream.data_stream import BroadcastStream as BroadcastStream
 from flinkbuf.datastream.data_stream import CachedDataStream as CachedDataStream
 from flinkbuf.datastream.data_stream import CloseableIterator as CloseableIterator
+from flinkbuf.datastream.data_stream import CoGroupedStreams as CoGroupedStreams
 from flinkbuf.datastream.data_stream import ConnectedStreams as ConnectedStreams
 from flinkbuf.datastream.data_stream import DataStream as DataStream
 from flinkbuf.datastream.data_stream import DataStreamSink as DataStreamSink
+from flinkbuf.datastream.data_stream import JoinedStreams as JoinedStreams
 from flinkbuf.datastream.data_stream import KeyedStream as KeyedStream
 from flinkbuf.datastream.data_stream import WindowedStream as WindowedStream
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode as RuntimeExecutionMode
@@ -27,10 +29,13 @@ from flinkbuf.datastream.functions import AsyncRetryPredicate as AsyncRetryPredi
 from flinkbuf.datastream.functions import AsyncRetryStrategy as AsyncRetryStrategy
 from flinkbuf.datastream.functions import BroadcastProcessFunction as BroadcastProcessFunction
 from flinkbuf.datastream.functions import CoFlatMapFunction as CoFlatMapFunction
+from flinkbuf.datastream.functions import CoGroupFunction as CoGroupFunction
 from flinkbuf.datastream.functions import CoMapFunction as CoMapFunction
 from flinkbuf.datastream.functions import CoProcessFunction as CoProcessFunction
 from flinkbuf.datastream.functions import FilterFunction as FilterFunction
+from flinkbuf.datastream.functions import FlatJoinFunction as FlatJoinFunction
 from flinkbuf.datastream.functions import FlatMapFunction as FlatMapFunction
+from flinkbuf.datastream.functions import JoinFunction as JoinFunction
 from flinkbuf.datastream.functions import KeyedBroadcastProcessFunction as KeyedBroadcastProcessFunction
 from flinkbuf.datastream.functions import KeyedCoProcessFunction as KeyedCoProcessFunction
 from flinkbuf.datastream.functions import KeyedProcessFunction as KeyedProcessFunction
@@ -39,6 +44,7 @@ from flinkbuf.datastream.functions import MapBatchFunction as MapBatchFunction
 from flinkbuf.datastream.functions import MapFunction as MapFunction
 from flinkbuf.datastream.functions import Partitioner as Partitioner
 from flinkbuf.datastream.functions import ProcessFunction as ProcessFunction
+from flinkbuf.datastream.functions import ProcessJoinFunction as ProcessJoinFunction
 from flinkbuf.datastream.functions import ProcessWindowFunction as ProcessWindowFunction
 from flinkbuf.datastream.functions import ReduceFunction as ReduceFunction
 from flinkbuf.datastream.functions import RuntimeContext as RuntimeContext

@@ -24,6 +24,7 @@ from flinkbuf.datastream.arguments import (
 )
 from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
+from flinkbuf.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
 from flinkbuf.datastream.operator_factories import (
     FunctionFactory,
     KeyedProcessFactory,
@@ -86,9 +87,11 @@ __all__ = [
     "BroadcastStream",
     "CachedDataStream",
     "CloseableIterator",
+    "CoGroupedStreams",
     "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
+    "JoinedStreams",
     "KeyedStream",
     "WindowedStream",
 ]
@@ -417,6 +420,22 @@ class DataStream(Generic[T]):
             raise TypeError(f"connect takes a DataStream or a BroadcastStream, got {type(ds).__name__} {ds!r}")
         return ConnectedStreams(self, ds)
 
+    def join(self, other_stream: DataStream[Any]) -> JoinedStreams:
+        """Put each record together with each of the other stream that has the same key and lies in the same window.
+
+        Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
+        `JoinedStreams`. PyFlink has no such method.
+        """
+        return JoinedStreams(self, self._checked_other("join", other_stream))
+
+    def co_group(self, other_stream: DataStream[Any]) -> CoGroupedStreams:
+        """Look at the records of both streams that have the same key and lie in the same window, all at once.
+
+        Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
+        `CoGroupedStreams`. PyFlink has no such method.
+        """
+        return CoGroupedStreams(self, self._checked_other("co_group", other_stream))
+
     # --- how records travel
 
     def key_by(self, key_selector: Callable[[T], K] | KeySelector, key_type: Any = None) -> KeyedStream[K, T]:
@@ -622,6 +641,20 @@ class DataStream(Generic[T]):
         """The same records, not keyed."""
         return self
 
+    def _checked_other(self, method: str, stream: Any) -> DataStream[Any]:
+        """The stream that this one meets in one operator."""
+        if not isinstance(stream, DataStream):
+            raise TypeError(f"{method} takes a DataStream, got {type(stream).__name__} {stream!r}")
+        if stream._env is not self._env:
+            raise ValueError("streams of different environments cannot meet in one operator")
+        return stream
+
+    def _tagged(self, tag: Callable[[T], Any]) -> DataStream[Any]:
+        """Its records with a tag, made where they are."""
+        result = self._transform("Map", None, FunctionFactory(None, "map", tag))
+        result._transformation.parallelism = _parallelism_of(self._transformation)
+        return result
+
     def _call(
         self, name: str, kind: str, function: Any, type_info: TypeInformation | None, *, converts: bool = True
     ) -> DataStream[Any]:
@@ -807,6 +840,16 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """Put so many records of a key into a window; with a slide, begin one after every so many."""
         assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
         return WindowedStream(self, assigner)
+
+    def interval_join(self, other_stream: KeyedStream[Any, Any]) -> IntervalJoin:
+        """Put each record together with those of another keyed stream that have its key and are near in event time.
+
+        Go on with ``.between(lower_bound, upper_bound).process(function)``; see `IntervalJoined`. PyFlink has no such
+        method.
+        """
+        if not isinstance(self._checked_other("interval_join", other_stream), KeyedStream):
+            raise TypeError("interval_join needs both streams keyed: call key_by(...) on the other one, too")
+        return IntervalJoin(self, other_stream)
 
     def shuffle(self) -> NoReturn:
         """Raise: records of one key stay together."""

@@ -204,6 +204,35 @@ class KeyedCoProcessFactory(OperatorFactory):
 
 
 @dataclass(frozen=True)
+class IntervalJoinFactory(OperatorFactory):
+    """Of process on an interval join; what goes with each side is a pair, the left one's first."""
+
+    function: Any
+    key_selectors: tuple[Any, Any]
+    bounds_ms: tuple[int, int]
+    late_tags: tuple[str | None, str | None]
+    record_types: tuple[TypeInformation | None, TypeInformation | None]
+
+    def create(self) -> StreamOperator:
+        """Make the operator."""
+        from flinkbuf._core.interval_join_operator import IntervalJoinOperator
+        from flinkbuf.streaming.combined_watermark import CombinedWatermark
+        from flinkbuf.streaming.state import MapStateDescriptor
+        from flinkbuf.types.types import Types
+
+        selector1, selector2 = (as_selector(selector) for selector in self.key_selectors)
+        lists = [None if each is None else Types.LIST(each) for each in self.record_types]
+        left, right = (
+            MapStateDescriptor(name, Types.LONG(), each)
+            for name, each in zip(("LEFT_BUFFER", "RIGHT_BUFFER"), lists, strict=True)
+        )
+        function = opening(self.function, selector1, selector2)
+        return IntervalJoinOperator(
+            function, CombinedWatermark(2), (selector1, selector2), self.bounds_ms, self.late_tags, (left, right)
+        )
+
+
+@dataclass(frozen=True)
 class BroadcastProcessFactory(OperatorFactory):
     """Of process on a stream and a broadcast one."""
 

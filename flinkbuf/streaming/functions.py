@@ -150,6 +150,48 @@ class CoFlatMapFunction(Function):
         """Yield or return the results for a record of the second stream; None: there are none."""
 
 
+class JoinFunction(Function):
+    """One result for each pair of records that a join puts together. Flink's ``JoinFunction``.
+
+    Examples
+    --------
+    >>> class Named(JoinFunction):
+    ...     def join(self, first, second):
+    ...         return first[0], second[1]
+    >>> Named().join(("UA", 1545), ("UA", "United"))
+    ('UA', 'United')
+    """
+
+    @abstractmethod
+    def join(self, first: Any, second: Any) -> Any:
+        """Return the result for a record of the first stream and one of the second; None is one too."""
+
+
+class FlatJoinFunction(Function):
+    """Any number of results for each pair of records that a join puts together. Flink's ``FlatJoinFunction``."""
+
+    @abstractmethod
+    def join(self, first: Any, second: Any) -> Iterable[Any] | None:
+        """Yield or return the results for a record of the first stream and one of the second; None: there are none."""
+
+
+class CoGroupFunction(Function):
+    """Any number of results for the records of one key in one window of two streams. Flink's ``CoGroupFunction``.
+
+    Examples
+    --------
+    >>> class Unmatched(CoGroupFunction):
+    ...     def co_group(self, first, second):
+    ...         return [] if second else first
+    >>> Unmatched().co_group([("UA", 1545)], [])
+    [('UA', 1545)]
+    """
+
+    @abstractmethod
+    def co_group(self, first: list[Any], second: list[Any]) -> Iterable[Any] | None:
+        """Yield or return the results for all records of both streams; one of the lists may be empty."""
+
+
 class KeySelector(Function):
     """Takes the key out of a record: the same for the same record, in every process. Flink's ``KeySelector``."""
 

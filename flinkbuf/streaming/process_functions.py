@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from flinkbuf._core import broadcast_operator, process_operator
+from flinkbuf._core import broadcast_operator, interval_join_operator, process_operator
 from flinkbuf.streaming.functions import Function
 from flinkbuf.streaming.state import BroadcastState, MapStateDescriptor, ReadOnlyBroadcastState
 from flinkbuf.streaming.time_domain import TimeDomain
@@ -132,6 +132,38 @@ class KeyedCoProcessFunction(Function):
         """Yield or return the results for a timer of the current key."""
 
 
+class ProcessJoinFunction(Function):
+    """Any number of results for each pair of records that an interval join puts together.
+
+    Flink: ``ProcessJoinFunction``.
+
+    Examples
+    --------
+    >>> class Delay(ProcessJoinFunction):
+    ...     def process_element(self, left, right, ctx):
+    ...         yield left, ctx.get_right_timestamp() - ctx.get_left_timestamp()
+    """
+
+    class Context(ABC):
+        """What goes with a pair of records; good for one call."""
+
+        @abstractmethod
+        def get_left_timestamp(self) -> int:
+            """Return the left record's event time in milliseconds since 1970."""
+
+        @abstractmethod
+        def get_right_timestamp(self) -> int:
+            """Return the right record's event time in milliseconds since 1970."""
+
+        @abstractmethod
+        def get_timestamp(self) -> int:
+            """Return the event time of the results: that of the later of the two records."""
+
+    @abstractmethod
+    def process_element(self, left: Any, right: Any, ctx: ProcessJoinFunction.Context) -> Iterable[Any] | None:
+        """Yield or return the results for a pair; ``yield tag, value`` goes to a side output."""
+
+
 class BaseBroadcastProcessFunction(Function):
     """What functions on a stream and a broadcast one have in common."""
 
@@ -230,6 +262,7 @@ KeyedProcessFunction.Context.register(process_operator.KeyedProcessContext)
 KeyedProcessFunction.OnTimerContext.register(process_operator.OnTimerContext)
 KeyedCoProcessFunction.Context.register(process_operator.KeyedProcessContext)
 KeyedCoProcessFunction.OnTimerContext.register(process_operator.OnTimerContext)
+ProcessJoinFunction.Context.register(interval_join_operator.ProcessJoinContext)
 BroadcastProcessFunction.Context.register(broadcast_operator.BroadcastContext)
 BroadcastProcessFunction.ReadOnlyContext.register(broadcast_operator.ReadOnlyContext)
 KeyedBroadcastProcessFunction.Context.register(broadcast_operator.KeyedBroadcastContext)

@@ -15,8 +15,10 @@ from flinkbuf.datastream import (
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
     OutputTag,
+    ProcessJoinFunction,
 )
 from flinkbuf.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkbuf.datastream.window import TumblingEventTimeWindows
 from matrix.models import grouped
 from matrix.program import program
 from matrix.sources import Timed
@@ -173,6 +175,11 @@ class Slow(AsyncFunction):
         return [("too late", value[1])]
 
 
+class NearPairs(ProcessJoinFunction):
+    def process_element(self, left, right, ctx):
+        yield left, right, ctx.get_timestamp()
+
+
 def pairs_of(left, right):
     return [(one, other) for one in left for other in right if shown(one[0]) == shown(other[0])]
 
@@ -215,6 +222,44 @@ def joined_by_key(s):
 def joined_by_hard_keys(s):
     left, right = s.records(hard_pairs()[:60]), s.records(hard_pairs()[40:120]).rebalance().map(s.stumble())
     return left.connect(right).key_by(first, first).process(Joined())
+
+
+# Times are ten times a record's number: LEFT has 0 to 390, NEAR 200 to 490.
+NEAR = [(f"k{number % 7}", number) for number in range(20, 50)]
+HUNDRED_MS = TumblingEventTimeWindows.of(Time.milliseconds(100))
+
+
+@program(lambda: [(one, other) for one, other in pairs_of(LEFT, NEAR) if one[1] // 10 == other[1] // 10])
+def joined_in_windows(s):
+    left, near = s.records(times(LEFT)), s.records(times(NEAR)).map(s.stumble())
+    return left.join(near).where(first).equal_to(first).window(HUNDRED_MS).apply(lambda one, other: (one, other))
+
+
+@program(
+    lambda: [
+        (sum(is_left for _, is_left in found), len(found))
+        for _, found in grouped(
+            [(each, True) for each in LEFT] + [(each, False) for each in NEAR],
+            lambda tagged: (tagged[0][0], tagged[0][1] // 10),
+        )
+    ]
+)
+def co_grouped_in_windows(s):
+    left, near = s.records(times(LEFT)).rebalance().map(s.stumble()), s.records(times(NEAR))
+    both = left.co_group(near).where(first).equal_to(first).window(HUNDRED_MS)
+    return both.apply(lambda ones, others: [(len(ones), len(ones) + len(others))])
+
+
+@program(
+    lambda: [
+        (one, other, 10 * max(one[1], other[1])) for one, other in pairs_of(LEFT, NEAR) if -3 <= other[1] - one[1] < 12
+    ]
+)
+def joined_in_intervals(s):
+    left, near = s.records(times(LEFT)), s.records(times(NEAR)).map(s.stumble())
+    joined = left.key_by(first).interval_join(near.key_by(first))
+    bounds = joined.between(Time.milliseconds(-30), Time.milliseconds(120)).upper_bound_exclusive()
+    return bounds.process(NearPairs())
 
 
 @program(

@@ -11,7 +11,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import flinkbuf as fb
 from flinkbuf.common import Time, Types
-from flinkbuf.datastream import DataStream, KeyedStream, MapFunction, StreamExecutionEnvironment
+from flinkbuf.datastream import (
+    DataStream,
+    KeyedStream,
+    MapFunction,
+    ProcessJoinFunction,
+    StreamExecutionEnvironment,
+)
 from flinkbuf.datastream.data_stream import CloseableIterator
 from flinkbuf.datastream.window import TumblingEventTimeWindows
 
@@ -102,6 +108,11 @@ class Shout(MapFunction):
         return value.upper()
 
 
+class Near(ProcessJoinFunction):
+    def process_element(self, left: str, right: str, ctx: ProcessJoinFunction.Context) -> Iterator[str]:
+        yield f"{left} {right} {ctx.get_timestamp()}"
+
+
 def letters(word: str) -> Iterator[str]:
     yield from word
 
@@ -132,3 +143,10 @@ def what_a_declared_type_makes_of_records_is_open(env: StreamExecutionEnvironmen
     rows = env.from_collection([("tea", 2.0)], "item string, net double")
     rows.map(lambda row: row.item).map(Shout(), Types.STRING()).connect(rows).key_by(str, str)
     rows.key_by(lambda row: row.item).sum("net").print()
+    hour = TumblingEventTimeWindows.of(Time.hours(1))
+    by_item = rows.join(ones).where(lambda row: row.item).equal_to(lambda one: one[0])
+    by_item.window(hour).apply(lambda row, one: (row.item, one[1])).print()
+    both = rows.co_group(ones).where(lambda row: row.item).equal_to(lambda one: one[0])
+    both.window(hour).allowed_lateness(5).apply(lambda first, second: [len(first) - len(second)]).print()
+    near = rows.key_by(lambda row: row.item).interval_join(ones).between(Time.seconds(0), Time.hours(1))
+    near.upper_bound_exclusive().process(Near(), Types.STRING()).print()

@@ -1,0 +1,342 @@
+"""Two streams whose records are put together: in windows, or by how far their times are apart.
+
+PyFlink has none of this. Flink: JoinedStreams, CoGroupedStreams, KeyedStream.IntervalJoin, KeyedStream.IntervalJoined.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, Generic, NoReturn, TypeVar
+
+from flinkbuf.datastream.arguments import check_function, declared, with_names
+from flinkbuf.datastream.connected_streams import keyed_options
+from flinkbuf.datastream.operator_factories import IntervalJoinFactory
+from flinkbuf.streaming.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, KeySelector
+from flinkbuf.streaming.output_tag import OutputTag
+from flinkbuf.streaming.process_functions import ProcessJoinFunction
+from flinkbuf.streaming.windows.assigner import WindowAssigner
+from flinkbuf.streaming.windows.co_group import (
+    CoGroupWindowFunction,
+    JoinCoGroupFunction,
+    tag_first,
+    tag_second,
+    tagged_key_selector,
+)
+from flinkbuf.streaming.windows.evictors import Evictor
+from flinkbuf.streaming.windows.trigger import Trigger
+from flinkbuf.types.duration import Duration, Time, milliseconds_of
+from flinkbuf.types.type_information import TypeInformation
+
+S = TypeVar("S", bound="_WithWindow")
+W = TypeVar("W", bound="_WithWindow")
+
+SELECTOR_NEEDED = "Parameter key_selector should be type of KeySelector or a callable function."
+
+
+class _WithWindow:
+    """Two streams with the keys of both and the windows; each method gives a new one."""
+
+    def __init__(self, streams: tuple[Any, Any], key_selectors: tuple[Any, Any], key_type: Any, assigner: Any) -> None:
+        self._streams = streams
+        self._key_selectors = key_selectors
+        self._key_type = key_type
+        self._window_assigner = assigner
+        self._settings: dict[str, Any] = {}  # of the windowed stream: method and argument
+
+    def _with(self: S, method: str, argument: Any) -> S:
+        changed = copy.copy(self)
+        changed._settings = {**self._settings, method: argument}
+        changed._windowed()  # refuses what cannot be
+        return changed
+
+    def trigger(self: S, trigger: Trigger) -> S:
+        """Say when a window gives results; by default the assigner says it."""
+        return self._with("trigger", trigger)
+
+    def evictor(self: S, evictor: Evictor) -> S:
+        """Let something choose among a window's records, those of both streams, when it gives results."""
+        return self._with("evictor", evictor)
+
+    def allowed_lateness(self: S, time_ms: int) -> S:
+        """Keep windows of event time so many milliseconds after their end, and give results again for late records."""
+        return self._with("allowed_lateness", time_ms)
+
+    def _windowed(self, stream: Any = None) -> Any:
+        """Return the windowed stream of the tagged records of both, or of any stream, to try the settings on."""
+        stream = self._streams[0] if stream is None else stream
+        keyed = stream.key_by(tagged_key_selector(*self._key_selectors), self._key_type)
+        windowed = keyed.window(self._window_assigner)
+        for method, argument in self._settings.items():
+            windowed = getattr(windowed, method)(argument)
+        return windowed
+
+    def _apply(self, function: Any, output_type: Any) -> Any:
+        first, second = self._streams
+        tagged = first._tagged(tag_first).union(second._tagged(tag_second))
+        return self._windowed(tagged).apply(CoGroupWindowFunction(function), output_type)
+
+
+class _CoGroupedWithWindow(_WithWindow):
+    """Two streams with the keys of both and the windows. Flink: ``CoGroupedStreams.WithWindow``."""
+
+    def apply(
+        self,
+        function: Callable[[list[Any], list[Any]], Iterable[Any] | None] | CoGroupFunction,
+        output_type: Any = None,
+    ) -> Any:
+        """Call the function for each key and window; what it yields or returns are the results."""
+        check_function(function, CoGroupFunction, "The input must be a CoGroupFunction or a callable function")
+        return self._apply(function, output_type)
+
+
+class _JoinedWithWindow(_WithWindow):
+    """Two streams with the keys of both and the windows. Flink: ``JoinedStreams.WithWindow``."""
+
+    def apply(
+        self, function: Callable[[Any, Any], Any] | JoinFunction | FlatJoinFunction, output_type: Any = None
+    ) -> Any:
+        """Call the function with each pair; a callable gives one result, as a `JoinFunction` does."""
+        if not isinstance(function, (JoinFunction, FlatJoinFunction)) and not callable(function):
+            raise TypeError(
+                "The input must be a JoinFunction, a FlatJoinFunction or a callable function, got "
+                f"{type(function).__name__} {function!r}"
+            )
+        return self._apply(JoinCoGroupFunction(function), output_type)
+
+
+class _TwoStreams(Generic[W]):
+    """What joins and co-groups have in common."""
+
+    WithWindow: ClassVar[type[_WithWindow]]
+
+    def __init__(self, stream1: Any, stream2: Any) -> None:
+        self._streams = (stream1, stream2)
+
+    def where(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> Where[W]:
+        """Say what the key of a record of the first stream is.
+
+        Parameters
+        ----------
+        key_selector : callable or KeySelector
+            Gives the key: always the same for the same record, in every process.
+        key_type : TypeInformation, optional
+            What the key is.
+        """
+        check_function(key_selector, KeySelector, SELECTOR_NEEDED)
+        return Where(self, key_selector, with_names(declared(key_type)))
+
+    def window(self, window_assigner: Any) -> NoReturn:
+        """Raise: the keys come first."""
+        raise TypeError(
+            "say first which records belong together: .where(key_of_first).equal_to(key_of_second).window(…)"
+        )
+
+
+class Where(Generic[W]):
+    """Two streams with the key of the first; made by ``where``. Flink: ``JoinedStreams.Where``."""
+
+    def __init__(self, streams: _TwoStreams[W], key_selector: Any, key_type: TypeInformation | None) -> None:
+        self._two_streams = streams
+        self._key_selector = key_selector
+        self._key_type = key_type
+
+    def equal_to(self, key_selector: Callable[[Any], Any] | KeySelector, key_type: Any = None) -> EqualTo[W]:
+        """Say what the key of a record of the second stream is: records of equal keys belong together."""
+        check_function(key_selector, KeySelector, SELECTOR_NEEDED)
+        second = with_names(declared(key_type))
+        if None not in (self._key_type, second) and self._key_type != second:
+            raise ValueError(
+                f"The keys for the two inputs are not equal: first key = {self._key_type}, second key = {second}"
+            )
+        return EqualTo(self._two_streams, (self._key_selector, key_selector), self._key_type or second)
+
+
+class EqualTo(Generic[W]):
+    """Two streams with the keys of both; made by ``equal_to``. Flink: ``JoinedStreams.Where.EqualTo``."""
+
+    def __init__(
+        self, streams: _TwoStreams[W], key_selectors: tuple[Any, Any], key_type: TypeInformation | None
+    ) -> None:
+        self._two_streams = streams
+        self._key_selectors = key_selectors
+        self._key_type = key_type
+
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> W:
+        """Put the records of both streams into windows.
+
+        An assigner, trigger or evictor that looks at a record sees the pair ``(1, record)`` for one of the first
+        stream, ``(2, record)`` for one of the second.
+        """
+        two = self._two_streams
+        made: Any = two.WithWindow(two._streams, self._key_selectors, self._key_type, window_assigner)
+        made._windowed()  # refuses what is no assigner
+        return made
+
+
+class CoGroupedStreams(_TwoStreams[_CoGroupedWithWindow]):
+    """Two streams whose records are looked at together, by key and window; made by ``co_group``.
+
+    The function is called once for each key and window in which there is a record of either stream, with all of the
+    first stream's and all of the second's. Flink's ``CoGroupedStreams``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Time
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream.window import GlobalWindows, CountTrigger, PurgingTrigger
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> orders, payments = env.from_collection([("a", 1), ("b", 2)]), env.from_collection([("a", 1)])
+    >>> def open_sums(orders, payments):
+    ...     yield sum(order[1] for order in orders) - sum(payment[1] for payment in payments)
+    >>> by_name = orders.co_group(payments).where(lambda order: order[0]).equal_to(lambda payment: payment[0])
+    >>> by_name.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(2))).apply(
+    ...     open_sums
+    ... ).execute_and_collect(limit=5)
+    [0]
+    """
+
+    WithWindow = _CoGroupedWithWindow
+
+
+class JoinedStreams(_TwoStreams[_JoinedWithWindow]):
+    """Two streams of whose records each pair of one key and one window is put together; made by ``join``.
+
+    An inner join: what has no match in its window gives nothing. All records of a window are kept until it fires.
+    Results have the last millisecond of the window as their time. Flink's ``JoinedStreams``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Time, WatermarkStrategy
+    >>> from flinkbuf.common.watermark_strategy import TimestampAssigner
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+    >>> class SecondField(TimestampAssigner):
+    ...     def extract_timestamp(self, value, record_timestamp):
+    ...         return value[1]
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondField())
+    >>> clicks = env.from_collection([("ann", 100), ("bob", 200)]).assign_timestamps_and_watermarks(times)
+    >>> views = env.from_collection([("ann", 700), ("bob", 5200)]).assign_timestamps_and_watermarks(times)
+    >>> same_second = clicks.join(views).where(lambda click: click[0]).equal_to(lambda view: view[0])
+    >>> pairs = same_second.window(TumblingEventTimeWindows.of(Time.seconds(1))).apply(
+    ...     lambda click, view: (click[0], view[1] - click[1])
+    ... )
+    >>> list(pairs.execute_and_collect())
+    [('ann', 600)]
+    """
+
+    WithWindow = _JoinedWithWindow
+
+
+class IntervalJoin:
+    """Two keyed streams that are joined by their times; made by ``interval_join``. Flink's ``IntervalJoin``."""
+
+    def __init__(self, left: Any, right: Any) -> None:
+        self._left = left
+        self._right = right
+        self._is_event_time = True
+
+    def in_event_time(self) -> IntervalJoin:
+        """Go by event time, which is all that there is."""
+        self._is_event_time = True
+        return self
+
+    def in_processing_time(self) -> IntervalJoin:
+        """Go by processing time, which ``between`` refuses, as in Flink."""
+        self._is_event_time = False
+        return self
+
+    def between(self, lower_bound: Duration | Time | Any, upper_bound: Duration | Time | Any) -> IntervalJoined:
+        """Say how much later than a left record a right one may be: at least and at most, both included.
+
+        Parameters
+        ----------
+        lower_bound, upper_bound : Duration, Time or datetime.timedelta
+            Negative: the right one is earlier.
+        """
+        if not self._is_event_time:
+            raise ValueError("Time-bounded stream joins are only supported in event time")
+        lower, upper = milliseconds_of("lower_bound", lower_bound), milliseconds_of("upper_bound", upper_bound)
+        if lower > upper:
+            raise ValueError(f"lower_bound <= upper_bound must be fulfilled, got {lower} ms and {upper} ms")
+        return IntervalJoined(self._left, self._right, lower, upper)
+
+
+class IntervalJoined:
+    """Two keyed streams and how far the times of their records may be apart; made by ``between``.
+
+    A pair is joined as soon as both are there, and its results have the time of the later one. A record is kept until
+    event time has passed the last that could match it. One that comes behind the watermark is late: it is joined with
+    nothing. Flink's ``IntervalJoined``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Duration, WatermarkStrategy
+    >>> from flinkbuf.common.watermark_strategy import TimestampAssigner
+    >>> from flinkbuf.datastream import ProcessJoinFunction, StreamExecutionEnvironment
+    >>> class SecondField(TimestampAssigner):
+    ...     def extract_timestamp(self, value, record_timestamp):
+    ...         return value[1]
+    >>> class Delay(ProcessJoinFunction):
+    ...     def process_element(self, left, right, ctx):
+    ...         yield left[0], ctx.get_right_timestamp() - ctx.get_left_timestamp()
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(SecondField())
+    >>> orders = env.from_collection([("tea", 0), ("rum", 1000)]).assign_timestamps_and_watermarks(times)
+    >>> parcels = env.from_collection([("tea", 400), ("rum", 9000)]).assign_timestamps_and_watermarks(times)
+    >>> soon = orders.key_by(lambda order: order[0]).interval_join(parcels.key_by(lambda parcel: parcel[0]))
+    >>> list(soon.between(Duration.of_millis(0), Duration.of_seconds(5)).process(Delay()).execute_and_collect())
+    [('tea', 400)]
+    """
+
+    def __init__(self, left: Any, right: Any, lower_bound_ms: int, upper_bound_ms: int) -> None:
+        self._left = left
+        self._right = right
+        self._bounds_ms = (lower_bound_ms, upper_bound_ms)
+        self._are_inclusive = [True, True]
+        self._late_tags: list[str | None] = [None, None]
+
+    def lower_bound_exclusive(self) -> IntervalJoined:
+        """Let a right record that is later by exactly the lower bound have no match."""
+        self._are_inclusive[0] = False
+        return self
+
+    def upper_bound_exclusive(self) -> IntervalJoined:
+        """Let a right record that is later by exactly the upper bound have no match."""
+        self._are_inclusive[1] = False
+        return self
+
+    def side_output_left_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Send left records that come behind the watermark to a side output; by default they are dropped."""
+        return self._late_data(0, output_tag)
+
+    def side_output_right_late_data(self, output_tag: OutputTag) -> IntervalJoined:
+        """Send right records that come behind the watermark to a side output; by default they are dropped."""
+        return self._late_data(1, output_tag)
+
+    def _late_data(self, side: int, output_tag: OutputTag) -> IntervalJoined:
+        if not isinstance(output_tag, OutputTag):
+            raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
+        self._late_tags[side] = output_tag.tag_id
+        return self
+
+    def process(self, process_join_function: ProcessJoinFunction, output_type: Any = None) -> Any:
+        """Call the function with each pair; what it yields or returns are the results."""
+        if not isinstance(process_join_function, ProcessJoinFunction):
+            raise TypeError(
+                "The input must be a ProcessJoinFunction, got "
+                f"{type(process_join_function).__name__} {process_join_function!r}"
+            )
+        (lower, upper), (has_lower, has_upper) = self._bounds_ms, self._are_inclusive
+        left, right = self._left, self._right
+        type_info = declared(output_type)
+        factory = IntervalJoinFactory(
+            type_info,
+            process_join_function,
+            (left._key_selector, right._key_selector),
+            (lower if has_lower else lower + 1, upper if has_upper else upper - 1),
+            (self._late_tags[0], self._late_tags[1]),
+            (left._value_type, right._value_type),
+        )
+        return left._join([left, right], "Interval Join", type_info, factory, **keyed_options(left))
