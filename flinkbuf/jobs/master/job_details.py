@@ -110,6 +110,11 @@ def overview_of(picture: JobPicture) -> Json:
 
 def vertex_summary(vertex: VertexPicture, now_ms: int) -> Json:
     """Return what ``/jobs/:jobid`` says of a vertex."""
+    return {**vertex_times(vertex, now_ms), "metrics": io_metrics([subtask.current for subtask in vertex.subtasks])}
+
+
+def vertex_times(vertex: VertexPicture, now_ms: int) -> Json:
+    """Return it without what its subtasks have counted."""
     executions = [subtask.current for subtask in vertex.subtasks]
     started_ms = min((ms for each in executions if (ms := _started_ms(each)) != UNKNOWN), default=UNKNOWN)
     ends = [_ended_ms(each) for each in executions]
@@ -124,8 +129,7 @@ def vertex_summary(vertex: VertexPicture, now_ms: int) -> Json:
         "start-time": started_ms,
         "end-time": ended_ms,
         "duration": _duration(started_ms, ended_ms, now_ms),
-        "tasks": state_counts(each.state for each in executions),
-        "metrics": io_metrics(executions),
+        "tasks": state_counts(vertex.state_counts),
     }
 
 

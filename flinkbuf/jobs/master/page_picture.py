@@ -7,7 +7,7 @@ subtasks there are as many rows as asked for, those that stand out first. Times 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final
 
 from flinkbuf.jobs.graphs.job_plan import JobPlan
@@ -23,9 +23,17 @@ from flinkbuf.jobs.master.job_details import (
     manager_json,
     operators_json,
     overview_of,
-    vertex_summary,
+    vertex_times,
 )
-from flinkbuf.jobs.master.job_picture import RATES, TOTALS, JobPicture, ManagerPicture, SubtaskPicture, VertexPicture
+from flinkbuf.jobs.master.job_picture import (
+    RATES,
+    TOTALS,
+    JobPicture,
+    ManagerPicture,
+    RateSample,
+    SubtaskPicture,
+    VertexPicture,
+)
 
 Json = dict[str, Any]
 VERSION: Final = 1  # of the shape
@@ -46,9 +54,12 @@ def page_picture(picture: JobPicture, *, rows: int = ROWS, vertices: Collection[
     rows : int, default 1000
         Of subtasks, of each vertex at most.
     vertices : collection of str, optional
-        Ids of those whose subtasks are wanted; all by default.
+        Ids of those whose subtasks, operators and history are wanted; all by default. A job of many tasks has a picture
+        of all of it each second, and who looks at it looks at one of them.
     """
     counts = Counter[ExecutionState]()
+    known = [vertex for vertex in reversed(picture.vertices) if vertex.watermarks[0] is not None]
+    last = min(known, key=lambda vertex: vertex.watermarks[0] or 0, default=None)  # of which an answer says how it went
     for vertex in picture.vertices:
         counts.update(vertex.state_counts)
     made = {
@@ -61,7 +72,13 @@ def page_picture(picture: JobPicture, *, rows: int = ROWS, vertices: Collection[
         "tasks": {state.name: counts[state] for state in ExecutionState},
         "subtask-count": counts.total(),
         "vertices": [
-            _vertex(vertex, picture.now_ms, rows if vertices is None or vertex.plan.id in vertices else 0)
+            _vertex(
+                vertex,
+                picture.now_ms,
+                rows,
+                is_wanted=vertices is None or vertex.plan.id in vertices,
+                is_last=vertex is last,
+            )
             for vertex in picture.vertices
         ],
         "edges": _edges(picture.plan),
@@ -85,13 +102,11 @@ def page_picture(picture: JobPicture, *, rows: int = ROWS, vertices: Collection[
 # ---- vertices
 
 
-def _vertex(vertex: VertexPicture, now_ms: int, rows: int) -> Json:
-    summary = vertex_summary(vertex, now_ms)
-    del summary["metrics"]
+def _vertex(vertex: VertexPicture, now_ms: int, rows: int, *, is_wanted: bool, is_last: bool) -> Json:
     busy, idle, held_back = vertex.shares
     return {
-        **summary,
-        "operators": operators_json(vertex),
+        **vertex_times(vertex, now_ms),
+        "operators": operators_json(vertex) if is_wanted else [],
         "totals": {name: vertex.totals[name] for name in TOTALS},
         "rates": {name: round(vertex.rates[name], 3) for name in RATES},
         "busy": busy,
@@ -101,8 +116,8 @@ def _vertex(vertex: VertexPicture, now_ms: int, rows: int) -> Json:
         "most_held_back": _standing_out(vertex.most_held_back, 2),
         "skew": skew_of(vertex),
         "watermark": _watermark(vertex, now_ms),
-        "history": _history(vertex),
-        "subtasks": _rows(vertex, rows),
+        "history": _history(vertex.samples if is_wanted or is_last else ()),
+        "subtasks": _rows(vertex, rows if is_wanted else 0),
     }
 
 
@@ -142,8 +157,7 @@ def _watermark(vertex: VertexPicture, now_ms: int) -> Json:
     }
 
 
-def _history(vertex: VertexPicture) -> Json:
-    samples = vertex.samples
+def _history(samples: Sequence[RateSample]) -> Json:
     return {
         "time": [each.time_ms for each in samples],
         "records_in": [round(each.records_in, 1) for each in samples],
@@ -156,7 +170,9 @@ def _history(vertex: VertexPicture) -> Json:
 
 def _rows(vertex: VertexPicture, limit: int) -> Json:
     subtasks: Iterable[SubtaskPicture] = vertex.subtasks
-    if len(vertex.subtasks) > limit:
+    if limit == 0:
+        subtasks = ()
+    elif len(vertex.subtasks) > limit:
         worst = sorted(vertex.subtasks, key=_standing, reverse=True)[:limit]
         subtasks = sorted(worst, key=lambda each: each.index)
     return {

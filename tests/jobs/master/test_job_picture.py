@@ -180,6 +180,24 @@ def test_of_many_subtasks_the_page_has_those_that_stand_out():
     assert page_of(maker.make(2000), rows=0)["vertices"][0]["subtasks"]["rows"] == []
 
 
+def test_what_nobody_looks_at_is_left_out_and_changes_no_answer():
+    world = running()
+    maker = PictureMaker(world.job)
+    for second in range(1, 30):
+        world.now_ms = 1_000 * second
+        beat(world, lambda name, subtask, n=second: counted(n, n, 500 * n, 500 * n, 0, 10_000))
+        picture = maker.make(world.now_ms)
+    page = page_of(picture)
+    source, sink = page["vertices"]
+    assert "falls behind" in page["answers"][2]["detail"], "that needs its history"
+    less = page_of(picture, vertices=["none"])
+    assert less["answers"] == page["answers"]
+    assert [len(each["history"]["time"]) for each in less["vertices"]] == [0, 29], "of the last one only"
+    assert [each["operators"] for each in less["vertices"]] == [[], []]
+    chosen = page_of(picture, vertices=[source["id"]])["vertices"][0]
+    assert chosen == source and sink["subtasks"]["rows"]
+
+
 def test_a_failure_says_what_it_took_down_and_a_lost_manager_is_remembered():
     world = running(restart=FixedDelayRestart(3, 0))
     maker = PictureMaker(world.job)
