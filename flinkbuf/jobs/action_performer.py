@@ -81,6 +81,12 @@ class ActionPerformer:
         """There is none any more."""
         self._connections.pop(manager_id, None)
 
+    def send(self, manager_id: str, message: object) -> None:
+        """Say something to a task manager that decides nothing; from any thread. If it is gone: nothing happens."""
+        connection = self._connections.get(manager_id)
+        if connection is not None:
+            connection.send(message)
+
     def perform(self, action: Any) -> None:
         """Do it; what follows from it comes back to the job as a stimulus."""
         perform: Any = self._PERFORM.get(type(action))

@@ -122,6 +122,15 @@ class TasksSampled:
     tree: Json
 
 
+@dataclass(frozen=True)
+class ManagerInspected:
+    """The answer to `InspectManager`."""
+
+    session_id: str
+    request: int
+    answer: Json = field(default_factory=dict)
+
+
 # ---- to a task manager
 
 
@@ -241,6 +250,15 @@ class SampleTasks:
     interval_ms: int
 
 
+@dataclass(frozen=True)
+class InspectManager:
+    """Say something of the process for who looks at it. Flink: requestFileUploadByType, requestThreadDump."""
+
+    session_id: str
+    request: int
+    subject: str  # "log" or "thread-dump"
+
+
 KINDS: Final = {
     1: RegisterManager,
     2: TaskStateReport,
@@ -252,6 +270,7 @@ KINDS: Final = {
     8: EndOfDataReport,
     9: PartitionsReleased,
     16: TasksSampled,
+    17: ManagerInspected,
     33: RegistrationAccepted,
     34: RegistrationRefused,
     35: DeployTask,
@@ -265,4 +284,5 @@ KINDS: Final = {
     43: NotifyCheckpointAborted,
     44: ReleasePartitions,
     48: SampleTasks,
+    49: InspectManager,
 }

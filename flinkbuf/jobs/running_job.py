@@ -38,6 +38,7 @@ from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.job_steps import JobSteps
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerConnection
+from flinkbuf.jobs.manager_inquiries import ManagerInquiries
 from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig, RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
 from flinkbuf.jobs.master.job_master_config import JobMasterConfig
@@ -56,7 +57,7 @@ from flinkbuf.jobs.master.master_actions import (
 )
 from flinkbuf.jobs.master.restart_limits import RestartLimits
 from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.messages import SampleTasks, TasksSampled
+from flinkbuf.jobs.messages import InspectManager, ManagerInspected, SampleTasks, TasksSampled
 from flinkbuf.jobs.savepoint_requests import SavepointError, SavepointRequests
 from flinkbuf.jobs.story import Entry, Story
 from flinkbuf.jobs.target import Target, target_named
@@ -189,6 +190,7 @@ class RunningJob:
         self._is_left_behind = False  # after Ctrl-C, with a function that does not return
         self._requests = SavepointRequests()
         self._flame_graphs = FlameGraphs()
+        self._inquiries = ManagerInquiries()
         self._steps = JobSteps(self, leadership)
         self.why_suspended = "its program has ended"
         self._checkpoints = CheckpointIo(
@@ -383,6 +385,20 @@ class RunningJob:
                 self._inbox.put(_Answer(partial(self._sample_threads, request)))
         return graph
 
+    def inspect_manager(self, manager_id: str, subject: str) -> Future[dict[str, Any]]:
+        """Ask a task manager for its ``"log"`` or a ``"thread-dump"``; from any thread, never waits.
+
+        The job's own thread has no part in it, so that one can look when that is what hangs. The future fails with a
+        RuntimeError if the job ends before; nobody says there that the manager was lost.
+        """
+        request, future = self._inquiries.ask()
+        with self._closing:
+            if self in _running:
+                self._performer.send(manager_id, InspectManager(self.session_id, request, subject))
+                return future
+        self._inquiries.end(f"job {self.graph.settings.job_name!r} does not run")
+        return future
+
     def _has_ended(self, vertex_id: str) -> bool:
         vertices = {each.plan.id: each for each in self.picture.vertices}
         return vertices[vertex_id].aggregate_state.is_terminal
@@ -410,7 +426,10 @@ class RunningJob:
 
     def manager_said(self, manager_id: str, message: object) -> None:
         """A task manager's message."""
-        self._inbox.put(ManagerSaid(manager_id, message))
+        if isinstance(message, ManagerInspected):
+            self._inquiries.answered(message.request, message.answer)
+        else:
+            self._inbox.put(ManagerSaid(manager_id, message))
 
     def manager_lost(self, manager_id: str, reason: str) -> None:
         """Nothing comes from a task manager any more."""
@@ -572,6 +591,7 @@ class RunningJob:
         self._answer_the_rest()
         self.answer(self._steps.last_answers)
         self._requests.end(f"job {self.graph.settings.job_name!r} is {end.status.name}")
+        self._inquiries.end(f"job {self.graph.settings.job_name!r} is {end.status.name}")
         for call in self._on_end:
             try:
                 call(self.exception)

@@ -15,7 +15,7 @@ from flinkbuf._version import __version__
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.jobs.flame_tree import TERMINATED
 from flinkbuf.jobs.master.job_archive import archived_jobs, read_archived_job
-from flinkbuf.web.router import Answer, HttpError, Json, Request, Router
+from flinkbuf.web.router import Answer, HttpError, Json, Later, Request, Router
 
 KEPT: Final = 8  # archives in memory
 LISTED: Final = 500  # jobs of the overview, those that ended last
@@ -52,7 +52,7 @@ class JobHistory:
         self._kept: OrderedDict[str, tuple[tuple[int, int], Json]] = OrderedDict()
         self._lines: dict[str, tuple[tuple[int, int], Json]] = {}
 
-    def answer(self, request: Request) -> Answer:
+    def answer(self, request: Request) -> Answer | Later:
         """Return the answer to a request; an error is one, too."""
         return router.answer(self, request)
 

@@ -67,7 +67,7 @@ def _operation(route: Route) -> Json:
         schema = {"type": "object", "properties": {name: dict(each) for name, each in route.body.items()}}
         made["requestBody"] = {"content": {"application/json": {"schema": schema}}}
     answer: Json = {"application/json": {"schema": {}}}
-    if route.path == "/metrics":
+    if route.path == "/metrics" or route.path.endswith("/log"):
         answer = {"text/plain": {"schema": {"type": "string"}}}
     made["responses"] = {
         "200" if route.method == "GET" else "202": {"description": "It is so.", "content": answer},

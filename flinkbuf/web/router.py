@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -91,6 +92,14 @@ class Answer:
     content_type: str = "application/json; charset=UTF-8"
 
 
+@dataclass(frozen=True)
+class Later:
+    """An answer that somebody else is asked for first: `make` gives it, or its body, from what he says."""
+
+    future: Future[Any]
+    make: Callable[[Any], Any]
+
+
 @dataclass
 class Cluster:
     """All that can be asked about: the jobs of this process, oldest first, and what was begun."""
@@ -120,7 +129,9 @@ class Cluster:
         raise HttpError(404, f"JobVertex {parts['vertexid']} not found")
 
 
-Handler = Callable[[Any, Request, Mapping[str, str]], Any]  # of a Cluster or a JobHistory; gives an Answer, or its body
+Handler = Callable[
+    [Any, Request, Mapping[str, str]], Any
+]  # of a Cluster or JobHistory; gives an Answer, its body, or Later
 
 # What stands for a part of a path, and what it may be.
 PARTS: Final = {
@@ -222,14 +233,14 @@ content_type='application/json; charset=UTF-8')
         """Answer also what another one answers."""
         self.routes += other.routes
 
-    def answer(self, cluster: Any, request: Request) -> Answer:
+    def answer(self, cluster: Any, request: Request) -> Answer | Later:
         """Return the answer to a request; an error is one, too."""
         try:
             handler, parts = self._find(request)
             made = handler(cluster, request, parts)
         except HttpError as error:
             return Answer({"errors": list(error.texts)}, error.status)
-        return made if isinstance(made, Answer) else Answer(made)
+        return made if isinstance(made, (Answer, Later)) else Answer(made)
 
     def _find(self, request: Request) -> tuple[Handler, dict[str, str]]:
         asked = _split(request.path)

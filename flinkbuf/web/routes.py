@@ -2,12 +2,28 @@
 
 from collections.abc import Mapping
 
-from flinkbuf.web import cluster_routes, command_routes, flame_routes, job_routes, metric_routes, vertex_routes
+from flinkbuf.web import (
+    cluster_routes,
+    command_routes,
+    flame_routes,
+    job_routes,
+    metric_routes,
+    process_routes,
+    vertex_routes,
+)
 from flinkbuf.web.openapi import description_of
-from flinkbuf.web.router import Answer, Cluster, Json, Request, Router
+from flinkbuf.web.router import Answer, Cluster, Json, Later, Request, Router
 
 ROUTER = Router()
-for _each in (cluster_routes, job_routes, vertex_routes, flame_routes, metric_routes, command_routes):
+for _each in (
+    cluster_routes,
+    process_routes,
+    job_routes,
+    vertex_routes,
+    flame_routes,
+    metric_routes,
+    command_routes,
+):
     ROUTER.include(_each.router)
 
 
@@ -17,7 +33,7 @@ def openapi(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Jso
     return description_of(ROUTER)
 
 
-def answer(request: Request, cluster: Cluster) -> Answer:
+def answer(request: Request, cluster: Cluster) -> Answer | Later:
     """Return the answer to a request; an error is one, too.
 
     Examples

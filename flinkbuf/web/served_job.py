@@ -111,6 +111,14 @@ class ServedJob:
         graph: dict[str, Any] = dict(TERMINATED) if job is None else job.flame_graph(vertex_id, subtask, kind)
         return graph
 
+    def inspect_manager(self, manager_id: str, subject: str) -> Future[dict[str, Any]]:
+        """Ask a task manager about its process, see `RunningJob.inspect_manager`."""
+        job = self._job
+        if job is None:
+            raise RuntimeError(f"job {self.picture.job_id} has ended")
+        future: Future[dict[str, Any]] = job.inspect_manager(manager_id, subject)
+        return future
+
     def cancel(self) -> None:
         """Have it end. Nothing happens to one that is over."""
         job = self._job

@@ -34,10 +34,11 @@ from urllib.parse import quote
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from flinkbuf.jobs.manager.task_log import keep_log
 from flinkbuf.log import RepeatedMessage, logger
 from flinkbuf.web.connections import ConnectionLimits, Connections, HttpConnection
 from flinkbuf.web.peers import is_loopback, is_own
-from flinkbuf.web.router import Answer, Cluster, Request
+from flinkbuf.web.router import Answer, Cluster, Later, Request
 from flinkbuf.web.routes import answer as answer_of
 from flinkbuf.web.served_job import ServedJob
 
@@ -49,6 +50,7 @@ PEER_CONNECTIONS_MAX: Final = 64  # of one user of this machine, or of one addre
 SILENCE_S: Final = 60.0  # of a connection, before it is hung up on
 REQUEST_S: Final = 10.0  # for its headers to be whole, and for its body
 UNSENT_MAX: Final = 64 << 20  # bytes of answers that wait for their clients to read them
+INQUIRY_S: Final = 10.0  # for a task manager to say what it was asked for
 START_WAIT_S: Final = 10.0
 CLOSE_WAIT_S: Final = 10.0  # what is being answered is made to its end
 _SAFE: Final = {
@@ -113,7 +115,7 @@ class JobServer:
         bind_address: str = "127.0.0.1",
         ports: range | tuple[int, ...] = (0,),
         token: str | None = None,
-        respond: Callable[[Request], Answer] | None = None,
+        respond: Callable[[Request], Answer | Later] | None = None,
     ) -> None:
         self.token = secrets.token_urlsafe(24)
         self._tokens = (token,) if token else ()
@@ -135,6 +137,8 @@ class JobServer:
         self._failure: BaseException | None = None
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"job server {self.port}", daemon=True)
+        keep_log(1)
+        self._keeps_log = True
         try:
             self._start()
         except BaseException:
@@ -198,6 +202,9 @@ class JobServer:
             if self._thread.is_alive():
                 logger.warning("the server of jobs at port %d has not ended in %g s", self.port, CLOSE_WAIT_S)
         self._socket.close()
+        if self._keeps_log:
+            self._keeps_log = False
+            keep_log(-1)
 
     def forget_after_fork(self) -> None:
         """In a child: its thread is not there, and the port is the parent's."""
@@ -311,6 +318,19 @@ class JobServer:
         return response
 
     async def _made(self, request: Request) -> web.Response:
+        made = await self._begun(request)
+        if not isinstance(made, Later):
+            return made
+        try:
+            said = await asyncio.wait_for(asyncio.wrap_future(made.future), INQUIRY_S)
+        except (asyncio.TimeoutError, TimeoutError):
+            return _response(Answer({"errors": [f"There was no answer within {INQUIRY_S:g} s."]}, 503))
+        except Exception as error:
+            return _response(Answer({"errors": [f"There is no answer: {error}"]}, 503))
+        answer = made.make(said)
+        return _response(answer if isinstance(answer, Answer) else Answer(answer))
+
+    async def _begun(self, request: Request) -> web.Response | Later:
         """Make answers one after the other, and after each one nothing for as long: tasks have the interpreter then."""
         async with self._turn:
             await asyncio.sleep(self._free_at - time.perf_counter())
@@ -319,7 +339,8 @@ class JobServer:
                 return _response(Answer({"errors": [text]}, 503))
             begin = time.perf_counter()
             try:
-                return _response(self._answer(request))
+                made = self._answer(request)
+                return made if isinstance(made, Later) else _response(made)
             finally:
                 self._free_at = 2 * time.perf_counter() - begin
 

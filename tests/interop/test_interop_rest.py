@@ -17,7 +17,7 @@ from flinkbuf.web.routes import ROUTER
 OURS = "/jobs/:jobid/picture", "/picture", "/metrics", "/openapi.json"
 
 JAVA, CLUSTER = "it is about a Java process", "there is no cluster that outlives its jobs"
-LOGS = "logs go where Python's logging sends them"
+LOGS = "logs go where Python's logging sends them; the last MiB of each process is its log"
 ABSENT = {
     "DELETE /cluster": CLUSTER,
     "GET /datasets": CLUSTER,
@@ -27,15 +27,11 @@ ABSENT = {
     "PATCH /jobs/:jobid/clientHeartbeat": "a job ends with its program",
     "GET /jobmanager/environment": JAVA,
     "GET /jobs/:jobid/jobmanager/environment": JAVA,
-    "GET /jobmanager/thread-dump": "flame graphs show threads",
-    "GET /taskmanagers/:taskmanagerid/thread-dump": "flame graphs show threads",
-    "GET /jobmanager/log": LOGS,
     "GET /jobmanager/logs": LOGS,
     "GET /jobmanager/logs/:filename": LOGS,
     "GET /jobmanager/stdout": LOGS,
     "GET /jobs/:jobid/jobmanager/log-url": LOGS,
     "GET /jobs/:jobid/taskmanagers/:taskmanagerid/log-url": LOGS,
-    "GET /taskmanagers/:taskmanagerid/log": LOGS,
     "GET /taskmanagers/:taskmanagerid/logs": LOGS,
     "GET /taskmanagers/:taskmanagerid/logs/:filename": LOGS,
     "GET /taskmanagers/:taskmanagerid/stdout": LOGS,

@@ -13,7 +13,7 @@ from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master.job_picture import PictureMaker
 from flinkbuf.jobs.master.master_actions import CancelJob
 from flinkbuf.jobs.messages import HeartbeatReport
-from flinkbuf.web.router import METHODS, Cluster, Request
+from flinkbuf.web.router import METHODS, Answer, Cluster, Later, Request
 from flinkbuf.web.routes import ROUTER, answer
 from flinkbuf.web.served_job import OPERATIONS_MAX, Operations, ServedJob
 
@@ -52,6 +52,12 @@ class Job:
     def trigger_savepoint(self, directory, kind):
         self.asked.append((directory, kind))
         return self.future
+
+    def inspect_manager(self, manager_id, subject):
+        self.asked.append((manager_id, subject))
+        future = Future()
+        future.set_result({"log": "all is well\n"} if subject == "log" else {"threadInfos": []})
+        return future
 
 
 def beat(world, records):
@@ -153,6 +159,9 @@ def test_every_path_that_is_read_is_compared_with_flink_or_is_our_own():
     own = {"/jobs/:jobid/picture", "/picture", "/metrics", "/openapi.json"}
     later = {f"/jobs/:jobid/{command}/:triggerid" for command in ("savepoints", "checkpoints", "rescaling")}  # below
     later.add("/jobs/:jobid/vertices/:vertexid/flamegraph")
+    later |= {
+        f"/{who}/{what}" for who in ("jobmanager", "taskmanagers/:taskmanagerid") for what in ("log", "thread-dump")
+    }
     paths = {path for method, path in ROUTER.paths if method == "GET"}
     assert paths == FLINK["answers"].keys() | own | later
 
@@ -176,6 +185,25 @@ def test_flame_graphs_are_what_the_job_says_of_the_task_asked_for(cluster):
     assert get(cluster, path, type="all").status == 400
     assert get(cluster, path, subtaskindex="-1").status == 400
     assert get(cluster, path, subtaskindex="99").status == 404
+
+
+def test_a_task_manager_is_asked_about_its_process(cluster, world):
+    manager = next(iter(world.job.managers.registered))
+    log = answer(Request("GET", f"/taskmanagers/{manager}/log"), cluster)
+    assert isinstance(log, Later)
+    assert log.make(log.future.result()) == Answer("all is well\n", content_type="text/plain; charset=UTF-8")
+    threads = answer(Request("GET", f"/taskmanagers/{manager}/thread-dump"), cluster)
+    assert threads.make(threads.future.result()) == {"threadInfos": []}
+    assert get(cluster, "/taskmanagers/nobody/log").status == 404
+    cluster.jobs[JOB].end()
+    assert get(cluster, f"/taskmanagers/{manager}/log").status == 404
+
+
+def test_the_program_says_what_its_threads_do(cluster):
+    infos = get(cluster, "/jobmanager/thread-dump").body["threadInfos"]
+    (own,) = [each for each in infos if each["threadName"] == "MainThread"]
+    assert own["stringifiedThreadInfo"].startswith('"MainThread" Id=')
+    assert "test_the_program_says_what_its_threads_do" in own["stringifiedThreadInfo"]
 
 
 def test_lists_of_jobs(cluster):

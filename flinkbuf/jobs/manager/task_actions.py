@@ -12,7 +12,7 @@ from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.messages import HeartbeatReport, Json
+from flinkbuf.jobs.messages import HeartbeatReport, Json, ManagerInspected
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.streaming.task_state import TaskState
 
@@ -23,6 +23,7 @@ __all__ = [
     "DeliverOperatorEvent",
     "DropPartitions",
     "ForgetTask",
+    "InspectProcess",
     "InterruptTask",
     "KillProcess",
     "LeaveProcess",
@@ -195,6 +196,14 @@ class SampleThreads:
     attempts: tuple[AttemptId, ...]
     count: int
     interval_ms: int
+
+
+@dataclass(frozen=True)
+class InspectProcess:
+    """Put into this answer what the process says of a subject, and send it."""
+
+    answer: ManagerInspected
+    subject: str
 
 
 @dataclass(frozen=True)

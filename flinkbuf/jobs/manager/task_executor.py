@@ -20,6 +20,7 @@ from flinkbuf.jobs.manager.task_actions import (
     DeliverOperatorEvent,
     DropPartitions,
     ForgetTask,
+    InspectProcess,
     InterruptTask,
     KillProcess,
     LeaveProcess,
@@ -45,6 +46,8 @@ from flinkbuf.jobs.messages import (
     EndOfDataReport,
     HeartbeatReport,
     HeartbeatRequest,
+    InspectManager,
+    ManagerInspected,
     ManagerLeaving,
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
@@ -300,6 +303,9 @@ class TaskExecutor:
     def _sampled(self, message: ThreadsSampled, now_ms: int) -> None:
         self._send(TasksSampled(self.session_id or "", message.request, message.tree))
 
+    def _inspect(self, message: InspectManager, now_ms: int) -> None:
+        self._do(InspectProcess(ManagerInspected(message.session_id, message.request), message.subject))
+
     # ---- tasks come -------------------------------------------------------------------------------------
 
     def _deploy(self, message: DeployTask, now_ms: int) -> None:
@@ -540,6 +546,7 @@ _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     CancelTask: TaskExecutor._cancel,
     HeartbeatRequest: TaskExecutor._asked_for_heartbeat,
     SampleTasks: TaskExecutor._sample,
+    InspectManager: TaskExecutor._inspect,
     ThreadsSampled: TaskExecutor._sampled,
     AcknowledgeReport: TaskExecutor._acknowledged,
     OperatorEventMessage: TaskExecutor._coordinator_said,

@@ -32,6 +32,7 @@ from flinkbuf.jobs.manager.task_actions import (
     DeliverOperatorEvent,
     DropPartitions,
     ForgetTask,
+    InspectProcess,
     InterruptTask,
     KillProcess,
     LeaveProcess,
@@ -47,6 +48,8 @@ from flinkbuf.jobs.manager.task_actions import (
     Warn,
 )
 from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
+from flinkbuf.jobs.manager.task_log import log_can_be_read, logged
+from flinkbuf.jobs.manager.thread_dump import thread_dump
 from flinkbuf.jobs.messages import HeartbeatRequest, Json, RegisterManager
 from flinkbuf.jobs.time_passed import TimePassed
 from flinkbuf.log import logger
@@ -129,6 +132,10 @@ class TaskManager:
 
     def run(self) -> str:
         """Serve until the job master releases it, or is gone; returns why, when all is freed. On one thread, once."""
+        with log_can_be_read():
+            return self._serve()
+
+    def _serve(self) -> str:
         try:
             self._executor.start(self._now_ms())
             self._send(self._registration)
@@ -307,6 +314,10 @@ class TaskManager:
         if not self._sampler.ask(action.request, threads, action.count, action.interval_ms):
             self._tell(ThreadsSampled(action.request, FlameTree(1).root))
 
+    def _inspect_process(self, action: InspectProcess) -> None:
+        found = _INSPECTED.get(action.subject, dict)()
+        self._send(replace(action.answer, answer=found))
+
     def _warn(self, action: Warn) -> None:
         logger.warning("task manager %s: %s", self.manager_id, action.text)
 
@@ -370,6 +381,8 @@ def _config_of(settings: ExecutionSettings, can_kill_process: bool) -> TaskExecu
     )
 
 
+_INSPECTED: Final[dict[str, Callable[[], Json]]] = {"log": lambda: {"log": logged()}, "thread-dump": thread_dump}
+
 _PERFORM: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     SendMessage: TaskManager._send_message,
     AskMetrics: TaskManager._ask_metrics,
@@ -382,6 +395,7 @@ _PERFORM: Final[dict[type, Callable[[TaskManager, Any], None]]] = {
     TriggerTask: TaskManager._trigger,
     NotifyTask: TaskManager._notify,
     SampleThreads: TaskManager._sample_threads,
+    InspectProcess: TaskManager._inspect_process,
     KillProcess: TaskManager._kill_process,
     LeaveProcess: TaskManager._leave_process,
     Warn: TaskManager._warn,

@@ -1,0 +1,58 @@
+"""What was asked about task managers' processes, and who waits for the answers; from any thread."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from concurrent.futures import Future
+from typing import Any, Final
+
+Json = dict[str, Any]
+OPEN_MAX: Final = 64  # that wait; one more takes the place of the oldest
+
+
+class ManagerInquiries:
+    """Those of one job.
+
+    Examples
+    --------
+    >>> inquiries = ManagerInquiries()
+    >>> request, future = inquiries.ask()
+    >>> inquiries.answered(request, {"log": "all is well"})
+    >>> future.result()
+    {'log': 'all is well'}
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._last = 0
+        self._open: OrderedDict[int, Future[Json]] = OrderedDict()
+
+    def ask(self) -> tuple[int, Future[Json]]:
+        """Return the number of a request that is to be sent, and what gets its answer."""
+        future: Future[Json] = Future()
+        future.set_running_or_notify_cancel()  # nobody takes a request back
+        dropped = None
+        with self._lock:
+            self._last += 1
+            self._open[self._last] = future
+            if len(self._open) > OPEN_MAX:
+                _, dropped = self._open.popitem(last=False)
+            request = self._last
+        if dropped is not None:
+            dropped.set_exception(RuntimeError("too many ask about task managers"))
+        return request, future
+
+    def answered(self, request: int, answer: Json) -> None:
+        """A task manager has said it; what nobody waits for is dropped."""
+        with self._lock:
+            future = self._open.pop(request, None)
+        if future is not None:
+            future.set_result(answer)
+
+    def end(self, reason: str) -> None:
+        """Nobody will answer any more."""
+        with self._lock:
+            waiting, self._open = self._open, OrderedDict()
+        for future in waiting.values():
+            future.set_exception(RuntimeError(reason))
