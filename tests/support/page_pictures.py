@@ -218,6 +218,22 @@ def picture(width: int = 2, **changed: Any) -> Json:
     }
 
 
+def many_tasks(count: int, width: int = 2) -> Json:
+    """Return a job of so many tasks, one behind the other."""
+    names = [f"{'Source: ' if place < 4 else ''}stage {place}: Map -> Filter" for place in range(count)]
+    vertices = [
+        vertex(place, name, width, busy=0.1 + 0.008 * (place * 37 % 100), rate=1_000.0 + place)
+        for place, name in enumerate(names)
+    ]
+    pairs = [(place // 4 * 4 - 4 + (place * 7) % 4, place) for place in range(4, count)]
+    edges = [
+        {"source": f"{one:032x}", "target": f"{other:032x}", "ship_strategy": "HASH", "exchange": "pipelined_bounded"}
+        for one, other in pairs
+    ]
+    whole = count * width
+    return picture(vertices=vertices, edges=edges, tasks={"RUNNING": whole}, **{"subtask-count": whole})
+
+
 def held_back(width: int = 2) -> Json:
     """Return the same job, in which the join is too slow for those before it."""
     made = picture(width)

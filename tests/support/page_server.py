@@ -19,7 +19,7 @@ POLICY = "default-src 'self'"  # stricter than the real server's: the page needs
 
 
 class PageServer(ThreadingHTTPServer):
-    """`picture`, `flame` and `status` may be changed at any time; `asked` are the requests that changed something."""
+    """`picture`, `flame`, `answers` and `status` may be changed at any time; `asked` are what changed something."""
 
     daemon_threads = True
 
@@ -28,6 +28,8 @@ class PageServer(ThreadingHTTPServer):
         self.picture = picture
         self.flame: dict[str, Any] = {"endTimestamp": -3}
         self.jobs: list[dict[str, Any]] = []
+        self.answers: dict[str, Any] = {}  # by path, what else is asked for: texts, or what becomes JSON
+        self.missing = ""  # a path
         self.status = 200
         self.error = "Job is not known here."  # of another status
         self.paths: list[str] = []  # that were looked at
@@ -55,6 +57,12 @@ class _Handler(BaseHTTPRequestHandler):
             )
         elif self.server.status != 200:
             self._json(self.server.status, {"errors": [self.server.error]})
+        elif path == self.server.missing:
+            self._json(404, {"errors": ["That is not there any more."]})
+        elif isinstance(found := self.server.answers.get(path), str):
+            self._give(200, found.encode(), "text/plain; charset=UTF-8")
+        elif found is not None:
+            self._json(200, found)
         elif path.endswith("/flamegraph"):
             self._json(200, self.server.flame)
         elif path.endswith("/picture"):

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from chromium import PROGRAM, chromium
 from master_world import MasterWorld, pipeline
-from page_pictures import JOB_ID, NAMES, NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, picture, vertex
+from page_pictures import JOB_ID, NAMES, NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, many_tasks, picture, vertex
 from page_server import page_server
 
 from flinkbuf.jobs.master.job_picture import PictureMaker
@@ -414,10 +414,241 @@ def test_a_flame_graph_is_as_wide_as_its_samples_and_can_be_entered(open_page):
     )
     page.wait_for("document.querySelector('.flame-choices').innerText.includes('Look again')")
     server.flame = {"endTimestamp": -1}
-    page.run("[...document.querySelectorAll('.choices button')][1].click()")
+    page.run("[...document.querySelectorAll('dialog .choices button')][1].click()")
     page.wait_for("document.querySelector('dialog.flame .empty')?.innerText.startsWith('The task does not run')")
 
 
 def test_all_names_of_the_made_up_job_are_on_its_page(open_page):
     page, _ = open_page(picture())
     assert page.run("[...document.querySelectorAll('.box')].map((each) => each.title)") == list(NAMES)
+
+
+# ---- jobs of many tasks
+
+
+def boxes_that(page, is_dim):
+    chosen = ".box.is-dim" if is_dim else ".box:not(.is-dim)"
+    return page.run(f"[...document.querySelectorAll('{chosen}')].map((each) => each.title)")
+
+
+def type_into(page, selector, text):
+    script = f"(() => {{ const it = document.querySelector({selector!r}); it.value = {text!r}; "
+    page.run(script + "it.dispatchEvent(new Event('input', { bubbles: true })); })()")
+
+
+def test_a_task_is_found_by_a_part_of_its_name(open_page):
+    page, _ = open_page(picture(), wait="#subtasks")
+    type_into(page, "#search", "WEATH")
+    page.wait_for("document.querySelectorAll('.box.is-dim').length === 5")
+    assert boxes_that(page, is_dim=False) == ["Source: weather"]
+    assert page.text(".tools .aside") == "1 of 6 tasks"
+    page.run("document.querySelector('.tools').requestSubmit()")
+    page.wait_for("document.querySelector('#task-title').innerText === 'Source: weather'")
+    type_into(page, "#search", "source")
+    page.run("document.querySelector('.tools').requestSubmit()")  # the next one, and round again
+    page.wait_for("document.querySelector('#task-title').innerText.startsWith('Source: flights')")
+    type_into(page, "#search", "nobody")
+    page.wait_for("document.querySelectorAll('.box.is-dim').length === 6")
+    page.run("document.querySelector('.tools').requestSubmit()")
+    assert page.text("#task-title").startswith("Source: flights")
+
+
+def test_the_graph_can_be_made_smaller_and_larger(open_page):
+    page, _ = open_page(many_tasks(40), wait="#subtasks")
+    room = "document.querySelector('.graph-scroll').scrollWidth"
+    before = page.run(room)
+    assert before > 2_500
+    page.run(
+        "[...document.querySelectorAll('.tools .choices button')].find((each) => each.innerText === 'Fit').click()"
+    )
+    page.wait_for(f"{room} <= document.querySelector('.graph-scroll').clientWidth")
+    drawn = "document.querySelector('.box').getBoundingClientRect().width"
+    small = page.run(drawn)
+    page.run("document.querySelector('.tools [aria-label=Larger]').click()")
+    page.wait_for(f"{drawn} > {small}")
+    wheel = "new WheelEvent('wheel', { deltaY: 200, ctrlKey: true, bubbles: true, cancelable: true })"
+    larger = page.run(drawn)
+    assert page.run(f"document.querySelector('.graph-scroll').dispatchEvent({wheel})") is False, (
+        "the window keeps its size"
+    )
+    page.wait_for(f"{drawn} < {larger}")
+    plain = "new WheelEvent('wheel', { deltaY: 200, bubbles: true, cancelable: true })"
+    assert page.run(f"document.querySelector('.graph-scroll').dispatchEvent({plain})") is True
+
+
+def test_many_tasks_are_a_list_that_can_be_searched_and_sorted(open_page):
+    page, _ = open_page(many_tasks(200, width=64), wait="#subtasks")
+    rows = "[...document.querySelectorAll('#vertices tbody tr')]"
+    assert page.run("document.querySelectorAll('.box').length") == 0
+    assert page.run(f"{rows}.length") == 200
+    assert page.run("document.documentElement.scrollWidth") <= 1360
+    assert page.run("document.querySelector('#tasks').offsetHeight") < 800
+    type_into(page, "#search", "stage 17")
+    page.wait_for(f"{rows}.length === 11")
+    page.run(f"{rows}[1].querySelector('button').click()")
+    page.wait_for("document.querySelector('#task-title').innerText.startsWith('stage 170:')")
+    type_into(page, "#search", "")
+    headings = "[...document.querySelectorAll('#vertices thead button')]"
+    page.run(f"{headings}.find((each) => each.innerText.startsWith('Busy')).click()")
+    page.wait_for("document.querySelector('#vertices th[aria-sort=descending]')")
+    shares = [int(each.split(" %")[0]) for each in page.run(f"{rows}.map((row) => row.cells[5].innerText.trim())")]
+    assert shares == sorted(shares, reverse=True)
+
+
+def test_a_picture_of_200_tasks_of_64_subtasks_is_drawn_quickly(open_page):
+    page, server = open_page(many_tasks(200, width=64), wait="#subtasks")
+    server.picture = later = many_tasks(200, width=64)
+    later["now"] += 1_000
+    redraw = "document.querySelector('#vertices thead button').click(); return performance.now() - start"
+    spans = [page.run(f"(() => {{ const start = performance.now(); {redraw}; }})()") for _ in range(5)]
+    assert min(spans) < 200  # ms; it is drawn once a second
+
+
+# ---- what is asked for
+
+
+def dialog(page, text):
+    page.wait_for(f"document.querySelector('dialog.inspector')?.innerText.includes({text!r})")
+
+
+def close(page):
+    page.press("Escape", 27)
+    page.wait_for("!document.querySelector('dialog')")
+
+
+def test_logs_are_shown_from_their_end_and_can_be_searched(open_page):
+    page, server = open_page(picture(), wait="#subtasks")
+    server.answers["/jobmanager/log"] = "".join(f"2026-01-01 WARNING airports late by {n}\n" for n in range(6_000))
+    server.answers["/taskmanagers/worker-1/log"] = "2026-01-01 WARNING <b>worker</b>\n"
+    page.run("document.querySelector('#managers header [data-look=log]').click()")
+    dialog(page, "late by 5999")
+    assert "6,000 lines, the last 5,000 shown" in page.text("dialog .tools")
+    assert page.run("document.querySelector('dialog pre').scrollTop") > 1_000
+    type_into(page, "dialog input", "BY 417")
+    page.wait_for("document.querySelector('dialog .tools').innerText.includes('11 of 6,000 lines')")
+    assert page.text("dialog pre").count("late by 417") == 11
+    server.answers["/jobmanager/log"] = "2026-01-01 WARNING by 417 again\n"
+    page.run("[...document.querySelectorAll('dialog button')].find((each) => each.innerText === 'Look again').click()")
+    dialog(page, "by 417 again")
+    close(page)
+    page.run("[...document.querySelectorAll('#manager-table [data-look=log]')][1].click()")
+    dialog(page, "<b>worker</b>")
+    assert page.text("#inspector-title") == "Log of worker-1"
+    close(page)
+    server.answers["/jobmanager/log"] = ""
+    page.run("document.querySelector('#managers header [data-look=log]').click()")
+    dialog(page, "Nothing was logged")
+
+
+def test_threads_and_configuration_can_be_searched(open_page):
+    page, server = open_page(picture(), wait="#subtasks")
+    stacks = [{"threadName": name, "stringifiedThreadInfo": f'"{name}" Id=7\n  File "x.py", line 3'} for name in NAMES]
+    server.answers["/taskmanagers/worker-0/thread-dump"] = {"threadInfos": stacks}
+    server.answers[f"/jobs/{JOB_ID}/jobmanager/config"] = [
+        {"key": "rest.port", "value": "8081"},
+        {"key": "s3.secret-key", "value": "******"},
+    ]
+    page.run("document.querySelector('#manager-table [data-look=threads]').click()")
+    dialog(page, '"Sink: results" Id=7')
+    type_into(page, "dialog input", "sink")
+    page.wait_for("document.querySelector('dialog .tools').innerText.includes('1 of 6 threads')")
+    close(page)
+    page.run("document.querySelector('#managers header [data-look=configuration]').click()")
+    dialog(page, "s3.secret-key")
+    type_into(page, "dialog input", "8081")
+    page.wait_for("document.querySelectorAll('dialog tbody tr').length === 1")
+
+
+def test_a_checkpoint_is_told_by_task_and_subtask(open_page):
+    page, server = open_page(picture(), wait="#subtasks")
+    task = {"num_acknowledged_subtasks": 2, "num_subtasks": 2, "end_to_end_duration": 47, "checkpointed_size": 2_048}
+    task |= {"state_size": 40_960, "persisted_data": 0}
+    path = f"/jobs/{JOB_ID}/checkpoints/details/14"
+    server.answers[path] = {
+        "is_savepoint": False,
+        "status": "COMPLETED",
+        "external_path": "/c/chk-14",
+        "tasks": {f"{4:032x}": task},
+    }
+    made = {
+        "index": 0,
+        "status": "completed",
+        "ack_timestamp": NOW,
+        "end_to_end_duration": 33,
+        "checkpointed_size": 1_024,
+    }
+    made |= {
+        "state_size": 20_480,
+        "checkpoint": {"sync": 2, "async": 11},
+        "alignment": {"duration": 5},
+        "start_delay": 3,
+    }
+    pending = {"index": 1, "status": "pending_or_failed", "className": "pending_or_failed"}
+    server.answers[f"{path}/subtasks/{4:032x}"] = {"subtasks": [made, pending]}
+    page.run("document.querySelector('#checkpoint-table tbody button').click()")
+    dialog(page, "/c/chk-14")
+    assert "join: CoProcess" in page.text("dialog tbody") and "40.0 KiB" in page.text("dialog tbody")
+    page.run("document.querySelector('dialog tbody button').click()")
+    dialog(page, "not heard of")
+    assert "33 ms" in page.text("dialog") and "Subtasks of join: CoProcess" in page.text("dialog")
+
+
+def test_where_the_job_began_stands_with_its_checkpoints(open_page):
+    made = picture()
+    made["checkpoints"]["latest"]["restored"] = {
+        "id": 9, "restore_timestamp": NOW - 60_000, "is_savepoint": True, "external_path": "/s/savepoint-9"
+    }  # fmt: skip
+    page, _ = open_page(made)
+    assert page.text(".restored").startswith("Restored from savepoint 9, 2025-12-17 19:32:20: /s/savepoint-9")
+
+
+def test_the_attempts_of_a_subtask_are_told(open_page):
+    made = after_a_loss()
+    made["vertices"][3]["subtasks"]["rows"][1][1] = 2  # the third
+    page, server = open_page(made, wait="#subtasks")
+    path = f"/jobs/{JOB_ID}/vertices/{3:032x}/subtasks/1/attempts"
+    metrics = {"read-records": 7, "write-records": 8}
+    server.missing = f"{path}/0"  # it is forgotten
+    for number in (1, 2):
+        state = "RUNNING" if number == 2 else "FAILED"
+        about = {"attempt": number, "status": state, "taskmanager-id": f"worker-{number}", "host": "10.0.0.7"}
+        server.answers[f"{path}/{number}"] = {**about, "start-time": NOW, "duration": 1_500, "metrics": metrics}
+    page.run(f"document.querySelector('[data-vertex=\"{3:032x}\"]').click()")
+    page.wait_for("document.querySelector('#subtasks tbody button')")
+    assert page.text("#subtasks tbody button") == "attempt 3"
+    page.run("document.querySelector('#subtasks tbody button').click()")
+    dialog(page, "worker-1")
+    assert page.run("[...document.querySelectorAll('dialog tbody tr')].map((row) => row.cells[1].innerText)") == [
+        "running",
+        "failed",
+    ]
+
+
+def test_what_cannot_be_had_is_said(open_page):
+    page, server = open_page(picture(), wait="#subtasks")
+    server.status, server.error = 503, "There was no answer within 10 s."
+    page.run("document.querySelector('#manager-table [data-look=log]').click()")
+    dialog(page, "There was no answer within 10 s.")
+
+
+def test_all_jobs_of_the_program_are_listed(open_page):
+    jobs = [
+        {"jid": f"{number:032x}", "name": f"job {number}", "state": "FAILED" if number == 3 else "FINISHED"}
+        | {"start-time": NOW + number, "duration": 61_000, "tasks": {"total": 4}}
+        for number in range(25)
+    ]
+    page, server = open_page(picture())
+    server.jobs = [*jobs, {**jobs[0], "jid": JOB_ID, "name": "a year of flights", "state": "RUNNING"}]
+    page.run("location.reload()")
+    page.wait_for("document.querySelectorAll('#all-jobs tbody tr').length === 20")
+    assert page.text("#all-jobs tbody tr").startswith("job 24")
+    page.run("document.querySelector('#all-jobs .more').click()")
+    page.wait_for("document.querySelectorAll('#all-jobs tbody tr').length === 26")
+    assert "this one" in page.text("#all-jobs") and "failed" in page.text("#all-jobs")
+    page.run("document.querySelector('#all-jobs tbody a').click()")
+    page.wait_for(f"location.hash === '#/job/{24:032x}'")
+
+
+def test_an_archive_is_not_asked_for_what_it_has_not(open_page):
+    page, _ = open_page(picture(**{"is-archived": True, "can-command": False}, state="FINISHED"))
+    assert page.run("document.querySelectorAll('[data-look], #checkpoint-table button').length") == 0

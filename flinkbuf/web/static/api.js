@@ -57,6 +57,16 @@ export const flameGraph = async (jobId, vertexId, type, subtask) => {
   return (await ask(`jobs/${jobId}/vertices/${vertexId}/flamegraph?type=${type}${of}`)).json();
 };
 
+const json = async (path) => (await ask(path)).json();
+const of = (manager) => (manager === null ? "jobmanager" : `taskmanagers/${encodeURIComponent(manager)}`); // null: the program
+
+export const log = async (manager) => (await ask(`${of(manager)}/log`, { headers: { Accept: "text/plain" } })).text();
+export const threads = async (manager) => (await json(`${of(manager)}/thread-dump`)).threadInfos;
+export const configuration = (jobId) => json(`jobs/${jobId}/jobmanager/config`);
+export const checkpoint = (jobId, id) => json(`jobs/${jobId}/checkpoints/details/${id}`);
+export const checkpointSubtasks = (jobId, id, vertexId) => json(`jobs/${jobId}/checkpoints/details/${id}/subtasks/${vertexId}`);
+export const attempt = (jobId, vertexId, subtask, number) => json(`jobs/${jobId}/vertices/${vertexId}/subtasks/${subtask}/attempts/${number}`);
+
 export const cancel = (jobId) => send("PATCH", `jobs/${jobId}?mode=cancel`);
 export const savepoint = (jobId, directory) =>
   send("POST", `jobs/${jobId}/savepoints`, { "target-directory": directory, "cancel-job": false });

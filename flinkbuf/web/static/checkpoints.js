@@ -1,7 +1,7 @@
 // Checkpoints as a time line: a column each, as high as it took, the part that waited for alignment darker.
 
 import { h, s } from "./dom.js";
-import { clock, count, duration, plural, size } from "./format.js";
+import { clock, count, dateAndClock, duration, plural, size } from "./format.js";
 import { isOver, isPeriodic } from "./standing.js";
 
 const HEIGHT = 96;
@@ -20,8 +20,15 @@ export function checkpoints(picture, view, change) {
         counts.failed ? `${count(counts.failed)} failed` : null,
         counts.restored ? `restored ${plural(counts.restored, "time")}` : null,
       ].filter(Boolean).join(" · "))),
+    restoredFrom(picture.checkpoints.latest.restored),
     running.map((each) => open(each, picture)),
     history.length ? [timeLine(history, picture), table(history, view, change)] : h("p", { class: "empty" }, emptyWords(picture, isAsked)));
+}
+
+function restoredFrom(restored) {
+  if (!restored) return null;
+  const what = `${restored.is_savepoint ? "savepoint" : "checkpoint"} ${restored.id}`;
+  return h("p", { class: "restored" }, `Restored from ${what}, ${dateAndClock(restored.restore_timestamp)}`, restored.external_path && [": ", h("code", {}, restored.external_path)]);
 }
 
 function emptyWords(picture, isAsked) {
@@ -80,17 +87,19 @@ function table(history, view, change) {
     h("div", { class: "table-scroll" }, h("table", { id: "checkpoint-table" },
       h("caption", { class: "unseen" }, "Checkpoints, newest first"),
       h("thead", {}, h("tr", {}, names.map((name, place) => h("th", { scope: "col", class: place > 0 && place < 7 ? "number" : null }, name)))),
-      h("tbody", {}, shown.map(row)))),
+      h("tbody", {}, shown.map((each) => row(each, view.open))))),
     history.length > FIRST_ROWS && h("button", { type: "button", class: "quiet more", onclick: () => change({ allCheckpoints: !view.allCheckpoints }) },
       view.allCheckpoints ? `Show the last ${FIRST_ROWS}` : `Show all ${count(history.length)}`),
   ];
 }
 
-function row(each) {
+const nameOf = (each) => (each.is_savepoint ? `savepoint ${each.id}` : String(each.id));
+
+function row(each, openIt) {
   const isFailed = each.status === "FAILED";
   const cells = isFailed ? ["–", "–", "–", "–"] : [size(each.state_size), duration(each.alignment), duration(each.sync), duration(each.async)];
   return h("tr", {},
-    h("th", { scope: "row" }, each.is_savepoint ? `savepoint ${each.id}` : String(each.id)),
+    h("th", { scope: "row" }, openIt ? h("button", { type: "button", class: "text", "aria-haspopup": "dialog", onclick: () => openIt(each.id) }, nameOf(each)) : nameOf(each)),
     h("td", { class: "number" }, clock(each.trigger_timestamp)),
     h("td", { class: "number" }, duration(each.end_to_end_duration)),
     cells.map((cell) => h("td", { class: "number" }, cell)),

@@ -15,7 +15,7 @@ export const closed = { name: null, isBusy: false, error: null, done: null };
 
 export function buttons(picture, change) {
   return h("div", { class: "commands" }, Object.entries({ savepoint: "Savepoint", stop: "Stop", cancel: "Cancel" }).map(([name, title]) =>
-    h("button", { type: "button", class: name === "cancel" ? "quiet danger" : "quiet", "aria-haspopup": "dialog", id: `do-${name}`, onclick: () => change({ ...closed, name }) }, title)));
+    h("button", { type: "button", class: "quiet", "aria-haspopup": "dialog", id: `do-${name}`, onclick: () => change({ ...closed, name }) }, title)));
 }
 
 export function commandDialog(picture, command, change) {

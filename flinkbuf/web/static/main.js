@@ -8,6 +8,8 @@ import { failures } from "./failures.js";
 import * as flames from "./flame.js";
 import { age, dateAndClock, lasting } from "./format.js";
 import { graph, legend } from "./graph.js";
+import * as inspector from "./inspector.js";
+import { jobs } from "./jobs.js";
 import { managers } from "./managers.js";
 import { task } from "./task.js";
 import { busy, isOver } from "./standing.js";
@@ -16,6 +18,8 @@ const INTERVAL_MS = 1000;
 const HIDDEN_MS = 30_000; // between two pictures of a page that nobody sees: its program waits for it at its end
 const SILENCE_MS = 3500; // without an answer, until the page says so
 
+const BEGINNING = { vertexId: null, sorting: null, listSorting: null, allRows: false, allCheckpoints: false, allJobs: false, search: "", zoom: 1 };
+
 const state = {
   jobId: null, // of the address; null: the only or newest job
   picture: null,
@@ -23,8 +27,9 @@ const state = {
   heard: 0, // when the last answer came, on this machine's clock
   error: null,
   isWhole: false, // the job's end is here, with all that it had: the program may go
-  view: { vertexId: null, sorting: null, allRows: false, allCheckpoints: false },
+  view: { ...BEGINNING },
   flame: { ...flames.closed },
+  inspector: { ...inspector.closed },
   command: { ...commands.closed },
 };
 let ask = null;
@@ -47,12 +52,13 @@ function render() {
       questions(picture),
       h("section", { class: "card", id: "tasks", tabindex: "-1", "aria-labelledby": "tasks-title" },
         h("header", { class: "card-head" }, h("h2", { id: "tasks-title" }, "Tasks"), legend()),
-        graph(picture, vertex?.id, (vertexId) => look({ vertexId, sorting: null, allRows: false }))),
-      vertex && task(vertex, picture, { ...state.view, openFlame: () => openFlame(vertex.id) }, look),
-      checkpoints(picture, state.view, look),
-      managers(picture),
+        graph(picture, { ...state.view, vertexId: vertex?.id }, choose)),
+      vertex && task(vertex, picture, { ...state.view, ...openers(picture, vertex) }, look),
+      checkpoints(picture, { ...state.view, open: openers(picture).openCheckpoint }, look),
+      managers(picture, openers(picture)),
       failures(picture),
-      accumulators(picture)),
+      accumulators(picture),
+      jobs(picture, state.others, state.view, look)),
     foot(picture));
   dialogs(picture);
   speak(picture);
@@ -131,7 +137,7 @@ function foot(picture) {
 function dialogs(picture) {
   const holder = document.getElementById("dialog");
   const vertex = picture.vertices.find((each) => each.id === state.flame.vertexId);
-  draw(holder, vertex ? flames.flameDialog(vertex, state.flame, flame) : state.command.name ? commands.commandDialog(picture, state.command, command) : null);
+  draw(holder, vertex ? flames.flameDialog(vertex, state.flame, flame) : state.inspector.kind ? inspector.inspectorDialog(state.inspector, inspect) : state.command.name ? commands.commandDialog(picture, state.command, command) : null);
   const dialog = holder.firstChild;
   if (dialog && !dialog.open) dialog.showModal();
 }
@@ -164,6 +170,38 @@ function look(changes) {
   Object.assign(state.view, changes);
   render();
   if (isOther) tick();
+}
+
+// What was chosen in the graph, or found by its search.
+function choose({ isSought, ...changes }) {
+  const { vertexId } = changes;
+  look(vertexId === undefined ? changes : { ...changes, sorting: null, allRows: false });
+  if (isSought) document.querySelector(`#tasks [data-vertex="${vertexId}"]`)?.scrollIntoView({ block: "nearest", inline: "center" });
+}
+
+// Who opens what is asked for when somebody wants to see it; nothing can be asked of an archive.
+function openers(picture, vertex) {
+  if (picture["is-archived"]) return { openFlame: () => openFlame(vertex.id) };
+  const open = (kind, args) => inspect({ ...inspector.closed, kind, args: { picture, ...args } });
+  return {
+    openFlame: () => openFlame(vertex.id),
+    openAttempts: (subtask, attempt) => open("attempts", { vertex, subtask, attempt }),
+    openCheckpoint: (id) => open("checkpoint", { id, vertexId: null }),
+    openProcess: (kind, manager) => open(kind, { manager }),
+    openConfiguration: () => open("configuration", {}),
+  };
+}
+
+async function inspect(changes) {
+  Object.assign(state.inspector, changes);
+  render();
+  if (state.inspector.kind === null || !("args" in changes)) return;
+  const { args } = state.inspector;
+  const found = await inspector.load(state.inspector);
+  if (state.inspector.args !== args) return; // another one is looked at by now
+  Object.assign(state.inspector, found);
+  render();
+  inspector.showNewest();
 }
 
 function command(changes) {
@@ -221,7 +259,7 @@ function take(picture) {
   for (const vertex of picture.vertices) {
     if (vertex.id === state.view.vertexId && !vertex.subtasks.rows.length && state.picture) {
       const former = state.picture.vertices.find((each) => each.id === vertex.id);
-      if (former) vertex.subtasks = former.subtasks;
+      if (former) Object.assign(vertex, { subtasks: former.subtasks, history: former.history });
     }
   }
   state.picture = picture;
@@ -245,8 +283,9 @@ function follow() {
   const jobId = found ? found[1] : null;
   if (ask !== null && jobId === state.jobId) return;
   Object.assign(state, { jobId, picture: null, error: null, isWhole: false });
-  state.view = { vertexId: null, sorting: null, allRows: false, allCheckpoints: false };
+  state.view = { ...BEGINNING };
   state.flame = { ...flames.closed };
+  state.inspector = { ...inspector.closed };
   state.command = { ...commands.closed };
   ask = api.pictures(jobId);
   tick();

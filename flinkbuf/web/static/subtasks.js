@@ -3,6 +3,7 @@
 import { meter } from "./graph.js";
 import { h, s } from "./dom.js";
 import { count, duration, eventTime, isTime, percent, rate } from "./format.js";
+import { sortableTable, sorted } from "./sorting.js";
 
 const FIRST_ROWS = 20;
 const MAP_WIDTH = 1100;
@@ -32,9 +33,9 @@ const queued = (each) => `${count(each.queued_in)} / ${count(each.queued_out)}`;
 const number = (key, title, text) => ({ key, title, isNumber: true, value: (each) => each[key] ?? -1, cell: (each) => text(each[key], each) });
 
 const COLUMNS = [
-  { key: "subtask", title: "Subtask", value: (each) => each.subtask, cell: (each) => count(each.subtask) },
-  { key: "status", title: "State", value: (each) => each.status, cell: (each) => stateWords(each) },
-  { key: "load", title: "Busy, held back", value: (each) => Math.max(each.busy, each.back_pressured), cell: load, isLoad: true },
+  { key: "subtask", title: "Subtask", isDownFirst: false, value: (each) => each.subtask, cell: (each) => count(each.subtask) },
+  { key: "status", title: "State", isDownFirst: false, value: (each) => each.status, cell: (each) => stateWords(each) },
+  { key: "load", title: "Busy, held back", value: (each) => Math.max(each.busy, each.back_pressured), cell: load },
   number("records_in", "Records in", (value, each) => withBar(value, each.share_in)),
   number("records_in_rate", "In a second", rate),
   number("records_out", "Records out", count),
@@ -45,36 +46,15 @@ const COLUMNS = [
 ];
 
 export function subtaskTable(subtasks, vertex, view, change) {
-  const { column: key, isDown } = view.sorting ?? (subtasks.length > FIRST_ROWS ? { column: "load", isDown: true } : { column: "subtask", isDown: false });
-  const column = COLUMNS.find((each) => each.key === key);
+  const sorting = view.sorting ?? (subtasks.length > FIRST_ROWS ? { column: "load", isDown: true } : { column: "subtask", isDown: false });
   const most = Math.max(1, ...subtasks.map((each) => each.records_in ?? 0));
-  const behind = vertex.watermark.highest;
-  const sorted = subtasks.map((each) => ({ ...each, share_in: (each.records_in ?? 0) / most, ahead: behind })).sort(by(column, isDown));
-  const shown = view.allRows ? sorted : sorted.slice(0, FIRST_ROWS);
+  const rows = sorted(subtasks.map((each) => ({ ...each, share_in: (each.records_in ?? 0) / most, ahead: vertex.watermark.highest, openAttempts: view.openAttempts })), COLUMNS, sorting);
+  const shown = view.allRows ? rows : rows.slice(0, FIRST_ROWS);
   return [
-    h("div", { class: "table-scroll" }, h("table", { id: "subtasks" },
-      h("caption", { class: "unseen" }, `Subtasks of ${vertex.name}`),
-      h("thead", {}, h("tr", {}, COLUMNS.map((each) => heading(each, key, isDown, change)))),
-      h("tbody", {}, shown.map((each) => h("tr", {}, COLUMNS.map((of) => h(of.key === "subtask" ? "th" : "td", { class: of.isNumber ? "number" : null, scope: of.key === "subtask" ? "row" : null }, of.cell(each)))))))),
-    sorted.length > FIRST_ROWS && h("button", { type: "button", class: "quiet more", onclick: () => change({ allRows: !view.allRows }) },
-      view.allRows ? `Show the first ${FIRST_ROWS}` : `Show all ${count(sorted.length)}`),
+    sortableTable({ id: "subtasks" }, `Subtasks of ${vertex.name}`, shown, COLUMNS, sorting, (next) => change({ sorting: next })),
+    rows.length > FIRST_ROWS && h("button", { type: "button", class: "quiet more", onclick: () => change({ allRows: !view.allRows }) },
+      view.allRows ? `Show the first ${FIRST_ROWS}` : `Show all ${count(rows.length)}`),
   ];
-}
-
-function by(column, isDown) {
-  return (one, other) => {
-    const [first, second] = [column.value(one), column.value(other)];
-    const order = first < second ? -1 : first > second ? 1 : 0;
-    return (isDown ? -order : order) || one.subtask - other.subtask;
-  };
-}
-
-function heading(column, key, isDown, change) {
-  const isSorted = column.key === key;
-  const next = { column: column.key, isDown: isSorted ? !isDown : column.key !== "subtask" && column.key !== "status" };
-  return h("th", { scope: "col", class: column.isNumber ? "number" : null, "aria-sort": isSorted ? (isDown ? "descending" : "ascending") : "none" },
-    h("button", { type: "button", class: "sort", onclick: () => change({ sorting: next }) }, column.title,
-      h("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (isDown ? "↓" : "↑") : "")));
 }
 
 function load(each) {
@@ -82,8 +62,11 @@ function load(each) {
   return h("span", { class: "load" }, meter(each), h("span", {}, words));
 }
 
+// A state; behind the second attempt stand those before.
 function stateWords(each) {
-  return h("span", { class: `state is-${each.status.toLowerCase()}` }, each.status.toLowerCase(), each.attempt ? " " : null, each.attempt ? h("small", {}, `attempt ${each.attempt + 1}`) : null);
+  const words = `attempt ${each.attempt + 1}`;
+  const attempts = each.openAttempts ? h("button", { type: "button", class: "text", onclick: () => each.openAttempts(each.subtask, each.attempt) }, words) : words;
+  return h("span", { class: `state is-${each.status.toLowerCase()}` }, each.status.toLowerCase(), each.attempt > 0 && [" ", h("small", {}, attempts)]);
 }
 
 function withBar(value, share) {
