@@ -164,12 +164,18 @@ class Page:
             (node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")
         ]
 
-    def screenshot(self, path: Path, *, is_whole: bool = True) -> Path:
-        """Write a PNG of the page, or of what the window shows of it."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
-        chosen = {"clip": clip, "captureBeyondViewport": True} if is_whole else {}
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png", **chosen)["data"]))
+    def screenshot(self, path: Path, *, is_whole: bool = True, scale: float = 1.0, height: int | None = None) -> Path:
+        """Write a picture of the page, or of what the window shows of it: PNG, or WebP by the name.
+
+        `height` cuts it, `scale` makes it smaller.
+        """
+        metrics = self.call("Page.getLayoutMetrics")
+        size = metrics["cssContentSize"] if is_whole else metrics["cssLayoutViewport"]
+        wide, high = (size[name] if is_whole else size[f"client{name.title()}"] for name in ("width", "height"))
+        clip = {"x": 0, "y": 0, "width": wide, "height": min(high, height or high), "scale": scale}
+        kind = {"format": "webp", "quality": 82} if path.suffix == ".webp" else {"format": "png"}
+        shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=is_whole, **kind)
+        path.write_bytes(base64.b64decode(shot["data"]))
         return path
 
     def close(self) -> None:

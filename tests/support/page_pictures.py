@@ -271,6 +271,49 @@ def failure(when: int, *, name: str = "builtins.ValueError", text: str = TRACE) 
     }
 
 
+def without_checkpoints() -> Json:
+    """Return the same job, whose checkpoints have failed for five and a half minutes."""
+    made = picture()
+    good = made["checkpoints"]["history"][0]
+    good["trigger_timestamp"] = NOW - 332_000
+    failed = [
+        {**checkpoint(14 + number, status="FAILED"), "trigger_timestamp": NOW - 20_000 + 2_000 * number}
+        for number in range(10, 0, -1)
+    ]
+    for each in failed:
+        each["failure_message"] = "Checkpoint expired before completing: sink: results (1/2) did not answer in 2 s"
+    made["checkpoints"]["config"]["interval"] = 2_000
+    made["checkpoints"]["latest"].update(failed=failed[0], completed=good, savepoint=None)
+    made["checkpoints"]["counts"].update(total=201, failed=187)
+    made["checkpoints"]["history"] = [*failed, good]
+    return made
+
+
+def restarting() -> Json:
+    """Return the same job a moment after a function of it has failed: its tasks wait to begin again."""
+    made = picture(state="RESTARTING", since=NOW - 4_000, restarts=3, tasks={"CANCELED": 10, "FAILED": 1})
+    made["exceptions"] = {
+        "root-exception": TRACE,
+        "timestamp": NOW - 4_000,
+        "exceptionHistory": {"entries": [failure(NOW - 4_000), failure(NOW - 65_000)], "truncated": False},
+    }
+    for each in made["vertices"]:
+        each.update(status="CANCELED", busiest=None, most_held_back=None, busy=0.0, back_pressured=0.0)
+        each["rates"] = dict.fromkeys(each["rates"], 0.0)
+        for row in each["subtasks"]["rows"]:
+            row[2], row[8], row[9], row[12], row[13], row[14] = "CANCELED", 0.0, 0.0, 0.0, 0.0, 0.0
+    made["vertices"][3]["status"] = made["vertices"][3]["subtasks"]["rows"][1][2] = "FAILED"
+    return made
+
+
+def ended(state: str, **more: Any) -> Json:
+    """Return the same job after its end."""
+    made = restarting() if state == "FAILED" else picture()
+    for each in made["vertices"] if state != "FAILED" else ():
+        each.update(status=state, busiest=None, most_held_back=None, busy=0.0, rates=dict.fromkeys(each["rates"], 0.0))
+    return made | {"state": state, "end-time": NOW, "can-command": False, **more}
+
+
 def after_a_loss(width: int = 2) -> Json:
     """Return the same job after a worker was killed: it goes on."""
     made = picture(width, restarts=1)

@@ -11,21 +11,19 @@ from pathlib import Path
 import flights_job
 import pytest
 from chromium import PROGRAM, chromium
+from screenshots import shoot as shoot_once
 
 from flinkbuf.jobs.launcher_process import end_launcher
 from flinkbuf.web.serving import close_servers
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no chromium")
-KEPT = os.environ.get("FLINKBUF_SCREENSHOTS")
 
 
-def shoot(page, name, directory, *, is_whole=True):
+def shoot(page, name, directory, *, is_whole=True, height=1_500, scale=0.65):
     """Take it light and dark."""
     for colours in ("light", "dark"):
         page.set_dark(colours == "dark")
-        page.run("new Promise((resolve) => setTimeout(resolve, 450))")  # until colours have faded over
-        path = page.screenshot(Path(KEPT or directory) / f"live-page-{name}-{colours}.png", is_whole=is_whole)
-        assert path.stat().st_size > 20_000
+        shoot_once(page, f"live-page-{name}-{colours}", directory, height=height, is_whole=is_whole, scale=scale)
     page.set_dark(False)
 
 
@@ -113,7 +111,7 @@ def sees_a_loss(page, directory, client):
     assert "began again" in page.text("#failures")
     page.wait_for("document.querySelectorAll('#manager-table tr.is-lost').length >= 1")
     page.wait_for("[...document.querySelectorAll('.box-worst')].every((each) => /busy|held/.test(each.innerText))")
-    shoot(page, "killed-worker", directory)
+    shoot(page, "killed-worker", directory, height=None, scale=0.55)
 
 
 def stops_it(page, directory, client):

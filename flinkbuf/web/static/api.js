@@ -18,6 +18,11 @@ export function takeToken() {
   window.history.replaceState(null, "", address);
 }
 
+// What would command a terminal, or turn the direction of writing, is shown as what it is.
+const CONTROL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+const shown = (key, value) => (typeof value === "string" ? value.replace(CONTROL, (sign) => `\\u${sign.charCodeAt(0).toString(16).padStart(4, "0")}`) : value);
+const read = async (answer) => JSON.parse(await answer.text(), shown);
+
 async function ask(path, options = {}) {
   const headers = { Accept: "application/json", ...options.headers };
   const token = sessionStorage.getItem(TOKEN);
@@ -25,17 +30,19 @@ async function ask(path, options = {}) {
   const answer = await fetch(path, { cache: "no-store", ...options, headers, signal: AbortSignal.timeout(10_000) })
     .catch(() => { throw new Refusal(0, "The program does not answer: it may have ended, or cannot be reached from here."); });
   if (answer.ok || answer.status === 304) return answer;
-  const body = await answer.json().catch(() => ({}));
+  const body = await read(answer).catch(() => ({}));
   throw new Refusal(answer.status, (body.errors ?? [`the server answered ${answer.status}`]).join("\n"));
 }
 
 async function send(method, path, body) {
   const headers = { "Content-Type": "application/json" };
   const answer = await ask(path, { method, headers, body: JSON.stringify(body ?? {}) });
-  return answer.json().catch(() => ({}));
+  return read(answer).catch(() => ({}));
 }
 
-export const jobs = async () => (await (await ask("jobs/overview")).json()).jobs;
+const json = async (path) => read(await ask(path));
+
+export const jobs = async () => (await json("jobs/overview")).jobs;
 
 export const ALL = "*"; // instead of a task's id: the subtasks of all, as many as anybody will look at
 
@@ -48,16 +55,15 @@ export function pictures(jobId) {
     if (answer.status === 304) return null;
     const value = answer.headers.get("ETag");
     tag = value ? { path, value } : null;
-    return answer.json();
+    return read(answer);
   };
 }
 
 export const flameGraph = async (jobId, vertexId, type, subtask) => {
   const of = subtask === null ? "" : `&subtaskindex=${subtask}`;
-  return (await ask(`jobs/${jobId}/vertices/${vertexId}/flamegraph?type=${type}${of}`)).json();
+  return json(`jobs/${jobId}/vertices/${vertexId}/flamegraph?type=${type}${of}`);
 };
 
-const json = async (path) => (await ask(path)).json();
 const of = (manager) => (manager === null ? "jobmanager" : `taskmanagers/${encodeURIComponent(manager)}`); // null: the program
 
 export const log = async (manager) => (await ask(`${of(manager)}/log`, { headers: { Accept: "text/plain" } })).text();
@@ -72,4 +78,4 @@ export const savepoint = (jobId, directory) =>
   send("POST", `jobs/${jobId}/savepoints`, { "target-directory": directory, "cancel-job": false });
 export const stop = (jobId, directory) =>
   send("POST", `jobs/${jobId}/stop`, { targetDirectory: directory, drain: false });
-export const savepointStatus = async (jobId, request) => (await ask(`jobs/${jobId}/savepoints/${request}`)).json();
+export const savepointStatus = (jobId, request) => json(`jobs/${jobId}/savepoints/${request}`);

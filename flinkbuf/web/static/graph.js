@@ -67,8 +67,9 @@ function boxes(picture, view, found, change) {
         picture.vertices.map((vertex) => box(vertex, places.boxes.get(vertex.id), picture, view, shown, change)))));
 }
 
-// The task that holds others back is the only one with a colour: somebody has to look at it.
+// The task that holds others back, and one that has failed, are the only ones with a colour: somebody has to look.
 function trouble(vertex, picture) {
+  if (vertex.status === "FAILED") return " is-bad";
   const stuck = picture.answers[1];
   return stuck.vertex === vertex.id && (stuck.level === "bad" || stuck.level === "fair") ? ` is-${stuck.level}` : "";
 }

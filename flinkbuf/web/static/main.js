@@ -91,7 +91,7 @@ function jobChoice(picture) {
 
 function banner(picture) {
   if (isOver(picture)) {
-    return h("p", { class: picture.state === "FAILED" ? "banner is-bad-news" : "banner", role: "status", key: "over" }, endWords(picture), picture["is-archived"] ? " This is its last picture, out of the archive." : " This is its last picture.");
+    return h("p", { class: picture.state === "FAILED" ? "banner is-bad-news" : "banner", role: "status", key: "over" }, endWords(picture), " ", h("small", {}, picture["is-archived"] ? "This is its last picture, out of the archive." : "This is its last picture."));
   }
   if (!isLost()) return null;
   return h("p", { class: "banner is-bad-news", role: "alert", key: "lost" }, h("b", {}, "Connection lost."), ` What you see is ${lasting(Date.now() - state.heard)} old. The program may have ended; the page keeps asking.`);
@@ -137,7 +137,9 @@ function foot(picture) {
 function dialogs(picture) {
   const holder = document.getElementById("dialog");
   const vertex = picture.vertices.find((each) => each.id === state.flame.vertexId);
-  draw(holder, vertex ? flames.flameDialog(vertex, state.flame, flame) : state.inspector.kind ? inspector.inspectorDialog(state.inspector, inspect) : state.command.name ? commands.commandDialog(picture, state.command, command) : null);
+  const wanted = vertex ? flames.flameDialog(vertex, state.flame, flame) : state.inspector.kind ? inspector.inspectorDialog(state.inspector, inspect) : state.command.name ? commands.commandDialog(picture, state.command, command) : null;
+  if (!wanted) holder.firstChild?.close(); // where the keyboard was, it is again
+  draw(holder, wanted);
   const dialog = holder.firstChild;
   if (dialog && !dialog.open) dialog.showModal();
 }
@@ -160,7 +162,8 @@ function chosen(picture) {
 
 function firstChoice(picture) {
   const busiest = [...picture.vertices].sort((one, other) => busy(other) - busy(one))[0];
-  return picture.answers[1].vertex ?? busiest?.id ?? null;
+  const failed = picture.vertices.find((vertex) => vertex.status === "FAILED");
+  return failed?.id ?? picture.answers[1].vertex ?? busiest?.id ?? null;
 }
 
 // ---- what changes
