@@ -58,6 +58,8 @@ REQUESTS = {
     "GET /jobs/NOBODY/savepoints/NOBODY": None,
     "GET /taskmanagers/nobody": BUG,
     "GET /taskmanagers/nobody/metrics": None,
+    "GET /taskmanagers/nobody/log": None,
+    "GET /taskmanagers/nobody/thread-dump": BUG,
     "GET /nothing": None,
     "GET /v1/nothing": None,
     "GET /v2/jobs": None,

@@ -57,6 +57,7 @@ MORE = {
     "/jobs/:jobid/exceptions": {
         ".root-exception": V1,
         ".timestamp": V1,
+        ".exceptionHistory.entries[].message": "it heads a failure; in Flink it is the end of the stacktrace",
         ".exceptionHistory.entries[].failureLabels[]": "operator and record; in Flink these come from plug-ins",
         ".exceptionHistory.entries[].restarted": "what a failure took down",
     },
@@ -189,7 +190,11 @@ def has_counted(accumulators):
     return any(each["value"] not in ("0", "0.0") for each in accumulators)
 
 
-PATHS = sorted(path for method, path in ROUTER.paths if method == "GET" and path not in OURS and "trigger" not in path)
+PATHS = sorted(
+    path
+    for method, path in ROUTER.paths
+    if method == "GET" and path not in OURS and "trigger" not in path and not path.endswith("/log")  # Flink's is a file
+)
 
 
 def filled(side, path, name):
