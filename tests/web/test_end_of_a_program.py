@@ -11,6 +11,8 @@ import time
 from types import SimpleNamespace
 
 import pytest
+from chromium import PROGRAM as PROGRAM_OF_CHROMIUM
+from chromium import chromium
 
 from flinkbuf.web.served_job import LOOKING_S, SHOWN_S, ServedJob
 
@@ -101,6 +103,7 @@ class Program:
         line = self.process.stderr.readline()
         found = re.search(r"can be looked at: http://([^:]+):(\d+)/\?token=(\S+)#/job/(\w+)", line)
         assert found, line + self.process.stderr.read()
+        self.link = line[found.start() :].partition("can be looked at: ")[2].strip()
         self.host, self.port, self.token, self.job_id = found[1], int(found[2]), found[3], found[4]
 
     def ask(self, path):
@@ -146,6 +149,23 @@ def test_who_looks_at_a_program_that_fails_is_told_why(start):
     assert result["failure-cause"]["class"] == "builtins.ValueError"
     said = program.end()  # soon: not after ten minutes
     assert "ValueError: no such airport: JFQ" in said and "somebody looks" not in said
+
+
+@pytest.mark.skipif(PROGRAM_OF_CHROMIUM is None, reason="there is no chromium")
+def test_a_page_that_is_open_shows_the_failure_of_a_program_that_is_gone(start):
+    program = start("10 min")
+    with chromium() as browser:
+        page = browser.page(program.link)
+        page.wait_for("document.querySelector('[data-question=\"1\"] .answer')?.innerText.startsWith('Running')")
+        program.go_on()
+        said = program.end()
+        page.wait_for("document.querySelector('footer.is-whole')")
+        page.run("new Promise((resolve) => setTimeout(resolve, 4000))")  # longer than it takes to say that it is lost
+        assert page.text(".banner").startswith("Failed: ValueError: no such airport: JFQ")
+        assert page.text("[data-question='1'] .answer") == "Failed"
+        assert page.run("document.querySelectorAll('#subtasks tbody tr').length") == 1
+        assert ", in look" in page.text("#failures pre")
+    assert "ValueError: no such airport: JFQ" in said
 
 
 def test_a_program_that_nobody_looks_at_ends_at_once(start):
