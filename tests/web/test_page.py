@@ -237,6 +237,33 @@ def test_a_failure_stands_whole_with_what_it_took_down(open_page):
     assert "invalid literal for int()" in page.text("#failures details pre")
 
 
+OUR_FRAMES = """  File "/usr/lib/python3.11/threading.py", line 982, in run
+    self._target(*self._args)
+  File "/opt/venv/site-packages/flinkbuf/streaming/task.py", line 162, in run
+    self._work()
+    ~~~~~~~~~~^^
+"""
+OWN_FRAMES = """  File "/home/ada/flights.py", line 88, in parse
+    return int(text)
+  File "/opt/venv/site-packages/flinkbuf/types/row.py", line 5, in pack
+    raise
+ValueError: no number
+"""
+HEAD = "Traceback (most recent call last):\n"
+ALSO = "\nDuring handling of the above exception, another exception occurred:\n\n"
+
+
+def test_a_traceback_begins_with_the_frames_of_the_program(open_page):
+    made = after_a_loss()
+    entries = made["exceptions"]["exceptionHistory"]["entries"]
+    entries[0]["stacktrace"] = HEAD + OUR_FRAMES + OWN_FRAMES + ALSO + HEAD + OUR_FRAMES + OWN_FRAMES
+    entries[1]["stacktrace"] = HEAD + OUR_FRAMES + "ValueError: a mistake of ours\n"
+    page, _ = open_page(made)
+    shown = page.run("[...document.querySelectorAll('#failures pre')].map((each) => each.textContent)")
+    assert shown == [HEAD + OWN_FRAMES + ALSO + HEAD + OWN_FRAMES, entries[0]["stacktrace"], entries[1]["stacktrace"]]
+    assert "flinkbuf's frames" in page.text("#failures summary")
+
+
 def test_a_command_is_asked_for_twice_and_carries_the_token(open_page):
     page, server = open_page(picture(), query=f"?token=secret#/job/{JOB_ID}")
     assert page.run("location.search + location.hash") == f"#/job/{JOB_ID}"

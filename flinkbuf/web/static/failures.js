@@ -24,10 +24,33 @@ function failure(entry, picture) {
     h("h3", { class: "is-bad" }, headline(entry), h("small", {}, `${dateAndClock(entry.timestamp)} · ${age(picture.now - entry.timestamp)}`)),
     h("p", {}, placeOf(entry)),
     h("p", {}, h("b", {}, "What it took down: "), tookDown(entry)),
-    h("pre", { tabindex: "0", "aria-label": "The exception" }, entry.stacktrace),
+    trace(entry.stacktrace, "The exception"),
     (entry.concurrentExceptions ?? []).length > 0 && h("details", {},
       h("summary", {}, `${plural(entry.concurrentExceptions.length, "failure")} at the same time`),
-      entry.concurrentExceptions.map((each) => h("div", {}, h("p", {}, h("b", {}, headline(each)), " ", placeOf(each)), h("pre", { tabindex: "0" }, each.stacktrace)))));
+      entry.concurrentExceptions.map((each) => h("div", {}, h("p", {}, h("b", {}, headline(each)), " ", placeOf(each)), trace(each.stacktrace)))));
+}
+
+// A traceback from the program's own frames on; that it came through flinkbuf to them is known.
+function trace(text, label = null) {
+  const own = ownFrames(text);
+  return [
+    h("pre", { tabindex: "0", "aria-label": label }, own),
+    own !== text && h("details", {}, h("summary", {}, "with flinkbuf's frames"), h("pre", { tabindex: "0" }, text)),
+  ];
+}
+
+const OURS = /^ {2}File ".*[\\/]flinkbuf[\\/].*", line|^ {2}File ".*[\\/]threading\.py", line/;
+
+function ownFrames(text) {
+  let isLeading = false; // among the first frames of a traceback, which are ours
+  let isLeft = false; // this frame is
+  const kept = text.split("\n").filter((line) => {
+    if (line.startsWith("Traceback ")) [isLeading, isLeft] = [true, false];
+    else if (line.startsWith('  File "')) isLeft = isLeading = isLeading && OURS.test(line);
+    else if (!line.startsWith("    ")) isLeft = isLeading = false;
+    return !isLeft;
+  });
+  return kept.some((line) => line.startsWith('  File "')) ? kept.join("\n") : text; // else all of it is ours
 }
 
 function placeOf(entry) {
@@ -48,5 +71,5 @@ function earlier(entries) {
   return entries.map((entry) => h("details", { class: "failure", key: `${entry.timestamp}` },
     h("summary", {}, h("b", {}, headline(entry)), ` ${clock(entry.timestamp)} `, placeOf(entry)),
     h("p", {}, tookDown(entry)),
-    h("pre", { tabindex: "0" }, entry.stacktrace)));
+    trace(entry.stacktrace)));
 }
