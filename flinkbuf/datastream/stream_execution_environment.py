@@ -264,7 +264,7 @@ class StreamExecutionEnvironment:
     # --- what its functions need
 
     def add_python_file(self, file_path: str) -> None:
-        """Let functions import a module, a package's directory or a zip file, wherever they run.
+        """Let functions import a module, or what lies in a directory or a zip file, wherever they run.
 
         Raises
         ------
