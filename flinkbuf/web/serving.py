@@ -210,8 +210,9 @@ def _close_when_seen() -> None:
         while (left_s := max((job.linger_s for job in _jobs()), default=0.0)) > 0:
             if not is_said and time.monotonic() - begun_s > QUIET_S:
                 is_said = True
-                text = f"somebody looks at this program: its page stays until the end was seen, {left_s:.0f} s at most"
-                print(f"{text} (rest.linger-timeout); Ctrl-C ends it now", file=sys.stderr, flush=True)
+                text = "a page of this program is open and has not shown its end: it stays until then, at most"
+                more = f"{left_s:.0f} s (rest.linger-timeout); Ctrl-C ends the program now"
+                print(f"{text} {more}", file=sys.stderr, flush=True)
             time.sleep(min(left_s, LOOK_S))
     close_servers()
 

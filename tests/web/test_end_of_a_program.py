@@ -148,7 +148,7 @@ def test_who_looks_at_a_program_that_fails_is_told_why(start):
     result = program.ask(f"{path}/execution-result")["job-execution-result"]
     assert result["failure-cause"]["class"] == "builtins.ValueError"
     said = program.end()  # soon: not after ten minutes
-    assert "ValueError: no such airport: JFQ" in said and "somebody looks" not in said
+    assert "ValueError: no such airport: JFQ" in said and "is open" not in said
 
 
 @pytest.mark.skipif(PROGRAM_OF_CHROMIUM is None, reason="there is no chromium")
@@ -172,21 +172,21 @@ def test_a_program_that_nobody_looks_at_ends_at_once(start):
     program = start("10 min")
     program.ask("/jobs/overview")  # whoever gathers figures does not look at a job
     program.go_on()
-    assert "somebody looks" not in program.end()
+    assert "is open" not in program.end()
 
 
 def test_it_waits_no_longer_than_it_is_told(start):
     program = start("2500 ms")
     program.ask(f"/jobs/{program.job_id}")
     program.go_on()
-    assert "somebody looks at this program: its page stays until the end was seen" in program.end()
+    assert "a page of this program is open and has not shown its end: it stays until then, at most " in program.end()
 
 
 def test_ctrl_c_ends_the_wait(start):
     program = start("10 min")
     program.ask(f"/jobs/{program.job_id}")
     program.go_on()
-    while "somebody looks at this program" not in (line := program.process.stderr.readline()):
+    while "a page of this program is open" not in (line := program.process.stderr.readline()):
         assert line, "it has ended before"
     program.process.send_signal(signal.SIGINT)
     assert "Traceback" not in program.end()
