@@ -15,6 +15,7 @@ from flinkbuf.jobs.master.job_details import (
     accumulators_json,
     attempt_json,
     back_pressure_json,
+    headline_of,
     io_metrics,
     state_counts,
     status_durations,
@@ -216,9 +217,10 @@ def subtask(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Jso
 
 @router.route("GET", VERTEX + "/subtasks/:subtaskindex/attempts/:attempt")
 def attempt(cluster: Cluster, request: Request, parts: Mapping[str, str]) -> Json:
-    """One of its attempts."""
+    """One of its attempts, with what it has failed with."""
     picture, found = cluster.vertex(parts)
-    return _attempt(_attempt_of(found, parts), picture.now_ms)
+    made = _attempt_of(found, parts)
+    return _attempt(made, picture.now_ms) | {"failure": None if made.failure is None else headline_of(made.failure)}
 
 
 @router.route("GET", VERTEX + "/subtasks/:subtaskindex/attempts/:attempt/accumulators")

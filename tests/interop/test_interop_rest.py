@@ -72,7 +72,10 @@ MORE = {
     "/jobs/:jobid/vertices/:vertexid/subtasks/accumulators": {".subtasks[].host": V1},
     "/jobs/:jobid/vertices/:vertexid/subtasks/metrics": {"[]": STAYS},
     "/jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex": {".host": V1},
-    "/jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/attempts/:attempt": {".host": V1},
+    "/jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/attempts/:attempt": {
+        ".failure": "why it began again",
+        ".host": V1,
+    },
     "/jobs/:jobid/vertices/:vertexid/subtasks/:subtaskindex/metrics": {"[]": STAYS},
     "/jobs/:jobid/vertices/:vertexid/subtasktimes": {".subtasks[].host": V1},
     "/jobs/:jobid/vertices/:vertexid/taskmanagers": {".taskmanagers[].host": V1},

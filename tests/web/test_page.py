@@ -639,7 +639,8 @@ def test_the_attempts_of_a_subtask_are_told(open_page):
     for number in (1, 2):
         state = "RUNNING" if number == 2 else "FAILED"
         about = {"attempt": number, "status": state, "taskmanager-id": f"worker-{number}", "host": "10.0.0.7"}
-        server.answers[f"{path}/{number}"] = {**about, "start-time": NOW, "duration": 1_500, "metrics": metrics}
+        about |= {"start-time": NOW, "duration": 1_500, "metrics": metrics}
+        server.answers[f"{path}/{number}"] = {**about, "failure": None if number == 2 else "ValueError: no number"}
     page.run(f"document.querySelector('[data-vertex=\"{3:032x}\"]').click()")
     page.wait_for("document.querySelector('#subtasks tbody button')")
     assert page.text("#subtasks tbody button") == "attempt 3"
@@ -649,6 +650,7 @@ def test_the_attempts_of_a_subtask_are_told(open_page):
         "running",
         "failed",
     ]
+    assert page.text("dialog tbody tr:nth-child(2)").rstrip().endswith("ValueError: no number")
 
 
 def test_what_cannot_be_had_is_said(open_page):

@@ -38,9 +38,10 @@ def open_page(browser):
     """Returns a function from a picture to its page; what the browser complains about fails the test."""
     opened = []
 
-    def open_it(made, **options):
+    def open_it(made, answers=None, **options):
         context = page_server(made)
         server = context.__enter__()
+        server.answers.update(answers or {})
         page = browser.page(server.url + f"?token=secret#/job/{JOB_ID}", **options)
         opened.append((page, context))
         page.wait_for("document.querySelector('#subtasks')")
@@ -267,6 +268,23 @@ def test_all_of_it_can_be_done_by_keys(open_page, tmp_path):
     page.run("document.querySelector('.box[title^=\"by airport\"]').focus()")
     page.press("Tab", 9)  # so that it is the keyboard's
     shoot(page, "page-keyboard", tmp_path, is_whole=False, height=620)
+
+
+LOG = "".join(
+    f"2025-12-17 19:{20 + line // 6:02}:{line * 10 % 60:02},417 WARNING flights [a year of flights, "
+    f"by aircraft: FollowAircraft -> Map (2/2)#0] N{line * 31 % 997:03}UA is {line * 7 % 90} minutes late\n"
+    for line in range(80)
+)
+
+
+@pytest.mark.parametrize("is_dark", [False, True], ids=["light", "dark"])
+def test_a_log_is_read_in_the_page(open_page, tmp_path, is_dark):
+    page = open_page(picture(), answers={"/taskmanagers/worker-1/log": LOG}, is_dark=is_dark, height=620)
+    page.run("[...document.querySelectorAll('#manager-table [data-look=log]')][1].click()")
+    page.wait_for("document.querySelector('dialog pre')?.innerText.includes('minutes late')")
+    assert page.run(LOOK.replace("#page *", "dialog *"))["faint"] == []
+    if not is_dark:
+        shoot(page, "page-log", tmp_path, is_whole=False)
 
 
 EVIL = "<script>document.title='owned'</script> \x1b[2J\x07 \u202eelpmis\u202c \u2066x\u2069 \u200fname -> <b>Map</b>"

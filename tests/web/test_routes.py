@@ -10,6 +10,7 @@ from master_world import SESSION, MasterWorld, error, pipeline
 
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.jobs.master.job_details import headline_of
 from flinkbuf.jobs.master.job_picture import PictureMaker
 from flinkbuf.jobs.master.master_actions import CancelJob
 from flinkbuf.jobs.messages import HeartbeatReport
@@ -197,6 +198,14 @@ def test_a_task_manager_is_asked_about_its_process(cluster, world):
     assert get(cluster, "/taskmanagers/nobody/log").status == 404
     cluster.jobs[JOB].end()
     assert get(cluster, f"/taskmanagers/{manager}/log").status == 404
+
+
+def test_an_attempt_says_what_it_has_failed_with(cluster, world):
+    vertex = world.job.graph.vertices[0]
+    path = f"/jobs/{JOB}/vertices/{vertex.plan.id}/subtasks/0/attempts"
+    first, second = (get(cluster, f"{path}/{number}").body for number in (0, 1))
+    assert (first["status"], first["failure"]) == ("FAILED", headline_of(error()))
+    assert (second["status"], second["failure"]) == ("RUNNING", None)
 
 
 def test_the_program_says_what_its_threads_do(cluster):

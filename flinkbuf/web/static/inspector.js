@@ -71,8 +71,8 @@ async function attemptTable({ picture, vertex, subtask, attempt }) {
   }));
   const found = (await Promise.all(asked)).filter((each) => each !== null).reverse();
   return { tables: [{
-    columns: ["Attempt", "State", "Ran on", "Begun", "Lasted", "Records in", "Records out"],
-    rows: found.map((each) => [String(each.attempt + 1), each.status.toLowerCase(), `${each["taskmanager-id"]} · ${each.host}`, dateAndClock(each["start-time"]), duration(each.duration < 0 ? null : each.duration), count(each.metrics["read-records"]), count(each.metrics["write-records"])]),
+    columns: ["Attempt", "State", "Ran on", "Begun", "Lasted", "Records in", "Records out", "Failed with"],
+    rows: found.map((each) => [String(each.attempt + 1), each.status.toLowerCase(), `${each["taskmanager-id"]} · ${each.host}`, dateAndClock(each["start-time"]), duration(each.duration < 0 ? null : each.duration), count(each.metrics["read-records"]), count(each.metrics["write-records"]), each.failure ?? ""]),
   }] };
 }
 
