@@ -39,6 +39,7 @@ cdef class Codec:
     cdef readonly tuple symbols
     cdef readonly tuple classes
     cdef readonly bint numpy
+    cdef readonly bint own_class    # INSTANT: every value is of the class in `classes`
     cdef readonly str field_path_name
     cdef readonly bint trusted  # OBJECT: what is pickled may be unpickled
     cdef object row_classes     # OBJECT: gives the classes of rows with these names

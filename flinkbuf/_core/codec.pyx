@@ -29,6 +29,8 @@ cdef class Codec:
             return f"DECIMAL_DATA({self.type.precision}, {self.type.scale})"
         if self.kind == "TIMESTAMP_DATA" or self.kind == "TIMESTAMP_LTZ_DATA":
             return f"{self.kind}({self.type.precision})"
+        if self.kind == "INSTANT" and not self.own_class:
+            return "TIMESTAMP_LTZ"
         if not self.children or self.kind in ("STRING_ARRAY", "DATE_DATA", "TIME_DATA"):
             return self.kind
         names = self.names if self.names is not None else [None] * len(self.children)

@@ -85,7 +85,7 @@ cdef uint8_t* put_local(const codec_node* n, PyObject* value, uint8_t* pos, fb_d
     if is_not_a_time(v):
         refuse(n, value, ValueError, "it is no time; None is the null of this type")
     if datetime_tzinfo(v) is not None:
-        refuse(n, value, ValueError, "its time zone would be lost; use .replace(tzinfo=None), or INSTANT")
+        refuse(n, value, ValueError, "its time zone would be lost; use .replace(tzinfo=None), or TIMESTAMP_LTZ")
     pos = put_date_parts(date_year(v), date_month(v), date_day(v), pos)
     return put_time_parts(datetime_hour(v), datetime_minute(v), datetime_second(v),
                           datetime_microsecond(v) * 1000 + sub_micro(v), pos)
@@ -104,7 +104,7 @@ cdef int epoch_of(const codec_node* n, PyObject* value, bint aware, int64_t* sec
     if aware and offset is None and zone is not get_utc():
         refuse(n, value, ValueError, "it has no time zone; use .astimezone() or .replace(tzinfo=...)")
     if not aware and zone is not None:
-        refuse(n, value, ValueError, "its time zone would be lost; use INSTANT, or .replace(tzinfo=None)")
+        refuse(n, value, ValueError, "its time zone would be lost; use TIMESTAMP_LTZ, or .replace(tzinfo=None)")
     second[0] = fb_calendar_days(date_year(v), date_month(v), date_day(v)) * 86400
     second[0] += datetime_hour(v) * 3600 + datetime_minute(v) * 60 + datetime_second(v)
     micros = datetime_microsecond(v)
@@ -131,10 +131,20 @@ cdef uint8_t* put_instant(const codec_node* n, PyObject* value, uint8_t* pos, fb
     if value == Py_None:
         return put_second_and_nano(INT64_MIN, 0x80000000u, pos)
     if FB_TYPE_OF(value) == n.classes[0]:
-        second, nano = (<object>value).epoch_second, (<object>value).nano
+        second, nano = (<object>value).seconds, (<object>value).nanos
     else:
         epoch_of(n, value, True, &second, &nano)
     return put_second_and_nano(second, <uint32_t>nano, pos)
+
+
+cdef uint8_t* put_own_instant(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
+    """INSTANT: the class itself, as in PyFlink, which refuses a datetime."""
+    if value != Py_None and FB_TYPE_OF(value) != n.classes[0]:
+        if PyDateTime_Check(<object>value):
+            refuse(n, value, TypeError, "make an Instant of it with Instant.from_datetime, or declare TIMESTAMP_LTZ, "
+                                        "which has datetimes")
+        refuse(n, value, TypeError)
+    return put_instant(n, value, pos, out)
 
 
 cdef uint8_t* put_timestamp(const codec_node* n, PyObject* value, uint8_t* pos, fb_data_output* out) except NULL:
@@ -229,7 +239,7 @@ cdef object get_local(const codec_node* n, fb_data_input* source):
 
 
 cdef object get_instant(const codec_node* n, fb_data_input* source):
-    """INSTANT and SQL_TIMESTAMP: what Python's datetime cannot hold is given as the class that can."""
+    """TIMESTAMP_LTZ and SQL_TIMESTAMP: what Python's datetime cannot hold is given as the class that can."""
     cdef const uint8_t* p = measured(n, source)
     cdef int64_t number = <int64_t>fb_load_be64(p)
     cdef uint32_t nano = fb_load_be32(p + 8)
@@ -243,6 +253,12 @@ cdef object get_instant(const codec_node* n, fb_data_input* source):
         if found is not None:
             return found
     return (<object>n.classes[0])(number, nano)
+
+
+cdef object get_own_instant(const codec_node* n, fb_data_input* source):
+    cdef const uint8_t* p = measured(n, source)
+    cdef int64_t second = <int64_t>fb_load_be64(p)
+    return None if second == INT64_MIN else (<object>n.classes[0])(second, fb_load_be32(p + 8))
 
 
 cdef object get_millis(const codec_node* n, fb_data_input* source):

@@ -29,7 +29,8 @@ from flinkbuf._core.text_codec cimport (
     put_text,
 )
 from flinkbuf._core.time_codec cimport (
-    get_instant, get_local, get_millis, put_instant, put_local, put_millis, put_timestamp,
+    get_instant, get_local, get_millis, get_own_instant, put_instant, put_local, put_millis, put_own_instant,
+    put_timestamp,
 )
 from flinkbuf._core.type cimport (
     FB_TYPE_BIG_DEC, FB_TYPE_BIG_INT, FB_TYPE_BOOLEAN, FB_TYPE_BYTE, FB_TYPE_CHAR, FB_TYPE_DATE, FB_TYPE_DOUBLE,
@@ -190,6 +191,8 @@ cdef class TypeCodec(Codec):
         latency marker, watermark status, record attributes.
     numpy : bool, default False
         PRIMITIVE_ARRAY: decode to numpy arrays.
+    own_class : bool, default False
+        INSTANT: take and give the class in `classes` only, never a datetime.
     field_path_name : str, optional
         What messages call the value itself, such as ``"key"``.
     trusted : bool, default True
@@ -211,7 +214,7 @@ cdef class TypeCodec(Codec):
 
     def __cinit__(self, str kind, tuple children=(), *, names=None, symbols=None, padding=0, classes=None, numpy=False,
                   field_path_name=None, trusted=True, is_key=False, row_classes=None, precision=0, scale=0,
-                  required=None):
+                  required=None, own_class=False):
         cdef uint32_t i
         if kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -220,7 +223,7 @@ cdef class TypeCodec(Codec):
         self.kind, self.children, self.classes = kind, children, tuple(classes or ())
         self.names = None if names is None else tuple(names)
         self.symbols = None if symbols is None else tuple(symbols)
-        self.numpy, self.field_path_name = numpy, field_path_name
+        self.numpy, self.field_path_name, self.own_class = numpy, field_path_name, own_class
         self.trusted, self.row_classes, self.row_heads, self.classes_of_heads = trusted, row_classes, {}, {}
         self.required = None if required is None or not any(required) else tuple(required)
         self.check_arguments(padding)
@@ -252,6 +255,8 @@ cdef class TypeCodec(Codec):
         self.node.is_key = is_key
         for i in range(min(len(self.classes), 4)):
             self.node.classes[i] = <PyObject*>(self.classes[i])
+        if kind == "INSTANT" and self.own_class:
+            self.node.put, self.node.get = <put_function>put_own_instant, <get_function>get_own_instant
         holds_bytes = kind == "PRIMITIVE_ARRAY" and children[0].kind == "BYTE" and not self.numpy
         if holds_bytes:
             self.node.put, self.node.get = <put_function>put_bytes, <get_function>get_bytes

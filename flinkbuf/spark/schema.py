@@ -43,6 +43,7 @@ _BASIC = {
     "LOCAL_TIME": "TimeType",
     "SQL_TIME": "TimeType",
     "INSTANT": "TimestampType",
+    "TIMESTAMP_LTZ": "TimestampType",
     "DATE": "TimestampType",
     "LOCAL_DATE_TIME": "TimestampNTZType",
     "SQL_TIMESTAMP": "TimestampNTZType",
@@ -87,8 +88,8 @@ def from_spark_rows(data_type: spark.DataType) -> TypeInformation:
 
 
 def _with_local_timestamps(given: TypeInformation) -> TypeInformation:
-    """Return the type with LOCAL_DATE_TIME for INSTANT."""
-    if given == Types.INSTANT():
+    """Return the type with LOCAL_DATE_TIME for TIMESTAMP_LTZ."""
+    if given == Types.TIMESTAMP_LTZ():
         return Types.LOCAL_DATE_TIME()
     if isinstance(given, RowTypeInfo):
         return RowTypeInfo(tuple(map(_with_local_timestamps, given.field_types)), given.names)

@@ -123,7 +123,7 @@ def _sql_timestamp_text(value: Any) -> str:
 
 
 def _instant_text(value: Any) -> str:
-    return str(Instant.from_datetime(value) if isinstance(value, datetime.datetime) else value)
+    return (Instant.from_datetime(value) if isinstance(value, datetime.datetime) else value).isoformat()
 
 
 def _local_text(value: Any) -> str:

@@ -1,7 +1,8 @@
 """Dates and times as Java has them: nanoseconds, years far from ours, and no silent loss on the way to Python's.
 
 All classes are immutable, ordered and hashable. ``from_…`` and ``to_…`` convert from and to Python's own values and
-raise where those would lose something; ``str`` and ``parse`` speak ISO-8601 as Java prints it.
+raise where those would lose something; ``str`` and ``parse`` speak ISO-8601 as Java prints it, but for `Instant`, whose
+``str`` is PyFlink's and whose `Instant.isoformat` speaks it.
 """
 
 from __future__ import annotations
@@ -243,41 +244,33 @@ class LocalDateTime:
         return f"{self.date}T{self.time}"
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True, order=True, repr=False)
 class Instant:
-    """A point on the time line, to the nanosecond. ``java.time.Instant``.
+    """A point on the time line, to the nanosecond. PyFlink's ``Instant``, ``java.time.Instant``.
+
+    It cannot be changed, and can be a key; ``repr`` and ``str`` are PyFlink's.
 
     Parameters
     ----------
-    epoch_second : int
+    seconds : int
         Seconds since 1970-01-01T00:00:00Z; −31,557,014,167,219,200 … 31,556,889,864,403,199.
-    nano : int, default 0
+    nanos : int, default 0
         Nanoseconds after that second, 0 … 999,999,999; also before 1970.
 
     Examples
     --------
-    >>> str(Instant(1_709_251_199, 123_456_789)), Instant.parse("2024-03-01T01:00:00+01:00").epoch_second
-    ('2024-02-29T23:59:59.123456789Z', 1709251200)
+    >>> Instant.parse("2024-03-01T01:00:00+01:00"), Instant(1_709_251_199, 123_456_789).isoformat()
+    (Instant<1709251200, 0>, '2024-02-29T23:59:59.123456789Z')
     >>> Instant(-1, 500_000_000).to_datetime()
     datetime.datetime(1969, 12, 31, 23, 59, 59, 500000, tzinfo=datetime.timezone.utc)
     """
 
-    epoch_second: int
-    nano: int = 0
+    seconds: int
+    nanos: int = 0
 
     def __post_init__(self) -> None:
-        check_range("epoch_second", self.epoch_second, -31_557_014_167_219_200, 31_556_889_864_403_199)
-        check_range("nano", self.nano, 0, 999_999_999)
-
-    @property
-    def seconds(self) -> int:
-        """As `epoch_second`, under the name that PyFlink has it."""
-        return self.epoch_second
-
-    @property
-    def nanos(self) -> int:
-        """As `nano`, under the name that PyFlink has it."""
-        return self.nano
+        check_range("seconds", self.seconds, -31_557_014_167_219_200, 31_556_889_864_403_199)
+        check_range("nanos", self.nanos, 0, 999_999_999)
 
     @classmethod
     def of_epoch_milli(cls, epoch_milli: int) -> Instant:
@@ -293,7 +286,7 @@ class Instant:
         >>> Instant.of_epoch_milli(-1).to_epoch_milli()
         -1
         """
-        return self.epoch_second * 1000 + self.nano // 1_000_000
+        return self.seconds * 1000 + self.nanos // 1_000_000
 
     @classmethod
     def from_datetime(cls, value: datetime.datetime) -> Instant:
@@ -320,16 +313,22 @@ class Instant:
 
     def to_datetime(self) -> datetime.datetime:
         """An aware datetime in UTC; ValueError where nanoseconds or the year would be lost."""
-        microseconds = _microsecond(self, self.nano)
+        microseconds = _microsecond(self.isoformat(), self.nanos)
         try:
-            return _EPOCH + datetime.timedelta(seconds=self.epoch_second, microseconds=microseconds)
+            return _EPOCH + datetime.timedelta(seconds=self.seconds, microseconds=microseconds)
         except OverflowError:
-            raise ValueError(f"{self} is outside the years 1..9999 that Python's datetime can hold") from None
+            raise ValueError(
+                f"{self.isoformat()} is outside the years 1..9999 that Python's datetime can hold"
+            ) from None
 
-    def __str__(self) -> str:
-        days, second = divmod(self.epoch_second, 86_400)
+    def isoformat(self) -> str:
+        """ISO-8601 text in UTC, as Java prints an Instant; `parse` reads it."""
+        days, second = divmod(self.seconds, 86_400)
         date = _date_text(*_civil_from_days(days))
-        return f"{date}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}{_fraction(self.nano)}Z"
+        return f"{date}T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}{_fraction(self.nanos)}Z"
+
+    def __repr__(self) -> str:
+        return f"Instant<{self.seconds}, {self.nanos}>"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -362,9 +361,9 @@ class JavaDate(_Millis):
     def from_datetime(cls, value: datetime.datetime) -> JavaDate:
         """From an aware datetime; ValueError for a naive one or where microseconds would be lost."""
         instant = Instant.from_datetime(value)
-        if instant.nano % 1_000_000:
+        if instant.nanos % 1_000_000:
             raise ValueError(f"{value!r} has microseconds, a java.util.Date only milliseconds")
-        return cls(instant.epoch_second * 1000 + instant.nano // 1_000_000)
+        return cls(instant.seconds * 1000 + instant.nanos // 1_000_000)
 
     def to_datetime(self) -> datetime.datetime:
         """An aware datetime in UTC; ValueError outside the years 1 … 9999."""
@@ -468,9 +467,9 @@ class SqlTimestamp:
     def from_datetime(cls, value: datetime.datetime) -> SqlTimestamp:
         """From a naive datetime, read as UTC as PyFlink does; ValueError for one with a time zone."""
         if value.tzinfo is not None:
-            raise ValueError(f"{value!r} has a time zone, which a SQL timestamp cannot hold; use Types.INSTANT()")
+            raise ValueError(f"{value!r} has a time zone, which a SQL timestamp cannot hold; use Types.TIMESTAMP_LTZ()")
         instant = Instant.from_datetime(value.replace(tzinfo=datetime.timezone.utc))
-        return cls(instant.epoch_second * 1000 + instant.nano // 1_000_000, instant.nano)
+        return cls(instant.seconds * 1000 + instant.nanos // 1_000_000, instant.nanos)
 
     def to_datetime(self) -> datetime.datetime:
         """A naive datetime in UTC; ValueError where nanoseconds or the year would be lost."""

@@ -4,8 +4,8 @@ The result depends only on the values, not on their order, and is the narrowest 
 
 * bool → BOOLEAN; int → LONG, or BIG_INT where one is beyond 64 bits; float → DOUBLE; ints among floats → DOUBLE if
   each of them is exact as a float; str → STRING; bytes, bytearray → PRIMITIVE_ARRAY(BYTE); Decimal → BIG_DEC
-* date → LOCAL_DATE, time → LOCAL_TIME, naive datetime → LOCAL_DATE_TIME, aware datetime → INSTANT (which comes back
-  in UTC: the same point in time); likewise the classes of `flinkbuf` for them
+* date → LOCAL_DATE, time → LOCAL_TIME, naive datetime → LOCAL_DATE_TIME, aware datetime → TIMESTAMP_LTZ (which comes
+  back in UTC: the same point in time), Instant → INSTANT; likewise the classes of `flinkbuf` for them
 * named tuples, pyspark's and our rows with names → ROW_NAMED, our rows without → ROW, other tuples → TUPLE
 * list → LIST, set and frozenset → SET, dict → MAP, members of one enum class → ENUM, `Left` and `Right` → EITHER
 * numpy's scalars → as Python's; its one-dimensional arrays of numbers → PRIMITIVE_ARRAY(…, numpy=True)
@@ -67,7 +67,7 @@ _PLAIN: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (list, "list"),
     ((set, frozenset), "set"),
     (dict, "dict"),
-    (Instant, "aware datetime"),
+    (Instant, "Instant"),
     (LocalDate, "date"),
     (LocalTime, "time"),
     (LocalDateTime, "naive datetime"),
@@ -85,7 +85,8 @@ _BASIC_OF = {
     "time": "LOCAL_TIME",
     "float": "DOUBLE",
     "naive datetime": "LOCAL_DATE_TIME",
-    "aware datetime": "INSTANT",
+    "aware datetime": "TIMESTAMP_LTZ",
+    "Instant": "INSTANT",
     "JavaDate": "DATE",
     "SqlDate": "SQL_DATE",
     "SqlTime": "SQL_TIME",
@@ -198,6 +199,8 @@ def _infer(values: list[Any], path: str, depth: int, null_form: bool = False) ->
 def _infer_present(values: list[Any], seen: dict[str, Any], path: str, depth: int) -> TypeInformation:
     if seen.keys() == {"int", "float"}:
         return _infer_mixed_numbers(values, path)
+    if seen.keys() == {"aware datetime", "Instant"}:
+        return basic_type("TIMESTAMP_LTZ")
     if len(seen) > 1:
         parts = [f"{name} ({_shorten(seen[name])})" for name in sorted(seen)]
         listed = ", ".join(parts[:-1]) + " and " + parts[-1]

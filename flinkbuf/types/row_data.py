@@ -18,7 +18,7 @@ BIG_INT                         DECIMAL_DATA(38, 0)        DECIMAL(38, 0)
 LOCAL_DATE, SQL_DATE            DATE_DATA                  DATE
 LOCAL_TIME, SQL_TIME            TIME_DATA                  TIME(3)
 LOCAL_DATE_TIME, SQL_TIMESTAMP  TIMESTAMP_DATA(6)          TIMESTAMP(6)
-INSTANT                         TIMESTAMP_LTZ_DATA(6)      TIMESTAMP_LTZ(6)
+INSTANT, TIMESTAMP_LTZ          TIMESTAMP_LTZ_DATA(6)      TIMESTAMP_LTZ(6)
 LIST and the arrays             ARRAY_DATA                 ARRAY
 MAP                             MAP_DATA                   MAP
 ROW, TUPLE                      ROW_DATA                   ROW
@@ -61,7 +61,7 @@ _LEAVES: dict[str, tuple[str | None, int, int | None]] = {
     "DATE_DATA": ("LOCAL_DATE", 0, 4),
     "TIME_DATA": ("LOCAL_TIME", 0, 4),
     "TIMESTAMP_DATA": ("LOCAL_DATE_TIME", 1, None),
-    "TIMESTAMP_LTZ_DATA": ("INSTANT", 1, None),
+    "TIMESTAMP_LTZ_DATA": ("TIMESTAMP_LTZ", 1, None),
 }
 
 
@@ -222,6 +222,7 @@ _FIELDS = {
     "LOCAL_DATE_TIME": ("TIMESTAMP_DATA", MICROS),
     "SQL_TIMESTAMP": ("TIMESTAMP_DATA", MICROS),
     "INSTANT": ("TIMESTAMP_LTZ_DATA", MICROS),
+    "TIMESTAMP_LTZ": ("TIMESTAMP_LTZ_DATA", MICROS),
 }
 
 

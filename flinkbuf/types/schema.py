@@ -18,7 +18,7 @@ binary                             PRIMITIVE_ARRAY(BYTE)               bytes
 decimal(p, s), numeric, dec        BIG_DEC                             decimal.Decimal
 date                               LOCAL_DATE                          datetime.date
 time(p)                            LOCAL_TIME                          datetime.time
-timestamp, timestamp_ltz           INSTANT                             aware datetime.datetime, in UTC
+timestamp, timestamp_ltz           TIMESTAMP_LTZ                       aware datetime.datetime, in UTC
 timestamp_ntz                      LOCAL_DATE_TIME                     naive datetime.datetime
 void                               VOID                                None
 array<t>                           OBJECT_ARRAY(t)                     list, elements may be None
@@ -33,7 +33,7 @@ batches of columns are refused a null in such a column.
 Interval, variant, geometry and geography have no counterpart in Flink and raise TypeError.
 
 pyarrow types map likewise: unsigned integers to the next larger signed type and uint64 to BIG_INT, float16 to
-FLOAT, timestamps with a zone to INSTANT and without one to LOCAL_DATE_TIME, dictionaries and extension types to
+FLOAT, timestamps with a zone to TIMESTAMP_LTZ and without one to LOCAL_DATE_TIME, dictionaries and extension types to
 what they hold; durations and intervals raise TypeError.
 """
 
@@ -81,8 +81,8 @@ _SPARK_TYPES: dict[str, TypeInformation] = {
             "numeric": "BIG_DEC",
             "date": "LOCAL_DATE",
             "time": "LOCAL_TIME",
-            "timestamp": "INSTANT",
-            "timestamp_ltz": "INSTANT",
+            "timestamp": "TIMESTAMP_LTZ",
+            "timestamp_ltz": "TIMESTAMP_LTZ",
             "timestamp_ntz": "LOCAL_DATE_TIME",
             "void": "VOID",
         }.items()
@@ -441,7 +441,7 @@ def _from_arrow_type(arrow: Any, where: str) -> TypeInformation:
         children = [_from_arrow_type(each.type, prefix + each.name) for each in parts]
         return row_type([each.name for each in parts], children, [not each.nullable for each in parts])
     if types.is_timestamp(arrow):
-        return basic_type("LOCAL_DATE_TIME" if arrow.tz is None else "INSTANT")
+        return basic_type("LOCAL_DATE_TIME" if arrow.tz is None else "TIMESTAMP_LTZ")
     if matches(("is_dictionary", "is_run_end_encoded")):
         return _from_arrow_type(arrow.value_type, where)
     if hasattr(arrow, "storage_type"):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import numpy
 
 # Name in Types: (kind in csrc/record/type.h, bytes of every value or None where they vary, is None a value?, the
-# classes for what Python's own values cannot hold).
+# classes for what Python's own values cannot hold). An INSTANT has its class for every value.
 _BASIC: dict[str, tuple[str, int | None, bool, tuple[type, ...]]] = {
     "BOOLEAN": ("BOOLEAN", 1, False, ()),
     "BYTE": ("BYTE", 1, False, ()),
@@ -50,6 +50,7 @@ _BASIC: dict[str, tuple[str, int | None, bool, tuple[type, ...]]] = {
     "BIG_INT": ("BIG_INT", None, True, ()),
     "BIG_DEC": ("BIG_DEC", None, True, ()),
     "INSTANT": ("INSTANT", 12, True, (Instant,)),
+    "TIMESTAMP_LTZ": ("INSTANT", 12, True, (Instant,)),
     "LOCAL_DATE": ("LOCAL_DATE", 6, True, (LocalDate,)),
     "LOCAL_TIME": ("LOCAL_TIME", 7, True, (LocalTime,)),
     "LOCAL_DATE_TIME": ("LOCAL_DATE_TIME", 13, True, (LocalDateTime,)),
@@ -202,7 +203,7 @@ class BasicTypeInfo(TypeInformation):
 
     def _codec_options(self) -> dict[str, Any]:
         classes = _BASIC[self.name][3]
-        return {"classes": classes} if classes else {}
+        return {"classes": classes, "own_class": self.name == "INSTANT"} if classes else {}
 
     def __repr__(self) -> str:
         return f"Types.{self.name}()"

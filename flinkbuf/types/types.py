@@ -192,10 +192,16 @@ class Types:
 
     @staticmethod
     def INSTANT() -> BasicTypeInfo:
-        """aware datetime.datetime, given back in UTC, or None.
+        """`flinkbuf.common.Instant`, or None.
 
-        `flinkbuf.Instant` where nanoseconds or the year would be lost. A naive datetime is refused, as it names
-        no point in time. ``java.time.Instant``. Bytes of Flink's InstantSerializer, 12 bytes.
+        A datetime is refused, as PyFlink refuses it: ``Instant.from_datetime`` makes an Instant of one, and
+        `TIMESTAMP_LTZ` has datetimes for the same bytes. ``java.time.Instant``. Bytes of Flink's InstantSerializer,
+        12 bytes.
+
+        Examples
+        --------
+        >>> Types.INSTANT().deserialize(bytes([0] * 7 + [5] + [0] * 4))
+        Instant<5, 0>
         """
         return basic_type("INSTANT")
 
@@ -209,6 +215,15 @@ class Types:
         over the pickled bytes, as in PyFlink.
         """
         return basic_type("PICKLED_BYTE_ARRAY")
+
+    @staticmethod
+    def TIMESTAMP_LTZ() -> BasicTypeInfo:
+        """aware datetime.datetime, given back in UTC, or None.
+
+        An `Instant` where nanoseconds or the year would be lost. A naive datetime is refused, as it names no point in
+        time. ``as_type("timestamp")`` is this type. Bytes of Flink's InstantSerializer, 12 bytes, as of `INSTANT`.
+        """
+        return basic_type("TIMESTAMP_LTZ")
 
     @staticmethod
     def LOCAL_DATE() -> BasicTypeInfo:
@@ -419,7 +434,7 @@ class Types:
         """A map in its order; values may be None. Bytes of Flink's MapSerializer. The Python value is a dict.
 
         Keys are None only if their type says so, and must be hashable in Python. Two keys that have the same bytes
-        (0.1 and the float32 nearest to it as FLOAT, an `Instant` and the datetime of the same time) are refused
+        (0.1 and the float32 nearest to it as FLOAT, an `Instant` and the datetime of the same time as TIMESTAMP_LTZ) are refused
         (ValueError), as are on reading keys that differ in Java but are equal in Python (0.0 and −0.0), with
         CorruptDataError.
         """
@@ -573,7 +588,7 @@ class Types:
 
     @staticmethod
     def TIMESTAMP_LTZ_DATA(precision: int = 6) -> LeafDataTypeInfo:
-        """As `INSTANT`; `precision` as for `TIMESTAMP_DATA`. Bytes of Flink's TimestampDataSerializer."""
+        """As `TIMESTAMP_LTZ`; `precision` as for `TIMESTAMP_DATA`. Bytes of Flink's TimestampDataSerializer."""
         return leaf_data_type("TIMESTAMP_LTZ_DATA", precision)
 
     @staticmethod

@@ -179,7 +179,7 @@ KINDS = {
     "LOCAL_DATE": (Types.LOCAL_DATE(), st.dates()),
     "LOCAL_TIME": (Types.LOCAL_TIME(), st.times()),
     "LOCAL_DATE_TIME": (Types.LOCAL_DATE_TIME(), MOMENTS),
-    "INSTANT": (Types.INSTANT(), MOMENTS.map(lambda moment: moment.replace(tzinfo=datetime.timezone.utc))),
+    "INSTANT": (Types.TIMESTAMP_LTZ(), MOMENTS.map(lambda moment: moment.replace(tzinfo=datetime.timezone.utc))),
 }
 
 

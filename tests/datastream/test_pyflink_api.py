@@ -30,7 +30,7 @@ OTHERWISE = {
         for method in ("to", "from")
     },
     "common.types.Row.of_kind": "the kind is given by position, so that a field may be called row_kind",
-    "common.time.Instant.__init__": "epoch_second and nano, as in the rest of flinkbuf",
+    "common.time.Instant.__init__": "nanos may be left out",
     "common.restart_strategy.RestartStrategies.FailureRateRestartStrategyConfiguration.__init__": "None is refused",
     "common.restart_strategy.RestartStrategies.FixedDelayRestartStrategyConfiguration.__init__": "None is refused",
 }

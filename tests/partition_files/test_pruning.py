@@ -23,7 +23,7 @@ KEYS = [
     (Types.BIG_DEC(), decimal.Decimal("1.50")),
     (Types.LOCAL_DATE(), datetime.date(2013, 1, 1)),
     (Types.LOCAL_DATE_TIME(), datetime.datetime(2013, 1, 1, 5, 15, 0, 7)),
-    (Types.INSTANT(), datetime.datetime(1969, 1, 1, 5, 15, 0, 7, tzinfo=datetime.timezone.utc)),
+    (Types.TIMESTAMP_LTZ(), datetime.datetime(1969, 1, 1, 5, 15, 0, 7, tzinfo=datetime.timezone.utc)),
 ]
 
 

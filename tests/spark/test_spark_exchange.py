@@ -336,7 +336,7 @@ def test_aware_datetimes_are_moved_by_ddl_and_a_pyspark_type_says_so(spark, sc):
     aware = sc.parallelize([(1, moment)], 1)
     assert fb.exchange(aware, type="id int, at timestamp").collect() == [(1, moment)]
     schema = StructType().add("id", "integer").add("at", TimestampType())
-    with pytest.raises(Exception, match=r"declare the type in DDL, or with fb\.Types\.INSTANT\(\)"):
+    with pytest.raises(Exception, match=r"declare the type in DDL, or with fb\.Types\.TIMESTAMP_LTZ\(\)"):
         fb.exchange(aware, type=schema).collect()
 
 

@@ -25,7 +25,7 @@ SIMPLE = {
     S.StringType(): Types.STRING(),
     S.DecimalType(38, 18): Types.BIG_DEC(),
     S.DateType(): Types.LOCAL_DATE(),
-    S.TimestampType(): Types.INSTANT(),
+    S.TimestampType(): Types.TIMESTAMP_LTZ(),
     S.TimestampNTZType(): Types.LOCAL_DATE_TIME(),
     S.NullType(): Types.VOID(),
     S.BinaryType(): Types.PRIMITIVE_ARRAY(Types.BYTE()),

@@ -199,11 +199,7 @@ def date_time(v):
 
 
 def instant(v):
-    found = fb.Instant(v["second"], v["nano"])
-    try:
-        return found.to_datetime()
-    except ValueError:
-        return found
+    return fb.Instant(v["second"], v["nano"])
 
 
 def timestamp(v):

@@ -12,11 +12,12 @@ from flinkbuf.streaming.file_format import BulkFormat
 from flinkbuf.streaming.file_split import FileSplit
 from flinkbuf.types.date_time import Instant
 from flinkbuf.types.row import row_class
-from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
+from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type
 from flinkbuf.types.types import as_type
 
 __all__ = ["ParquetBulkWriters", "ParquetColumnarRowInputFormat"]
 
+_INSTANT = basic_type("INSTANT")
 ROWS_PER_GROUP = 65_536  # rows that are kept until they are written, as one row group
 
 
@@ -235,6 +236,8 @@ def _from_arrow(type_info: TypeInformation) -> Any:
             if struct is None
             else make_row(*(_of(convert, struct[name]) for name, convert in zip(names, inner, strict=True)))
         )
+    if type_info == _INSTANT:
+        return lambda moment: None if moment is None else Instant.from_datetime(moment)
     if type_info.kind == "MAP":
         of_key, of_value = inner
         return lambda pairs: None if pairs is None else {_of(of_key, key): _of(of_value, each) for key, each in pairs}

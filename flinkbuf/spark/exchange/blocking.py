@@ -105,7 +105,7 @@ class WriteTask:
         if self.is_from_spark and "its time zone would be lost" in str(error):
             return (
                 " (timestamps of a pyspark type are naive, as in the rows of a DataFrame; for aware datetimes declare "
-                "the type in DDL, or with fb.Types.INSTANT())"
+                "the type in DDL, or with fb.Types.TIMESTAMP_LTZ())"
             )
         return ""
 

@@ -83,10 +83,10 @@ def exchange(
         ``partitioner=fb.by_key(function, key_type=...)`` says it. Of a DataFrame only columns.
     type : TypeInformation, str, pyspark DataType or pyarrow.Schema, optional
         Of an RDD: what `fb.as_type` takes. Timestamps of a pyspark type are naive datetimes, as they are in the rows of
-        a DataFrame; where the records hold aware ones, say ``timestamp`` in DDL or ``fb.Types.INSTANT()``. Left out, a
-        sample of the data decides, which costs one small job, or two where the first, middle and last partition are
-        empty; the type taken is logged as a warning of the logger ``flinkbuf`` in the form in which it can be passed
-        here.
+        a DataFrame; where the records hold aware ones, say ``timestamp`` in DDL or ``fb.Types.TIMESTAMP_LTZ()``. Left
+        out, a sample of the data decides, which costs one small job, or two where the first, middle and last partition
+        are empty; the type taken is logged as a warning of the logger ``flinkbuf`` in the form in which it can be
+        passed here.
     partitioner : Partitioner, str or callable, optional
         ``fb.by_key(...)``, ``fb.by_range(...)`` (each partition has greater records than the one before; a job that
         computes all of `data` takes a sample first), ``"rebalance"`` (the default without a key), ``"rescale"``,

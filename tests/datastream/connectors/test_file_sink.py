@@ -430,26 +430,28 @@ def test_parquet_is_read_as_it_was_written(tmp_path):
 def test_maps_and_rows_come_out_of_parquet_as_they_went_in(tmp_path):
     inner = Types.ROW_NAMED(["x", "m"], [Types.INT(), Types.MAP(Types.STRING(), Types.INT())])
     row_type = Types.ROW_NAMED(
-        ["map", "row", "when", "rows", "rows_by_key"],
+        ["map", "row", "when", "at", "rows", "rows_by_key"],
         [
             Types.MAP(Types.STRING(), Types.INT()),
             inner,
             Types.INSTANT(),
+            Types.TIMESTAMP_LTZ(),
             Types.LIST(inner),
             Types.MAP(Types.INT(), inner),
         ],
     )
     one = Row(3, {"k": 4})
-    written = Row({"a": 1, "b": 2}, one, Instant(1, 5_000), [one, one], {1: one})
+    written = Row({"a": 1, "b": 2}, one, Instant(1, 5_000), Instant(1, 5_000), [one, one], {1: one})
     sink = bulk(tmp_path, ParquetBulkWriters.for_row_type(row_type))
-    sink.write(written, Row(*[None] * 5))
+    sink.write(written, Row(*[None] * 6))
     sink.end()
     path = part_of(tmp_path)
     found = list(ParquetColumnarRowInputFormat(row_type).read_split(FileSplit(path, 0, os.stat(path).st_size)))
-    assert found[0].when == datetime.datetime(1970, 1, 1, 0, 0, 1, 5, datetime.timezone.utc)
-    assert [found[0][index] for index in (0, 1, 3, 4)] == [written[index] for index in (0, 1, 3, 4)]
+    assert found[0].when == Instant(1, 5_000)
+    assert found[0].at == datetime.datetime(1970, 1, 1, 0, 0, 1, 5, datetime.timezone.utc)
+    assert [found[0][index] for index in (0, 1, 4, 5)] == [written[index] for index in (0, 1, 4, 5)]
     assert (
-        found[1] == Row(*[None] * 5)
+        found[1] == Row(*[None] * 6)
         and found[0].row.x == 3
         and found[0].rows[1].m == {"k": 4}
         and found[0].rows_by_key[1].x == 3
