@@ -61,6 +61,7 @@ from flinkbuf.streaming.functions import (
 )
 from flinkbuf.streaming.output_tag import OutputTag
 from flinkbuf.streaming.process_functions import KeyedProcessFunction, ProcessFunction
+from flinkbuf.streaming.sink import Sink, SupportsPreprocessing
 from flinkbuf.streaming.sink_factories import (
     PRINT_SINK_NAME,
     CollectSinkFactory,
@@ -532,7 +533,13 @@ class DataStream(Generic[T]):
 
     def sink_to(self, sink: Any) -> DataStreamSink:
         """Write the records with a `Sink` of ``flinkbuf.datastream.connectors``."""
-        return self._sink("Writer", SinkWriterFactory(sink))
+        stream: DataStream[Any] = self
+        transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
+        if transformer is not None:
+            stream = transformer.apply(self)
+        if isinstance(sink, Sink):
+            sink = sink.of_records(stream._value_type)
+        return stream._sink("Writer", SinkWriterFactory(sink))
 
     @overload
     def execute_and_collect(

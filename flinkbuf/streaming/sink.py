@@ -5,6 +5,7 @@ Flink: FLIP-143 and FLIP-191, org.apache.flink.api.connector.sink2.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -13,8 +14,19 @@ from typing import Any
 from flinkbuf._core.sink_operator import SinkContext
 from flinkbuf.streaming.operator_config import TaskInfo
 from flinkbuf.streaming.operator_context import MailboxExecutor, ProcessingTimeService
+from flinkbuf.types.type_information import TypeInformation
 
-__all__ = ["CommitRequest", "CommitState", "Committer", "Sink", "SinkContext", "SinkWriter", "WriterContext"]
+__all__ = [
+    "CommitRequest",
+    "CommitState",
+    "Committer",
+    "Sink",
+    "SinkContext",
+    "SinkWriter",
+    "StreamTransformer",
+    "SupportsPreprocessing",
+    "WriterContext",
+]
 
 
 @dataclass(frozen=True)
@@ -90,6 +102,26 @@ class Sink:
     def create_committer(self) -> Committer | None:
         """Make the committer of one subtask; None: what is flushed is done."""
         return None
+
+    def of_records(self, type_info: TypeInformation | None) -> Sink:
+        """Return the sink of a stream's records, which have this declared type; None: nobody declared one."""
+        return self
+
+
+class StreamTransformer(ABC):
+    """Something done to a stream before its sink. PyFlink: StreamTransformer."""
+
+    @abstractmethod
+    def apply(self, ds: Any) -> Any:
+        """Return the stream that the sink gets."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that wants something done to its stream first. PyFlink: SupportsPreprocessing."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return what is to be done, None: nothing."""
 
 
 class CommitState(Enum):

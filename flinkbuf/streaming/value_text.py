@@ -1,7 +1,8 @@
 """The text that a value of a stream is printed as, which depends on its declared type.
 
 A value of no declared type is printed as Python prints it; one of a declared type as Java prints Flink's. Rows are the
-exception: their fields are Python's text. Flink: PrintSinkFunction, toString of each class.
+exception: their fields are Python's text where they are printed, and Java's in files. Flink:
+PrintSinkFunction, toString of each class.
 """
 
 from __future__ import annotations
@@ -35,6 +36,25 @@ def text_of(type_info: TypeInformation | None) -> TextOf:
     return _null_or(_text_of_kind(type_info))
 
 
+def file_text_of(type_info: TypeInformation | None) -> TextOf:
+    """Return the function that makes the text of a record in a file, where the fields of rows are Java's text, too.
+
+    Examples
+    --------
+    >>> from flinkbuf.types.types import Types
+    >>> file_text_of(Types.ROW([Types.BOOLEAN(), Types.STRING()]))((True, None))
+    '+I[true, null]'
+    """
+    if type_info is None or type_info.kind not in ("ROW", "ROW_DATA"):
+        return text_of(type_info)
+    texts = [file_text_of(child) for child in type_info.children]
+
+    def text(row: Any) -> str:
+        return f"{_kind_text(row)}[{', '.join(each(value) for each, value in zip(texts, row, strict=True))}]"
+
+    return _null_or(text)
+
+
 def _null_or(text: TextOf) -> TextOf:
     return lambda value: "null" if value is None else text(value)
 
@@ -57,8 +77,13 @@ def _text_of_kind(type_info: TypeInformation) -> TextOf:
 
 
 def _row_text(row: Any) -> str:
+    return f"{_kind_text(row)}[{','.join(map(str, row))}]"
+
+
+def _kind_text(row: Any) -> str:
     kind = getattr(row, "row_kind", None)
-    return f"{'+I' if kind is None else kind.short_name}[{','.join(map(str, row))}]"
+    short_name: str = "+I" if kind is None else kind.short_name
+    return short_name
 
 
 def _elements_text(element_text: TextOf) -> TextOf:

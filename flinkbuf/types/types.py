@@ -434,9 +434,9 @@ class Types:
         """A map in its order; values may be None. Bytes of Flink's MapSerializer. The Python value is a dict.
 
         Keys are None only if their type says so, and must be hashable in Python. Two keys that have the same bytes
-        (0.1 and the float32 nearest to it as FLOAT, an `Instant` and the datetime of the same time as TIMESTAMP_LTZ) are refused
-        (ValueError), as are on reading keys that differ in Java but are equal in Python (0.0 and −0.0), with
-        CorruptDataError.
+        (0.1 and the float32 nearest to it as FLOAT, as TIMESTAMP_LTZ an `Instant` and the datetime of the same time)
+        are refused (ValueError), as are on reading keys that differ in Java but are equal in Python (0.0 and −0.0),
+        with CorruptDataError.
         """
         return MapTypeInfo(as_type(key_type), as_type(value_type))
 

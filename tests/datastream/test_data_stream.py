@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flinkbuf.common import Duration, Time, Types, WatermarkStrategy
+from flinkbuf.common import Duration, Encoder, Time, Types, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import (
     AggregateFunction,
@@ -28,9 +28,12 @@ from flinkbuf.datastream import (
     SlotSharingGroup,
     StreamExecutionEnvironment,
 )
+from flinkbuf.datastream.connectors.base import StreamTransformer, SupportsPreprocessing
+from flinkbuf.datastream.connectors.file_system import FileSink
 from flinkbuf.datastream.state import MapStateDescriptor
 from flinkbuf.datastream.window import CountTrigger, EventTimeSessionWindows, TumblingEventTimeWindows
 from flinkbuf.jobs.graphs.transformation import ChainingStrategy, CustomExchange, KeyedExchange
+from flinkbuf.streaming.file_sink import PartFileSink
 
 INT, STRING = Types.INT(), Types.STRING()
 
@@ -379,3 +382,20 @@ def test_asynchronous_calls_check_their_function_and_their_timeout(numbers):
         AsyncDataStream.unordered_wait_with_retry(numbers, Lookup(), Time.seconds(1), None)
     operator = AsyncDataStream.ordered_wait_with_retry(keyed(numbers), Lookup(), Time.seconds(1), retry, 7, INT)
     assert operator._transformation.is_yielding and operator._transformation.factory.factory.capacity == 7
+
+
+class _Doubled(StreamTransformer):
+    def apply(self, ds):
+        return ds.map(lambda number: 2 * number)
+
+
+class _Doubling(PartFileSink, SupportsPreprocessing):
+    def get_transformer(self):
+        return _Doubled()
+
+
+def test_a_sink_may_have_something_done_to_its_stream_first(env, tmp_path):
+    options = FileSink.for_row_format(str(tmp_path), Encoder.simple_string_encoder()).build().options
+    env.from_collection([1, 2, 3]).sink_to(_Doubling(options))
+    env.execute()
+    assert sorted(line for file in tmp_path.rglob("part-*") for line in file.read_text().split()) == ["2", "4", "6"]

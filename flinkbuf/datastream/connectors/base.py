@@ -6,12 +6,19 @@ readers (Flink's FLIP-27), a sink has writers and, if it likes, committers (FLIP
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from enum import Enum
-from typing import Any
 
 from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
+from flinkbuf.streaming.sink import (
+    CommitRequest,
+    Committer,
+    Sink,
+    SinkContext,
+    SinkWriter,
+    StreamTransformer,
+    SupportsPreprocessing,
+    WriterContext,
+)
 from flinkbuf.streaming.source import (
     Boundedness,
     EnumeratorContext,
@@ -60,19 +67,3 @@ class DeliveryGuarantee(Enum):
     EXACTLY_ONCE = 0
     AT_LEAST_ONCE = 1
     NONE = 2
-
-
-class StreamTransformer(ABC):
-    """Something done to a stream before its sink. PyFlink: StreamTransformer."""
-
-    @abstractmethod
-    def apply(self, ds: Any) -> Any:
-        """Return the stream that the sink gets."""
-
-
-class SupportsPreprocessing(ABC):
-    """A sink that wants something done to its stream first. PyFlink: SupportsPreprocessing."""
-
-    @abstractmethod
-    def get_transformer(self) -> StreamTransformer | None:
-        """Return what is to be done, None: nothing."""

@@ -20,6 +20,7 @@ from flinkbuf.streaming.file_sink import FileSinkOptions, PartFileSink
 from flinkbuf.streaming.file_source import FileRangeSource, FileSourceOptions
 from flinkbuf.streaming.file_split import FileSplit, local_path
 from flinkbuf.types.duration import Duration, milliseconds_of
+from flinkbuf.types.type_information import TypeInformation
 
 __all__ = [
     "BucketAssigner",
@@ -231,6 +232,13 @@ class FileSink(PartFileSink, SupportsPreprocessing):
         """Nothing is done to the stream before."""
         return None
 
+    def of_records(self, type_info: TypeInformation | None) -> FileSink:
+        """Return the sink whose encoder knows what the records are."""
+        create = self.options.create_writer
+        if not isinstance(create, _EncodedRecords.Factory):
+            return self
+        return FileSink(replace(self.options, create_writer=create.of_records(type_info)))
+
     class BaseBuilder:
         """What a `FileSink` is to do besides."""
 
@@ -312,6 +320,11 @@ class _EncodedRecords:
 
         def __init__(self, encoder: Callable[[Any], bytes]) -> None:
             self._encoder = encoder
+
+        def of_records(self, type_info: TypeInformation | None) -> _EncodedRecords.Factory:
+            """Return one for records of a declared type."""
+            encoder = self._encoder
+            return _EncodedRecords.Factory(encoder.of_records(type_info)) if isinstance(encoder, Encoder) else self
 
         def __call__(self, file: IO[bytes]) -> _EncodedRecords:
             return _EncodedRecords(self._encoder, file)

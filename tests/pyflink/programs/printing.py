@@ -1,8 +1,11 @@
-"""What print() writes; the runner reads it."""
+"""What print() writes, which the runner reads; and what files hold."""
 
+import tempfile
 from decimal import Decimal
+from pathlib import Path
 
-from pyflink.common import Row, Types
+from pyflink.common import Encoder, Row, Types
+from pyflink.datastream.connectors.file_system import FileSink
 
 
 def _printed(env, values, type_info=None):
@@ -92,3 +95,30 @@ def print_in_one_task_of_a_parallel_job(env):
     env.set_parallelism(2)
     env.from_collection([3, 1, 2]).map(lambda value: value * 2).print("one").set_parallelism(1).name("printer")
     env.execute()
+
+
+def text_of_records_in_files(env):
+    """What `Encoder.simple_string_encoder` makes of records, by their declared type."""
+    streams = [
+        env.from_collection([Row("a", 1, 1.5, True), Row(None, 2, 1e10, False)], MIXED),
+        env.from_collection([("a", 1)], Types.TUPLE([Types.STRING(), Types.INT()])),
+        env.from_collection([1.0, 1e10], Types.DOUBLE()),
+        env.from_collection([True], Types.BOOLEAN()),
+        env.from_collection([{"a": 1}], Types.MAP(Types.STRING(), Types.INT())),
+        env.from_collection(["ä"], Types.STRING()),
+    ]
+    return [_file_of(env, stream) for stream in streams]
+
+
+MIXED = Types.ROW([Types.STRING(), Types.INT(), Types.DOUBLE(), Types.BOOLEAN()])
+
+
+def _file_of(env, stream):
+    with tempfile.TemporaryDirectory() as folder:
+        stream.sink_to(FileSink.for_row_format(folder, Encoder.simple_string_encoder()).build())
+        try:
+            env.execute()
+        except Exception as error:
+            return type(error).__name__
+        files = [file for file in Path(folder).rglob("*") if file.is_file()]
+        return [line for file in files for line in file.read_bytes().decode("utf-8", "replace").splitlines()]
