@@ -14,7 +14,9 @@ _NAMES = {
     "job_id": "JobID",
     "job_status": "JobStatus",
     "restart_strategy": "RestartStrategies RestartStrategyConfiguration",
-    "serialization": "ByteArraySchema DeserializationSchema Encoder SerializationSchema SimpleStringSchema",
+    "serialization": (
+        "ByteArraySchema DeserializationSchema Encoder RowFieldExtractorSchema SerializationSchema SimpleStringSchema"
+    ),
     "serializer": "TypeSerializer",
     "time": "Duration Instant Time",
     "typeinfo": "TypeInformation Types",

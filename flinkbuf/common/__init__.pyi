@@ -15,6 +15,7 @@ from flinkbuf.common.restart_strategy import RestartStrategyConfiguration as Res
 from flinkbuf.common.serialization import ByteArraySchema as ByteArraySchema
 from flinkbuf.common.serialization import DeserializationSchema as DeserializationSchema
 from flinkbuf.common.serialization import Encoder as Encoder
+from flinkbuf.common.serialization import RowFieldExtractorSchema as RowFieldExtractorSchema
 from flinkbuf.common.serialization import SerializationSchema as SerializationSchema
 from flinkbuf.common.serialization import SimpleStringSchema as SimpleStringSchema
 from flinkbuf.common.serializer import TypeSerializer as TypeSerializer

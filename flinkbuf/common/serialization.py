@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any
 
 from flinkbuf.streaming.part_file import PartWriter
-from flinkbuf.streaming.value_text import text_of
+from flinkbuf.streaming.value_text import file_text_of
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
 
@@ -18,6 +18,7 @@ __all__ = [
     "DeserializationSchema",
     "Encoder",
     "RowDataBulkWriterFactory",
+    "RowFieldExtractorSchema",
     "SerializationSchema",
     "SimpleStringSchema",
 ]
@@ -84,6 +85,53 @@ class ByteArraySchema(SerializationSchema, DeserializationSchema):
         return Types.PRIMITIVE_ARRAY(Types.BYTE())
 
 
+class RowFieldExtractorSchema(SerializationSchema):
+    """A message is one field of a row, which holds bytes: of one row the key and the value, each by its own schema.
+
+    Parameters
+    ----------
+    field_index : int
+        Which field, from 0.
+
+    Raises
+    ------
+    ValueError
+        If there can be no such field.
+
+    Examples
+    --------
+    >>> RowFieldExtractorSchema(1).serialize((b"key", b"value"))
+    b'value'
+    """
+
+    def __init__(self, field_index: int) -> None:
+        if isinstance(field_index, bool) or not isinstance(field_index, int):
+            raise TypeError(f"field_index must be an int, got {type(field_index).__name__} {field_index!r}")
+        if field_index < 0:
+            raise ValueError(f"field_index must be at least 0, got {field_index}")
+        self._field_index = field_index
+
+    def serialize(self, element: Any) -> bytes:
+        """Return the bytes of the field.
+
+        Raises
+        ------
+        IndexError
+            If the row has fewer fields.
+        TypeError
+            If the field holds no bytes.
+        """
+        if not 0 <= self._field_index < len(element):
+            raise IndexError(f"field {self._field_index} of {element!r}, which has {len(element)} fields")
+        value = element[self._field_index]
+        if not isinstance(value, (bytes, bytearray)):
+            raise TypeError(
+                f"field {self._field_index} of {element!r} must hold bytes, got {type(value).__name__}: encode it in a "
+                "map before, and declare Types.PRIMITIVE_ARRAY(Types.BYTE())"
+            )
+        return bytes(value)
+
+
 class Encoder:
     """Writes one record after the other into a file of a row-format `FileSink`.
 
@@ -107,24 +155,42 @@ class Encoder:
         """Return the bytes of one record."""
         return self._encode(element)
 
+    def of_records(self, type_info: TypeInformation | None) -> Encoder:
+        """Return the encoder of a stream's records, which have this declared type; None: nobody declared one."""
+        return self
+
     @staticmethod
     def simple_string_encoder(charset_name: str = "UTF-8", type_info: TypeInformation | None = None) -> Encoder:
-        """Each record as the line of text that ``print`` shows for it.
+        """Each record as a line of text.
 
         Parameters
         ----------
         charset_name : str, default "UTF-8"
         type_info : TypeInformation, optional
-            Of the records, if their text is to be Flink's; None: Python's.
+            Of the records; by default the declared type of the stream that is written. Their text is Flink's then, and
+            Python's where no type is declared.
         """
-        return Encoder(_TextLines(charset_name, type_info))
+        return _TextEncoder(charset_name, type_info)
+
+
+class _TextEncoder(Encoder):
+    """Lines of text, as the declared type of the records has it."""
+
+    def __init__(self, charset_name: str, type_info: TypeInformation | None) -> None:
+        super().__init__(_TextLines(charset_name, type_info))
+        self._charset_name = charset_name
+        self._type_info = type_info
+
+    def of_records(self, type_info: TypeInformation | None) -> Encoder:
+        """Return the encoder for a type, unless one was given."""
+        return self if self._type_info is not None else _TextEncoder(self._charset_name, type_info)
 
 
 class _TextLines:
     def __init__(self, charset_name: str, type_info: TypeInformation | None) -> None:
         self._charset = codecs.lookup(charset_name).name
         self._type_info = type_info
-        self._text_of = text_of(type_info)
+        self._text_of = file_text_of(type_info)
 
     def __call__(self, element: Any) -> bytes:
         return f"{self._text_of(element)}\n".encode(self._charset)

@@ -306,12 +306,20 @@ class StreamExecutionEnvironment:
         self._configuration.set_string("python.executable", python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
-        """Raise: there is no JVM."""
-        raise NotImplementedError(f"jars cannot be added, since {_NO_JVM}")
+        """Warn that jars have no effect: connectors are Python classes here, which need none.
+
+        What is only in a jar is refused where a program uses it.
+        """
+        self._warn_of_java("jars", jars_path)
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Raise: there is no JVM."""
-        raise NotImplementedError(f"class paths cannot be added, since {_NO_JVM}")
+        """Warn that class paths have no effect, as `add_jars` does."""
+        self._warn_of_java("class paths", classpaths)
+
+    @staticmethod
+    def _warn_of_java(what: str, given: tuple[str, ...]) -> None:
+        message = f"{what} have no effect in flinkbuf, since {_NO_JVM}: {', '.join(map(str, given))}"
+        warnings.warn(message, UserWarning, stacklevel=3)
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         """Let functions find a file, or a directory, wherever they run.

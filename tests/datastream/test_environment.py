@@ -219,9 +219,9 @@ def test_what_only_java_has_says_why_not(name):
 
 
 @pytest.mark.parametrize("name", ["add_jars", "add_classpaths"])
-def test_jars_are_refused(env, name):
-    with pytest.raises(NotImplementedError, match="no JVM"):
-        getattr(env, name)("file:///x.jar")
+def test_jars_have_no_effect_and_a_warning_says_so(env, name):
+    with pytest.warns(UserWarning, match="no effect in flinkbuf, .*no JVM.*: file:///x.jar, file:///y.jar"):
+        getattr(env, name)("file:///x.jar", "file:///y.jar")
 
 
 class Endless(SourceFunction):

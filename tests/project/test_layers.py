@@ -886,7 +886,7 @@ PACKAGE = [
             "",
         ],
     ),
-    ("datastream.formats", ["csv", "json", "parquet", ""]),
+    ("datastream.formats", ["avro", "csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "batch_records", "operator_harness", "job_harness", ""]),
     (
         "spark",

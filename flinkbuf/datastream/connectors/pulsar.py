@@ -1,6 +1,21 @@
 """Pulsar, in PyFlink by Java classes. PyFlink: pyflink.datastream.connectors.pulsar."""
 
+from flinkbuf.datastream.connectors.base import DeliveryGuarantee
 from flinkbuf.datastream.connectors.java_only import java_only
+
+__all__ = [
+    "DeliveryGuarantee",
+    "MessageDelayer",
+    "PulsarSink",
+    "PulsarSinkBuilder",
+    "PulsarSource",
+    "PulsarSourceBuilder",
+    "RangeGenerator",
+    "StartCursor",
+    "StopCursor",
+    "SubscriptionType",
+    "TopicRoutingMode",
+]
 
 _INSTEAD = "a Source or a Sink of your own"
 
@@ -12,4 +27,5 @@ StartCursor = java_only("StartCursor", _INSTEAD)
 StopCursor = java_only("StopCursor", _INSTEAD)
 RangeGenerator = java_only("RangeGenerator", _INSTEAD)
 MessageDelayer = java_only("MessageDelayer", _INSTEAD)
+SubscriptionType = java_only("SubscriptionType", _INSTEAD)
 TopicRoutingMode = java_only("TopicRoutingMode", _INSTEAD)
