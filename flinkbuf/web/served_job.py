@@ -93,6 +93,11 @@ class ServedJob:
             self._seen_s = self._clock()
 
     @property
+    def is_end_seen(self) -> bool:
+        """Whether somebody was told of its end."""
+        return self._seen_s is not None
+
+    @property
     def linger_s(self) -> float:
         """How long it has to be served after its end for who looks at it to see that, at most; 0: nobody waits for it.
 

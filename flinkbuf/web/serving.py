@@ -207,8 +207,10 @@ def _close_when_seen() -> None:
     """The program ends: whoever looks at one of its jobs is shown the job's end first. Ctrl-C ends that."""
     with contextlib.suppress(KeyboardInterrupt):
         begun_s, is_said = time.monotonic(), False
-        while (left_s := max((job.linger_s for job in _jobs()), default=0.0)) > 0:
-            if not is_said and time.monotonic() - begun_s > QUIET_S:
+        while waiting := [job for job in _jobs() if job.linger_s > 0]:
+            left_s = max(job.linger_s for job in waiting)
+            is_late = time.monotonic() - begun_s > QUIET_S and any(not job.is_end_seen for job in waiting)
+            if is_late and not is_said:
                 is_said = True
                 text = "a page of this program is open and has not shown its end: it stays until then, at most"
                 more = f"{left_s:.0f} s (rest.linger-timeout); Ctrl-C ends the program now"
