@@ -161,8 +161,16 @@ def channel_id(number):
     return f"&channel_id={turned if turned < TOP else turned - (1 << 32) if turned == TOP else (1 << 32) - turned}"
 
 
+KIND_OF_LENGTH = {len(kind._fields): kind for kind in (Person, Auction, Bid)}
+
+
+def as_events(rows):
+    """Go over a list of rows as events. Each is made when it is wanted: what lives long costs the garbage collector."""
+    return map(tuple.__new__, map(KIND_OF_LENGTH.__getitem__, map(len, rows)), rows)
+
+
 class Generator:
-    """Makes the events of a split, from where it stands."""
+    """Makes the events of a split from where it stands, as plain rows, some thousand at a time."""
 
     def __init__(self, split):
         self.split = split
@@ -174,15 +182,15 @@ class Generator:
         return self
 
     def __next__(self):
-        """Return some thousand events more."""
+        """Return some thousand rows more."""
         split = self.split
         if self.done >= split.count:
             raise StopIteration
         block = Block(self, Numbers(split.seed, self.drawn, BLOCK_NUMBERS))
-        events = block.events()
-        self.done += len(events)
+        rows = block.rows()
+        self.done += len(rows)
         self.drawn += block.numbers.place
-        return events
+        return rows
 
 
 class Block:
@@ -194,8 +202,8 @@ class Block:
         self.room = self.split.count - generator.done
         self.auction_places, self.auction_fields = [], []
 
-    def events(self):
-        """Return the events in order."""
+    def rows(self):
+        """Return the events in order, as plain tuples."""
         numbers, made = self.numbers, []
         steps, starts, runs, slow = self.bid_steps(), [], [], []
         limit = numbers.count - rules.EPOCH_ROOM
@@ -294,7 +302,7 @@ class Block:
             self.date_times(self.number_of(events)).tolist(),
             map(text.__getitem__, map(slice, start.tolist(), (start + length).tolist())),
         )
-        bids = list(map(tuple.__new__, repeat(Bid), zip(*columns, strict=True)))
+        bids = list(zip(*columns, strict=True))
         at = 0
         for first, _, count in runs:
             made[first : first + count] = bids[at : at + count]
@@ -319,7 +327,7 @@ class Block:
         channel = below(len(rules.HOT_CHANNELS)) if below(2) else below(rules.CHANNEL_COUNT) + len(rules.HOT_CHANNELS)
         name, url = self.generator.names[channel], self.generator.urls[channel]
         when = self.date_time(self.number_of(event))
-        return Bid(auction + rules.FIRST_ID, bidder, price, name, url, when, self.numbers.extra(32, rules.BID_SIZE))
+        return (auction + rules.FIRST_ID, bidder, price, name, url, when, self.numbers.extra(32, rules.BID_SIZE))
 
     # --- persons and auctions
 
@@ -339,7 +347,7 @@ class Block:
         size = 8 + len(name) + len(email) + len(card) + len(city) + len(state)
         extra = self.numbers.extra(size, rules.PERSON_SIZE)
         when = self.date_time(self.number_of(event))
-        return Person(event // rules.EVENTS_PER_EPOCH + rules.FIRST_ID, name, email, card, city, state, when, extra)
+        return (event // rules.EVENTS_PER_EPOCH + rules.FIRST_ID, name, email, card, city, state, when, extra)
 
     def auction(self, event, at):
         """Draw what an auction is; its two prices are made with those of all auctions."""
@@ -370,4 +378,4 @@ class Block:
         for at, number, name, description, when, expires, seller, category, extra in self.auction_fields:
             first = next(prices)
             reserve = first + next(prices)
-            made[at] = Auction(number, name, description, first, reserve, when, expires, seller, category, extra)
+            made[at] = (number, name, description, first, reserve, when, expires, seller, category, extra)

@@ -3,7 +3,8 @@
 from itertools import chain
 
 from flinkbuf.datastream.connectors.base import QueueEnumerator, Source, SplitReader
-from nexmark.generator import Generator
+from nexmark.generator import Generator, as_events
+from nexmark.kept_events import KeptEvents
 from nexmark.rules import splits_of
 
 
@@ -22,11 +23,13 @@ class NexmarkSource(Source):
         As many as there are subtasks by default. Which events there are depends on it.
     doubles_bidder_id : bool, default True
         As upstream: see `rules.splits_of`.
+    folder : str, optional
+        Where `kept_events.keep` has put the events; by default they are made.
     """
 
-    def __init__(self, events, rate=10_000, seed=1, split_count=None, doubles_bidder_id=True):
+    def __init__(self, events, rate=10_000, seed=1, split_count=None, doubles_bidder_id=True, folder=None):
         self.events, self.rate, self.seed = events, rate, seed
-        self.split_count, self.doubles_bidder_id = split_count, doubles_bidder_id
+        self.split_count, self.doubles_bidder_id, self.folder = split_count, doubles_bidder_id, folder
 
     def create_enumerator(self, context):
         """Cut the events into splits."""
@@ -39,15 +42,19 @@ class NexmarkSource(Source):
 
     def create_reader(self, context):
         """Make events."""
-        return NexmarkReader(context)
+        return NexmarkReader(context, self.folder)
 
 
 class NexmarkReader(SplitReader):
-    """Makes the events of a split, a block at a time."""
+    """Makes the events of a split, or reads them, a block at a time."""
+
+    def __init__(self, context, folder=None):
+        super().__init__(context)
+        self._folder = folder
 
     def open_split(self, split):
         """Return the events from where the split stands."""
-        self._generator = Generator(split)
+        self._generator = Generator(split) if self._folder is None else KeptEvents(split, self._folder)
         self._blocks = [(split.done, split.drawn)]  # where the last two began: events and numbers before them
         events = chain.from_iterable(self._noted_blocks())
         for _ in range(split.skip):
@@ -55,8 +62,8 @@ class NexmarkReader(SplitReader):
         return events
 
     def _noted_blocks(self):
-        for block in self._generator:
-            yield block
+        for rows in self._generator:
+            yield as_events(rows)
             self._blocks = [self._blocks[-1], (self._generator.done, self._generator.drawn)]
 
     def split_after(self, split, record_count):

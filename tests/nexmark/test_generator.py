@@ -6,6 +6,7 @@ import pickle
 import pytest
 from nexmark import generator, rules
 from nexmark.events import Auction, Bid, Person
+from nexmark.kept_events import keep
 from nexmark.source import NexmarkReader
 from plain_events import PlainSplit, SplittableRandom, channels, pool
 
@@ -17,7 +18,7 @@ def plain():
 
 
 def events_of(split):
-    return list(itertools.chain.from_iterable(generator.Generator(split)))
+    return list(itertools.chain.from_iterable(map(generator.as_events, generator.Generator(split))))
 
 
 def test_pool_and_channels_are_those_of_the_rules(plain):
@@ -73,16 +74,20 @@ def test_the_first_id_is_added_to_a_bidder_twice_unless_it_is_said_otherwise():
     assert [bidder - 1000 for bidder in twice] == once and min(once) >= 1000
 
 
+@pytest.mark.parametrize("is_kept", [False, True], ids=["made", "read"])
 @pytest.mark.parametrize("places", [(0,), (1, 1), (6_000, 9_000), (7_431, 7_432, 1), (12_345, 7_000)])
-def test_a_split_goes_on_with_the_event_it_was_at(places):
+def test_a_split_goes_on_with_the_event_it_was_at(tmp_path, places, is_kept):
     """Restored at each of these places, counted from the restore before."""
     split = rules.splits_of(30_000, 1)[0]
+    folder = tmp_path if is_kept else None
+    if is_kept:
+        keep(split, folder)
     straight, made = events_of(split), []
     for place in places:
-        reader = NexmarkReader(None)
+        reader = NexmarkReader(None, folder)
         made += itertools.islice(reader.open_split(split), place)
         split = pickle.loads(pickle.dumps(reader.split_after(split, place)))
-    made += NexmarkReader(None).open_split(split)
+    made += NexmarkReader(None, folder).open_split(split)
     assert made == straight
 
 

@@ -23,7 +23,8 @@ def expected():
     def of(split_count, rate):
         if (split_count, rate) not in known:
             splits = rules.splits_of(EVENTS, split_count, rate)
-            events = Events(itertools.chain.from_iterable(itertools.chain(*map(generator.Generator, splits))))
+            blocks = itertools.chain(*map(generator.Generator, splits))
+            events = Events(itertools.chain.from_iterable(map(generator.as_events, blocks)))
             known[split_count, rate] = {name: sorted(oracle(events)) for name, oracle in ORACLES.items()}
         return known[split_count, rate]
 
