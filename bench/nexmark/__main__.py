@@ -5,6 +5,7 @@ python -m nexmark q5 --events 1000000 --target local --parallelism 2
 
 import argparse
 import json
+import math
 import resource
 import subprocess
 import sys
@@ -84,7 +85,8 @@ def measured(options, name):
         for split in splits_of(events, options.parallelism, options.rate, options.seed):
             keep(split, options.folder)
     short, long = in_process(options, name, few, "time"), in_process(options, name, options.events, "time")
-    return [(options.events - few) / max(long[kind] - short[kind], 1e-9) for kind in ("wall_s", "cpu_s")]
+    differences = [long[kind] - short[kind] for kind in ("wall_s", "cpu_s")]
+    return [(options.events - few) / seconds if seconds > 0 else math.nan for seconds in differences]
 
 
 def main():
@@ -94,7 +96,7 @@ def main():
     print(
         f"{options.events:,} events at {options.rate:,} a second, {options.target}, parallelism {options.parallelism}"
     )
-    for name in NAMES if options.queries == ["all"] else options.queries:
+    for name in [each for query in options.queries for each in (NAMES if query == "all" else [query])]:
         rates = sorted(measured(options, name) for _ in range(options.rounds))
         wall, cpu = rates[len(rates) // 2]
         line = f"{name:4} {wall / 1e3:8,.0f} thousand events/s {cpu / 1e3:8,.0f} thousand events/CPU s"
