@@ -333,9 +333,9 @@ class _EncodedRecords:
         self._encoder = encoder
         self._write = file.write
 
-    def add_element(self, element: Any) -> None:
-        """Append one record."""
-        self._write(self._encoder(element))
+    def add_element(self, element: Any) -> int:
+        """Append one record; return its size."""
+        return self._write(self._encoder(element))
 
     def flush(self) -> None:
         """Everything is in the file."""

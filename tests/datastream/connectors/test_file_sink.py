@@ -36,7 +36,7 @@ from flinkbuf.datastream.formats.json import (
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.streaming.file_sink import PartFileCommitter
 from flinkbuf.streaming.file_split import FileSplit
-from flinkbuf.streaming.part_file import PartFileInfo, PendingFile
+from flinkbuf.streaming.part_file import PartFile, PartFileInfo, PendingFile
 from flinkbuf.streaming.sink import CommitRequest, CommitState
 from flinkbuf.streaming.sink_factories import SinkWriterFactory
 from flinkbuf.types.types import Types
@@ -239,8 +239,6 @@ def test_a_full_disk_says_the_path():
 
     import tempfile
 
-    from flinkbuf.streaming.part_file import PartFile
-
     with tempfile.TemporaryDirectory() as folder:
         part = PartFile(os.path.join(folder, "part-0"), PartFileInfo("", 0, 0), full_file)
         with pytest.raises(OSError, match=r"part-0\.inprogress") as caught:
@@ -249,6 +247,27 @@ def test_a_full_disk_says_the_path():
         with pytest.raises(OSError, match=r"part-0\.inprogress"):
             part.finish()
         part.abandon()
+
+
+def test_a_writer_that_says_how_much_it_wrote_is_believed_and_the_file_is_not_asked(tmp_path):
+    class HoldsBack:
+        """Writes nothing before it is flushed, so the file does not know what has come."""
+
+        def __init__(self, file):
+            self.file, self.held = file, b""
+
+        def add_element(self, element):
+            self.held += element
+            return len(element)
+
+        def finish(self):
+            self.file.write(self.held)
+
+    part = PartFile(str(tmp_path / "part-0"), PartFileInfo("", 0, 0), HoldsBack)
+    part.write(b"four", 0)
+    part.write(b"five5", 0)
+    assert part.info.size == 9
+    part.finish()
 
 
 def test_what_is_no_encoder_or_factory_is_refused(tmp_path):
