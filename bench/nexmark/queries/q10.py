@@ -1,16 +1,21 @@
 """Query 10: all bids into CSV files, in a directory for each minute in which they were made."""
 
 from datetime import datetime, timezone
+from functools import lru_cache
 
 from flinkbuf.common import Encoder, Types
 from flinkbuf.datastream.connectors.file_system import BucketAssigner, FileSink
 from nexmark.events import bids
 
 
+@lru_cache
+def directory_of(minute):
+    return f"{datetime.fromtimestamp(minute * 60, timezone.utc):dt=%Y-%m-%d/hm=%H:%M}"
+
+
 class ByMinute(BucketAssigner):
     def get_bucket_id(self, element, context):
-        when = datetime.fromtimestamp(context.timestamp() // 60_000 * 60, timezone.utc)
-        return f"dt={when:%Y-%m-%d}/hm={when:%H:%M}"
+        return directory_of(context.timestamp() // 60_000)
 
 
 def as_csv(bid):
