@@ -55,10 +55,32 @@ class Numbers:
         self.ints = mixed_ints(states(seed, first, count))
         self.halves = self.ints >> np.uint32(1)
         self.view = memoryview(self.ints)
-        letters = self.halves % np.uint32(26)
-        self.letters = (letters.astype(np.uint8) + np.uint8(ord("a"))).tobytes()
-        self.specials = (self.halves % np.uint32(13) == 0).tobytes()
+        # numpy divides by one number faster than it makes remainders, and those of 26 tell those of 13.
+        letters = (self.halves - self.halves // np.uint32(26) * np.uint32(26)).astype(np.uint8)
+        is_special = (letters == 0) | (letters == 13)
+        letters += np.uint8(ord("a"))
+        self.letters, self.specials = letters.tobytes(), is_special.tobytes()
+        self.find_characters(letters, is_special)
         self.risky = np.flatnonzero(self.halves >= np.uint32(WORD_RISK)).tolist()
+
+    def find_characters(self, letters, is_special):
+        """Find where characters of words begin, if one does behind each number that makes a special one.
+
+        A letter takes two numbers, the special character one; so behind a special number a character begins in any
+        case, and from there on at each second number up to the next special one.
+        """
+        places = np.arange(len(letters), dtype=np.int32)
+        behind = np.maximum.accumulate(np.where(is_special, places + np.int32(1), np.int32(0)))
+        begins = np.ones(len(letters), dtype=bool)
+        begins[1:] = (places[1:] - behind[:-1]) & 1 == 0
+        ranks = np.cumsum(begins, dtype=np.int32)
+        begins[-1] = False
+        starts = np.flatnonzero(begins)
+        self.starts, self.ranks = (
+            memoryview(starts),
+            memoryview(ranks),
+        )  # of characters: places; and the other way round
+        self.characters = np.where(is_special[starts], np.uint8(ord(" ")), letters[starts + 1]).tobytes()
 
     def below(self, bound):
         """Draw ``nextInt(bound)``."""
@@ -75,36 +97,35 @@ class Numbers:
         return result
 
     def word(self, most, special=b" "):
-        """Draw a text of up to so many letters, one of 13 of which is the special one."""
+        """Draw a text of up to so many characters, one of 13 of which is the special one."""
         count = 3 + self.below(most - 3)
-        place, text = self.place, b""
-        while count:
-            found = self.specials.find(1, place, place + 2 * count)
-            if found < 0:
-                text += self.letters[place + 1 : place + 2 * count : 2]
-                place += 2 * count
-                break
-            # A letter takes two numbers, the special one takes one; what was found may be the second of a letter's.
+        place = self.place
+        found = self.specials.find(1, place, place + 2 * count)
+        if found < 0:
+            text = self.letters[place + 1 : place + 2 * count : 2]
+            end = place + 2 * count
+        else:  # what was found is special, or the second number of a letter; behind it characters are known
             letter_count, is_second = divmod(found - place, 2)
-            text += self.letters[place + 1 : found + is_second : 2]
-            count -= letter_count + 1
-            if not is_second:
-                text += special
-            place = found + 1
-        if self.risky and bisect_left(self.risky, self.place) < bisect_left(self.risky, place):
-            text = self.word_letter_by_letter(len(text), special)
+            text = self.letters[place + 1 : found + is_second : 2] + (b"" if is_second else b" ")
+            first, left = self.ranks[found + 1] - 1, count - letter_count - 1
+            text += self.characters[first : first + left]
+            end = self.starts[first + left]
+        if self.risky and bisect_left(self.risky, place) < bisect_left(self.risky, end):
+            text = self.word_letter_by_letter(count)
         else:
-            self.place = place
-        return text.decode("ascii").strip(" ")
+            self.place = end
+        return text.replace(b" ", special).decode("ascii").strip(" ")
 
-    def word_letter_by_letter(self, count, special):
+    def word_letter_by_letter(self, count):
         """Draw a text whose numbers may not all do."""
-        return b"".join(special if self.below(13) == 0 else b"%c" % (97 + self.below(26)) for _ in range(count))
+        return b"".join(b" " if self.below(13) == 0 else b"%c" % (97 + self.below(26)) for _ in range(count))
 
     def below_at(self, places, bounds):
         """Return what ``nextInt(bound)`` gives at these places, where the number there does."""
-        is_power_of_two = bounds & (bounds - 1) == 0
-        return np.where(is_power_of_two, self.ints[places] & (bounds - 1), self.halves[places] % bounds)
+        bounds = bounds.astype(np.uint32)
+        is_power_of_two = bounds & (bounds - np.uint32(1)) == 0
+        numbers = np.where(is_power_of_two, self.ints[places], self.halves[places])
+        return (numbers % bounds).astype(np.int64)
 
     def doubles_at(self, places):
         """Return what ``nextDouble()`` gives at these places."""
@@ -300,7 +321,7 @@ class Block:
             map(names.__getitem__, channel),
             map(urls.__getitem__, channel),
             self.date_times(self.number_of(events)).tolist(),
-            map(text.__getitem__, map(slice, start.tolist(), (start + length).tolist())),
+            [text[first:end] for first, end in zip(start.tolist(), (start + length).tolist(), strict=True)],
         )
         bids = list(zip(*columns, strict=True))
         at = 0
