@@ -147,8 +147,11 @@ class BlockedWatch:
     Parameters
     ----------
     thread : LoopThread
-    name : str
-        The function's, as messages have it.
+    name : str, optional
+        The function's, as messages have it; by default that of the function that is found to block, as where a loop
+        has the calls of several.
+    instead : str
+        What there is to do but to await.
 
     Attributes
     ----------
@@ -156,9 +159,14 @@ class BlockedWatch:
         It has said so, once.
     """
 
-    def __init__(self, thread: LoopThread, name: str) -> None:
+    def __init__(
+        self,
+        thread: LoopThread,
+        name: str | None = None,
+        instead: str = "make it a plain function (def), which runs on threads",
+    ) -> None:
         self.is_over = False
-        self._thread, self._name = thread, name
+        self._thread, self._name, self._instead = thread, name, instead
         self._place: tuple[CodeType, int] | None = None
         self._since = 0.0
 
@@ -174,14 +182,14 @@ class BlockedWatch:
             line = linecache.getline(code.co_filename, frame.f_lineno).strip()
             logger.warning(
                 "async: %s blocks the event loop, for %.2g s now, at %s:%d in %s: %s; no other call goes on meanwhile "
-                "and no timeout acts. Await instead (asyncio.sleep, an async client), or make it a plain function "
-                "(def), which runs on threads",
-                self._name,
+                "and no timeout acts. Await instead (asyncio.sleep, an async client), or %s",
+                self._name or getattr(code, "co_qualname", code.co_name),  # it has the class from Python 3.11 on
                 now - self._since,
                 code.co_filename,
                 frame.f_lineno,
                 code.co_name,
                 line or "(no source)",
+                self._instead,
             )
 
 

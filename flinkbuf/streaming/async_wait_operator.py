@@ -18,12 +18,14 @@ from flinkbuf._core.stream_operator import NO_TIMESTAMP, StreamOperator
 from flinkbuf.async_io.function import AsyncOptions, CallContext
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.queue import RecordElement, WatermarkElement
-from flinkbuf.async_io.shared_loop import acquire_loop, release_loop
+from flinkbuf.async_io.shared_loop import acquire_loop, look_at_loop, release_loop
 from flinkbuf.errors import AsyncCallError
 from flinkbuf.streaming.mailbox import MailboxClosedError
+from flinkbuf.streaming.operator_context import TimerHandle
 from flinkbuf.streaming.state import ListStateDescriptor
 from flinkbuf.types.types import object_type
 
+_LOOK_MS = 50  # the event loop is looked at so often while there are calls
 _IN_FLIGHT = ListStateDescriptor("async-wait-operator-state", object_type())
 
 
@@ -67,6 +69,7 @@ class AsyncWaitOperator(StreamOperator):
         self._restored: list[RecordElement | WatermarkElement] = []
         self._mutex = threading.Lock()
         self._has_mail = False  # one is on its way that will emit all that can leave
+        self._looking: TimerHandle | None = None  # the next look at the event loop
 
     def initialize_state(self, snapshot: Any) -> None:
         """Take what was in flight."""
@@ -101,6 +104,7 @@ class AsyncWaitOperator(StreamOperator):
             release_loop(self._interrupted)
             raise
         self._calls = calls
+        self._look()
         restored, self._restored = self._restored, []
         for element in restored:
             if isinstance(element, WatermarkElement):
@@ -136,6 +140,8 @@ class AsyncWaitOperator(StreamOperator):
     def close(self) -> None:
         """Cancel what is in flight, and close the user's function."""
         calls, self._calls = self._calls, None
+        if self._looking is not None:
+            self._looking.cancel()
         if calls is not None:
             try:
                 calls.close()
@@ -163,6 +169,13 @@ class AsyncWaitOperator(StreamOperator):
         calls.begin_end_input(is_hurrying=False)
         while calls.in_flight_count:
             self.context.mailbox.yield_()
+
+    def _look(self, timestamp_ms: int = 0) -> None:
+        """See whether a coroutine blocks the event loop, which holds all calls up; again a little later."""
+        if self._calls is None or (self._calls.in_flight_count and not look_at_loop()):
+            return
+        timers = self.context.processing_time
+        self._looking = timers.register_timer(timers.now_ms() + _LOOK_MS, self._look)
 
     def _send_mail(self) -> None:
         """On the loop's thread: something can leave, or the operator has to fail."""

@@ -2,10 +2,13 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
 from flinkbuf.async_io.retry import FixedDelayRetry
+from flinkbuf.common import Time
+from flinkbuf.datastream import AsyncDataStream, AsyncFunction, StreamExecutionEnvironment
 from flinkbuf.streaming.async_wait_operator import AsyncWaitOperatorFactory
 from flinkbuf.streaming.mailbox import MailboxClosedError
 from flinkbuf.testing import OperatorHarness
@@ -279,3 +282,36 @@ def test_a_result_that_comes_after_the_end_of_the_task_disturbs_nobody(caplog):
         function.answer(1)
         assert harness.operator.snapshot_state(1) is not None  # asks the loop, which has told of the result before
     assert not caplog.records
+
+
+class Sleeping(AsyncFunction):
+    async def async_invoke(self, value):
+        time.sleep(value)
+        return [value]
+
+
+class Awaiting(AsyncFunction):
+    async def async_invoke(self, value):
+        await asyncio.sleep(value)
+        return [value]
+
+
+def told_of_blocking(function, naps, caplog):
+    env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    stream = AsyncDataStream.unordered_wait(env.from_collection(naps), function, Time.seconds(30))
+    assert list(stream.execute_and_collect()) == naps
+    return [record.getMessage() for record in caplog.records if "blocks the event loop" in record.getMessage()]
+
+
+@pytest.mark.parametrize("naps", [[0.6], [0.01] * 60], ids=["one long", "many short"])
+def test_a_coroutine_that_blocks_is_told_of_once_with_its_line(naps, caplog):
+    (told,) = told_of_blocking(Sleeping(), naps, caplog)
+    name = getattr(Sleeping.async_invoke.__code__, "co_qualname", "async_invoke")
+    assert told.startswith(f"async: {name} blocks the event loop, for 0.")
+    line = Sleeping.async_invoke.__code__.co_firstlineno + 1
+    assert f"{__file__}:{line} in async_invoke: time.sleep(value)" in told
+    assert told.endswith("or hand it to a thread: await asyncio.to_thread(...)")
+
+
+def test_a_coroutine_that_awaits_is_not(caplog):
+    assert told_of_blocking(Awaiting(), [0.6], caplog) == []
