@@ -323,4 +323,7 @@ def as_results(value):
     if isinstance(value, (str, bytes, dict)):
         raise TypeError(f"the function gave a {type(value).__name__} where an iterable of results is due; give "
                         "[result] for one result")
+    if not hasattr(type(value), "__iter__"):
+        raise TypeError(f"the function gave {value!r} ({type(value).__name__}) where an iterable of results is due; "
+                        "give [result] for one result")
     return list(value)

@@ -116,6 +116,8 @@ class RestartStrategies:
         restart_attempts: int, delay_between_attempts: int | timedelta
     ) -> RestartStrategies.FixedDelayRestartStrategyConfiguration:
         """Restart so often, always after the same time (an int is milliseconds)."""
+        if restart_attempts < 0:
+            raise ValueError(f"restart_attempts must be at least 0, got {restart_attempts}")
         return RestartStrategies.FixedDelayRestartStrategyConfiguration(
             restart_attempts, _interval_of("delay_between_attempts", delay_between_attempts)
         )

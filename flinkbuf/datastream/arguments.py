@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from types import ModuleType
 from typing import Any
 
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
-from flinkbuf.streaming.functions import Function
+from flinkbuf.streaming.functions import Function, MapFunction
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type
 from flinkbuf.types.types import Types, as_type
 
@@ -88,9 +89,31 @@ def with_names(type_info: TypeInformation | None) -> TypeInformation | None:
 
 
 def check_function(function: Any, kind: type[Function], message: str) -> None:
-    """Refuse what is neither an instance of a function class nor callable."""
+    """Refuse what is neither an instance of a function class nor callable, and what would give no results."""
+    check_is_object(function)
     if not isinstance(function, kind) and not callable(function):
         raise TypeError(f"{message}, got {type(function).__name__} {function!r}")
+    if inspect.iscoroutinefunction(function):
+        raise TypeError(
+            f"{function.__name__} is a coroutine function, and nobody would await what it gives: make it the "
+            "async_invoke of an AsyncFunction, for AsyncDataStream.unordered_wait"
+        )
+
+
+def check_is_object(function: Any) -> None:
+    """Refuse a function class where an object of it is needed: as a callable it would make objects of records."""
+    if isinstance(function, type) and issubclass(function, Function):
+        raise TypeError(f"{function.__name__} is a class, and an object of it is needed: {function.__name__}(...)")
+
+
+def check_gives_values(function: Any) -> None:
+    """Refuse a generator function where each call is to give one result."""
+    method = function.map if isinstance(function, MapFunction) else function
+    if inspect.isgeneratorfunction(method):
+        raise TypeError(
+            f"{getattr(method, '__qualname__', 'the function')} yields, so that each result would be a generator: use "
+            "flat_map, or return"
+        )
 
 
 def of_spark(name: str) -> ModuleType:

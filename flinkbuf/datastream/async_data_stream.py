@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from flinkbuf.datastream.arguments import declared
+from flinkbuf.datastream.arguments import check_is_object, declared
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.operator_factories import MadeBy
 from flinkbuf.streaming.async_functions import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
@@ -100,7 +100,13 @@ def _wait(
     *,
     is_ordered: bool,
 ) -> DataStream[Any]:
-    if not inspect.iscoroutinefunction(getattr(async_function, "async_invoke", None)):
+    check_is_object(async_function)
+    if not hasattr(async_function, "async_invoke"):
+        raise TypeError(
+            "an AsyncFunction is needed, an object with 'async def async_invoke(self, value)', got "
+            f"{type(async_function).__name__} {async_function!r}"
+        )
+    if not inspect.iscoroutinefunction(async_function.async_invoke):
         raise TypeError(f"Method 'async_invoke' of class '{type(async_function)}' should be declared as 'async def'.")
     if strategy is None:
         raise TypeError("Async retry strategy should not be None.")

@@ -58,6 +58,11 @@ class CheckpointConfig:
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
         """Make a checkpoint every so many milliseconds."""
+        if isinstance(checkpoint_interval, bool) or not isinstance(checkpoint_interval, int):
+            raise TypeError(
+                "a checkpoint interval is an int of milliseconds, got "
+                f"{type(checkpoint_interval).__name__} {checkpoint_interval!r}"
+            )
         if checkpoint_interval < MINIMAL_CHECKPOINT_TIME_MS:
             raise ValueError(
                 f"Checkpoint interval must be larger than or equal to {MINIMAL_CHECKPOINT_TIME_MS} ms, "

@@ -15,6 +15,7 @@ from flinkbuf.datastream.operator_factories import (
 )
 from flinkbuf.streaming.functions import CoFlatMapFunction, CoMapFunction, KeySelector
 from flinkbuf.streaming.process_functions import (
+    BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
@@ -60,6 +61,11 @@ class ConnectedStreams:
 
     def process(self, func: CoProcessFunction | KeyedCoProcessFunction, output_type: Any = None) -> Any:
         """Give all that the function yields; on keyed streams it has state and timers for each key."""
+        if isinstance(func, BaseBroadcastProcessFunction):
+            raise TypeError(
+                f"a {type(func).__mro__[1].__name__} needs a stream that is broadcast with its state: "
+                "stream.connect(other.broadcast(MapStateDescriptor(...)))"
+            )
         if not isinstance(func, (CoProcessFunction, KeyedCoProcessFunction)):
             raise TypeError(
                 f"The input must be a CoProcessFunction or KeyedCoProcessFunction!, got {type(func).__name__} {func!r}"

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, overload
 
 from flinkbuf.datastream.arguments import (
     check_function,
+    check_gives_values,
+    check_is_object,
     checked_max_parallelism,
     checked_uid_hash,
     declared,
@@ -102,6 +104,27 @@ T = TypeVar("T")  # of the records of a stream
 K = TypeVar("K")  # of their keys
 R = TypeVar("R")  # of what a function makes of a record
 
+_NO_RECORDS = (
+    "a DataStream is a step of a program and holds no records: execute_and_collect() runs the program and gives them"
+)
+# What Spark, pandas and older versions of Flink call things.
+_ELSEWHERE = {
+    "collect": "execute_and_collect()",
+    "take": "execute_and_collect(limit=...)",
+    "limit": "execute_and_collect(limit=...)",
+    "show": "print() and env.execute()",
+    "foreach": "add_sink(function)",
+    "groupBy": "key_by(function)",
+    "group_by": "key_by(function)",
+    "groupby": "key_by(function)",
+    "where": "filter(function)",
+    "select": "map(function)",
+    "apply": "map(function)",
+    "flatMap": "flat_map(function)",
+    "keyBy": "key_by(function)",
+    "write_as_text": "sink_to(FileSink.for_row_format(...).build())",
+    "time_window": "key_by(...).window(...)",
+}
 DEFAULT_BATCH_DELAY = Duration.of_millis(100)
 
 
@@ -135,9 +158,22 @@ class DataStream(Generic[T]):
             if not name.startswith("_"):
                 known = [each for each in dir(type(self)) if not each.startswith("_")]
                 near = get_close_matches(name, known, 1, 0.8)
-                is_of_keys = hasattr(KeyedStream, name)
-                advice = ": call key_by(...) first" if is_of_keys else f". Did you mean: {near[0]!r}?" if near else ""
+                if name in _ELSEWHERE:
+                    advice = f": here it is {_ELSEWHERE[name]}"
+                elif hasattr(KeyedStream, name):
+                    advice = ": call key_by(...) first"
+                elif near:
+                    advice = f". Did you mean: {near[0]!r}?"
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
+
+        def __iter__(self) -> NoReturn:
+            raise TypeError(_NO_RECORDS)
+
+        def __len__(self) -> NoReturn:
+            raise TypeError(_NO_RECORDS)
+
+        def __bool__(self) -> bool:
+            return True
 
     # --- what it is
 
@@ -232,6 +268,7 @@ class DataStream(Generic[T]):
     def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any = None) -> DataStream[Any]:
         """Give the function's result for each record; None is a result, too."""
         check_function(func, MapFunction, "The input must be a MapFunction or a callable function")
+        check_gives_values(func)
         return self._call("Map", "map", func, declared(output_type))
 
     @overload
@@ -343,6 +380,7 @@ class DataStream(Generic[T]):
 
     def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
         """Give all that the function yields; ``yield tag, value`` goes to a side output."""
+        check_is_object(func)
         if isinstance(func, KeyedProcessFunction):
             raise TypeError("a KeyedProcessFunction needs a keyed stream: call key_by before process")
         if not isinstance(func, ProcessFunction):
@@ -830,6 +868,7 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
 
     def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream[Any]:  # type: ignore[override]
         """Give all that the function yields; it has state and timers for each key."""
+        check_is_object(func)
         if not isinstance(func, KeyedProcessFunction):
             raise TypeError(f"KeyedProcessFunction is required for KeyedStream, got {type(func).__name__} {func!r}")
         type_info = declared(output_type)

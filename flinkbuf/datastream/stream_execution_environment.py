@@ -7,7 +7,8 @@ import dataclasses
 import sys
 import warnings
 from collections.abc import Iterable
-from typing import Any, TypeVar, overload
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from flinkbuf.common import checkpoint_options, job_options, options, web_options
 from flinkbuf.common.configuration import Configuration, default_configuration, hide_sensitive_values
@@ -44,6 +45,19 @@ _NO_JVM = "there is no JVM that could load them: connectors of flinkbuf are Pyth
 T = TypeVar("T")  # of the records of a stream
 
 
+# What older versions of Flink, and PySpark, have.
+_ELSEWHERE = {
+    "read_text_file": "from_source(FileSource.for_record_stream_format(StreamFormat.text_line_format(), path).build(), "
+    "WatermarkStrategy.no_watermarks(), name)",
+    "from_elements": "from_collection([...])",
+    "from_parallel_collection": "from_source(NumberSequenceSource(first, last), ...)",
+    "generate_sequence": "from_source(NumberSequenceSource(first, last), ...)",
+    "parallelize": "from_collection([...])",
+    "set_stream_time_characteristic": "nothing: timestamps and watermarks are assign_timestamps_and_watermarks' alone",
+    "set_state_backend": "configure(...) with state.backend.type",
+}
+
+
 class StreamExecutionEnvironment:
     """A program: its sources, all that is made of them, and how it shall run. Flink's ``StreamExecutionEnvironment``.
 
@@ -76,6 +90,16 @@ class StreamExecutionEnvironment:
     def __repr__(self) -> str:
         operators = len(self._operators)
         return f"<StreamExecutionEnvironment of {operators} operators, parallelism {self.get_parallelism()}>"
+
+    if not TYPE_CHECKING:  # which would take any name for one that is there
+
+        def __getattr__(self, name: str) -> Any:
+            """Say what it is that other versions have under this name."""
+            near = [] if name.startswith("_") else get_close_matches(name, dir(type(self)), 1, 0.8)
+            advice = f". Did you mean: {near[0]!r}?" if near else ""
+            if name in _ELSEWHERE:
+                advice = f": here it is {_ELSEWHERE[name]}"
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{advice}")
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -350,6 +374,10 @@ class StreamExecutionEnvironment:
         type_info : TypeInformation, optional
             What the elements are.
         """
+        if not isinstance(collection, Iterable):
+            raise TypeError(
+                f"from_collection takes a list or another iterable, got {type(collection).__name__} {collection!r}"
+            )
         type_info = declared(type_info)
         factory = CollectionSourceFactory(collection, type_info)
         return self._source(COLLECTION_SOURCE_NAME, type_info, factory, is_parallel=False, is_legacy_source=True)

@@ -75,6 +75,8 @@ class _Windows:
 
     def allowed_lateness(self: S, time_ms: int) -> S:
         """Keep windows of event time so many milliseconds after their end, and give results again for late records."""
+        if isinstance(time_ms, bool) or not isinstance(time_ms, int):
+            raise TypeError(f"the allowed lateness is an int of milliseconds, got {type(time_ms).__name__} {time_ms!r}")
         if time_ms < 0:
             raise ValueError(f"The allowed lateness cannot be negative, got {time_ms}")
         self._allowed_lateness_ms = time_ms

@@ -97,7 +97,7 @@ def _of_user(frames: list[TracebackType]) -> list[TracebackType]:
     """What was called from our code and is not ours: functions of the user's, and what these call."""
     theirs: list[TracebackType] = []
     for frame in frames:
-        if not (_is_ours(frame) if theirs else _is_internal(frame.tb_frame.f_code.co_filename)):
+        if not (_is_ours(frame) or (not theirs and _is_internal(frame.tb_frame.f_code.co_filename))):
             theirs.append(frame)
     return theirs
 
@@ -109,7 +109,10 @@ def _frames(trace: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def _is_ours(trace: TracebackType) -> bool:
-    return trace.tb_frame.f_code.co_filename.startswith((_PACKAGE, _COMPILED))
+    frame = trace.tb_frame
+    if frame.f_code.co_filename == "<string>":  # as `python -c` has it, and what dataclasses of ours were given
+        return str(frame.f_globals.get("__name__", "")).startswith("flinkbuf.")
+    return frame.f_code.co_filename.startswith((_PACKAGE, _COMPILED))
 
 
 def _is_internal(filename: str) -> bool:

@@ -7,7 +7,9 @@ and Python's `datetime.timedelta` will do.
 from __future__ import annotations
 
 import datetime
+import numbers
 from dataclasses import dataclass
+from typing import Any
 
 from flinkbuf.types.date_time import LONG_MAX, LONG_MIN, check_range
 
@@ -94,6 +96,13 @@ def _of(what: str, count: int, nanos: int) -> Duration:
     return Duration(count * nanos)
 
 
+def _number_of(unit: str, number: Any) -> Any:
+    """The number as it is: a text times 1,000 would be a text."""
+    if not isinstance(number, numbers.Real):
+        raise TypeError(f"{unit} must be a number, got {type(number).__name__} {number!r}")
+    return number
+
+
 class Time:
     """A length of time in milliseconds, as PyFlink's windows and states take it. Flink's ``Time``.
 
@@ -106,7 +115,7 @@ class Time:
     __slots__ = ("_milliseconds",)
 
     def __init__(self, milliseconds: int):
-        self._milliseconds = milliseconds
+        self._milliseconds = _number_of("milliseconds", milliseconds)
 
     @staticmethod
     def milliseconds(milliseconds: int) -> Time:
@@ -116,22 +125,22 @@ class Time:
     @staticmethod
     def seconds(seconds: int) -> Time:
         """From seconds."""
-        return Time.milliseconds(seconds * 1000)
+        return Time(_number_of("seconds", seconds) * 1000)
 
     @staticmethod
     def minutes(minutes: int) -> Time:
         """From minutes."""
-        return Time.seconds(minutes * 60)
+        return Time.seconds(_number_of("minutes", minutes) * 60)
 
     @staticmethod
     def hours(hours: int) -> Time:
         """From hours."""
-        return Time.minutes(hours * 60)
+        return Time.minutes(_number_of("hours", hours) * 60)
 
     @staticmethod
     def days(days: int) -> Time:
         """From days of 24 hours."""
-        return Time.hours(days * 24)
+        return Time.hours(_number_of("days", days) * 24)
 
     def to_milliseconds(self) -> int:
         """Milliseconds, as they were given."""

@@ -374,7 +374,7 @@ def test_asynchronous_calls_need_room_for_a_record(numbers, capacity):
 
 def test_asynchronous_calls_check_their_function_and_their_timeout(numbers):
     retry = AsyncRetryStrategy.fixed_delay(3, 10, None, lambda error: True)
-    with pytest.raises(TypeError, match="should be declared as 'async def'"):
+    with pytest.raises(TypeError, match="an AsyncFunction is needed, an object with 'async def async_invoke"):
         AsyncDataStream.ordered_wait(numbers, CO_MAP, Time.seconds(1))
     with pytest.raises(ValueError, match="Timeout should be configured"):
         AsyncDataStream.ordered_wait_with_retry(numbers, Lookup(), Time.seconds(0), retry)

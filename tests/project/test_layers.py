@@ -953,7 +953,7 @@ PACKAGE = [
         ],
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
-    ("", [""]),
+    ("", ["table", ""]),
     ("demo", ["analysis", "report", "stream", "stream_kill", "stream_report", "stream_job", "kept", "flights", ""]),
     (
         "",
