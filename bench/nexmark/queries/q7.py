@@ -8,22 +8,23 @@ of a window counts for it, too.
 from flinkbuf.common import Time, Types
 from flinkbuf.datastream import ProcessJoinFunction
 from flinkbuf.datastream.window import TumblingEventTimeWindows
-from nexmark.events import BID, bids
+from nexmark.events import bids
 
+LONG = Types.LONG()
+OFFER = Types.TUPLE([LONG, LONG, LONG, LONG, Types.STRING()])
 TEN_SECONDS = TumblingEventTimeWindows.of(Time.seconds(10))
 
 
-class TheBid(ProcessJoinFunction):
-    def process_element(self, bid, highest, ctx):
-        yield bid.auction, bid.price, bid.bidder, bid.date_time, bid.extra
+class TheOffer(ProcessJoinFunction):
+    def process_element(self, offer, highest, ctx):
+        yield offer
 
 
 def query(events):
-    offers = bids(events)
-    prices = offers.map(lambda bid: bid.price, Types.LONG())
+    offers = bids(events).map(lambda bid: (bid.auction, bid.price, bid.bidder, bid.date_time, bid.extra), OFFER)
+    prices = offers.map(lambda offer: offer[1], LONG)
     of_parts = prices.key_by(lambda price: price % 16).window(TEN_SECONDS).reduce(max)
     highest = of_parts.window_all(TEN_SECONDS).reduce(max)  # has the last millisecond of its window as its time
 
-    by_price = offers.map(lambda bid: bid, BID).key_by(lambda bid: bid.price)
-    joined = by_price.interval_join(highest.key_by(lambda price: price))
-    return joined.between(Time.milliseconds(-1), Time.milliseconds(9_999)).process(TheBid())
+    by_price = offers.key_by(lambda offer: offer[1]).interval_join(highest.key_by(lambda price: price))
+    return by_price.between(Time.milliseconds(-1), Time.milliseconds(9_999)).process(TheOffer())
