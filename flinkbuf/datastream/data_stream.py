@@ -446,12 +446,14 @@ class DataStream(Generic[T]):
         return DataStream(self._env, union)
 
     @overload
-    def connect(self, ds: DataStream[Any]) -> ConnectedStreams: ...
+    def connect(self, ds: DataStream[R]) -> ConnectedStreams[T, R]: ...
 
     @overload
-    def connect(self, ds: BroadcastStream) -> BroadcastConnectedStream: ...
+    def connect(self, ds: BroadcastStream[R]) -> BroadcastConnectedStream[T, R]: ...
 
-    def connect(self, ds: DataStream[Any] | BroadcastStream) -> ConnectedStreams | BroadcastConnectedStream:
+    def connect(
+        self, ds: DataStream[R] | BroadcastStream[R]
+    ) -> ConnectedStreams[T, R] | BroadcastConnectedStream[T, R]:
         """Put two streams, of any types, into one operator that sees both; or a stream and broadcast state."""
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
@@ -530,13 +532,13 @@ class DataStream(Generic[T]):
         self,
         broadcast_state_descriptor: MapStateDescriptor,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> BroadcastStream: ...
+    ) -> BroadcastStream[T]: ...
 
     def broadcast(
         self,
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
-    ) -> DataStream[T] | BroadcastStream:
+    ) -> DataStream[T] | BroadcastStream[T]:
         """Send each record to every subtask; with descriptors, to be connected with a stream that reads their state."""
         everywhere = self._partition("broadcast", "BROADCAST")
         if broadcast_state_descriptor is None:
@@ -549,7 +551,7 @@ class DataStream(Generic[T]):
 
     # --- in windows
 
-    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream:
+    def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
         """Put all records into windows, in one subtask."""
         return AllWindowedStream(self, window_assigner)
 
@@ -878,11 +880,11 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         """Key the records by something else."""
         return self._origin_stream.key_by(key_selector, key_type)
 
-    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream:
+    def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[K, T]:
         """Put the records of each key into windows."""
         return WindowedStream(self, window_assigner)
 
-    def count_window(self, size: int, slide: int = 0) -> WindowedStream:
+    def count_window(self, size: int, slide: int = 0) -> WindowedStream[K, T]:
         """Put so many records of a key into a window; with a slide, begin one after every so many."""
         assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
         return WindowedStream(self, assigner)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from flinkbuf.datastream.arguments import declared, said
 from flinkbuf.datastream.operator_factories import MadeBy
@@ -27,10 +27,16 @@ from flinkbuf.streaming.windows.window_functions import (
 from flinkbuf.streaming.windows.window_operation import WindowOperatorFactory
 from flinkbuf.types.type_information import TypeInformation
 
-S = TypeVar("S", bound="_Windows")
+if TYPE_CHECKING:
+    from flinkbuf.datastream.data_stream import DataStream
+
+S = TypeVar("S", bound="_Windows[Any]")
+T = TypeVar("T")  # of the records
+K = TypeVar("K")  # of their keys
+R = TypeVar("R")  # of what a function makes of a window
 
 
-class _Windows:
+class _Windows(Generic[T]):
     """What windows of keys and windows of all records have in common."""
 
     _kinds: ClassVar[tuple[type[Function], type[Function]]]  # of the functions that are given a window's contents
@@ -89,13 +95,7 @@ class _Windows:
         self._late_data_output_tag = output_tag
         return self
 
-    def reduce(
-        self,
-        reduce_function: Callable[[Any, Any], Any] | ReduceFunction,
-        window_function: Any = None,
-        output_type: Any = None,
-    ) -> Any:
-        """Reduce each window's records as they come; a window function gets the one that is left."""
+    def _reduce(self, reduce_function: Any, window_function: Any, output_type: Any) -> DataStream[Any]:
         if not isinstance(reduce_function, ReduceFunction) and not callable(reduce_function):
             raise TypeError("The input must be a ReduceFunction or a callable function!")
         self._check_window_function(window_function)
@@ -110,14 +110,9 @@ class _Windows:
             contents_type=self._keyed_stream._value_type,
         )
 
-    def aggregate(
-        self,
-        aggregate_function: AggregateFunction,
-        window_function: Any = None,
-        accumulator_type: Any = None,
-        output_type: Any = None,
-    ) -> Any:
-        """Aggregate each window's records as they come; the window function, if there is one, gets the result."""
+    def _aggregate(
+        self, aggregate_function: Any, window_function: Any, accumulator_type: Any, output_type: Any
+    ) -> DataStream[Any]:
         if not isinstance(aggregate_function, AggregateFunction):
             raise TypeError(
                 "The input must be a flinkbuf.datastream.functions.AggregateFunction!, got "
@@ -132,17 +127,15 @@ class _Windows:
             contents_type=declared(accumulator_type),
         )
 
-    def apply(self, window_function: Any, output_type: Any = None) -> Any:
-        """Give all records of a window to a function when it fires."""
+    def _apply(self, window_function: Any, output_type: Any) -> DataStream[Any]:
         self._check_kind(window_function, self._kinds[0])
         return self._all_records(window_function, output_type)
 
-    def process(self, process_window_function: Any, output_type: Any = None) -> Any:
-        """Give all records of a window, and what there is to know of it, to a function when it fires."""
+    def _process(self, process_window_function: Any, output_type: Any) -> DataStream[Any]:
         self._check_kind(process_window_function, self._kinds[1])
         return self._all_records(process_window_function, output_type)
 
-    def _all_records(self, function: Any, output_type: Any) -> Any:
+    def _all_records(self, function: Any, output_type: Any) -> DataStream[Any]:
         return self._result(
             declared(output_type),
             [function],
@@ -163,7 +156,7 @@ class _Windows:
         """What the operator tells keys apart by; None: it sees one window for all."""
         return as_selector(self._keyed_stream._key_selector)
 
-    def _result(self, type_info: TypeInformation | None, functions: list[Any], **options: Any) -> Any:
+    def _result(self, type_info: TypeInformation | None, functions: list[Any], **options: Any) -> DataStream[Any]:
         assigner, tag = self._window_assigner, self._late_data_output_tag
         factory = WindowOperatorFactory(
             assigner,
@@ -174,12 +167,14 @@ class _Windows:
             late_tag_id=None if tag is None else tag.tag_id,
             **options,
         )
-        result = self._keyed_stream._keyed(type(assigner).__name__, type_info, MadeBy(type_info, factory))
+        result: DataStream[Any] = self._keyed_stream._keyed(
+            type(assigner).__name__, type_info, MadeBy(type_info, factory)
+        )
         names = ", ".join(type(function).__name__ for function in functions if function is not None)
         return result.set_description(f"{self._word}({assigner!r}, {type(factory.trigger).__name__}, {names})")
 
 
-class WindowedStream(_Windows):
+class WindowedStream(_Windows[T], Generic[K, T]):
     """The records of each key in windows; made by ``window`` and ``count_window``. Flink's ``WindowedStream``.
 
     Examples
@@ -196,8 +191,188 @@ class WindowedStream(_Windows):
     _kinds = (WindowFunction, ProcessWindowFunction)
     _word = "Window"
 
+    @overload
+    def reduce(self, reduce_function: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]: ...
 
-class AllWindowedStream(_Windows):
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], Any] | ReduceFunction,
+        window_function: WindowFunction[T, R, K, Any] | ProcessWindowFunction[T, R, K, Any],
+    ) -> DataStream[R]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], Any] | ReduceFunction,
+        window_function: WindowFunction[T, Any, K, Any] | ProcessWindowFunction[T, Any, K, Any] | None = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]: ...
+
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], Any] | ReduceFunction,
+        window_function: WindowFunction[T, Any, K, Any] | ProcessWindowFunction[T, Any, K, Any] | None = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]:
+        """Reduce each window's records as they come. Flink's ``WindowedStream.reduce``.
+
+        Parameters
+        ----------
+        reduce_function : callable or ReduceFunction
+            Makes one record of two.
+        window_function : WindowFunction or ProcessWindowFunction, optional
+            Is given the one record that is left, when the window fires.
+        output_type : TypeInformation, optional
+            Of the results; by default that of the records where there is no window function.
+
+        Returns
+        -------
+        DataStream
+            One record a window each time it fires, or what the window function gives.
+
+        Raises
+        ------
+        TypeError
+            If a function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.key_by(lambda n: 0).count_window(3).reduce(max).execute_and_collect(limit=1)
+        [3]
+        """
+        return self._reduce(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: WindowFunction[T, Any, K, Any] | ProcessWindowFunction[T, Any, K, Any] | None = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]:
+        """Aggregate each window's records as they come. Flink's ``WindowedStream.aggregate``.
+
+        Parameters
+        ----------
+        aggregate_function : AggregateFunction
+            Gathers the records in an accumulator, of which it makes the result.
+        window_function : WindowFunction or ProcessWindowFunction, optional
+            Is given the result, when the window fires.
+        accumulator_type, output_type : TypeInformation, optional
+            Of accumulators, which are state, and of the results.
+
+        Returns
+        -------
+        DataStream
+            One result a window each time it fires, or what the window function gives.
+
+        Raises
+        ------
+        TypeError
+            If a function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import AggregateFunction, StreamExecutionEnvironment
+        >>> class Count(AggregateFunction):
+        ...     def create_accumulator(self): return 0
+        ...     def add(self, value, accumulator): return accumulator + 1
+        ...     def get_result(self, accumulator): return accumulator
+        ...     def merge(self, acc_a, acc_b): return acc_a + acc_b
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.key_by(lambda n: 0).count_window(3).aggregate(Count()).execute_and_collect(limit=1)
+        [3]
+        """
+        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+
+    @overload
+    def apply(self, window_function: WindowFunction[T, R, K, Any]) -> DataStream[R]: ...
+
+    @overload
+    def apply(self, window_function: WindowFunction[T, Any, K, Any], output_type: Any) -> DataStream[Any]: ...
+
+    def apply(self, window_function: WindowFunction[T, Any, K, Any], output_type: Any = None) -> DataStream[Any]:
+        """Give all records of a window to a function when it fires. Flink's ``WindowedStream.apply``.
+
+        Parameters
+        ----------
+        window_function : WindowFunction
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            What the function gives.
+
+        Raises
+        ------
+        TypeError
+            If the function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.functions import WindowFunction
+        >>> class Listed(WindowFunction):
+        ...     def apply(self, key, window, inputs): yield sorted(inputs)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.key_by(lambda n: 0).count_window(3).apply(Listed()).execute_and_collect(limit=1)
+        [[1, 2, 3]]
+        """
+        return self._apply(window_function, output_type)
+
+    @overload
+    def process(self, process_window_function: ProcessWindowFunction[T, R, K, Any]) -> DataStream[R]: ...
+
+    @overload
+    def process(
+        self, process_window_function: ProcessWindowFunction[T, Any, K, Any], output_type: Any
+    ) -> DataStream[Any]: ...
+
+    def process(
+        self, process_window_function: ProcessWindowFunction[T, Any, K, Any], output_type: Any = None
+    ) -> DataStream[Any]:
+        """Give all records of a window, and what there is to know of it, to a function when it fires.
+
+        Flink's ``WindowedStream.process``.
+
+        Parameters
+        ----------
+        process_window_function : ProcessWindowFunction
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            What the function gives.
+
+        Raises
+        ------
+        TypeError
+            If the function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.functions import ProcessWindowFunction
+        >>> class Counted(ProcessWindowFunction):
+        ...     def process(self, key, context, elements): yield len(list(elements))
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.key_by(lambda n: 0).count_window(3).process(Counted()).execute_and_collect(limit=1)
+        [3]
+        """
+        return self._process(process_window_function, output_type)
+
+
+class AllWindowedStream(_Windows[T]):
     """All records in windows, in one subtask; made by ``window_all``. Flink's ``AllWindowedStream``."""
 
     _kinds = (AllWindowFunction, ProcessAllWindowFunction)
@@ -208,3 +383,187 @@ class AllWindowedStream(_Windows):
 
     def _selector(self) -> Any:
         return None
+
+    @overload
+    def reduce(self, reduce_function: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], Any] | ReduceFunction,
+        window_function: AllWindowFunction[T, R, Any] | ProcessAllWindowFunction[T, R, Any],
+    ) -> DataStream[R]: ...
+
+    @overload
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], Any] | ReduceFunction,
+        window_function: AllWindowFunction[T, Any, Any] | ProcessAllWindowFunction[T, Any, Any] | None = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]: ...
+
+    def reduce(
+        self,
+        reduce_function: Callable[[T, T], Any] | ReduceFunction,
+        window_function: AllWindowFunction[T, Any, Any] | ProcessAllWindowFunction[T, Any, Any] | None = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]:
+        """Reduce each window's records as they come. Flink's ``AllWindowedStream.reduce``.
+
+        Parameters
+        ----------
+        reduce_function : callable or ReduceFunction
+            Makes one record of two.
+        window_function : AllWindowFunction or ProcessAllWindowFunction, optional
+            Is given the one record that is left, when the window fires.
+        output_type : TypeInformation, optional
+            Of the results; by default that of the records where there is no window function.
+
+        Returns
+        -------
+        DataStream
+            One record a window each time it fires, or what the window function gives.
+
+        Raises
+        ------
+        TypeError
+            If a function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> from flinkbuf.datastream.window import CountTumblingWindowAssigner
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.window_all(CountTumblingWindowAssigner(3)).reduce(max).execute_and_collect(limit=1)
+        [3]
+        """
+        return self._reduce(reduce_function, window_function, output_type)
+
+    def aggregate(
+        self,
+        aggregate_function: AggregateFunction,
+        window_function: AllWindowFunction[T, Any, Any] | ProcessAllWindowFunction[T, Any, Any] | None = None,
+        accumulator_type: Any = None,
+        output_type: Any = None,
+    ) -> DataStream[Any]:
+        """Aggregate each window's records as they come. Flink's ``AllWindowedStream.aggregate``.
+
+        Parameters
+        ----------
+        aggregate_function : AggregateFunction
+            Gathers the records in an accumulator, of which it makes the result.
+        window_function : AllWindowFunction or ProcessAllWindowFunction, optional
+            Is given the result, when the window fires.
+        accumulator_type, output_type : TypeInformation, optional
+            Of accumulators, which are state, and of the results.
+
+        Returns
+        -------
+        DataStream
+            One result a window each time it fires, or what the window function gives.
+
+        Raises
+        ------
+        TypeError
+            If a function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import AggregateFunction, StreamExecutionEnvironment
+        >>> class Count(AggregateFunction):
+        ...     def create_accumulator(self): return 0
+        ...     def add(self, value, accumulator): return accumulator + 1
+        ...     def get_result(self, accumulator): return accumulator
+        ...     def merge(self, acc_a, acc_b): return acc_a + acc_b
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> from flinkbuf.datastream.window import CountTumblingWindowAssigner
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.window_all(CountTumblingWindowAssigner(3)).aggregate(Count()).execute_and_collect(limit=1)
+        [3]
+        """
+        return self._aggregate(aggregate_function, window_function, accumulator_type, output_type)
+
+    @overload
+    def apply(self, window_function: AllWindowFunction[T, R, Any]) -> DataStream[R]: ...
+
+    @overload
+    def apply(self, window_function: AllWindowFunction[T, Any, Any], output_type: Any) -> DataStream[Any]: ...
+
+    def apply(self, window_function: AllWindowFunction[T, Any, Any], output_type: Any = None) -> DataStream[Any]:
+        """Give all records of a window to a function when it fires. Flink's ``AllWindowedStream.apply``.
+
+        Parameters
+        ----------
+        window_function : AllWindowFunction
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            What the function gives.
+
+        Raises
+        ------
+        TypeError
+            If the function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.functions import AllWindowFunction
+        >>> class Listed(AllWindowFunction):
+        ...     def apply(self, window, inputs): yield sorted(inputs)
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> from flinkbuf.datastream.window import CountTumblingWindowAssigner
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.window_all(CountTumblingWindowAssigner(3)).apply(Listed()).execute_and_collect(limit=1)
+        [[1, 2, 3]]
+        """
+        return self._apply(window_function, output_type)
+
+    @overload
+    def process(self, process_window_function: ProcessAllWindowFunction[T, R, Any]) -> DataStream[R]: ...
+
+    @overload
+    def process(
+        self, process_window_function: ProcessAllWindowFunction[T, Any, Any], output_type: Any
+    ) -> DataStream[Any]: ...
+
+    def process(
+        self, process_window_function: ProcessAllWindowFunction[T, Any, Any], output_type: Any = None
+    ) -> DataStream[Any]:
+        """Give all records of a window, and what there is to know of it, to a function when it fires.
+
+        Flink's ``AllWindowedStream.process``.
+
+        Parameters
+        ----------
+        process_window_function : ProcessAllWindowFunction
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            What the function gives.
+
+        Raises
+        ------
+        TypeError
+            If the function is of another kind.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.functions import ProcessAllWindowFunction
+        >>> class Counted(ProcessAllWindowFunction):
+        ...     def process(self, context, elements): yield len(list(elements))
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> from flinkbuf.datastream.window import CountTumblingWindowAssigner
+        >>> numbers = env.from_collection([3, 1, 2])
+        >>> numbers.window_all(CountTumblingWindowAssigner(3)).process(Counted()).execute_and_collect(limit=1)
+        [3]
+        """
+        return self._process(process_window_function, output_type)

@@ -18,9 +18,10 @@ from flinkbuf.streaming.time_domain import TimeDomain
 from flinkbuf.streaming.timers import TimerService
 
 KEY = TypeVar("KEY")
-IN1 = TypeVar("IN1")
-IN2 = TypeVar("IN2")
-OUT = TypeVar("OUT")
+# What takes any tuple takes pairs, too, and what gives pairs gives tuples.
+IN1 = TypeVar("IN1", contravariant=True)
+IN2 = TypeVar("IN2", contravariant=True)
+OUT = TypeVar("OUT", covariant=True)
 
 
 class _Context(ABC):

@@ -94,12 +94,14 @@ def test_package_exports_pyflinks_names(package, name):
     assert getattr(module, name).__name__ == name
 
 
-@pytest.mark.parametrize("package", ["common", "datastream"])
+@pytest.mark.parametrize("package", ["common", "datastream", "datastream.connectors"])
 def test_type_checkers_are_told_the_same_names(package):
     module = import_module(f"flinkbuf.{package}")
     stub = ast.parse(Path(module.__file__).with_suffix(".pyi").read_text())
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
-    assert {alias.asname: node.module for node in imports for alias in node.names} == module._MODULE_OF
+    told = {alias.asname: node.module for node in imports for alias in node.names}
+    assert {name: each for name, each in told.items() if name in module._MODULE_OF} == module._MODULE_OF
+    assert all(hasattr(module, name) for name in told)
 
 
 @pytest.mark.parametrize("package", ["common", "datastream"])

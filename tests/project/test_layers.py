@@ -1079,11 +1079,34 @@ def test_binding_imports_only_what_stands_before_it(path):
             assert module in MODULES[: MODULES.index("_core")], f"{name(path)} looks down"
 
 
+# Of a file that stands before another one of its layer, and whose methods give objects of that one: it may name its
+# types for type checkers, under `if TYPE_CHECKING`. Streams make windows, and windows make streams.
+NAMES_TYPES_OF = {
+    "datastream.connected_streams": ["datastream.data_stream"],
+    "datastream.windowed_stream": ["datastream.data_stream"],
+}
+
+
+def imported_for_checkers(tree, importer):
+    """The modules of flinkbuf that a file names for type checkers alone."""
+    blocks = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    return {module for block in blocks for module in imported_modules(block, importer)}
+
+
+def test_a_type_of_a_later_file_is_named_for_checkers_only():
+    for module, later in NAMES_TYPES_OF.items():
+        path = ROOT / "flinkbuf" / f"{module.replace('.', '/')}.py"
+        tree = ast.parse(path.read_text())
+        assert set(later) <= imported_for_checkers(tree, module), f"{module} names no such type: take it out"
+        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+        assert not set(later) & set(imported_modules(tree, module)), f"{module} looks down"
+
+
 @pytest.mark.parametrize("path", PYTHON_FILES, ids=name)
 def test_module_imports_only_what_stands_before_it(path):
     module = module_of(path)
     assert module in MODULES, "give it a line in MODULES"
-    before = MODULES[: MODULES.index(module)]
+    before = MODULES[: MODULES.index(module)] + NAMES_TYPES_OF.get(module, [])
     later = {other for other in imported_modules(ast.parse(path.read_text()), name(path)) if other not in before}
     assert not later, f"{name(path)} looks down"
 

@@ -14,11 +14,12 @@ from flinkbuf.streaming.functions import Function
 
 __all__ = ["AllWindowFunction", "ProcessAllWindowFunction", "ProcessWindowFunction", "WindowFunction"]
 
-IN = TypeVar("IN")
-OUT = TypeVar("OUT")
-KEY = TypeVar("KEY")
-W = TypeVar("W")
-W2 = TypeVar("W2")
+# What takes any tuple takes pairs, too, and what gives pairs gives tuples.
+IN = TypeVar("IN", contravariant=True)
+OUT = TypeVar("OUT", covariant=True)
+KEY = TypeVar("KEY", contravariant=True)
+W = TypeVar("W", contravariant=True)
+W2 = TypeVar("W2", covariant=True)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):

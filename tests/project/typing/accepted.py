@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 import flinkbuf as fb
-from flinkbuf.common import Time, Types
+from flinkbuf.common import Encoder, Time, Types, WatermarkStrategy
 from flinkbuf.datastream import (
+    BroadcastProcessFunction,
+    CoFlatMapFunction,
+    CoMapFunction,
     DataStream,
     KeyedStream,
     MapFunction,
     ProcessJoinFunction,
+    ProcessWindowFunction,
     StreamExecutionEnvironment,
+    WindowFunction,
 )
+from flinkbuf.datastream.connectors import FileSink, NumberSequenceSource
 from flinkbuf.datastream.data_stream import CloseableIterator
-from flinkbuf.datastream.window import TumblingEventTimeWindows
+from flinkbuf.datastream.state import MapStateDescriptor
+from flinkbuf.datastream.window import TimeWindow, TumblingEventTimeWindows
 
 if TYPE_CHECKING:
     from typing_extensions import assert_type
@@ -135,6 +142,61 @@ def streams_know_what_their_records_are(env: StreamExecutionEnvironment) -> None
         for word, count in results:
             assert_type(word * count, str)
     assert_type(counts.execute_and_collect(limit=3), list[tuple[str, int]])
+
+
+class Counted(ProcessWindowFunction[tuple[str, int], int, str, TimeWindow]):
+    def process(
+        self, key: str, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[tuple[str, int]]
+    ) -> Iterator[int]:
+        yield len(list(elements))
+
+
+class AnyCounted(WindowFunction[tuple[object, ...], float, object, object]):
+    def apply(self, key: object, window: object, inputs: Iterable[tuple[object, ...]]) -> list[float]:
+        return [float(len(list(inputs)))]
+
+
+class Both(CoMapFunction):
+    def map1(self, value: str) -> int | None:
+        return len(value) or None
+
+    def map2(self, value: tuple[str, int]) -> int:
+        return value[1]
+
+
+class Parts(CoFlatMapFunction):
+    def flat_map1(self, value: str) -> Iterator[str]:
+        yield from value
+
+    def flat_map2(self, value: tuple[str, int]) -> list[int]:
+        return [value[1]]
+
+
+class Ruled(BroadcastProcessFunction[str, tuple[str, int], float]):
+    def process_element(self, value: str, ctx: BroadcastProcessFunction.ReadOnlyContext) -> Iterator[float]:
+        yield float(value)
+
+    def process_broadcast_element(self, value: tuple[str, int], ctx: BroadcastProcessFunction.Context) -> None:
+        return None
+
+
+def windows_and_joined_streams_know_it_too(env: StreamExecutionEnvironment) -> None:
+    words = env.from_collection(["to", "be"])
+    pairs = words.map(lambda word: (word, len(word)))
+    windows = pairs.key_by(lambda pair: pair[0]).window(TumblingEventTimeWindows.of(Time.hours(1)))
+    assert_type(windows.process(Counted()), DataStream[int])
+    assert_type(windows.apply(AnyCounted()), DataStream[float])
+    assert_type(windows.reduce(lambda a, b: a, Counted()), DataStream[int])
+    assert_type(windows.reduce(lambda a, b: a), DataStream[tuple[str, int]])
+    assert_type(words.connect(pairs).map(Both()), DataStream[int])
+    assert_type(words.connect(pairs).key_by(str, lambda pair: pair[0]).flat_map(Parts()), DataStream[str | int])
+    rules = pairs.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.INT()))
+    assert_type(words.connect(rules).process(Ruled()), DataStream[float])
+
+
+def connectors_are_seen(env: StreamExecutionEnvironment) -> None:
+    numbers = env.from_source(NumberSequenceSource(1, 10), WatermarkStrategy.no_watermarks(), "numbers")
+    numbers.sink_to(FileSink.for_row_format("/tmp/out", Encoder.simple_string_encoder()).build())
 
 
 def what_a_declared_type_makes_of_records_is_open(env: StreamExecutionEnvironment) -> None:

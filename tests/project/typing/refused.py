@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from pyspark import RDD
 from pyspark.sql import DataFrame
 
 import flinkbuf as fb
-from flinkbuf.datastream import DataStream, StreamExecutionEnvironment
+from flinkbuf.common import Types
+from flinkbuf.datastream import (
+    BroadcastProcessFunction,
+    CoMapFunction,
+    DataStream,
+    ProcessWindowFunction,
+    StreamExecutionEnvironment,
+)
+from flinkbuf.datastream.connectors import FileSource
+from flinkbuf.datastream.state import MapStateDescriptor
+from flinkbuf.datastream.window import TimeWindow
 
 
 async def fetch(trip: tuple[str, float]) -> bytes:
@@ -41,3 +53,41 @@ def mistakes_in_streams(env: StreamExecutionEnvironment) -> None:
     words.union(words.map(len))  # wrong: streams of two types
     words.execute_and_collect(limit="3")  # wrong: a limit is a number
     print(lengths)
+
+
+class Counted(ProcessWindowFunction[int, str, int, TimeWindow]):
+    def process(
+        self, key: int, context: ProcessWindowFunction.Context[TimeWindow], elements: Iterable[int]
+    ) -> list[str]:
+        return [str(sum(elements))]
+
+
+class Both(CoMapFunction):
+    def map1(self, value: int) -> int:
+        return value
+
+    def map2(self, value: str) -> int:
+        return len(value)
+
+
+class Ruled(BroadcastProcessFunction[int, str, float]):
+    def process_element(self, value: int, ctx: BroadcastProcessFunction.ReadOnlyContext) -> list[float]:
+        return [value / 2]
+
+    def process_broadcast_element(self, value: str, ctx: BroadcastProcessFunction.Context) -> None:
+        return None
+
+
+def mistakes_in_windows_and_joins(env: StreamExecutionEnvironment) -> None:
+    words, numbers = env.from_collection(["to", "be"]), env.from_collection([1, 2])
+    windows = words.key_by(len).count_window(2)
+    windows.process(Counted())  # wrong: words are no numbers
+    counted = numbers.key_by(lambda number: number).count_window(2).process(Counted())
+    sums: DataStream[int] = counted  # wrong: it gives texts
+    words.connect(numbers).map(Both())  # wrong: the numbers come first
+    both = numbers.connect(words).map(Both())
+    texts: DataStream[str] = both  # wrong: it gives numbers
+    rules = words.broadcast(MapStateDescriptor("rules", Types.STRING(), Types.INT()))
+    words.connect(rules).process(Ruled())  # wrong: it wants numbers
+    FileSource.for_record_stream("/tmp")  # wrong: for_record_stream_format
+    print(sums, texts)

@@ -1,0 +1,35 @@
+"""What `__init__.py` gives lazily, for type checkers."""
+
+from flinkbuf.datastream.connectors.base import DeliveryGuarantee as DeliveryGuarantee
+from flinkbuf.datastream.connectors.base import Sink as Sink
+from flinkbuf.datastream.connectors.base import Source as Source
+from flinkbuf.datastream.connectors.file_system import BucketAssigner as BucketAssigner
+from flinkbuf.datastream.connectors.file_system import FileEnumeratorProvider as FileEnumeratorProvider
+from flinkbuf.datastream.connectors.file_system import FileSink as FileSink
+from flinkbuf.datastream.connectors.file_system import FileSource as FileSource
+from flinkbuf.datastream.connectors.file_system import FileSourceBuilder as FileSourceBuilder
+from flinkbuf.datastream.connectors.file_system import FileSplitAssignerProvider as FileSplitAssignerProvider
+from flinkbuf.datastream.connectors.file_system import OutputFileConfig as OutputFileConfig
+from flinkbuf.datastream.connectors.file_system import RollingPolicy as RollingPolicy
+from flinkbuf.datastream.connectors.file_system import StreamFormat as StreamFormat
+from flinkbuf.datastream.connectors.file_system import StreamingFileSink as StreamingFileSink
+from flinkbuf.datastream.connectors.jdbc import JdbcConnectionOptions as JdbcConnectionOptions
+from flinkbuf.datastream.connectors.jdbc import JdbcExecutionOptions as JdbcExecutionOptions
+from flinkbuf.datastream.connectors.jdbc import JdbcSink as JdbcSink
+from flinkbuf.datastream.connectors.kafka import FlinkKafkaConsumer as FlinkKafkaConsumer
+from flinkbuf.datastream.connectors.kafka import FlinkKafkaProducer as FlinkKafkaProducer
+from flinkbuf.datastream.connectors.kafka import KafkaOffsetResetStrategy as KafkaOffsetResetStrategy
+from flinkbuf.datastream.connectors.kafka import KafkaOffsetsInitializer as KafkaOffsetsInitializer
+from flinkbuf.datastream.connectors.kafka import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
+from flinkbuf.datastream.connectors.kafka import KafkaSink as KafkaSink
+from flinkbuf.datastream.connectors.kafka import KafkaSource as KafkaSource
+from flinkbuf.datastream.connectors.kafka import KafkaTopicPartition as KafkaTopicPartition
+from flinkbuf.datastream.connectors.kafka import Semantic as Semantic
+from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource as NumberSequenceSource
+from flinkbuf.datastream.connectors.pulsar import PulsarSource as PulsarSource
+from flinkbuf.datastream.connectors.pulsar import PulsarSourceBuilder as PulsarSourceBuilder
+from flinkbuf.datastream.connectors.pulsar import StartCursor as StartCursor
+from flinkbuf.datastream.connectors.pulsar import StopCursor as StopCursor
+from flinkbuf.datastream.connectors.rabbitmq import RMQConnectionConfig as RMQConnectionConfig
+from flinkbuf.datastream.connectors.rabbitmq import RMQSink as RMQSink
+from flinkbuf.datastream.connectors.rabbitmq import RMQSource as RMQSource
