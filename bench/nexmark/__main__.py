@@ -6,6 +6,7 @@ python -m nexmark q5 --events 1000000 --target local --parallelism 2
 import argparse
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -51,6 +52,7 @@ def run_once(options):
     if options.target == "spark":
         from pyspark.sql import SparkSession
 
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         session = SparkSession.builder.master(f"local[{options.parallelism}]").config("spark.ui.enabled", "false")
         session.getOrCreate().sparkContext.setLogLevel("ERROR")
     begun = time.perf_counter()
