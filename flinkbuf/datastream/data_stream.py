@@ -266,7 +266,33 @@ class DataStream(Generic[T]):
     def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any) -> DataStream[Any]: ...
 
     def map(self, func: Callable[[T], Any] | MapFunction, output_type: Any = None) -> DataStream[Any]:
-        """Give the function's result for each record; None is a result, too."""
+        """Give the function's result for each record; None is a result, too.
+
+        Flink's ``DataStream.map``.
+
+        Parameters
+        ----------
+        func : callable or MapFunction
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            As many records as there are here.
+
+        Raises
+        ------
+        TypeError
+            If the function is none, is a class, yields, or is a coroutine function.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([1, 2]).map(lambda n: n * n).execute_and_collect(limit=2)
+        [1, 4]
+        """
         check_function(func, MapFunction, "The input must be a MapFunction or a callable function")
         check_gives_values(func)
         return self._call("Map", "map", func, declared(output_type))
@@ -280,12 +306,63 @@ class DataStream(Generic[T]):
     def flat_map(
         self, func: Callable[[T], Iterable[Any]] | FlatMapFunction, output_type: Any = None
     ) -> DataStream[Any]:
-        """Give all that the function yields, or the elements of what it returns, for each record."""
+        """Give all that the function yields, or the elements of what it returns, for each record.
+
+        Flink's ``DataStream.flatMap``.
+
+        Parameters
+        ----------
+        func : callable or FlatMapFunction
+            A generator function, or one that returns an iterable.
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            Any number of records for each.
+
+        Raises
+        ------
+        TypeError
+            If the function is none.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection(["to be"]).flat_map(str.split).execute_and_collect(limit=2)
+        ['to', 'be']
+        """
         check_function(func, FlatMapFunction, "The input must be a FlatMapFunction or a callable function")
         return self._call("FlatMap", "flat_map", func, declared(output_type))
 
     def filter(self, func: Callable[[T], Any] | FilterFunction) -> DataStream[T]:
-        """Keep the records for which the function returns something true."""
+        """Keep the records for which the function returns something true.
+
+        Flink's ``DataStream.filter``.
+
+        Parameters
+        ----------
+        func : callable or FilterFunction
+
+        Returns
+        -------
+        DataStream
+            Records as they were.
+
+        Raises
+        ------
+        TypeError
+            If the function is none.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([1, 2, 3]).filter(lambda n: n % 2).execute_and_collect(limit=2)
+        [1, 3]
+        """
         check_function(func, FilterFunction, "The input must be a FilterFunction or a callable function")
         return self._call("Filter", "filter", func, self._value_type, converts=False)
 
@@ -350,7 +427,7 @@ class DataStream(Generic[T]):
         Examples
         --------
         >>> from flinkbuf.datastream import StreamExecutionEnvironment
-        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
         >>> prices = env.from_collection([("tea", 2.0), ("rum", 9.0)], "item string, net double")
         >>> def with_tax(batch):
         ...     return {"item": batch["item"].to_numpy(zero_copy_only=False), "gross": 1.25 * batch["net"].to_numpy()}
@@ -379,7 +456,37 @@ class DataStream(Generic[T]):
         return self._transform("MapBatches", declared_rows(output_type), factory)
 
     def process(self, func: ProcessFunction, output_type: Any = None) -> DataStream[Any]:
-        """Give all that the function yields; ``yield tag, value`` goes to a side output."""
+        """Give all that the function yields; ``yield tag, value`` goes to a side output.
+
+        Flink's ``DataStream.process``.
+
+        Parameters
+        ----------
+        func : ProcessFunction
+        output_type : TypeInformation, optional
+            Of the results.
+
+        Returns
+        -------
+        DataStream
+            What goes to no side output; see `get_side_output`.
+
+        Raises
+        ------
+        TypeError
+            If the function is of another kind, or wants a keyed stream.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Twice(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield value
+        ...         yield value
+        >>> env.from_collection([1]).process(Twice()).execute_and_collect(limit=2)
+        [1, 1]
+        """
         check_is_object(func)
         if isinstance(func, KeyedProcessFunction):
             raise TypeError("a KeyedProcessFunction needs a keyed stream: call key_by before process")
@@ -389,7 +496,35 @@ class DataStream(Generic[T]):
         return self._transform("PROCESS", type_info, ProcessFactory(type_info, func))
 
     def project(self, *field_indexes: int) -> DataStream[Any]:
-        """Keep some fields of tuples, in this order."""
+        """Keep some fields of tuples, in this order.
+
+        Flink's ``DataStream.project``.
+
+        Parameters
+        ----------
+        field_indexes : int
+            From 0.
+
+        Returns
+        -------
+        DataStream
+            Of tuples.
+
+        Raises
+        ------
+        ValueError
+            If the stream has no declared type of tuples, or no field is named.
+        IndexError
+            If there is no such field.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([(1, "a")], Types.TUPLE([Types.INT(), Types.STRING()]))
+        >>> pairs.project(1, 0).execute_and_collect(limit=1)
+        [('a', 1)]
+        """
         type_info = self._value_type
         if not isinstance(type_info, TupleTypeInfo):
             raise ValueError(f"Only Tuple DataStreams can be projected. This one has the type {said(type_info)}")
@@ -415,7 +550,37 @@ class DataStream(Generic[T]):
         return result
 
     def get_side_output(self, output_tag: OutputTag) -> DataStream[Any]:
-        """Give the records that the operator sent to this tag."""
+        """Give the records that the operator sent to this tag.
+
+        Flink's ``SingleOutputStreamOperator.getSideOutput``.
+
+        Parameters
+        ----------
+        output_tag : OutputTag
+            Its type, where it has one, is that of the records.
+
+        Returns
+        -------
+        DataStream
+            What the operator of this stream yielded with the tag.
+
+        Raises
+        ------
+        TypeError
+            If it is no OutputTag.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> odd = OutputTag("odd")
+        >>> class Split(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield (odd, value) if value % 2 else value
+        >>> split = env.from_collection([1, 2, 3]).process(Split())
+        >>> split.get_side_output(odd).execute_and_collect(limit=2)
+        [1, 3]
+        """
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
         type_info = declared(output_tag.type_info)
@@ -428,7 +593,34 @@ class DataStream(Generic[T]):
     # --- with others
 
     def union(self, *streams: DataStream[T]) -> DataStream[T]:
-        """Give the records of all, in any order; all must have the same type."""
+        """Give the records of all, in any order; all must have the same type.
+
+        Flink's ``DataStream.union``.
+
+        Parameters
+        ----------
+        streams : DataStream
+
+        Returns
+        -------
+        DataStream
+            The records of this stream and of those.
+
+        Raises
+        ------
+        TypeError
+            If one is no stream.
+        ValueError
+            If they have different types, or are of different environments.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> both = env.from_collection([1]).union(env.from_collection([2]))
+        >>> sorted(both.execute_and_collect())
+        [1, 2]
+        """
         if not streams:
             return DataStream(self._env, self._transformation)
         inputs = [self, *streams]
@@ -844,28 +1036,183 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         return Types.ROW_NAMED(["f0", "f1"], [said(self._key_type), said(self._value_type)])
 
     def reduce(self, func: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]:
-        """Reduce the records of each key, and give what has come together so far for each record."""
+        """Reduce the records of each key, and give what has come together so far for each record.
+
+        Flink's ``KeyedStream.reduce``.
+
+        Parameters
+        ----------
+        func : callable or ReduceFunction
+            Makes one value of two.
+
+        Returns
+        -------
+        DataStream
+            One value for each record; in batch mode one for each key.
+
+        Raises
+        ------
+        TypeError
+            If the function is none.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([1, 2, 3]).key_by(lambda n: 0).reduce(lambda a, b: a + b).execute_and_collect(limit=3)
+        [1, 3, 6]
+        """
         check_function(func, ReduceFunction, "The input must be a ReduceFunction or a callable function")
         return self._reduce(func)
 
     def sum(self, position_to_sum: int | str = 0) -> DataStream[T]:
-        """Add up a field of each key's records, or the records themselves; other fields are the first record's."""
+        """Add up a field of each key's records, or the records themselves; other fields are the first record's.
+
+        Flink's ``KeyedStream.sum``.
+
+        Parameters
+        ----------
+        position_to_sum : int or str, default 0
+            Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+
+        Returns
+        -------
+        DataStream
+            One record for each; in batch mode one for each key.
+
+        Raises
+        ------
+        TypeError
+            If the field is given by something else.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0])
+        >>> pairs.sum(1).execute_and_collect(limit=2)
+        [('a', 1), ('a', 3)]
+        """
         return self._accumulate(position_to_sum, KeyedStream.AccumulateType.SUM)
 
     def min(self, position_to_min: int | str = 0) -> DataStream[T]:
-        """Keep the least value of a field; other fields are the first record's."""
+        """Keep the least value of a field; other fields are the first record's.
+
+        Flink's ``KeyedStream.min``.
+
+        Parameters
+        ----------
+        position_to_min : int or str, default 0
+            Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+
+        Returns
+        -------
+        DataStream
+            One record for each; in batch mode one for each key.
+
+        Raises
+        ------
+        TypeError
+            If the field is given by something else.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0])
+        >>> pairs.min(1).execute_and_collect(limit=2)
+        [('a', 1), ('a', 1)]
+        """
         return self._accumulate(position_to_min, KeyedStream.AccumulateType.MIN)
 
     def max(self, position_to_max: int | str = 0) -> DataStream[T]:
-        """Keep the greatest value of a field; other fields are the first record's."""
+        """Keep the greatest value of a field; other fields are the first record's.
+
+        Flink's ``KeyedStream.max``.
+
+        Parameters
+        ----------
+        position_to_max : int or str, default 0
+            Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+
+        Returns
+        -------
+        DataStream
+            One record for each; in batch mode one for each key.
+
+        Raises
+        ------
+        TypeError
+            If the field is given by something else.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0])
+        >>> pairs.max(1).execute_and_collect(limit=2)
+        [('a', 1), ('a', 2)]
+        """
         return self._accumulate(position_to_max, KeyedStream.AccumulateType.MAX)
 
     def min_by(self, position_to_min_by: int | str = 0) -> DataStream[T]:
-        """Keep the first record with the least value of a field."""
+        """Keep the first record with the least value of a field.
+
+        Flink's ``KeyedStream.minBy``.
+
+        Parameters
+        ----------
+        position_to_min_by : int or str, default 0
+            Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+
+        Returns
+        -------
+        DataStream
+            One record for each; in batch mode one for each key.
+
+        Raises
+        ------
+        TypeError
+            If the field is given by something else.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0])
+        >>> pairs.min_by(1).execute_and_collect(limit=2)
+        [('a', 1), ('a', 1)]
+        """
         return self._accumulate(position_to_min_by, KeyedStream.AccumulateType.MIN_BY)
 
     def max_by(self, position_to_max_by: int | str = 0) -> DataStream[T]:
-        """Keep the first record with the greatest value of a field."""
+        """Keep the first record with the greatest value of a field.
+
+        Flink's ``KeyedStream.maxBy``.
+
+        Parameters
+        ----------
+        position_to_max_by : int or str, default 0
+            Of tuples and rows by position, of rows by name; records that are numbers have field 0.
+
+        Returns
+        -------
+        DataStream
+            One record for each; in batch mode one for each key.
+
+        Raises
+        ------
+        TypeError
+            If the field is given by something else.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> pairs = env.from_collection([("a", 1), ("a", 2)]).key_by(lambda pair: pair[0])
+        >>> pairs.max_by(1).execute_and_collect(limit=2)
+        [('a', 1), ('a', 2)]
+        """
         return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
 
     def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream[Any]:  # type: ignore[override]
