@@ -93,3 +93,4 @@ class TaskDeploymentDescriptor:
     partitions: tuple[PartitionDescriptor, ...]  # by partition index
     gates: tuple[GateDescriptor, ...]  # by gate index
     restore: TaskRestore | None = None  # what it begins with; None: with nothing
+    epoch: int = 1  # of the job master that deploys it: counts those that took the job over from each other

@@ -144,7 +144,9 @@ class PartFileWriter(SinkWriter):
         self._writer_id = str(uuid.uuid4())
         self._buckets: dict[str, Bucket] = {}
         task, restored_id = context.task, context.restored_checkpoint_id
-        self._owner = PartOwner.of(task.job_id, context.operator_id, task.subtask_index, task.parallelism, restored_id)
+        self._owner = PartOwner.of(
+            task.job_id, context.operator_id, task.subtask_index, task.parallelism, restored_id, task.epoch
+        )
         if restored_id is not None or task.attempt_number:
             remove_leftovers(options.base_path, self._owner)
         try:

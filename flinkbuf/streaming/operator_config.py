@@ -115,6 +115,7 @@ class TaskInfo:
     parallelism: int = 1
     max_parallelism: int = 128
     attempt_number: int = 0
+    epoch: int = 1  # counts the programs that took the job over from each other
 
     @property
     def task_name_with_subtask(self) -> str:

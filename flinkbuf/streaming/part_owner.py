@@ -1,7 +1,8 @@
 """Whose a hidden part file is: so that what dead attempts have left can be told from what still counts.
 
-A hidden name says which sink of which job wrote the file, which subtask, and behind which checkpoint it was begun. A
-job that goes on from checkpoint n knows of no file that was begun behind n or a later one.
+A hidden name says which sink of which job wrote the file, which subtask, behind which checkpoint it was begun, and in
+which epoch: how many programs had held the job by then. A job that goes on from checkpoint n knows of no file that was
+begun behind n or a later one, unless another program has taken it over: what that one writes has a higher epoch.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass, replace
 
 from flinkbuf.log import logger
 
-_HIDDEN = re.compile(r"\..+\.inprogress\.([0-9a-f]{16})-(\d+)\.(\d+)\.[0-9a-f-]{36}", re.DOTALL)
+_HIDDEN = re.compile(r"\..+\.inprogress\.([0-9a-f]{16})-(\d+)\.(\d+)\.(?:(\d+)\.)?[0-9a-f-]{36}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,8 @@ class PartOwner:
     subtask_index, parallelism : int
     checkpoint_id : int
         The last one that the subtask was part of; 0: none.
+    epoch : int
+        Of the program that holds the job.
 
     Examples
     --------
@@ -38,20 +41,28 @@ class PartOwner:
     True
     >>> owner.left_behind(PartOwner.of("job", "operator", 0, 2).hidden_name("part-0"))
     False
+    >>> owner.left_behind(PartOwner.of("job", "operator", 1, 2, epoch=2).hidden_name("part-0"))
+    False
     """
 
     sink: str
     subtask_index: int
     parallelism: int
     checkpoint_id: int = 0
+    epoch: int = 1
 
     @staticmethod
     def of(
-        job_id: str, operator_id: str, subtask_index: int, parallelism: int, checkpoint_id: int | None = None
+        job_id: str,
+        operator_id: str,
+        subtask_index: int,
+        parallelism: int,
+        checkpoint_id: int | None = None,
+        epoch: int = 1,
     ) -> PartOwner:
         """Return the owner of what a subtask writes that begins from a checkpoint, or from nothing."""
         sink = hashlib.sha256(f"{job_id} {operator_id}".encode()).hexdigest()[:16]
-        return PartOwner(sink, subtask_index, parallelism, checkpoint_id or 0)
+        return PartOwner(sink, subtask_index, parallelism, checkpoint_id or 0, epoch)
 
     def at(self, checkpoint_id: int) -> PartOwner:
         """Return the same behind a checkpoint."""
@@ -59,15 +70,17 @@ class PartOwner:
 
     def hidden_name(self, name: str) -> str:
         """Return a name for a file in progress that will be called `name`; each call another."""
-        return f".{name}.inprogress.{self.sink}-{self.subtask_index}.{self.checkpoint_id}.{uuid.uuid4()}"
+        place = f"{self.sink}-{self.subtask_index}.{self.checkpoint_id}.{self.epoch}"
+        return f".{name}.inprogress.{place}.{uuid.uuid4()}"
 
     def left_behind(self, hidden_name: str) -> bool:
         """Whether a file is of an earlier attempt of this subtask and was begun behind the checkpoint.
 
-        At another parallelism the subtasks that there were are dealt out among those that there are.
+        At another parallelism the subtasks that there were are dealt out among those that there are. What a program has
+        written that took the job over from this one is not left behind; a name without an epoch is an older version's.
         """
         found = _HIDDEN.fullmatch(hidden_name)
-        if found is None or found[1] != self.sink:
+        if found is None or found[1] != self.sink or int(found[4] or 0) > self.epoch:
             return False
         return int(found[2]) % self.parallelism == self.subtask_index and int(found[3]) >= self.checkpoint_id
 

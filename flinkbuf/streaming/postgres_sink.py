@@ -3,16 +3,18 @@
 A transaction holds what a subtask has written between two checkpoints. PREPARE TRANSACTION leaves it with the server,
 where it outlives the connection, and COMMIT PREPARED ends it when the checkpoint counts. Its name says whose it is and
 behind which checkpoint it was begun, so that an attempt which goes on from checkpoint n can roll back what was prepared
-behind n or a later one: that is in no state any more. Flink: JdbcExactlyOnceSinkWriter, XaFacade.
+behind n or a later one: that is in no state any more, unless another program has taken the job over and prepared it.
+Flink: JdbcExactlyOnceSinkWriter, XaFacade.
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from flinkbuf.errors import FlinkbufError
@@ -22,6 +24,8 @@ from flinkbuf.streaming.sink import CommitRequest, Committer, Sink, SinkContext,
 DEFAULT_BATCH_SIZE = 1_000  # rows
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 0.1, 2.0  # before a commit is tried again
 _PREFIX_LIMIT = 120  # bytes; PostgreSQL takes names of transactions up to 199
+_JOB_DIGITS = 8  # of a job's id, in names of transactions
+_BEHIND_PREFIX = re.compile(r"(\d+):(\d+):(?:([^:]*):(\d+):)?[^:]*", re.ASCII)
 
 
 class PostgresSetupError(FlinkbufError, RuntimeError):
@@ -67,37 +71,55 @@ class PreparedTransaction:
 
 @dataclass(frozen=True)
 class TransactionNames:
-    """How the transactions of one subtask are called: ``prefix:subtask:checkpoint:anything``; decides only.
+    """How the transactions of one subtask are called: ``prefix:subtask:checkpoint:job:epoch:anything``; decides only.
+
+    Attributes
+    ----------
+    prefix : str
+    subtask_index, parallelism : int
+    checkpoint_id : int
+        The last one that the subtask was part of; 0: none.
+    job : str
+        What tells jobs apart that have the same prefix.
+    epoch : int
+        Of the program that holds the job: how many have held it so far.
 
     Examples
     --------
-    >>> names = TransactionNames("totals", subtask_index=1, parallelism=2, checkpoint_id=5)
+    >>> names = TransactionNames("totals", 1, 2, checkpoint_id=5, job="ab", epoch=2)
     >>> names.name("x")
-    'totals:1:5:x'
-    >>> [names.left_behind(f"totals:{rest}") for rest in ("1:5:x", "1:4:x", "3:7:x", "0:7:x")]
+    'totals:1:5:ab:2:x'
+    >>> [names.left_behind(f"totals:{rest}:ab:1:x") for rest in ("1:5", "1:4", "3:7", "0:7")]
     [True, False, True, False]
+    >>> [names.left_behind(f"totals:1:5:{holder}:x") for holder in ("ab:2", "ab:3", "cd:3")]
+    [True, False, True]
     """
 
     prefix: str
     subtask_index: int
     parallelism: int
-    checkpoint_id: int  # the last one that the subtask was part of; 0: none
+    checkpoint_id: int
+    job: str = ""
+    epoch: int = 1
 
     def name(self, unique: str) -> str:
         """Return the name of a transaction that is begun now."""
-        return f"{self.prefix}:{self.subtask_index}:{self.checkpoint_id}:{unique}"
+        return f"{self.prefix}:{self.subtask_index}:{self.checkpoint_id}:{self.job}:{self.epoch}:{unique}"
 
     def left_behind(self, name: str) -> bool:
         """Whether a transaction is of an earlier attempt of this subtask and was begun behind the checkpoint.
 
-        At another parallelism the subtasks that there were are dealt out among those that there are.
+        At another parallelism the subtasks that there were are dealt out among those that there are. What a program has
+        prepared that took the job over from this one is not left behind; epochs of another job say nothing, and a name
+        without job and epoch is an older version's.
         """
-        fields = name.removeprefix(f"{self.prefix}:").split(":")
-        if not name.startswith(f"{self.prefix}:") or len(fields) != 3:
+        found = _BEHIND_PREFIX.fullmatch(name.removeprefix(f"{self.prefix}:"))
+        if found is None or not name.startswith(f"{self.prefix}:"):
             return False
-        if not (fields[0].isdecimal() and fields[1].isdecimal()):
+        subtask, checkpoint, job, epoch = found.groups()
+        if job == self.job and int(epoch) > self.epoch:
             return False
-        return int(fields[0]) % self.parallelism == self.subtask_index and int(fields[1]) >= self.checkpoint_id
+        return int(subtask) % self.parallelism == self.subtask_index and int(checkpoint) >= self.checkpoint_id
 
 
 def default_prefix(job_id: str, operator_id: str) -> str:
@@ -226,7 +248,12 @@ class TransactionWriter(SinkWriter):
         prefix = options.transaction_prefix or default_prefix(task.job_id, context.operator_id)
         self._options = options
         self._names = TransactionNames(
-            prefix, task.subtask_index, task.parallelism, context.restored_checkpoint_id or 0
+            prefix,
+            task.subtask_index,
+            task.parallelism,
+            context.restored_checkpoint_id or 0,
+            task.job_id[:_JOB_DIGITS],
+            task.epoch,
         )
         self._rows = Rows(options)
         self._prepared: list[PreparedTransaction] = []
@@ -259,9 +286,7 @@ class TransactionWriter(SinkWriter):
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
         """Nothing; what is begun from now on is behind this checkpoint."""
-        self._names = TransactionNames(
-            self._names.prefix, self._names.subtask_index, self._names.parallelism, checkpoint_id
-        )
+        self._names = replace(self._names, checkpoint_id=checkpoint_id)
         return []
 
     def close(self) -> None:

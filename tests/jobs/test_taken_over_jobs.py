@@ -65,6 +65,12 @@ def results(directory):
     return sorted(lines)
 
 
+def epochs(directory):
+    """That stand in the names of files in progress."""
+    names = " ".join(path.name for path in (directory / "out").rglob(".*"))
+    return set(map(int, re.findall(r"\.inprogress\.[0-9a-f]{16}-\d+\.\d+\.(\d+)\.", names)))
+
+
 def job_id(program):
     return program.wait_for(r"/([0-9a-f]{32})/chk-").group(1)
 
@@ -112,10 +118,12 @@ def test_a_job_can_be_recovered_without_its_program(programs, tmp_path):
 def test_a_program_that_stood_still_while_its_job_was_taken_over_does_no_harm(programs, tmp_path):
     first = programs(tmp_path)
     first.wait_for("checkpoint 4 is complete")
+    assert epochs(tmp_path) == {1}
     first.signal(signal.SIGSTOP)
     second = programs(tmp_path)
     second.wait_for("goes on from checkpoint")
     second.wait_for("checkpoint [0-9]+ is complete")
+    assert 2 in epochs(tmp_path)  # on its way from the lease to the tasks in their processes
     first.signal(signal.SIGCONT)
     assert "JobSuspendedError: job 'counts' was suspended: another job master has taken" in first.end(code=1)
     (tmp_path / "go-on").touch()

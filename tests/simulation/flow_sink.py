@@ -41,7 +41,10 @@ class LedgerSink(TwoPhaseCommitSinkFunction):
     def _names_at(self, checkpoint_id: int) -> TransactionNames:
         task = self._task
         prefix = f"{task.world.job_name}-{task.writer.tail[:8]}"
-        return TransactionNames(prefix, task.attempt.subtask_index, task.descriptor.parallelism, checkpoint_id)
+        descriptor = task.descriptor
+        return TransactionNames(
+            prefix, task.attempt.subtask_index, descriptor.parallelism, checkpoint_id, epoch=descriptor.epoch
+        )
 
     def begin_behind(self, checkpoint_id: int) -> None:
         """What is begun from now on is behind this checkpoint."""

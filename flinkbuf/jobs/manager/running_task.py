@@ -335,4 +335,5 @@ def _info_of(descriptor: TaskDeploymentDescriptor, bundle: JobBundle) -> TaskInf
         parallelism=descriptor.parallelism,
         max_parallelism=descriptor.max_parallelism,
         attempt_number=descriptor.attempt.attempt_number,
+        epoch=descriptor.epoch,
     )

@@ -22,12 +22,15 @@ class DeploymentBuilder:
     graph : ExecutionGraph
     session_id : str
         32 hex digits: a part of each partition's id, so that jobs never read each other's.
+    epoch : int
+        Of the job master.
     """
 
-    def __init__(self, graph: ExecutionGraph, session_id: str) -> None:
+    def __init__(self, graph: ExecutionGraph, session_id: str, epoch: int = 1) -> None:
         self.graph = graph
         self.plan: JobPlan = graph.plan
         self.session_id = session_id
+        self.epoch = epoch
         count = len(self.plan.vertices)
         self._outputs: list[list[EdgePlan]] = [[] for _ in range(count)]
         self._inputs: list[list[EdgePlan]] = [[] for _ in range(count)]
@@ -80,6 +83,7 @@ class DeploymentBuilder:
             ),
             gates=tuple(self._gate(edge, number, producers) for edge in self._inputs[index]),
             restore=restore,
+            epoch=self.epoch,
         )
 
     def _gate(self, edge: EdgePlan, consumer: int, producers: dict[int, _Producers]) -> GateDescriptor:

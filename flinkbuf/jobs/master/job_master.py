@@ -136,10 +136,11 @@ class JobMaster:
         self._accumulator_kinds: dict[str, tuple[str, str]] = {}  # by name: its kind, and a task that has it
         self._outbox = MasterOutbox()
         self._life = JobLife(self._outbox, now_ms)
-        self._tasks = TaskControl(self.graph, self.managers, session_id, self._outbox)
+        checkpointing = checkpointing or CheckpointCoordinatorConfig()
+        self._tasks = TaskControl(self.graph, self.managers, session_id, checkpointing.epoch, self._outbox)
         self.checkpoints = CheckpointCoordinator(
             self._tasks,
-            checkpointing or CheckpointCoordinatorConfig(),
+            checkpointing,
             self._checkpoint_failed,
             initial=initial,
             next_checkpoint_id=next_checkpoint_id,

@@ -57,7 +57,8 @@ class Scheduler:
     ----------
     graph : ExecutionGraph
     managers : ManagerTable
-    session_id : str
+    session_id, epoch
+        As of `DeploymentBuilder`.
     regions : PipelinedRegions
     partitions : PartitionTracker
     """
@@ -67,12 +68,13 @@ class Scheduler:
         graph: ExecutionGraph,
         managers: ManagerTable,
         session_id: str,
+        epoch: int,
         regions: PipelinedRegions,
         partitions: PartitionTracker,
     ) -> None:
         self.graph = graph
         self.managers = managers
-        self.builder = DeploymentBuilder(graph, session_id)
+        self.builder = DeploymentBuilder(graph, session_id, epoch)
         self.waiting: list[DeploymentBatch] = []
         self._regions = regions
         self._partitions = partitions

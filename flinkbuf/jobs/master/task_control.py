@@ -41,14 +41,16 @@ class TaskControl:
         end.
     """
 
-    def __init__(self, graph: ExecutionGraph, managers: ManagerTable, session_id: str, outbox: MasterOutbox) -> None:
+    def __init__(
+        self, graph: ExecutionGraph, managers: ManagerTable, session_id: str, epoch: int, outbox: MasterOutbox
+    ) -> None:
         self.graph = graph
         self.managers = managers
         self.session_id = session_id
         self.outbox = outbox
         self.regions = PipelinedRegions(graph.plan)
         self.partitions = PartitionTracker(self.regions)
-        self.scheduler = Scheduler(graph, managers, session_id, self.regions, self.partitions)
+        self.scheduler = Scheduler(graph, managers, session_id, epoch, self.regions, self.partitions)
         self.restarts = Restarts()
         self.cancellations = Cancellations(managers.config)
 

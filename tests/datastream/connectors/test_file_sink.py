@@ -73,7 +73,7 @@ def contents(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
-            name = re.sub(r"[0-9a-f]{16}-\d+\.\d+\.", "", str(path.relative_to(folder)))
+            name = re.sub(r"[0-9a-f]{16}-\d+\.\d+\.\d+\.", "", str(path.relative_to(folder)))
             found[re.sub(UUID, "*", name)] = path.read_text()
     return found
 

@@ -3,6 +3,8 @@
 import os
 import pickle
 import random
+import uuid
+from dataclasses import replace
 
 import cloudpickle
 import pytest
@@ -53,9 +55,11 @@ def sink_of(folder, kind, assigner=None):
     return builder.with_bucket_assigner(assigner or BucketAssigner.base_path_bucket_assigner()).build()
 
 
-def harness(sink, restore=None, **options):
+def harness(sink, restore=None, epoch=1, **options):
     operator = pickle.loads(cloudpickle.dumps(SinkWriterFactory(sink)))()
-    return OperatorHarness(operator, restore=restore, is_keyed=False, settings=WITH_CHECKPOINTS, **options)
+    made = OperatorHarness(operator, restore=restore, is_keyed=False, settings=WITH_CHECKPOINTS, **options)
+    made.context.task = replace(made.context.task, epoch=epoch)
+    return made
 
 
 def opened(*arguments, **options):
@@ -170,6 +174,32 @@ def test_an_attempt_that_is_given_up_and_lives_on_spoils_nothing(tmp_path):
     assert visible(tmp_path) == ["a", "b"]
 
 
+@pytest.mark.parametrize("kind", ["row", "rolled", "bulk"])
+def test_what_a_program_of_a_newer_epoch_has_in_progress_is_left_to_it(tmp_path, kind):
+    first = opened(sink_of(tmp_path, kind), epoch=1)
+    first.process_element("a")
+    snapshot = stored(first.snapshot(1))
+    newer = opened(sink_of(tmp_path, kind), snapshot, epoch=2)  # it has taken the job over
+    newer.process_element("b")
+    newer.snapshot(2)
+    theirs = set(hidden(tmp_path))
+    for sink in (first, opened(sink_of(tmp_path, kind), snapshot, epoch=1)):  # of the program that slept
+        kill(sink)
+    assert theirs <= set(hidden(tmp_path))
+    newer.operator.notify_checkpoint_complete(2)
+    newer.process_element("c")
+    newer.end_input()
+    third = stored(newer.snapshot(3))
+    newer.operator.notify_checkpoint_complete(3)
+    assert visible(tmp_path) == ["a", "b", "c"]
+    before = set(hidden(tmp_path))
+    newer.process_element("of nobody")
+    newer.close()
+    left = set(hidden(tmp_path)) - before
+    opened(sink_of(tmp_path, kind), third, epoch=3).close()
+    assert left and not left & set(hidden(tmp_path))
+
+
 def test_what_later_checkpoints_have_completed_is_not_begun_again(tmp_path):
     sink = opened(sink_of(tmp_path, "row"))
     sink.process_element("a")
@@ -195,8 +225,8 @@ def test_a_part_that_has_lost_bytes_is_refused(tmp_path):
 
 
 def test_only_what_is_behind_the_checkpoint_and_its_own_is_removed(tmp_path):
-    def owner(subtask, parallelism=2, checkpoint=None, job="job", operator="sink"):
-        return PartOwner.of(job, operator, subtask, parallelism, checkpoint)
+    def owner(subtask, parallelism=2, checkpoint=None, job="job", operator="sink", epoch=2):
+        return PartOwner.of(job, operator, subtask, parallelism, checkpoint, epoch)
 
     folder = tmp_path / "2026" / "11"
     folder.mkdir(parents=True)
@@ -208,11 +238,18 @@ def test_only_what_is_behind_the_checkpoint_and_its_own_is_removed(tmp_path):
         owner(1, operator="other").at(9).hidden_name("part-4"),
         ".part-5.inprogress.somebody-else",
         owner(1).at(9).hidden_name("part-6")[1:],  # not hidden
+        owner(1, epoch=3).at(9).hidden_name("part-7"),  # of a program that has taken the job over
     ]
-    remove = [owner(1).at(5).hidden_name("part-7"), owner(1).at(9).hidden_name("p"), owner(3, 4).at(7).hidden_name("q")]
+    remove = [
+        owner(1).at(5).hidden_name("part-8"),
+        owner(1).at(9).hidden_name("p"),
+        owner(3, 4).at(7).hidden_name("q"),
+        owner(1, epoch=1).at(9).hidden_name("part-9"),
+        f".part-10.inprogress.{owner(1).sink}-1.9.{uuid.uuid4()}",  # of a version that wrote no epochs
+    ]
     for name in (*keep, *remove):
         (folder / name).write_text("")
-    assert remove_leftovers(str(tmp_path), owner(1, checkpoint=5)) == 3
+    assert remove_leftovers(str(tmp_path), owner(1, checkpoint=5)) == 5
     assert sorted(path.name for path in folder.iterdir()) == sorted(keep)
 
 

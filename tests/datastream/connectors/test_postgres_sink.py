@@ -2,6 +2,7 @@
 
 import pickle
 import random
+from dataclasses import replace
 
 import cloudpickle
 import pytest
@@ -67,10 +68,11 @@ def builder(database):
     return PostgresSink.builder().set_connection(database.connection).set_table("words", ["n", "word"])
 
 
-def opened(sink, restore=None, **options):
+def opened(sink, restore=None, epoch=1, job="job", **options):
     operator = pickle.loads(cloudpickle.dumps(SinkWriterFactory(sink)))()
     options = {"settings": WITH_CHECKPOINTS, "is_keyed": False, **options}
     harness = OperatorHarness(operator, restore=restore, **options)
+    harness.context.task = replace(harness.context.task, epoch=epoch, job_id=job)
     try:
         harness.open()
     except BaseException:
@@ -250,6 +252,37 @@ def test_a_prefix_of_ones_own_lets_another_job_clear_away(database):
     assert database.prepared == [others] and mine != others
 
 
+def test_what_a_program_of_a_newer_epoch_has_prepared_is_left_to_it(database):
+    sink = builder(database).build()
+    first = opened(sink, epoch=1)
+    first.process_element((0, "of nobody"))
+    first.snapshot(1)
+    newer = opened(sink, epoch=2)  # it has taken the job over, and goes on from its beginning
+    assert database.prepared == []
+    newer.process_element((1, "a"))
+    newer.snapshot(1)
+    opened(sink, epoch=1).close()  # of the program that slept
+    assert len(database.prepared) == 1
+    newer.operator.notify_checkpoint_complete(1)
+    assert database.rows == [(1, "a")]
+    newer.process_element((2, "b"))
+    newer.snapshot(2)
+    opened(sink, epoch=3).close()
+    assert database.prepared == []
+    first.close()
+    newer.close()
+
+
+def test_epochs_of_another_job_say_nothing(database):
+    sink = builder(database).set_transaction_prefix("words-sink").build()
+    abandoned = opened(sink, epoch=7, job="one")
+    abandoned.process_element((1, "a"))
+    abandoned.snapshot(1)
+    kill(abandoned)
+    opened(sink, epoch=1, job="two").close()
+    assert database.prepared == []
+
+
 def test_a_transaction_that_somebody_else_has_ended_is_an_error_unless_it_may_have_been_committed(database):
     sink = opened(builder(database).build())
     sink.process_element((1, "a"))
@@ -341,7 +374,28 @@ def test_what_is_missing_or_wrong_is_said_when_the_sink_is_built(monkeypatch):
 
 
 def test_names_of_others_are_left_alone():
-    names = TransactionNames("p", 0, 2, 3)
-    assert names.left_behind(names.name("x")) and names.left_behind("p:2:9:x")
-    for name in ("p:1:9:x", "p:0:2:x", "pp:0:9:x", "p:0:9", "p:0:9:x:y", "p:a:9:x", "p::9:x", "p:0:-1:x"):
-        assert not names.left_behind(name), name
+    names = TransactionNames("p", 0, 2, 3, "job")
+    assert names.left_behind(names.name("x")) and names.left_behind("p:2:9:job:1:x")
+    for place in ("p:1:9", "p:0:2", "pp:0:9", "p:0", "p:0:9:9", "p:a:9", "p::9", "p:0:-1"):
+        for name in (f"{place}:x", f"{place}:job:1:x"):
+            assert not names.left_behind(name), name
+    for holder in ("job", "job:a", "job:-1", "job:1:1"):
+        assert not names.left_behind(f"p:0:9:{holder}:x"), holder
+
+
+def test_what_a_newer_epoch_of_the_same_job_has_prepared_is_not_left_behind():
+    names = TransactionNames("p", 0, 2, 3, "job", epoch=2)
+    found = {epoch: names.left_behind(replace(names, epoch=epoch).name("x")) for epoch in (1, 2, 3, 10)}
+    assert found == {1: True, 2: True, 3: False, 10: False}
+    assert names.left_behind(replace(names, epoch=3, job="other").name("x"))
+    assert names.left_behind("p:0:9:x")  # of a version that wrote no epochs
+
+
+def test_the_longest_prefix_leaves_room_for_the_rest_of_a_name(database):
+    prefix = "x" * 120
+    sink = opened(builder(database).set_transaction_prefix(prefix).build(), epoch=999_999, job="0123456789abcdef" * 2)
+    sink.process_element((1, "a"))
+    sink.snapshot(10**12)
+    (name,) = database.prepared
+    assert name.startswith(f"{prefix}:0:0:01234567:999999:")
+    sink.close()

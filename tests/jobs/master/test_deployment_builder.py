@@ -6,6 +6,7 @@ import pytest
 from master_world import JOB, SESSION, MasterWorld, edge, pipeline, vertex
 
 from flinkbuf.jobs.graphs.job_plan import JobPlan
+from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
 from flinkbuf.jobs.master.master_actions import SendTo
 from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
 from flinkbuf.jobs.messages import DeployTask
@@ -41,6 +42,13 @@ def test_every_channel_names_a_partition_and_the_manager_that_has_it():
                 f"host{producer}",
                 5000 + producer,
             )
+
+
+@pytest.mark.parametrize("checkpointing", [None, CheckpointCoordinatorConfig(epoch=3)])
+def test_every_attempt_knows_the_epoch_of_its_job_master(checkpointing):
+    world = MasterWorld(pipeline(2), FixedDelayRestart(1, 0), checkpointing=checkpointing).start().register_all()
+    epoch = 1 if checkpointing is None else 3
+    assert [descriptor.epoch for _, descriptor in descriptors(world).values()] == [epoch] * 4
 
 
 def test_readers_of_the_same_partitions_share_their_locations():
