@@ -30,6 +30,11 @@ MOMENT_FAULTS = (
 )
 
 
+A_TASK_IS_DEPLOYED = "a task is deployed"
+SLEEP = "put the driver to sleep"
+NAPS_MS = (4_000, 8_000, 20_000)  # longer than a lease: the one who takes over has begun, and takes checkpoints
+
+
 @dataclass(frozen=True)
 class DriverFault:
     """What happens to a program, and for how long."""
@@ -169,6 +174,17 @@ def _moments(rng: Random, is_ha: bool) -> tuple[Moment, ...]:
         Moment(rng.choice(MOMENTS), rng.choice(MOMENT_FAULTS), rng.choice((0.1, 0.5)), rng.choice(((0, 5), (0, 300))))
         for _ in range(count)
     )
+
+
+def draw_naps(seed: int) -> tuple[Moment, ...]:
+    """A program that sleeps between the deployment of its tasks and their beginning, while another one takes over.
+
+    Drawn apart from all else, so that the seeds without it keep their stories.
+    """
+    rng = Random(f"the naps of {seed}")
+    if rng.random() > 0.4:
+        return ()
+    return (Moment(A_TASK_IS_DEPLOYED, SLEEP, rng.choice((0.05, 0.2)), (0, 0)),)
 
 
 def _maybe(rng: Random, likelihood: float, shares: tuple[float, ...]) -> float:

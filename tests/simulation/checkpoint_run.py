@@ -18,7 +18,7 @@ from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
 from flinkbuf.jobs.master.slots import slot_count
 from simulation.agenda import Agenda
 from simulation.checkpoint_invariants import files_of
-from simulation.checkpoint_odds import DriverFault, draw_checkpointing, draw_flow
+from simulation.checkpoint_odds import DriverFault, draw_checkpointing, draw_flow, draw_naps
 from simulation.checkpoint_world import CheckpointWorld
 from simulation.drivers import Driver
 from simulation.flow_records import Routes
@@ -60,6 +60,8 @@ class CheckpointRun:
             self.settings = replace(self.settings, restart=patient)
         self.odds = self._draw_odds()
         self.flow = draw_flow(rng, self.odds, START_MS)
+        if self.flow.is_ha:
+            self.flow = replace(self.flow, moments=(*self.flow.moments, *draw_naps(seed)))
         self.checkpointing = draw_checkpointing(rng, self.odds, START_MS, self.flow.is_ha)
         self._split_counts = {
             index: vertex.parallelism + rng.randint(0, 4) for index, vertex in enumerate(self.plan.vertices)

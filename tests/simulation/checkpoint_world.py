@@ -21,9 +21,11 @@ from flinkbuf.jobs.job_steps import JobSteps
 from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
 from flinkbuf.jobs.master.job_master import JobMaster
+from flinkbuf.jobs.messages import DeployTask
 from flinkbuf.streaming.operator_config import ExecutionSettings
 from simulation import breakages
 from simulation.checkpoint_invariants import CheckpointInvariants
+from simulation.checkpoint_odds import A_TASK_IS_DEPLOYED, NAPS_MS, SLEEP
 from simulation.flow_records import FlowChannel
 from simulation.flow_sources import FlowCoordinators
 from simulation.flow_task import FlowTask
@@ -192,6 +194,9 @@ class CheckpointWorld(World):
             self.driver.cut_off(self.rng.choice((500, 2_000, 8_000)), is_behind=self.rng.random() < 0.3)
             if self.flow.is_ha and self.rng.random() < 0.5:
                 self.cluster.launch_again(self.rng.randint(0, 2_000))
+        elif fault == SLEEP:
+            self.driver.sleep(self.rng.choice(NAPS_MS))
+            self.cluster.launch_again(self.rng.randint(0, 2_000))
         else:
             breakages.cause(self, fault)
 
@@ -245,6 +250,8 @@ class CheckpointWorld(World):
         """Do it, if the driver is there to do it: it may be killed between any two."""
         if self.goes_on():
             self._perform[type(action)](action)
+            if isinstance(action, ma.SendTo) and isinstance(action.message, DeployTask):
+                self.moment(A_TASK_IS_DEPLOYED)
 
     def manager_gone(self, manager_id: str) -> None:
         """Its connection knows."""

@@ -107,6 +107,9 @@ class FlowTask(SimTask):
         restore = self.descriptor.restore
         if self.state is TaskState.CANCELING:
             return
+        if (asleep_ms := self.world.driver.threads.sleeps_until_ms - self.world.now_ms) > 0:
+            self._later(asleep_ms, self._run)  # its machine is the program's
+            return
         self._connect_channels()
         if restore is not None:
             self._restore(restore)

@@ -405,6 +405,12 @@ def key_groups_stay_with_their_subtask(patch):
 
 
 @bug
+def what_a_newer_program_has_prepared_is_rolled_back(patch):
+    left_behind = TransactionNames.left_behind
+    patch.setattr(TransactionNames, "left_behind", lambda self, name: left_behind(replace(self, epoch=1 << 30), name))
+
+
+@bug
 def what_perhaps_counts_is_given_up_when_the_disk_fails(patch):
     def add_checkpoint(epoch, state, pointer):
         after = state.with_checkpoint(pointer)

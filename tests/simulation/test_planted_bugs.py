@@ -52,6 +52,7 @@ FOUND_BY = {
     "a_savepoint_is_subsumed": 102,
     "what_perhaps_counts_is_given_up_when_the_disk_fails": 352,
     "a_program_that_cannot_renew_its_lease_goes_on": 19,
+    "what_a_newer_program_has_prepared_is_rolled_back": 102,
     "a_region_counts_as_finished_with_its_first_subtask": 92,
     "partitions_of_lost_managers_are_believed_to_be_there": 65,
     "a_partition_that_cannot_be_read_is_believed_to_be_there": 81,
