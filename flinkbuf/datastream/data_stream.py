@@ -538,7 +538,33 @@ class DataStream(Generic[T]):
         return self._call("Projection", "map", _Projection(field_indexes), output_type, converts=False)
 
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T]:
-        """Give each record its event time, and the stream its watermarks."""
+        """Give each record its event time, and the stream its watermarks.
+
+        Flink's ``DataStream.assignTimestampsAndWatermarks``.
+
+        Parameters
+        ----------
+        watermark_strategy : WatermarkStrategy
+
+        Returns
+        -------
+        DataStream
+            The same records, with timestamps.
+
+        Raises
+        ------
+        TypeError
+            If it is no WatermarkStrategy.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.common import WatermarkStrategy
+        >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        >>> env.from_collection([1]).assign_timestamps_and_watermarks(strategy).get_name()
+        'Timestamps/Watermarks'
+        """
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
                 f"a WatermarkStrategy is needed, got {type(watermark_strategy).__name__} {watermark_strategy!r}"
@@ -690,7 +716,35 @@ class DataStream(Generic[T]):
         partitioner: Callable[[Any, int], int] | Partitioner,
         key_selector: Callable[[T], Any] | KeySelector,
     ) -> DataStream[T]:
-        """Send each record to the subtask that ``partitioner(key, num_partitions)`` gives for its key."""
+        """Send each record to the subtask that ``partitioner(key, num_partitions)`` gives for its key.
+
+        Flink's ``DataStream.partitionCustom``.
+
+        Parameters
+        ----------
+        partitioner : callable or Partitioner
+            Gives a number from 0 and below the number of subtasks.
+        key_selector : callable or KeySelector
+            Gives the key of a record.
+
+        Returns
+        -------
+        DataStream
+            The same records.
+
+        Raises
+        ------
+        TypeError
+            If a function is none.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([1, 2, 3])
+        >>> sorted(numbers.partition_custom(lambda key, count: key % count, lambda n: n).execute_and_collect())
+        [1, 2, 3]
+        """
         check_function(
             partitioner, Partitioner, "Parameter partitioner should be type of Partitioner or a callable function."
         )
@@ -701,11 +755,41 @@ class DataStream(Generic[T]):
         return self._partition(exchange, "CUSTOM")
 
     def shuffle(self) -> DataStream[T]:
-        """Send each record to a random subtask."""
+        """Send each record to a random subtask.
+
+        Flink's ``DataStream.shuffle``.
+
+        Returns
+        -------
+        DataStream
+            The same records.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> sorted(env.from_collection([1, 2]).shuffle().map(lambda n: -n).set_parallelism(2).execute_and_collect())
+        [-2, -1]
+        """
         return self._partition("shuffle", "SHUFFLE")
 
     def rebalance(self) -> DataStream[T]:
-        """Send records to all subtasks in turn."""
+        """Send records to all subtasks in turn.
+
+        Flink's ``DataStream.rebalance``.
+
+        Returns
+        -------
+        DataStream
+            The same records.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> sorted(env.from_collection([1, 2]).rebalance().map(lambda n: -n).set_parallelism(2).execute_and_collect())
+        [-2, -1]
+        """
         return self._partition("rebalance", "REBALANCE")
 
     def rescale(self) -> DataStream[T]:
@@ -750,7 +834,30 @@ class DataStream(Generic[T]):
     # --- ends
 
     def print(self, sink_identifier: str | None = None) -> DataStreamSink:
-        """Print each record to the standard output: behind the identifier, and the subtask if there are several."""
+        """Print each record to the standard output: behind the identifier, and the subtask if there are several.
+
+        Flink's ``DataStream.print``.
+
+        Parameters
+        ----------
+        sink_identifier : str, optional
+
+        Returns
+        -------
+        DataStreamSink
+            The end of the stream, to be named and given a parallelism.
+
+        Raises
+        ------
+        TypeError
+            If the identifier is no str.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([1, 2]).print("n").name("shown")  # n> 1, then n> 2, when it is executed
+        """
         if sink_identifier is not None and not isinstance(sink_identifier, str):
             raise TypeError(f"sink_identifier must be a str, got {sink_identifier!r}")
         return self._sink(PRINT_SINK_NAME, PrintSinkFactory(self._value_type, sink_identifier))
