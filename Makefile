@@ -13,6 +13,7 @@ INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
 BESIDE  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
+NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
 
@@ -21,7 +22,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink build wheel docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -38,6 +39,7 @@ help:
 	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
 	@echo 'make bench-pyflink the speed of four jobs on both'
+	@echo 'make nexmark       the queries of Nexmark beside Flink $(FLINK) SQL, same events, results compared; NEXMARK_OPTIONS=--rounds=1'
 	@echo 'make bench         the benchmarks: work, rival, ratio, target'
 	@echo 'make docs          the documentation, in build/site'
 	@echo 'make lint          formats and linters over all sources; changes nothing'
@@ -146,6 +148,12 @@ bench-pyflink: $(VENV)/.built $(PYFLINK)/.ready
 bench: $(VENV)/.bench java
 	$(BIN)/python bench/table.py
 
+# QUERIES="q0 q5" for some of them.
+QUERIES ?= all
+
+nexmark: $(VENV)/.test $(NEXMARK)/.classes
+	cd bench && $(abspath $(BIN))/python -m nexmark.compare $(QUERIES) $(NEXMARK_OPTIONS)
+
 build: $(VENV)/.ready
 	$(BIN)/pip install -q build
 	$(BIN)/python -m build
@@ -231,6 +239,13 @@ $(INTEROP)/.peer: $(INTEROP)/.flink $(PEER)
 	@command -v $(JAVAC) >/dev/null || $(APT) default-jdk-headless
 	@rm -rf $(INTEROP)/classes
 	$(JAVAC) --release 17 -d $(INTEROP)/classes -cp $(INTEROP)/flink/pyflink/lib/flink-dist-$(FLINK).jar $(PEER)
+	@touch $@
+
+$(NEXMARK)/.classes: $(INTEROP)/.flink $(wildcard bench/nexmark/flink/java/flinkbuf/nexmark/*.java)
+	@command -v $(JAVAC) >/dev/null || $(APT) default-jdk-headless
+	@rm -rf $(NEXMARK)/classes
+	$(JAVAC) --release 17 -d $(NEXMARK)/classes -cp '$(INTEROP)/flink/pyflink/lib/*' $(filter %.java,$^)
+	cp -r bench/nexmark/flink/java/META-INF bench/nexmark/flink/java/log4j2.properties $(NEXMARK)/classes
 	@touch $@
 
 java:

@@ -1,0 +1,397 @@
+"""Runs queries on flinkbuf and as Flink SQL, in turn, over the same events; prints and keeps what both take.
+
+python -m nexmark.compare q0 q5 --events 1000000 --rounds 3
+
+Flink runs in one JVM with an embedded cluster, warm when the clock starts; flinkbuf's functions are Python. Both make
+the events while the clock runs. Before that, the results of both are compared with the oracle's.
+"""
+
+import argparse
+import csv
+import hashlib
+import itertools
+import json
+import math
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from datetime import datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from urllib.parse import unquote
+
+from nexmark import generator, rules
+from nexmark.running import NAMES, digest, environment, events_of, final, read_files, results_of, side_input
+
+ROOT = Path(__file__).resolve().parents[2]
+FLINK = Path(__file__).with_name("flink")
+FLINK_OPTIONS = {
+    "pipeline.object-reuse": "true",
+    "state.backend.type": "hashmap",
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "2 s",
+    "table.exec.mini-batch.size": "50000",
+    "table.optimizer.agg-phase-strategy": "TWO_PHASE",
+    "table.optimizer.distinct-agg.split.enabled": "true",
+    "table.local-time-zone": "UTC",
+    "taskmanager.memory.managed.size": "512m",
+    "taskmanager.memory.network.min": "256m",
+    "taskmanager.memory.network.max": "256m",
+}
+OPENED = ["lang", "lang.reflect", "io", "net", "nio", "text", "time", "util", "util.concurrent"]
+NOT_IN_SQL = {"q6": "Flink's SQL has no OVER of rows that change"}
+NOT_DETERMINED = {"q12": "windows by the clock on the wall"}
+CHECK_RATE = 100  # events a second of event time: many windows, and hardly two bids in one millisecond
+MEMORY_STEP_S = 0.1
+
+
+def parsed(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m nexmark.compare", description=__doc__)
+    parser.add_argument("queries", nargs="+", metavar="query", help="q0 to q23, src for the events alone, or all")
+    parser.add_argument("--events", type=int, default=1_000_000, help="the larger size; the smaller is a quarter of it")
+    parser.add_argument("--rate", type=int, default=10_000, help="events a second of event time: 10000 or 10000000")
+    parser.add_argument("--parallelism", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=3, help="both in turn, so often; medians are printed")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--target", choices=["embedded", "local"], default="local", help="where flinkbuf runs")
+    parser.add_argument("--check", type=int, default=60_000, help="events whose results are compared before; 0: none")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="an option of Flink's")
+    parser.add_argument("--java-options", default="-Xms4g -Xmx4g -XX:+UseParallelGC", help="those of Flink's JVM")
+    parser.add_argument("--flink", default=ROOT / "build" / "interop" / "flink", help="folder with Flink's jars")
+    parser.add_argument("--classes", default=ROOT / "build" / "nexmark" / "classes", help="folder of ours in Java")
+    parser.add_argument("--output", default=ROOT / "bench-output" / "nexmark.json")
+    return parser.parse_args(arguments)
+
+
+# --- Flink
+
+
+def java_command(options, **arguments):
+    """Return the command that runs the Java program with these arguments."""
+    from flinkbuf.spark.java import find_java
+
+    jars = {path.name: path for path in Path(options.flink).rglob("flink-*.jar") if path.parent.name == "lib"}
+    if not jars or not (Path(options.classes) / "flinkbuf").is_dir():
+        raise SystemExit(
+            f"no jars of Flink in {options.flink} or no classes in {options.classes}: make nexmark has both"
+        )
+    libraries = [*jars.values(), *next(iter(jars.values())).parent.glob("log4j-*.jar")]
+    opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPENED]
+    classpath = os.pathsep.join(map(str, [options.classes, *libraries]))
+    given = [f"{key}={value}" for key, value in arguments.items()]
+    java = str(find_java() / "bin" / "java")
+    return [java, *options.java_options.split(), *opened, "-cp", classpath, "flinkbuf.nexmark.Nexmark", *given]
+
+
+def flink_command(options, names, sizes, folder, **arguments):
+    """Return the command that runs queries of Flink's over so many events each, one after the other."""
+    command = java_command(
+        options,
+        tables=FLINK / "tables.sql",
+        query=",".join(str(FLINK / f"{name}.sql") for name in names),
+        events=",".join(map(str, sizes)),
+        folder=folder,
+        parallelism=options.parallelism,
+        seed=options.seed,
+        **{"rate": options.rate, **arguments},
+    )
+    flink_options = FLINK_OPTIONS | dict(each.split("=", 1) for each in options.set)
+    return command + [f"flink.{key}={value}" for key, value in flink_options.items()]
+
+
+def as_value(field):
+    return Decimal(field["decimal"]) if isinstance(field, dict) else field
+
+
+def rows_left(changes):
+    """Return what is left when all changes were made: each its kind, then its fields."""
+    rows = Counter()
+    for kind, *fields in changes:
+        rows[tuple(map(as_value, fields))] += 1 if kind in ("+I", "+U") else -1
+    return list(rows.elements())
+
+
+def comparable(name, rows):
+    """Return results such that equal ones have an equal digest, whoever made them."""
+    if name == "q10":
+        return sorted(map(line_of_file, rows))
+    return [tuple(f"{field:.3f}" if isinstance(field, Decimal) else field for field in row) for row in rows]
+
+
+def line_of_file(row):
+    """Return the directory of a line and its fields; Flink writes times as text, and colons of directories as %3A."""
+    directory, line = row
+    (fields,) = csv.reader([line])
+    if "-" in fields[3]:
+        fields[3] = milliseconds_of(fields[3])
+    return unquote(directory), *fields
+
+
+def milliseconds_of(text):
+    seconds, _, fraction = text.replace("T", " ").partition(".")
+    moment = datetime.strptime(seconds, "%Y-%m-%d %H:%M:%S").replace(tzinfo=timezone.utc)
+    return str(int(moment.timestamp()) * 1000 + int(fraction.ljust(3, "0") or 0))
+
+
+# --- results
+
+
+def check_events(options, count=100_000):
+    """Say whether Java makes the same events as Python."""
+    command = java_command(options, digest=count, parallelism=options.parallelism, rate=options.rate, seed=options.seed)
+    theirs = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    ours = hashlib.sha256()
+    for split in rules.splits_of(count, options.parallelism, options.rate, options.seed):
+        for rows in generator.Generator(split):
+            ours.update("".join("|".join(map(str, row)) + "\n" for row in rows).encode())
+    if theirs != ours.hexdigest():
+        raise SystemExit(f"the first {count:,} events of both are not the same")
+    print(f"{count:,} events of both: equal, digest {theirs[:16]}", flush=True)
+
+
+def expected(options):
+    """Return what the oracle says of each query."""
+    sys.path.append(str(ROOT / "tests" / "nexmark"))
+    from oracle import ORACLES, Events
+
+    splits = rules.splits_of(options.check, options.parallelism, CHECK_RATE, options.seed)
+    blocks = itertools.chain(*map(generator.Generator, splits))
+    events = Events(itertools.chain.from_iterable(map(generator.as_events, blocks)))
+    return {name: oracle(events) for name, oracle in ORACLES.items()}
+
+
+def flink_results(options, names):
+    """Return what is left of the results of Flink, by query; all run in one JVM."""
+    with tempfile.TemporaryDirectory(prefix="nexmark-") as folder:
+        side_input(Path(folder))
+        run_to_end(flink_command(options, names, [options.check], folder, rate=CHECK_RATE, results=folder))
+        found = {}
+        for name in names:
+            if name == "q10":
+                found[name] = read_files(Path(folder))
+            else:
+                with open(Path(folder, f"{name}.sql")) as file:
+                    found[name] = rows_left(map(json.loads, file))
+        return found
+
+
+def our_results(options, name):
+    """Return what is left of flinkbuf's results."""
+    env = environment(options.target, options.parallelism)
+    return final(name, results_of(name, events_of(env, options.check, rate=CHECK_RATE, seed=options.seed)))
+
+
+def check(options, names):
+    """Say whether both give what the oracle says; returns the queries where they do not."""
+    oracles, wrong = expected(options), []
+    flinks = flink_results(options, [name for name in names if name not in NOT_IN_SQL and name not in NOT_DETERMINED])
+    for name in names:
+        rows = {"the oracle": sorted(oracles[name]), "flinkbuf": our_results(options, name)}
+        if name in flinks:
+            rows["Flink"] = sorted(flinks[name])
+        digests = {who: digest(comparable(name, found)) for who, found in rows.items()}
+        is_equal = len(set(digests.values())) == 1
+        said = f"{next(iter(digests.values()))} of {', '.join(digests)}" if is_equal else f"differs: {digests}"
+        print(f"{name}: {len(oracles[name]):,} results, digest {said}", flush=True)
+        if not is_equal:
+            wrong.append(name)
+    return wrong
+
+
+# --- measuring
+
+
+class Memory(threading.Thread):
+    """Watches how much memory a process and those below it hold, in bytes, until it has ended."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.peak, self.ended = pid, 0, threading.Event()
+
+    def run(self):
+        while not self.ended.wait(MEMORY_STEP_S):
+            self.peak = max(self.peak, resident_below(self.pid))
+
+    def stop(self):
+        self.ended.set()
+        self.join()
+        return self.peak
+
+
+def resident_below(pid):
+    """Return the resident bytes of a process and its children's; what they share counts for each."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        children = [
+            child for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()
+        ]
+    except OSError:  # it has ended
+        return 0
+    return pages * resource.getpagesize() + sum(map(resident_below, children))
+
+
+def run_to_end(command):
+    """Run a command in bench/; returns its lines of JSON, the CPU seconds of all its processes and its peak memory."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    process = subprocess.Popen(command, cwd=ROOT / "bench", stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    memory = Memory(process.pid)
+    memory.start()
+    output, errors = process.communicate()
+    peak = memory.stop()
+    if process.returncode:
+        raise SystemExit(f"{Path(command[0]).name} failed with {process.returncode}:\n{errors or output}")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")], cpu_s, peak
+
+
+def run_ours(options, name, sizes):
+    """Each size is a process of its own, which has others below it."""
+    runs = []
+    for events in sizes:
+        command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", "time", "--make"]
+        for option in ("rate", "target", "parallelism", "seed"):
+            command += [f"--{option}", str(getattr(options, option))]
+        (line,), cpu_s, peak = run_to_end(command)
+        runs.append({**line, "events": events, "cpu_s": cpu_s, "peak_bytes": peak})
+    return runs
+
+
+def run_flinks(options, name, sizes):
+    """One JVM, which a tenth has warmed up."""
+    with tempfile.TemporaryDirectory(prefix="nexmark-") as folder:
+        side_input(Path(folder))
+        (_, *runs), _, peak = run_to_end(flink_command(options, [name], [sizes[-1] // 10, *sizes], folder))
+    return [{**run, "peak_bytes": peak} for run in runs]
+
+
+def summarized(rounds):
+    """Return rates between the two sizes, of the medians of all rounds, and peak memory.
+
+    A rate that noise has turned round is no number.
+    """
+    short, long = (
+        {key: statistics.median(each[place][key] for each in rounds) for key in rounds[0][place]} for place in (0, 1)
+    )
+    events = long["events"] - short["events"]
+    rates = {}
+    for kind in ("wall_s", "cpu_s"):
+        seconds = long[kind] - short[kind]
+        rates[kind] = events / seconds if seconds > 0 else math.nan
+    return {"events_per_s": rates["wall_s"], "events_per_cpu_s": rates["cpu_s"], "peak_bytes": long["peak_bytes"]}
+
+
+def measured(options, name):
+    """Return what a query takes on both, or on flinkbuf alone, and all runs it was made of."""
+    sizes = [options.events // 4, options.events]
+    contenders = {"flinkbuf": run_ours, "flink": run_flinks}
+    if name in NOT_IN_SQL:
+        del contenders["flink"]
+    runs = {who: [] for who in contenders}
+    for _ in range(options.rounds):
+        for who, run in contenders.items():
+            runs[who].append(run(options, name, sizes))
+    result = {who: {**summarized(rounds), "rounds": rounds} for who, rounds in runs.items()}
+    if "flink" in result:
+        for key in ("events_per_s", "events_per_cpu_s"):
+            result[f"{key}_ratio"] = result["flinkbuf"][key] / result["flink"][key]
+    return result
+
+
+# --- what is printed
+
+HEAD = f"{'':4} {'thousand events/s':>23} {'':>7} {'thousand events/CPU s':>23} {'':>7} {'peak MB':>15}\n" + (
+    f"{'':4} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} "
+    f"{'flinkbuf':>8} {'Flink':>6}  wins by CPU"
+)
+
+
+def line_of(name, result):
+    """Return the line of a query in the table."""
+    ours, flinks = result["flinkbuf"], result.get("flink")
+    text = f"{name:4}"
+    for key in ("events_per_s", "events_per_cpu_s"):
+        text += f" {ours[key] / 1e3:11,.0f}"
+        text += f" {flinks[key] / 1e3:11,.0f} {result[f'{key}_ratio']:7.2f}" if flinks else f" {'':11} {'':7}"
+    text += f" {ours['peak_bytes'] / 1e6:8,.0f}"
+    if flinks is None:
+        return f"{text} {'':6}  {NOT_IN_SQL[name]}"
+    ratio = result["events_per_cpu_s_ratio"]
+    winner = "?" if math.isnan(ratio) else "flinkbuf" if ratio > 1 else "Flink"
+    return f"{text} {flinks['peak_bytes'] / 1e6:6,.0f}  {winner}"
+
+
+def geometric_mean(ratios):
+    return math.exp(statistics.fmean(map(math.log, ratios)))
+
+
+def summary_of(results):
+    """Return the lines under the table."""
+    of_queries = [result for name, result in results.items() if name != "src" and "flink" in result]
+    lines = []
+    for key, what in (("events_per_s", "a second"), ("events_per_cpu_s", "a CPU second")):
+        ratios = [result[f"{key}_ratio"] for result in of_queries if not math.isnan(result[f"{key}_ratio"])]
+        if ratios:
+            ahead = sum(ratio > 1 for ratio in ratios)
+            mean = geometric_mean(ratios)
+            lines.append(
+                f"events {what}: {mean:.2f} times Flink's in the geometric mean, ahead in {ahead} of {len(ratios)}"
+            )
+    return lines
+
+
+def machine():
+    """Return what the figures depend on."""
+    return {
+        "cpus": os.cpu_count(),
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "load": os.getloadavg(),
+    }
+
+
+def main():
+    options = parsed()
+    names = [each for query in options.queries for each in (["src", *NAMES] if query == "all" else [query])]
+    if unknown := set(names) - {"src", *NAMES}:
+        raise SystemExit(f"no such query: {', '.join(sorted(unknown))}; there are src, q0 to q23, and all")
+    settings = FLINK_OPTIONS | dict(each.split("=", 1) for each in options.set)
+    print(f"Flink's options: {', '.join(f'{key}={value}' for key, value in settings.items())}; {options.java_options}")
+    check_events(options)
+    if options.check:
+        wrong = check(options, [name for name in names if name != "src"])
+        if wrong:
+            raise SystemExit(f"results of {', '.join(wrong)} differ, so nothing is measured")
+    before = machine()
+    print(
+        f"{options.events // 4:,} and {options.events:,} events at {options.rate:,} a second, parallelism "
+        f"{options.parallelism}, {options.target}, {options.rounds} rounds; load {before['load'][0]:.1f} "
+        f"on {before['cpus']} CPUs\n{HEAD}"
+    )
+    results = {}
+    for name in names:
+        results[name] = measured(options, name)
+        print(line_of(name, results[name]), flush=True)
+    print("\n".join(summary_of(results)))
+    output = Path(options.output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    given = {key: getattr(options, key) for key in ("events", "rate", "parallelism", "rounds", "seed", "target")}
+    kept = {
+        **given,
+        "flink_options": settings,
+        "java_options": options.java_options,
+        "machine_before": before,
+        "machine_after": machine(),
+        "queries": results,
+    }
+    output.write_text(json.dumps(kept, indent=1))
+
+
+if __name__ == "__main__":
+    main()

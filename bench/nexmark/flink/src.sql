@@ -1,0 +1,2 @@
+-- The events alone.
+SELECT event_type, person, auction, bid FROM events;

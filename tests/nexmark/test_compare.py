@@ -1,0 +1,100 @@
+"""What the comparison with Flink makes of changes, runs and figures; Flink itself is run by `make nexmark`."""
+
+import math
+import subprocess
+import sys
+import time
+from decimal import Decimal
+
+import pytest
+from nexmark import compare
+
+
+def test_a_changed_row_takes_the_place_of_the_earlier_one():
+    changes = [
+        ["+I", "a", 1],
+        ["-U", "a", 1],
+        ["+U", "a", 2],
+        ["+I", "b", 1],
+        ["-D", "b", 1],
+        ["+I", "c", 3],
+        ["+I", "c", 3],
+    ]
+    assert sorted(compare.rows_left(changes)) == [("a", 2), ("c", 3), ("c", 3)]
+
+
+def test_a_change_may_be_taken_back_before_it_comes():
+    assert compare.rows_left([["-U", 1], ["+I", 1], ["+I", 2]]) == [(2,)]
+
+
+def test_decimals_are_equal_however_many_zeros_they_have():
+    (theirs,) = compare.rows_left([["+I", {"decimal": "1.500"}]])
+    assert compare.comparable("q1", [theirs]) == compare.comparable("q1", [(Decimal("1.5"),)])
+
+
+def test_lines_of_files_are_equal_however_times_and_texts_are_written():
+    ours = ("dt=2020-09-13/hm=12:26", '1,2,3,1600000000040,"a[b"')
+    theirs = ("dt=2020-09-13/hm=12%3A26", "1,2,3,2020-09-13 12:26:40.04,a[b")
+    assert compare.comparable("q10", [ours]) == compare.comparable("q10", [theirs])
+
+
+@pytest.mark.parametrize(("text", "expected"), [("2020-09-13 12:26:40", 0), ("2020-09-13T12:26:40.007", 7)])
+def test_times_of_files_are_milliseconds(text, expected):
+    assert compare.milliseconds_of(text) == str(1_600_000_000_000 + expected)
+
+
+def run(events, seconds):
+    return {"events": events, "wall_s": seconds, "cpu_s": 2 * seconds, "peak_bytes": events}
+
+
+def test_a_rate_is_that_between_the_sizes_by_medians():
+    rounds = [[run(100, 5.0), run(400, each)] for each in (6.0, 90.0, 6.5)]
+    found = compare.summarized(rounds)
+    assert found == {"events_per_s": 200.0, "events_per_cpu_s": 100.0, "peak_bytes": 400}
+
+
+def test_a_rate_that_noise_has_turned_round_is_no_number():
+    assert math.isnan(compare.summarized([[run(100, 5.0), run(400, 4.0)]])["events_per_s"])
+
+
+def result(ratio):
+    side = {"events_per_s": 1e6, "events_per_cpu_s": 1e6, "peak_bytes": 1e6}
+    return {"flinkbuf": side, "flink": side, "events_per_s_ratio": ratio, "events_per_cpu_s_ratio": ratio}
+
+
+def test_the_mean_is_geometric_and_leaves_out_the_source_and_what_is_not_known():
+    results = {"src": result(100.0), "q0": result(4.0), "q1": result(0.25), "q2": result(math.nan), "q3": result(8.0)}
+    assert (
+        compare.summary_of(results)[0] == "events a second: 2.00 times Flink's in the geometric mean, ahead in 2 of 3"
+    )
+
+
+@pytest.mark.parametrize(("ratio", "winner"), [(1.5, "flinkbuf"), (0.5, "Flink"), (math.nan, "?")])
+def test_a_line_says_who_wins(ratio, winner):
+    assert compare.line_of("q0", result(ratio)).split()[-1] == winner
+
+
+def test_each_query_but_those_that_sql_cannot_say_has_its_text():
+    texts = {path.stem for path in compare.FLINK.glob("q*.sql")}
+    assert texts | set(compare.NOT_IN_SQL) == set(compare.NAMES) and not texts & set(compare.NOT_IN_SQL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_memory_of_children_is_counted():
+    many = "import subprocess, sys; held = b'x' * 50_000_000; {}; sys.stdin.read()"
+    child = f"subprocess.run([sys.executable, '-c', {many.format('pass')!r}])"
+    process = subprocess.Popen([sys.executable, "-c", many.format(child)], stdin=subprocess.PIPE)
+    try:
+        until = time.monotonic() + 20
+        while compare.resident_below(process.pid) < 100_000_000 and time.monotonic() < until:
+            time.sleep(0.01)
+        assert compare.resident_below(process.pid) >= 100_000_000
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def test_without_jars_it_says_what_to_do(tmp_path):
+    options = compare.parsed(["q0", "--flink", str(tmp_path)])
+    with pytest.raises(SystemExit, match="make nexmark has both"):
+        compare.java_command(options)
