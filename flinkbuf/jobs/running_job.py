@@ -446,8 +446,8 @@ class RunningJob:
         return JobBundle.of(self.graph, self.job_id, self.settings, vertex_ids=vertex_ids, **self._bundle_fields)
 
     def _give_up(self, error: BaseException) -> None:
-        """It was never begun."""
-        self._finish(EndJob(JobStatus.FAILED, Failure.of(error)))
+        """It was never begun, so no end of it is noted: whoever starts the program again goes on with what there was."""
+        self._finish(EndJob(JobStatus.FAILED, Failure.of(error)), is_begun=False)
 
     # ---- the thread of the job
 
@@ -573,9 +573,9 @@ class RunningJob:
         made.__cause__ = error
         return made
 
-    def _finish(self, end: EndJob) -> None:
+    def _finish(self, end: EndJob, *, is_begun: bool = True) -> None:
         """Free everything, then tell those who wait."""
-        is_over = end.status is not JobStatus.SUSPENDED
+        is_over = is_begun and end.status is not JobStatus.SUSPENDED
         self._performer.close()
         remove = partial(self._directory.remove, is_over=is_over and self._steps.is_end_noted)
         self._checkpoints.close(remove if self._directory.path else None)

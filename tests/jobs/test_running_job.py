@@ -358,5 +358,19 @@ def test_files_of_a_job_whose_end_is_not_noted_are_left_to_who_may_run_it(is_not
     assert job.status is JobStatus.FINISHED and of_another.exists() is not is_noted
 
 
+def test_a_job_that_was_never_begun_is_given_back_with_its_files(tmp_path):
+    store = HaStore(str(tmp_path / "ha"), "default", "a job")
+    leadership = Leadership(store.try_acquire(10_000), 10_000)
+    config = CheckpointCoordinatorConfig(directory=str(tmp_path / "checkpoints"))
+    fields = {"job_id": "ab" * 16, "checkpointing": config, "leadership": leadership, "target": Refusing()}
+    job = job_of(numbers(), add_one, [].append, **fields)
+    of_another = tmp_path / "checkpoints" / job.job_id / "chk-1-2"
+    of_another.mkdir(parents=True)
+    with pytest.raises(ValueError, match="two slots are too few"):
+        run(job)
+    assert job.status is JobStatus.FAILED and of_another.exists()
+    assert store.try_acquire(10_000) is not None  # without waiting for a timeout
+
+
 def fails_with_an_io_error(*arguments):
     raise OSError(errno.EIO, "the disk failed")
