@@ -22,7 +22,7 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
@@ -38,13 +38,14 @@ help:
 	@echo 'make test-stress   threads of the core held up at their worst moments, STRESS_SECONDS=600 under each sanitizer (gcc)'
 	@echo 'make test-interop  flinkbuf against network classes and REST API of Apache Flink $(FLINK), which it fetches (0.3 GB)'
 	@echo 'make test-pyflink  one set of programs on PyFlink $(FLINK), which it installs beside (1 GB), and on flinkbuf'
-	@echo 'make bench-pyflink the speed of four jobs on both'
 	@echo 'make nexmark       the queries of Nexmark beside Flink $(FLINK) SQL, same events, results compared; NEXMARK_OPTIONS=--rounds=1'
-	@echo 'make bench         the benchmarks: work, rival, ratio, target'
+	@echo 'make bench-pyflink the speed of four jobs on both, PyFlink as shipped and tuned, with few and many keys'
+	@echo 'make bench         the benchmarks: work, rival, ratio, target; writes the table of README.md (installs PyFlink, 1 GB)'
 	@echo 'make docs          the documentation, in build/site'
 	@echo 'make lint          formats and linters over all sources; changes nothing'
 	@echo 'make build         wheel and source distribution in dist/'
 	@echo 'make wheel         a manylinux wheel in dist/, for machines that have no compiler'
+	@echo 'make wheels        one for each CPython of this machine, 3.10 and later, with its tests run against it'
 	@echo 'make clean         removes what make has made, .venv too'
 
 demo: $(VENV)/.demo java
@@ -141,12 +142,12 @@ test-interop: $(VENV)/.test $(INTEROP)/.peer
 test-pyflink: $(VENV)/.test $(PYFLINK)/.ready
 	FLINKBUF_PYFLINK=$(PYFLINK) $(BIN)/python -m pytest tests/pyflink -q
 
-bench-pyflink: $(VENV)/.built $(PYFLINK)/.ready
-	$(PYFLINK)/bin/python tests/pyflink/run_speed.py pyflink
-	$(BIN)/python tests/pyflink/run_speed.py flinkbuf
+bench-pyflink: $(VENV)/.bench $(PYFLINK)/.ready
+	$(BIN)/python bench/bench_pyflink.py
 
-bench: $(VENV)/.bench java
+bench: $(VENV)/.bench $(PYFLINK)/.ready
 	$(BIN)/python bench/table.py
+	$(BIN)/python bench/readme.py
 
 # QUERIES="q0 q5" for some of them.
 QUERIES ?= all
@@ -167,6 +168,9 @@ wheel: $(VENV)/.ready
 	rm -rf build/wheel
 	$(BIN)/python -m build --outdir build/wheel
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/auditwheel repair --strip --wheel-dir $(WHEELS) build/wheel/*.whl
+
+wheels:
+	WHEELS=$(WHEELS) .ci/wheels
 
 # Not --quiet: it would hide warnings from --strict as well. NO_MKDOCS_2_WARNING: an advertisement of the theme's.
 docs: $(VENV)/.docs

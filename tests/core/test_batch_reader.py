@@ -153,7 +153,7 @@ def test_what_a_column_cannot_hold_is_an_error(found, values, message):
 
     make = {"decimal128(5, 2)": decimal.Decimal}.get(str(found), lambda value: value)
     if pa.types.is_timestamp(found):
-        make = lambda value: datetime.datetime(2020, 1, 1, 0, 0, 0, value, datetime.UTC)  # noqa: E731
+        make = lambda value: datetime.datetime(2020, 1, 1, 0, 0, 0, value, datetime.timezone.utc)  # noqa: E731
     schema = pa.schema([("a", found)])
     with pytest.raises(fb.CorruptDataError, match=message):
         list(fb.read_batches(buffers_of([(make(value),) for value in values], schema), schema))

@@ -7,7 +7,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from pyarrow import types
 
-UTC = datetime.UTC
+UTC = datetime.timezone.utc
 TEXT = st.text(st.characters(codec="utf-8"), max_size=9)
 # Years that every unit of a timestamp can hold.
 MOMENTS = st.datetimes(datetime.datetime(1700, 1, 1), datetime.datetime(2250, 1, 1))
