@@ -446,7 +446,7 @@ class RunningJob:
         return JobBundle.of(self.graph, self.job_id, self.settings, vertex_ids=vertex_ids, **self._bundle_fields)
 
     def _give_up(self, error: BaseException) -> None:
-        """It was never begun, so no end of it is noted: whoever starts the program again goes on with what there was."""
+        """It was never begun, so no end is noted: whoever starts the program again goes on with what there was."""
         self._finish(EndJob(JobStatus.FAILED, Failure.of(error)), is_begun=False)
 
     # ---- the thread of the job

@@ -148,6 +148,45 @@ def test_the_table_shows_targets_quoted_rivals_and_every_other_comparison(table,
         assert expected in shown, text
 
 
+@pytest.fixture
+def readme(table, bench_module):
+    return bench_module("readme")
+
+
+def test_readme_shows_what_the_benchmarks_measured(readme):
+    assert readme.main(["--check"]) == 0, "run: python bench/readme.py"
+
+
+def test_the_figures_beside_pyflink_are_those_that_its_benchmark_makes(readme, bench_module):
+    names = {name for name in readme.used_by(readme.LINES) if name.startswith("pyflink_")}
+    assert names and names <= set(bench_module("bench_pyflink").CASES)
+
+
+def test_the_fastest_rival_stands_beside_us_and_a_goal_that_was_missed_is_told(readme):
+    figures = {
+        "pyflink_count_100.flinkbuf": 500.0,
+        "pyflink_count_100.pyflink_as_shipped": 690_000.0,
+        "pyflink_count_100.pyflink_thread": 20_000.0,
+        "exchange.flinkbuf": 500.0,
+        "exchange.partition_by": 1000.0,
+        "frame_wait.flinkbuf_async_map": 41_000.0,
+        "frame_wait.map_in_arrow_gather": 30_750.0,
+        "tuple.flinkbuf_record_writer": 103.4,
+    }
+    *lines, _, note = readme.table_of(figures).splitlines()[2:]
+    assert note == readme.TUNED
+    assert [line.split(" | ", 1)[1] for line in lines] == [
+        "2 M/s | PyFlink, tuned 50,000/s | 40 ×, goal of 50 × missed |",
+        "24,000/s | `Semaphore` + `gather` in `mapInArrow` 33,000/s | **0.75 ×** |",
+        "2 M/s | `partitionBy` 1 M/s | 2 ×, goal of 4 × missed |",
+    ]
+
+
+def test_readme_without_the_marks_is_told(readme):
+    with pytest.raises(ValueError, match="needs the lines '<!-- figures of make bench -->'"):
+        readme.with_table("no table", "")
+
+
 @pytest.mark.parametrize("content", [None, "", "{}"])
 def test_a_report_that_cannot_be_read_is_told_and_does_not_fail(table, tmp_path, capsys, content):
     report = tmp_path / "bench.json"

@@ -35,8 +35,7 @@ def load(path: Path, root: str) -> types.ModuleType:
     source = path.read_text().replace("from pyflink", f"from {root}")
     module = types.ModuleType(f"{root}_programs_{path.stem}")
     sys.modules[module.__name__] = module  # where pickle looks for the classes of the module
-    if root == "flinkbuf":  # other processes cannot import it
-        import_module("cloudpickle").register_pickle_by_value(module)
+    import_module("cloudpickle").register_pickle_by_value(module)  # other interpreters cannot import it
     exec(compile(source, str(path), "exec"), module.__dict__)
     return module
 

@@ -1,4 +1,4 @@
-"""Four jobs whose speed is compared: each takes a number of records and counts what comes out where it comes out."""
+"""Four jobs whose speed is compared: each takes how many records there are, and how many keys, which come in turn."""
 
 from pyflink.common import Types, WatermarkStrategy
 from pyflink.common.time import Time
@@ -7,8 +7,6 @@ from pyflink.datastream import AggregateFunction, KeyedProcessFunction
 from pyflink.datastream.connectors.number_seq import NumberSequenceSource
 from pyflink.datastream.state import ValueStateDescriptor
 from pyflink.datastream.window import TumblingEventTimeWindows
-
-KEYS = 1000
 
 
 class Itself(TimestampAssigner):
@@ -64,23 +62,23 @@ def _timed(env, records):
     return _numbers(env, records).assign_timestamps_and_watermarks(strategy)
 
 
-def map_filter_map(env, records):
+def map_filter_map(env, records, keys):
     stream = _numbers(env, records).map(lambda number: number + 1, Types.LONG())
     stream = stream.filter(lambda number: number % 2 == 0).map(lambda number: number * 3, Types.LONG())
     return stream.filter(lambda number: number < 0)
 
 
-def keyed_count(env, records):
-    return _numbers(env, records).key_by(lambda number: number % KEYS, Types.LONG()).process(Count(), Types.LONG())
+def keyed_count(env, records, keys):
+    return _numbers(env, records).key_by(lambda number: number % keys, Types.LONG()).process(Count(), Types.LONG())
 
 
-def tumbling_window_sum(env, records):
-    keyed = _timed(env, records).key_by(lambda number: number % KEYS, Types.LONG())
+def tumbling_window_sum(env, records, keys):
+    keyed = _timed(env, records).key_by(lambda number: number % keys, Types.LONG())
     return keyed.window(TumblingEventTimeWindows.of(Time.seconds(10))).aggregate(
         Sum(), accumulator_type=Types.LONG(), output_type=Types.LONG()
     )
 
 
-def state_and_a_timer_each(env, records):
-    keyed = _timed(env, records).key_by(lambda number: number % KEYS, Types.LONG())
+def state_and_a_timer_each(env, records, keys):
+    keyed = _timed(env, records).key_by(lambda number: number % keys, Types.LONG())
     return keyed.process(TimerEach(), Types.LONG())
