@@ -248,11 +248,14 @@ def test_sizes(size, text):
 )
 def test_recover_says_how_each_job_has_ended(capsys, monkeypatch, ends, code, text):
     asked = []
-    monkeypatch.setattr(
-        recovery_command, "recover", lambda *place, falls_back: asked.append((*place, falls_back)) or ends
-    )
+
+    def recover(*place, falls_back, serve):
+        asked.append((*place, falls_back, callable(serve)))
+        return ends
+
+    monkeypatch.setattr(recovery_command, "recover", recover)
     assert run(capsys, "recover", "/ha", "--cluster-id", "nightly") == (code, text, "")
-    assert asked == [("/ha", "nightly", False)]
+    assert asked == [("/ha", "nightly", False, True)]  # with page and REST
 
 
 def test_recover_of_nothing_is_an_error(capsys, tmp_path):
