@@ -1,15 +1,13 @@
 from libc.stdint cimport int64_t
 
 from flinkbuf._core.keyed_state cimport KeyedMapState
+from flinkbuf._core.process_operator cimport CallContext
 from flinkbuf._core.stream_operator cimport MultipleInputOperator
 from flinkbuf._core.timer_service cimport InternalTimerService
 
 
-cdef class ProcessJoinContext:
+cdef class ProcessJoinContext(CallContext):
     cdef int64_t left_timestamp, right_timestamp
-    cdef bint is_valid
-
-    cdef int check(self) except -1
 
 
 cdef class IntervalJoinOperator(MultipleInputOperator):

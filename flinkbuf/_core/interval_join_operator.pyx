@@ -22,16 +22,8 @@ cdef int64_t added(int64_t timestamp, int64_t distance) noexcept:
     return timestamp + distance
 
 
-cdef class ProcessJoinContext:
+cdef class ProcessJoinContext(CallContext):
     """What a function is given beside the two records."""
-
-    cdef int check(self) except -1:
-        if not self.is_valid:
-            raise RuntimeError(
-                "this context was good for one call of the function, which is over: keep what you need of it, not "
-                "the context itself"
-            )
-        return 0
 
     def get_left_timestamp(self):
         """Event time of the left record."""

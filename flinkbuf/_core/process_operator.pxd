@@ -18,14 +18,17 @@ cdef class FiringTimer:
     cdef readonly object key, time_domain
 
 
-cdef class ProcessContext:
+cdef class CallContext:
+    cdef bint is_valid
+
+    cdef int check(self) except -1
+
+
+cdef class ProcessContext(CallContext):
     cdef UserTimers timers
     cdef KeyContext keys
     cdef int64_t element_timestamp
-    cdef bint is_valid
     cdef object domain
-
-    cdef int check(self) except -1
 
 
 cdef class KeyedProcessContext(ProcessContext):

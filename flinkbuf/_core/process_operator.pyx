@@ -59,12 +59,8 @@ cdef class FiringTimer:
         return f"timer({self.timestamp}, {self.time_domain}, key={self.key!r})"
 
 
-cdef class ProcessContext:
-    """What a process function is given beside the record."""
-
-    def __cinit__(self, UserTimers timers, KeyContext keys=None):
-        self.timers = timers
-        self.keys = keys
+cdef class CallContext:
+    """What a function is given beside its records, good for one call."""
 
     cdef int check(self) except -1:
         if not self.is_valid:
@@ -73,6 +69,14 @@ cdef class ProcessContext:
                 "the context itself"
             )
         return 0
+
+
+cdef class ProcessContext(CallContext):
+    """What a process function is given beside the record."""
+
+    def __cinit__(self, UserTimers timers, KeyContext keys=None):
+        self.timers = timers
+        self.keys = keys
 
     def timestamp(self):
         """Event time of the record, or time of the timer; the smallest 64-bit number if there is none."""
