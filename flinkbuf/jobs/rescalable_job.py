@@ -86,7 +86,7 @@ class RescalableJob:
         self._on_end = list(on_end)
         self._savepoint_directory = savepoint_directory
         self._lock = threading.Lock()
-        self._rescaling: _Rescaling | None = None
+        self._rescaling: _Rescaling | None = None  # who takes it out ends it: nobody else has to do with it then
         self._is_between_runs = False
         self._is_cancelled = False  # asked for between two runs
         self._temporary: list[str] = []  # directories to be removed, at the end at the latest
@@ -149,7 +149,8 @@ class RescalableJob:
             rescaling, self._rescaling = self._rescaling, None
             self._is_cancelled = self._is_between_runs  # the run that is over would not hear of it
             self._run.cancel()
-        self._give_up(rescaling, RuntimeError("the job was cancelled"))
+        if rescaling is not None:
+            self._give_up(rescaling, RuntimeError("the job was cancelled"))
 
     def rescale(self, parallelism: int) -> Future[str]:
         """Have it go on with another parallelism; from any thread, returns at once.
@@ -202,17 +203,16 @@ class RescalableJob:
 
     def _withdraw(self, rescaling: _Rescaling, error: BaseException) -> None:
         with self._lock:
-            if self._rescaling is rescaling:
-                self._rescaling = None
+            if self._rescaling is not rescaling:  # cancelled, or the run is over: that thread gives it up
+                return
+            self._rescaling = None
         self._give_up(rescaling, error)
 
-    def _give_up(self, rescaling: _Rescaling | None, error: BaseException) -> None:
-        if rescaling is None:
-            return
+    def _give_up(self, rescaling: _Rescaling, error: BaseException) -> None:
+        """End it without a new run; called by who took it out of `_rescaling`, and so once."""
         if rescaling.directory is not None and not _holds_savepoint(rescaling.directory):
             shutil.rmtree(rescaling.directory, ignore_errors=True)  # a task may still write there: see `_end`
-        if not rescaling.done.done():
-            rescaling.done.set_exception(error)
+        rescaling.done.set_exception(error)
 
     def _remove(self, directories: Iterable[str]) -> None:
         """Nobody begins from what is in them any more."""
@@ -231,7 +231,8 @@ class RescalableJob:
         if rescaling is not None and rescaling.path is not None and is_stopped:
             self._begin_again(rescaling, rescaling.path)
             return
-        self._give_up(rescaling, error or RuntimeError(f"the job was {self._run.status.name} before it could"))
+        if rescaling is not None:
+            self._give_up(rescaling, error or RuntimeError(f"the job was {self._run.status.name} before it could"))
         self._end(error)
 
     def _begin_again(self, rescaling: _Rescaling, path: str) -> None:
@@ -252,8 +253,7 @@ class RescalableJob:
                 self._temporary = former
             self._is_between_runs = False
             self._run.fail_after_end(refusal)
-            if not rescaling.done.done():
-                rescaling.done.set_exception(refusal)
+            rescaling.done.set_exception(refusal)
             self._end(refusal)
             return
         self._remove(former)
@@ -267,8 +267,7 @@ class RescalableJob:
         try:
             new.start()  # what is wrong ends the new run, and so comes to `_run_ended`
         except Exception as refusal:
-            if not rescaling.done.done():
-                rescaling.done.set_exception(refusal)
+            rescaling.done.set_exception(refusal)
         else:
             rescaling.done.set_result(new.job_id)
 

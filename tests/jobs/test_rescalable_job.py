@@ -282,6 +282,21 @@ def test_what_a_task_still_writes_for_a_savepoint_that_was_given_up_goes_with_th
     assert os.listdir(folder) == []
 
 
+def test_one_that_is_cancelled_while_its_savepoint_fails_is_given_up_once(folder, monkeypatch):
+    def look(directory):  # in the middle of giving up: the run, which heard of cancelling, says that it has none
+        seen.append(directory)
+        run.savepoint.set_exception(RuntimeError("the job ends"))
+        return holds_savepoint(directory)
+
+    seen, holds_savepoint = [], rescalable_job._holds_savepoint
+    monkeypatch.setattr(rescalable_job, "_holds_savepoint", look)
+    job = rescalable(monkeypatch=monkeypatch)
+    run, rescaled = job._run, job.rescale(2)
+    job.cancel()
+    assert seen == [run.directory], "a directory that another thread removes cannot be looked through"
+    assert "cancelled" in str(rescaled.exception()) and os.listdir(folder) == []
+
+
 def test_a_savepoint_that_nothing_began_from_stays(folder, monkeypatch):
     def restore(path):
         raise ValueError("planted")
