@@ -12,6 +12,8 @@ FLINK   := 2.2.1
 INTEROP := build/interop
 JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
+SHORT   := -m 'not long' -q --durations=15
+LONG    := -m long -q --durations=15
 BESIDE  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
@@ -22,12 +24,13 @@ APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	echo "installing $$*"; apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$$@" >/dev/null; \
 	else echo "missing on this machine; install it and run make again. On Debian or Ubuntu: sudo apt-get install $$*" >&2; exit 1; fi' apt
 
-.PHONY: help demo test test-python test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
+.PHONY: help demo test test-python test-long test-c test-large test-simulation test-matrix test-chaos soak test-kills replay test-stress test-interop test-pyflink bench bench-pyflink nexmark build wheel wheels docs lint clean java postgres chromium
 .DELETE_ON_ERROR:
 
 help:
 	@echo 'make demo          real flights through fb.exchange and partitionBy; tables here, picture in demo-output/'
 	@echo 'make test          the tests: Python, doctests, Spark, and the C tests under sanitizers'
+	@echo 'make test-long     the tests that take long: executors that die, clusters of Spark, campaigns in their short form'
 	@echo 'make test-simulation  whole jobs under virtual time, from SIMULATION_RUNS=2000 seeds; make replay SEED=7 tells one (OF=checkpoints, OF=batch)'
 	@echo 'make test-matrix  generated programs in all ways against their models, for HOURS=1 (TARGETS=embedded,local,spark)'
 	@echo 'make test-mutants  the share of SAMPLE=100 small changes to what decides that tests or simulation catch, about 10 s each'
@@ -57,11 +60,18 @@ test: test-python test-c
 # goes, the other two behind it.
 test-python: $(VENV)/.test java postgres chromium
 	@mkdir -p build
-	@$(BIN)/python -m pytest tests/spark -q --durations=15 >build/test-spark.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest $(BESIDE) -q --durations=15 >build/test-beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest tests flinkbuf --doctest-modules -q --durations=15 $(addprefix --ignore=,tests/spark $(BESIDE)); code=$$?; \
+	@$(BIN)/python -m pytest tests/spark $(SHORT) >build/test-spark.log 2>&1 & spark=$$!; \
+	$(BIN)/python -m pytest $(BESIDE) $(SHORT) >build/test-beside.log 2>&1 & beside=$$!; \
+	$(BIN)/python -m pytest tests flinkbuf --doctest-modules $(SHORT) $(addprefix --ignore=,tests/spark $(BESIDE)); code=$$?; \
 	wait $$beside || code=$$?; echo 'and beside them: $(BESIDE)'; cat build/test-beside.log; \
 	wait $$spark || code=$$?; echo 'and beside them: tests/spark'; cat build/test-spark.log; \
+	exit $$code
+
+test-long: $(VENV)/.test java
+	@mkdir -p build
+	@$(BIN)/python -m pytest tests/spark $(LONG) >build/test-long-spark.log 2>&1 & spark=$$!; \
+	$(BIN)/python -m pytest tests $(LONG) --ignore=tests/spark; code=$$?; \
+	wait $$spark || code=$$?; echo 'and beside them: tests/spark'; cat build/test-long-spark.log; \
 	exit $$code
 
 test-c: $(VENV)/.test

@@ -50,6 +50,7 @@ def kill_at_random(directory, count, is_over, longest_s, rng):
     (Path(directory) / chaos_program.GO_ON).touch()
 
 
+@pytest.mark.long
 def test_local_processes_that_are_killed(tmp_path, expected):
     env = chaos_program.environment(tmp_path, "local")
     chaos_program.build(env, tmp_path)
@@ -64,7 +65,7 @@ def test_local_processes_that_are_killed(tmp_path, expected):
 
 
 @pytest.mark.spark
-@pytest.mark.cluster
+@pytest.mark.long
 @pytest.mark.skipif(not SPARK_KILLS, reason="make test-chaos")
 def test_processes_of_spark_that_are_killed(tmp_path, expected):
     surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

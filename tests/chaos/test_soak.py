@@ -13,6 +13,7 @@ def has_seen_all(row):
     return row["records"] > 1_000 and min(row["kills"], row["cuts"], row["rescaled"]) >= 1
 
 
+@pytest.mark.long
 def test_a_job_that_is_killed_rescaled_and_cut_off_says_what_the_model_says(tmp_path):
     run = soak.Soak(tmp_path, kill_every_s=20, rescale_every_s=25, cut_every_s=10)
     rows = run.run(PATIENCE_S, has_seen_all)

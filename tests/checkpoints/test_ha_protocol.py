@@ -229,11 +229,13 @@ def master(checkpoint_count=1, ends=False, of=protocol):
     return lambda lineages: job_master(lineages, checkpoint_count, ends, of)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ends", [False, True])
 def test_two_job_masters_in_every_order(ends):
     assert play_all([master(1, ends), master(1, ends)]) > 5000
 
 
+@pytest.mark.long
 def test_two_job_masters_that_come_between_each_other_three_times():
     assert play_all([master(2, True), master(2, True)], switches=3) > 5000
 
@@ -243,6 +245,7 @@ def test_three_job_masters_that_come_between_each_other(ends):
     assert play_all([master(1, ends), master(1, ends), master(0, ends)], switches=1) > 3000
 
 
+@pytest.mark.long
 def test_three_job_masters_of_which_the_first_wakes_up_when_the_second_is_gone():
     assert play_all([master(1), master(0), master(0)], switches=2) > 5000
 
@@ -252,6 +255,7 @@ def test_a_step_that_fails_at_any_place_costs_no_record(ends):
     assert play_all([master(1, ends), master(1)], switches=1, faults=2) > 5000
 
 
+@pytest.mark.long
 def test_a_step_that_fails_while_three_job_masters_come_between_each_other():
     assert play_all([master(1), master(0), master(0)], switches=1, faults=1) > 5000
 

@@ -432,6 +432,7 @@ def open_files():
     return len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
 
 
+@pytest.mark.long
 def test_three_hundred_jobs_leave_nothing():
     out = []
 

@@ -529,6 +529,7 @@ def launcher_holds():
     return len(os.listdir(f"/proc/{pid}/fd")), len(children_of(pid))
 
 
+@pytest.mark.long
 def test_eighty_jobs_leave_what_the_first_left():
     local_job(identity, range(3), parallelism=1)[0].run()
     first, of_launcher = held(), launcher_holds()

@@ -104,6 +104,7 @@ def test_a_second_program_waits_until_the_first_is_gone(programs, tmp_path):
     assert results(tmp_path) == EXPECTED
 
 
+@pytest.mark.long
 def test_a_job_can_be_recovered_without_its_program(programs, tmp_path):
     first = programs(tmp_path)
     first.wait_for("checkpoint 4 is complete")
@@ -115,6 +116,7 @@ def test_a_job_can_be_recovered_without_its_program(programs, tmp_path):
     assert programs(tmp_path, "-c", code, str(tmp_path / "ha")).end().endswith("[]\n")
 
 
+@pytest.mark.long
 def test_a_program_that_stood_still_while_its_job_was_taken_over_does_no_harm(programs, tmp_path):
     first = programs(tmp_path)
     first.wait_for("checkpoint 4 is complete")
@@ -139,6 +141,7 @@ def test_a_program_that_is_interrupted_cancels_its_job_for_good(programs, tmp_pa
     assert "has ended before, CANCELED" in programs(tmp_path).end(code=1)
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_was_noted_before_the_directory_failed_loses_no_record(programs, tmp_path):
     """Begun from an older one while the next program finds it, the job would lose what lies between."""
     first = programs(tmp_path, OUTAGE_PROGRAM, str(tmp_path))
@@ -167,6 +170,7 @@ env.execute("counts")
 """
 
 
+@pytest.mark.long
 def test_another_program_of_the_same_name_does_not_get_the_job_of_one_that_was_killed(programs, tmp_path):
     first = programs(tmp_path)
     first.wait_for("checkpoint 4 is complete")

@@ -8,6 +8,7 @@ from matrix.runner import Runner
 PROGRAMS = 150  # in `make test`; `make test-matrix` runs as many as there is time for
 
 
+@pytest.mark.long
 def test_generated_programs_give_what_their_model_says():
     with Runner() as runner:
         found = explore(runner, 0, PROGRAMS)

@@ -165,6 +165,7 @@ def test_all_ways_find_the_same(spark):
     assert 29_000 < outcome.flights < 30_000  # without those that have no aircraft
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_result_is_kept_and_read_back(spark, years, tmp_path):
     console_module = pytest.importorskip("rich.console", reason="the report needs the extra 'demo'")
@@ -266,6 +267,7 @@ def test_an_aircraft_that_leaves_too_early_is_impossible_and_one_that_stays_away
     ]
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_the_stream_on_spark_finds_the_same(spark, monkeypatch):
     from flinkbuf.demo import stream_kill

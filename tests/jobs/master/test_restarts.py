@@ -231,6 +231,7 @@ def test_jobs_that_run_at_the_same_time_do_not_meet():
     assert len({job.job_id for job in jobs}) == 10
 
 
+@pytest.mark.long
 def test_two_hundred_jobs_that_fail_and_begin_again_leave_nothing():
     import gc
 
