@@ -68,12 +68,13 @@ class Mutant:
     occurrence: int
 
     def code(self) -> str | None:
-        """The changed file; None: nothing that runs is changed."""
+        """The changed file; None: nothing that runs is changed, or an argument's `*` became what is no Python."""
         source = self.path.read_text()
         changed = mutate_code(source, cosmic_ray.plugins.get_operator(self.operator)(), self.occurrence)
-        if changed is None or _running(changed) == _running(source):
+        try:
+            return None if changed is None or _running(changed) == _running(source) else changed
+        except SyntaxError:
             return None
-        return changed
 
     def __str__(self) -> str:
         source, changed = self.path.read_text().splitlines(), (self.code() or "").splitlines()
