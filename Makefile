@@ -192,11 +192,12 @@ lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*.[ch] tests/core/*.[ch] bench/*.[ch] flinkbuf/_core/*.h)
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint flinkbuf
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint flinkbuf bench
 
 clean:
 	rm -rf $(VENV) build dist demo-output bench-output *.egg-info .pytest_cache .hypothesis .benchmarks .mypy_cache
 	rm -f flinkbuf/_core/*.c flinkbuf/_core/*.so
+	rm -f bench/nexmark/*.so
 	find flinkbuf tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment: a virtual one with pip; what apt can bring is brought first.

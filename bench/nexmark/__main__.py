@@ -11,13 +11,8 @@ import resource
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-from nexmark.kept_events import keep
-from nexmark.rules import splits_of
 from nexmark.running import NAMES, digest, environment, events_of, final, results_of, run_without_results
-
-KEPT = Path(__file__).resolve().parents[2] / "bench-output" / "nexmark"
 
 
 def parsed():
@@ -33,8 +28,6 @@ def parsed():
     parser.add_argument("--backend", choices=["hashmap", "rocksdb"], default="hashmap")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=1, help="how often the clock is started; medians are printed")
-    parser.add_argument("--make", action="store_true", help="make the events while the clock runs, do not read them")
-    parser.add_argument("--folder", default=str(KEPT), help=argparse.SUPPRESS)
     parser.add_argument("--no-digest", action="store_true", help="leave out the run that collects the results")
     parser.add_argument("--once", choices=["time", "digest"], help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -42,8 +35,7 @@ def parsed():
 
 def stream_of(options):
     env = environment(options.target, options.parallelism, options.mode, options.backend)
-    folder = None if options.make else options.folder
-    return events_of(env, options.events, rate=options.rate, seed=options.seed, folder=folder)
+    return events_of(env, options.events, rate=options.rate, seed=options.seed)
 
 
 def run_once(options):
@@ -70,7 +62,6 @@ def in_process(options, name, events, once):
     command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", once]
     for option in passed:
         command += [f"--{option}", str(getattr(options, option))]
-    command += ["--make"] if options.make else ["--folder", options.folder]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run = subprocess.run(command, capture_output=True, text=True)
     if run.returncode:
@@ -83,9 +74,6 @@ def in_process(options, name, events, once):
 def measured(options, name):
     """Seconds of wall and CPU for the events beyond the first quarter: starts and ends drop out."""
     few = options.events // 4
-    for events in () if options.make else (few, options.events):
-        for split in splits_of(events, options.parallelism, options.rate, options.seed):
-            keep(split, options.folder)
     short, long = in_process(options, name, few, "time"), in_process(options, name, options.events, "time")
     differences = [long[kind] - short[kind] for kind in ("wall_s", "cpu_s")]
     return [(options.events - few) / seconds if seconds > 0 else math.nan for seconds in differences]

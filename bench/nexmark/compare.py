@@ -26,7 +26,8 @@ from decimal import Decimal
 from pathlib import Path
 from urllib.parse import unquote
 
-from nexmark import generator, rules
+from nexmark import rules
+from nexmark.generator import Generator
 from nexmark.running import NAMES, digest, environment, events_of, final, read_files, results_of, side_input
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -148,8 +149,8 @@ def check_events(options, count=100_000):
     theirs = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     ours = hashlib.sha256()
     for split in rules.splits_of(count, options.parallelism, options.rate, options.seed):
-        for rows in generator.Generator(split):
-            ours.update("".join("|".join(map(str, row)) + "\n" for row in rows).encode())
+        for event in Generator(split):
+            ours.update(("|".join(map(str, event)) + "\n").encode())
     if theirs != ours.hexdigest():
         raise SystemExit(f"the first {count:,} events of both are not the same")
     print(f"{count:,} events of both: equal, digest {theirs[:16]}", flush=True)
@@ -161,8 +162,7 @@ def expected(options):
     from oracle import ORACLES, Events
 
     splits = rules.splits_of(options.check, options.parallelism, CHECK_RATE, options.seed)
-    blocks = itertools.chain(*map(generator.Generator, splits))
-    events = Events(itertools.chain.from_iterable(map(generator.as_events, blocks)))
+    events = Events(itertools.chain.from_iterable(map(Generator, splits)))
     return {name: oracle(events) for name, oracle in ORACLES.items()}
 
 

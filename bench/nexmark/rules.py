@@ -6,7 +6,6 @@ FIRST_ID = 1000  # of persons and auctions
 FIRST_CATEGORY = 10
 CATEGORY_COUNT = 5
 EVENTS_PER_EPOCH = 50  # 1 person, 3 auctions, 46 bids
-PERSONS_PER_EPOCH = 1
 AUCTIONS_PER_EPOCH = 3
 HOT_BATCH = 100  # so many persons or auctions have one hot one among them
 HOT_AUCTION_RATIO = 2
@@ -38,15 +37,13 @@ CITIES = [
 STATES = ["AZ", "CA", "ID", "OR", "WA", "WY"]
 
 BASE_TIME_MS = 1_600_000_000_000
-EPOCH_ROOM = 4096  # numbers that an epoch takes at most: 870 on the average
 
 
 @dataclass(frozen=True)
 class Split:
     """The events of one subtask: `count` of them, of which the first `done` have been made.
 
-    `drawn` is how many numbers they took, so that the rest can be made without them; `skip` more events are there that
-    are to be passed over.
+    `drawn` is how many numbers they took, so that the rest can be made without them.
     """
 
     index: int
@@ -58,7 +55,6 @@ class Split:
     doubles_bidder_id: bool
     done: int = 0
     drawn: int = 0
-    skip: int = 0
 
     @property
     def split_id(self):
@@ -69,9 +65,9 @@ class Split:
         """Between two events of this split."""
         return 1_000_000.0 / self.rate * self.split_count
 
-    def at(self, done, drawn, skip):
+    def at(self, done, drawn):
         """Return the rest of the split."""
-        return replace(self, done=done, drawn=drawn, skip=skip)
+        return replace(self, done=done, drawn=drawn)
 
 
 def splits_of(events, split_count, rate=10_000, seed=1, doubles_bidder_id=True):
@@ -86,10 +82,3 @@ def splits_of(events, split_count, rate=10_000, seed=1, doubles_bidder_id=True):
         Split(index, split_count, 1 + index * share, count, rate, seed + index, doubles_bidder_id)
         for index, count in enumerate(counts)
     ]
-
-
-def extra_length_range(current, average):
-    """Return the least length of an extra text that fills a record up, and how many lengths there are; 0: one."""
-    missing = average - current
-    spread = int(missing * 0.2 + 0.5)
-    return missing - spread, 2 * spread

@@ -1,10 +1,7 @@
 """The events as a source: one split for each subtask, which goes on after a restore with the event it was at."""
 
-from itertools import chain
-
 from flinkbuf.datastream.connectors.base import QueueEnumerator, Source, SplitReader
-from nexmark.generator import Generator, as_events
-from nexmark.kept_events import KeptEvents
+from nexmark.generator import Generator
 from nexmark.rules import splits_of
 
 
@@ -23,13 +20,11 @@ class NexmarkSource(Source):
         As many as there are subtasks by default. Which events there are depends on it.
     doubles_bidder_id : bool, default True
         As upstream: see `rules.splits_of`.
-    folder : str, optional
-        Where `kept_events.keep` has put the events; by default they are made.
     """
 
-    def __init__(self, events, rate=10_000, seed=1, split_count=None, doubles_bidder_id=True, folder=None):
+    def __init__(self, events, rate=10_000, seed=1, split_count=None, doubles_bidder_id=True):
         self.events, self.rate, self.seed = events, rate, seed
-        self.split_count, self.doubles_bidder_id, self.folder = split_count, doubles_bidder_id, folder
+        self.split_count, self.doubles_bidder_id = split_count, doubles_bidder_id
 
     def create_enumerator(self, context):
         """Cut the events into splits."""
@@ -42,32 +37,17 @@ class NexmarkSource(Source):
 
     def create_reader(self, context):
         """Make events."""
-        return NexmarkReader(context, self.folder)
+        return NexmarkReader(context)
 
 
 class NexmarkReader(SplitReader):
-    """Makes the events of a split, or reads them, a block at a time."""
-
-    def __init__(self, context, folder=None):
-        super().__init__(context)
-        self._folder = folder
+    """Makes the events of a split."""
 
     def open_split(self, split):
         """Return the events from where the split stands."""
-        self._generator = Generator(split) if self._folder is None else KeptEvents(split, self._folder)
-        self._blocks = [(split.done, split.drawn)]  # where the last two began: events and numbers before them
-        events = chain.from_iterable(self._noted_blocks())
-        for _ in range(split.skip):
-            next(events)
-        return events
-
-    def _noted_blocks(self):
-        for rows in self._generator:
-            yield as_events(rows)
-            self._blocks = [self._blocks[-1], (self._generator.done, self._generator.drawn)]
+        self._generator = Generator(split)
+        return self._generator
 
     def split_after(self, split, record_count):
-        """Return the rest: the block that the next event is in, and how many before it in that block are over."""
-        over = split.done + split.skip + record_count
-        done, drawn = next(block for block in reversed(self._blocks) if block[0] <= over)
-        return split.at(done, drawn, over - done)
+        """Return the rest: no event is made before it is wanted, so the generator stands behind the last one."""
+        return split.at(self._generator.done, self._generator.drawn)
