@@ -35,9 +35,7 @@ class Line:
 
 PYFLINK = "PyFlink, tuned"
 TUNED = "PyFlink is the fastest of three: as shipped, with bundles and cache that hold all keys, in thread mode."
-NOT_MEASURED = (
-    "PyFlink was not measured in that run; a keyed count of 100 keys took about 240 times as long there, elsewhere."
-)
+NOT_MEASURED = "PyFlink was not measured in that run."
 
 
 def _beside_pyflink(work: str, name: str) -> Line:
