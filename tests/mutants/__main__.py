@@ -33,10 +33,22 @@ SIMULATED = ("tests/simulation/test_simulation.py::test_every_seed_holds_what_mu
 CHECKPOINTED = ("tests/simulation/test_checkpoints.py::test_every_seed_holds_what_must_hold",)
 BATCHES = ("tests/simulation/test_batch.py::test_every_seed_holds_what_must_hold",)
 BARRIERS = ("test_barrier_handler.py", "test_barrier_tracker.py", "test_barriers.py", "test_checkpointed_inputs.py")
-WINDOWS = ("tests/streaming/windows",)
+WINDOWS = (
+    "tests/streaming/windows",
+    "tests/core/test_window_operator.py",
+    "tests/core/test_aligned_window_operator.py",
+    "tests/core/test_session_window_operator.py",
+    "tests/datastream/test_joined_streams.py",
+)
 AREAS = {  # what is changed, the tests that should see it, and what is simulated then
     "jobs/master/*.py": (
-        ("tests/jobs/master", "tests/jobs/test_job_master_in_any_order.py"),
+        (
+            "tests/jobs/master",
+            "tests/jobs/test_job_master_in_any_order.py",
+            "tests/jobs/test_restart_log.py",
+            "tests/jobs/test_accumulators_of_jobs.py",
+            "tests/web/test_prometheus.py",
+        ),
         (*SIMULATED, *CHECKPOINTED, *BATCHES),
     ),
     "streaming/barrier_*.py": (tuple(f"tests/streaming/{name}" for name in BARRIERS), CHECKPOINTED),
@@ -154,7 +166,8 @@ def _passes(mutant: Mutant, code: str, chosen: tuple[str, ...]) -> bool:
         sys.meta_path.insert(0, Changed(mutant.path, code))
         status = 1
         try:
-            status = int(pytest.main([*chosen, "-x", "-q", "-p", "no:cacheprovider"]))
+            doctests = [] if chosen is AREAS[mutant.area][1] else ["--doctest-modules", str(mutant.path)]
+            status = int(pytest.main([*chosen, *doctests, "-x", "-q", "-p", "no:cacheprovider"]))
         finally:
             os._exit(min(status, 100))
     deadline = time.monotonic() + 20 * CPU_S

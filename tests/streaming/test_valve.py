@@ -1,5 +1,7 @@
 """The valve against what stream elements of several channels mean together. Flink: StatusWatermarkValveTest."""
 
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -197,3 +199,14 @@ def test_the_valve_lets_out_what_its_definition_says(channel_count, steps):
     for element, channel in steps:
         if channel < channel_count:
             assert valve.give(element, channel) == definition.give(element, channel)
+
+
+def test_of_many_channels_too_the_lowest_counts():
+    """Enough of them for a heap of several floors, in which a wrong parent shows."""
+    random, channel_count = Random(1), 40
+    valve, definition = Valve(channel_count), Definition(channel_count)
+    for step in range(4_000):
+        element = random.choice([step + random.randrange(200)] * 8 + [IDLE, ACTIVE])
+        channel = random.randrange(channel_count)
+        assert valve.give(element, channel) == definition.give(element, channel)
+    assert definition.last > 3_000

@@ -335,3 +335,16 @@ def test_savepoints_of_two_jobs_and_of_one_have_names_of_their_own():
         world.trigger()
         names.add(world.of(TriggerCheckpoint)[0].options.location)
     assert len(names) == 3
+
+
+@pytest.mark.parametrize("is_declined", [True, False], ids=["declined", "expired"])
+def test_only_a_savepoint_that_a_task_cannot_take_is_the_jobs_fault(is_declined):
+    world = running(timeout_ms=700, tolerable_failures=0)
+    request = world.savepoint()
+    checkpoint_id = world.trigger()
+    if is_declined:
+        world.decline(checkpoint_id, world.attempt(0, 0), "CHECKPOINT_ASYNC_EXCEPTION", error("disk full"))
+    else:
+        world.wait(700)
+    assert "no savepoint was taken" in world.answers[request]
+    assert world.job.status is (JobStatus.RESTARTING if is_declined else JobStatus.RUNNING)
