@@ -21,6 +21,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         Where metadata is written besides.
     max_state_size : int, optional
         Bytes of one state at most; 5 MiB by default.
+
+    Examples
+    --------
+    >>> JobManagerCheckpointStorage(max_state_size=1024).get_max_state_size()
+    1024
     """
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 * 1024 * 1024
@@ -59,6 +64,12 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         State of fewer bytes is written into the metadata.
     write_buffer_size : int, default 4096
         Bytes that are gathered before they are written.
+
+    Examples
+    --------
+    >>> storage = FileSystemCheckpointStorage("file:///checkpoints", file_state_size_threshold=1024)
+    >>> storage.get_checkpoint_path(), storage.get_min_file_size_threshold(), storage.get_write_buffer_size()
+    ('file:///checkpoints', 1024, 4096)
     """
 
     MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1024 * 1024

@@ -1111,7 +1111,16 @@ class _NoOperator(DataStream[T]):
 
 
 class KeyedStream(_NoOperator[T], Generic[K, T]):
-    """A stream whose records are told apart by a key; made by ``key_by``. Flink's ``KeyedStream``."""
+    """A stream whose records are told apart by a key; made by ``key_by``. Flink's ``KeyedStream``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> delays = env.from_collection([("UA", 2), ("AA", 33), ("UA", 4)]).key_by(lambda delay: delay[0])
+    >>> sorted(delays.sum(1).execute_and_collect())
+    [('AA', 33), ('UA', 2), ('UA', 6)]
+    """
 
     class AccumulateType(Enum):
         """What ``sum``, ``min``, ``max``, ``min_by`` and ``max_by`` make of two records."""
@@ -1428,7 +1437,17 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
 
 
 class CachedDataStream(_NoOperator[T]):
-    """A stream that a batch job would keep for later jobs; made by ``cache``. Flink's ``CachedDataStream``."""
+    """A stream that a batch job would keep for later jobs; made by ``cache``. Flink's ``CachedDataStream``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> cached = env.from_collection([1, 2]).map(lambda n: n * n).cache()
+    >>> cached.execute_and_collect(limit=2)
+    [1, 4]
+    >>> cached.invalidate()
+    """
 
     def invalidate(self) -> None:
         """Forget what was kept; streaming jobs keep nothing."""

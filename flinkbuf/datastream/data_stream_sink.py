@@ -14,7 +14,15 @@ T = TypeVar("T")  # of the records
 
 
 class DataStreamSink:
-    """Where a stream ends; made by ``print``, ``add_sink`` and ``sink_to``. Flink's ``DataStreamSink``."""
+    """Where a stream ends; made by ``print``, ``add_sink`` and ``sink_to``. Flink's ``DataStreamSink``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> env.from_collection([1, 2]).add_sink(print).name("shown").uid("shown-1").set_parallelism(1)
+    <DataStreamSink 'shown'>
+    """
 
     def __init__(self, transformation: OperatorTransformation) -> None:
         self._transformation = transformation

@@ -35,7 +35,18 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
 
 class AsyncRetryPredicate(ABC, Generic[OUT]):
-    """Which outcomes of a call are tried again. Flink's ``AsyncRetryPredicate``."""
+    """Which outcomes of a call are tried again. Flink's ``AsyncRetryPredicate``.
+
+    Examples
+    --------
+    >>> class IfRefused(AsyncRetryPredicate):
+    ...     def result_predicate(self):
+    ...         return None
+    ...     def exception_predicate(self):
+    ...         return lambda error: isinstance(error, ConnectionError)
+    >>> IfRefused().exception_predicate()(ConnectionRefusedError())
+    True
+    """
 
     @abstractmethod
     def result_predicate(self) -> Callable[[list[OUT]], bool] | None:
@@ -47,7 +58,17 @@ class AsyncRetryPredicate(ABC, Generic[OUT]):
 
 
 class AsyncRetryStrategy(ABC, Generic[OUT]):
-    """Whether and when a call is made again. Flink's ``AsyncRetryStrategy``."""
+    """Whether and when a call is made again. Flink's ``AsyncRetryStrategy``.
+
+    Examples
+    --------
+    >>> empty = lambda results: not results
+    >>> strategy = AsyncRetryStrategy.exponential_backoff(3, 100, 250, 2.0, empty, None)
+    >>> [strategy.get_backoff_time_millis(attempts) for attempts in (1, 2, 3)]
+    [100, 200, 250]
+    >>> strategy.can_retry(3), strategy.can_retry(4)
+    (True, False)
+    """
 
     @abstractmethod
     def can_retry(self, current_attempts: int) -> bool:

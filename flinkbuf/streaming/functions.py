@@ -63,7 +63,16 @@ class MapBatchFunction(Function):
 
 
 class FlatMapFunction(Function):
-    """Any number of results for each record. Flink's ``FlatMapFunction``."""
+    """Any number of results for each record. Flink's ``FlatMapFunction``.
+
+    Examples
+    --------
+    >>> class Words(FlatMapFunction):
+    ...     def flat_map(self, value):
+    ...         yield from value.split()
+    >>> list(Words().flat_map("to be"))
+    ['to', 'be']
+    """
 
     if TYPE_CHECKING:
 
@@ -75,7 +84,16 @@ class FlatMapFunction(Function):
 
 
 class FilterFunction(Function):
-    """Keeps some of the records. Flink's ``FilterFunction``."""
+    """Keeps some of the records. Flink's ``FilterFunction``.
+
+    Examples
+    --------
+    >>> class Late(FilterFunction):
+    ...     def filter(self, value):
+    ...         return value > 15
+    >>> [delay for delay in (3, 20) if Late().filter(delay)]
+    [20]
+    """
 
     @abstractmethod
     def filter(self, value: Any) -> bool:
@@ -83,7 +101,16 @@ class FilterFunction(Function):
 
 
 class ReduceFunction(Function):
-    """Makes one value of two of the same type, in any grouping. Flink's ``ReduceFunction``."""
+    """Makes one value of two of the same type, in any grouping. Flink's ``ReduceFunction``.
+
+    Examples
+    --------
+    >>> class Longest(ReduceFunction):
+    ...     def reduce(self, value1, value2):
+    ...         return max(value1, value2, key=len)
+    >>> Longest().reduce("JFK", "Newark")
+    'Newark'
+    """
 
     @abstractmethod
     def reduce(self, value1: Any, value2: Any) -> Any:
@@ -127,7 +154,18 @@ class AggregateFunction(Function):
 
 
 class CoMapFunction(Function):
-    """One result for each record of two streams. Flink's ``CoMapFunction``."""
+    """One result for each record of two streams. Flink's ``CoMapFunction``.
+
+    Examples
+    --------
+    >>> class InMinutes(CoMapFunction):
+    ...     def map1(self, value):
+    ...         return value
+    ...     def map2(self, value):
+    ...         return 60 * value
+    >>> InMinutes().map1(90), InMinutes().map2(2)
+    (90, 120)
+    """
 
     @abstractmethod
     def map1(self, value: Any) -> Any:
@@ -139,7 +177,18 @@ class CoMapFunction(Function):
 
 
 class CoFlatMapFunction(Function):
-    """Any number of results for each record of two streams. Flink's ``CoFlatMapFunction``."""
+    """Any number of results for each record of two streams. Flink's ``CoFlatMapFunction``.
+
+    Examples
+    --------
+    >>> class Codes(CoFlatMapFunction):
+    ...     def flat_map1(self, value):
+    ...         yield value.upper()
+    ...     def flat_map2(self, value):
+    ...         return value.split(",")
+    >>> list(Codes().flat_map1("jfk")), Codes().flat_map2("LGA,EWR")
+    (['JFK'], ['LGA', 'EWR'])
+    """
 
     @abstractmethod
     def flat_map1(self, value: Any) -> Iterable[Any] | None:
@@ -168,7 +217,17 @@ class JoinFunction(Function):
 
 
 class FlatJoinFunction(Function):
-    """Any number of results for each pair of records that a join puts together. Flink's ``FlatJoinFunction``."""
+    """Any number of results for each pair of records that a join puts together. Flink's ``FlatJoinFunction``.
+
+    Examples
+    --------
+    >>> class OnTime(FlatJoinFunction):
+    ...     def join(self, first, second):
+    ...         if first[1] >= second[1]:
+    ...             yield first[0]
+    >>> list(OnTime().join(("UA", 10), ("UA", 9))), list(OnTime().join(("UA", 10), ("UA", 11)))
+    (['UA'], [])
+    """
 
     @abstractmethod
     def join(self, first: Any, second: Any) -> Iterable[Any] | None:
@@ -193,7 +252,16 @@ class CoGroupFunction(Function):
 
 
 class KeySelector(Function):
-    """Takes the key out of a record: the same for the same record, in every process. Flink's ``KeySelector``."""
+    """Takes the key out of a record: the same for the same record, in every process. Flink's ``KeySelector``.
+
+    Examples
+    --------
+    >>> class Carrier(KeySelector):
+    ...     def get_key(self, value):
+    ...         return value[:2]
+    >>> Carrier().get_key("UA1545")
+    'UA'
+    """
 
     if TYPE_CHECKING:
 
@@ -213,7 +281,16 @@ class NullByteKeySelector(KeySelector):
 
 
 class Partitioner(Function):
-    """Decides which subtask gets a record. Flink's ``Partitioner``."""
+    """Decides which subtask gets a record. Flink's ``Partitioner``.
+
+    Examples
+    --------
+    >>> class ByRange(Partitioner):
+    ...     def partition(self, key, num_partitions):
+    ...         return min(key // 100, num_partitions - 1)
+    >>> [ByRange().partition(key, 3) for key in (7, 150, 900)]
+    [0, 1, 2]
+    """
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int) -> int:
@@ -230,6 +307,17 @@ class SourceFunction(Function):
     ----------
     source_func : iterable or callable, optional
         Where the records come from, if `run` is not overridden.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> class Countdown(SourceFunction):
+    ...     def run(self, ctx):
+    ...         for number in (3, 2, 1):
+    ...             ctx.collect(number)
+    >>> env.add_source(Countdown()).execute_and_collect(limit=3)
+    [3, 2, 1]
     """
 
     def __init__(self, source_func: Any = None) -> None:
@@ -264,6 +352,14 @@ class SinkFunction(Function):
     ----------
     sink_func : callable, optional
         What is called with each record, if `invoke` is not overridden.
+
+    Examples
+    --------
+    >>> class Shown(SinkFunction):
+    ...     def invoke(self, value):
+    ...         print("got", value)
+    >>> Shown().invoke(4)
+    got 4
     """
 
     def __init__(self, sink_func: Callable[[Any], Any] | None = None) -> None:

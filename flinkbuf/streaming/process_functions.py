@@ -78,6 +78,19 @@ class KeyedProcessFunction(Function):
     """Any number of results for each record of a keyed stream, with state and timers.
 
     Flink: ``KeyedProcessFunction``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> class Silence(KeyedProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         ctx.timer_service().register_event_time_timer(1000)
+    ...     def on_timer(self, timestamp, ctx):
+    ...         yield ctx.get_current_key(), timestamp
+    >>> calls = env.from_collection(["a", "a"]).key_by(lambda caller: caller)
+    >>> calls.process(Silence()).execute_and_collect(limit=1)
+    [('a', 1000)]
     """
 
     class Context(_KeyedContext):
@@ -95,7 +108,18 @@ class KeyedProcessFunction(Function):
 
 
 class CoProcessFunction(Function):
-    """Any number of results for each record of two streams. Flink's ``CoProcessFunction``."""
+    """Any number of results for each record of two streams. Flink's ``CoProcessFunction``.
+
+    Examples
+    --------
+    >>> class Tagged(CoProcessFunction):
+    ...     def process_element1(self, value, ctx):
+    ...         yield "order", value
+    ...     def process_element2(self, value, ctx):
+    ...         yield "payment", value
+    >>> list(Tagged().process_element2(7, None))
+    [('payment', 7)]
+    """
 
     class Context(_Context):
         """What goes with a record."""
@@ -113,6 +137,23 @@ class KeyedCoProcessFunction(Function):
     """As `CoProcessFunction` on two streams of the same keys, with state and timers.
 
     Flink: ``KeyedCoProcessFunction``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> from flinkbuf.common import Types
+    >>> from flinkbuf.streaming.state import ListStateDescriptor
+    >>> class Both(KeyedCoProcessFunction):
+    ...     def open(self, runtime_context):
+    ...         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.STRING()))
+    ...     def process_element1(self, value, ctx):
+    ...         self.seen.add(value)
+    ...         return sorted(self.seen.get()) if len(list(self.seen.get())) == 2 else None
+    ...     process_element2 = process_element1
+    >>> both = env.from_collection(["order"]).connect(env.from_collection(["payment"]))
+    >>> both.key_by(lambda value: 0, lambda value: 0).process(Both()).execute_and_collect(limit=2)
+    ['order', 'payment']
     """
 
     class Context(_KeyedContext):
@@ -199,7 +240,20 @@ class BaseBroadcastProcessFunction(Function):
 
 
 class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, OUT]):
-    """On a stream without keys and a broadcast one. Flink's ``BroadcastProcessFunction``."""
+    """On a stream without keys and a broadcast one. Flink's ``BroadcastProcessFunction``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Types
+    >>> limits = MapStateDescriptor("limits", Types.STRING(), Types.INT())
+    >>> class Above(BroadcastProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         least = ctx.get_broadcast_state(limits).get("least")
+    ...         if least is None or value >= least:
+    ...             yield value
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         ctx.get_broadcast_state(limits).put("least", value)
+    """
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """What goes with a broadcast record."""
@@ -217,7 +271,19 @@ class BroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[IN1, IN2, O
 
 
 class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, IN1, IN2, OUT]):
-    """On a keyed stream and a broadcast one. Flink's ``KeyedBroadcastProcessFunction``."""
+    """On a keyed stream and a broadcast one. Flink's ``KeyedBroadcastProcessFunction``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Types
+    >>> names = MapStateDescriptor("names", Types.STRING(), Types.STRING())
+    >>> class Named(KeyedBroadcastProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         yield ctx.get_broadcast_state(names).get(ctx.get_current_key()), value
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         carrier, name = value
+    ...         ctx.get_broadcast_state(names).put(carrier, name)
+    """
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):
         """What goes with a broadcast record."""

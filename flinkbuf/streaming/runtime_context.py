@@ -46,6 +46,19 @@ class RuntimeContext(KeyedStateStore):
         Of the operator.
     accumulators : AccumulatorRegistry, optional
         Of the task.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> from flinkbuf.datastream import MapFunction
+    >>> class Placed(MapFunction):
+    ...     def open(self, runtime_context):
+    ...         self.place = runtime_context.get_index_of_this_subtask()
+    ...     def map(self, value):
+    ...         return self.place, value
+    >>> env.from_collection(["a"]).map(Placed()).execute_and_collect(limit=1)
+    [(0, 'a')]
     """
 
     def __init__(

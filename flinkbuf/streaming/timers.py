@@ -13,7 +13,17 @@ from flinkbuf.streaming.operator_context import ProcessingTimeService
 
 
 class TimerService(ABC):
-    """The time, and timers for the current key. PyFlink's ``TimerService``."""
+    """The time, and timers for the current key. PyFlink's ``TimerService``.
+
+    Examples
+    --------
+    >>> from flinkbuf.streaming.process_functions import KeyedProcessFunction
+    >>> class Reminder(KeyedProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
+    ...     def on_timer(self, timestamp, ctx):
+    ...         yield f"{ctx.get_current_key()}: a minute has passed"
+    """
 
     @abstractmethod
     def current_processing_time(self) -> int:

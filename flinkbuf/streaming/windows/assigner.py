@@ -20,7 +20,17 @@ W2 = TypeVar("W2")
 
 
 class WindowAssigner(ABC, Generic[T, W]):
-    """Gives each record its windows: one, several or none; to derive from."""
+    """Gives each record its windows: one, several or none; to derive from.
+
+    Examples
+    --------
+    >>> from flinkbuf.streaming.windows.time_windows import TumblingEventTimeWindows
+    >>> class OnlyEven(TumblingEventTimeWindows):
+    ...     def assign_windows(self, element, timestamp, context):
+    ...         return super().assign_windows(element, timestamp, context) if element % 2 == 0 else []
+    >>> isinstance(OnlyEven(1000, 0), WindowAssigner), OnlyEven(1000, 0).assign_windows(3, 1500, None)
+    (True, [])
+    """
 
     class WindowAssignerContext(ABC):
         """What an assigner may ask. Implemented by the window operator."""

@@ -19,7 +19,13 @@ W = TypeVar("W")
 
 
 class TriggerResult(Enum):
-    """What is done with a window: ``(its function is called, its contents are dropped afterwards)``."""
+    """What is done with a window: ``(its function is called, its contents are dropped afterwards)``.
+
+    Examples
+    --------
+    >>> TriggerResult.FIRE.is_fire(), TriggerResult.FIRE.is_purge()
+    (True, False)
+    """
 
     CONTINUE = (False, False)
     FIRE_AND_PURGE = (True, True)
@@ -36,7 +42,22 @@ class TriggerResult(Enum):
 
 
 class Trigger(ABC, Generic[T, W]):
-    """Decides when a window of one key is evaluated; to derive from."""
+    """Decides when a window of one key is evaluated; to derive from.
+
+    Examples
+    --------
+    >>> class AtOnce(Trigger):
+    ...     def on_element(self, element, timestamp, window, ctx):
+    ...         return TriggerResult.FIRE
+    ...     def on_processing_time(self, time, window, ctx):
+    ...         return TriggerResult.CONTINUE
+    ...     def on_event_time(self, time, window, ctx):
+    ...         return TriggerResult.CONTINUE
+    ...     def on_merge(self, window, ctx): ...
+    ...     def clear(self, window, ctx): ...
+    >>> AtOnce().on_element(1, 0, None, None).name
+    'FIRE'
+    """
 
     class TriggerContext(ABC):
         """The time, timers and state of the window and key at hand. Implemented by the window operator."""

@@ -12,7 +12,18 @@ __all__ = ["CountWindow", "GlobalWindow", "TimeWindow", "Window"]
 
 
 class Window(ABC):
-    """A finite part of a stream; its state is kept under it, so it must be hashable, comparable and picklable."""
+    """A finite part of a stream; its state is kept under it, so it must be hashable, comparable and picklable.
+
+    Examples
+    --------
+    >>> class Day(Window):
+    ...     def __init__(self, number):
+    ...         self.number = number
+    ...     def max_timestamp(self):
+    ...         return (self.number + 1) * 86_400_000 - 1
+    >>> Day(0).max_timestamp()
+    86399999
+    """
 
     @abstractmethod
     def max_timestamp(self) -> int:

@@ -23,7 +23,16 @@ W2 = TypeVar("W2", covariant=True)
 
 
 class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Called with the contents of a window of one key."""
+    """Called with the contents of a window of one key.
+
+    Examples
+    --------
+    >>> class Total(WindowFunction):
+    ...     def apply(self, key, window, inputs):
+    ...         yield key, sum(inputs)
+    >>> list(Total().apply("JFK", None, [2, 3]))
+    [('JFK', 5)]
+    """
 
     @abstractmethod
     def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT]:
@@ -39,7 +48,14 @@ class AllWindowFunction(Function, Generic[IN, OUT, W]):
 
 
 class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
-    """Called with the contents of a window of one key, and with what there is to know and keep beside."""
+    """Called with the contents of a window of one key, and with what there is to know and keep beside.
+
+    Examples
+    --------
+    >>> class TotalAtEnd(ProcessWindowFunction):
+    ...     def process(self, key, context, elements):
+    ...         yield key, context.window().end, sum(elements)
+    """
 
     class Context(ABC, Generic[W2]):
         """The window, the time, and state. Implemented by the window operator."""
