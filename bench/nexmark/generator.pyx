@@ -16,7 +16,6 @@ from libc.stdint cimport int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
 
 from nexmark import rules
-from nexmark.events import Auction, Bid, Person
 
 cdef extern from "Python.h":
     object PyType_GenericAlloc(PyTypeObject* kind, Py_ssize_t count)  # a tuple's fields are put in one by one
@@ -134,10 +133,6 @@ def channel_id(number):
 
 # --- events
 
-cdef PyTypeObject* PERSON = <PyTypeObject*>Person
-cdef PyTypeObject* AUCTION = <PyTypeObject*>Auction
-cdef PyTypeObject* BID = <PyTypeObject*>Bid
-
 
 cdef inline void put(object event, Py_ssize_t place, object field) noexcept:
     Py_INCREF(field)  # which the tuple takes
@@ -166,6 +161,7 @@ cdef class Generator:
     cdef bytes pool
     cdef const char* letters
     cdef uint32_t pool_size
+    cdef object person_class, auction_class, bid_class
     cdef list channels, urls, first_names, last_names, cities, states
     # Of the rules, which see.
     cdef uint32_t first_id, first_bidder, events_per_epoch, auctions_per_epoch, hot_batch, auctions_in_flight
@@ -173,6 +169,10 @@ cdef class Generator:
     cdef uint32_t person_size, auction_size, bid_size, channel_count, hot_channel_count
 
     def __init__(self, split):
+        # A worker of Spark imports the modules of each job anew, but not this one: classes are those of now.
+        from nexmark import events
+
+        self.person_class, self.auction_class, self.bid_class = events.Person, events.Auction, events.Bid
         self.done, self.first_event_id, self.count = split.done, split.first_event_id, split.count
         self.delay_us, self.seed = split.delay_us, split.seed
         self.random = Random(self.seed + GAMMA * <uint64_t>split.drawn)
@@ -243,7 +243,7 @@ cdef class Generator:
             low = max(last_auction - self.auctions_in_flight, <int64_t>0)
             auction = low + below(random, <uint32_t>(last_auction - low) + 1 + self.id_lead)
         bidder = self.hot_person(epoch) + 1 if below(random, self.hot_bidder) else self.some_person(epoch)
-        cdef object event = PyType_GenericAlloc(BID, 7)
+        cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.bid_class, 7)
         put(event, 0, auction + self.first_id)
         put(event, 1, bidder + self.first_bidder)
         put(event, 2, price(random))
@@ -267,7 +267,7 @@ cdef class Generator:
         cdef int64_t expires = when + 1 + below(random, <uint32_t>max(2 * ahead, <int64_t>1))
         cdef str name = word(random, 20, 32), description = word(random, 100, 32)
         cdef int64_t reserve = initial_bid + price(random)
-        cdef object event = PyType_GenericAlloc(AUCTION, 10)
+        cdef object event = PyType_GenericAlloc(<PyTypeObject*>self.auction_class, 10)
         put(event, 0, epoch * self.auctions_per_epoch + turn - 1 + self.first_id)
         put(event, 1, name)
         put(event, 2, description)
@@ -291,4 +291,4 @@ cdef class Generator:
         state = self.states[below(random, <uint32_t>len(self.states))]
         cdef Py_ssize_t size = 8 + len(name) + len(email) + len(card) + len(city) + len(state)
         fields = (epoch + self.first_id, name, email, card, city, state, self.date_time(self.done))
-        return Person(*fields, self.extra(size, self.person_size))
+        return self.person_class(*fields, self.extra(size, self.person_size))
