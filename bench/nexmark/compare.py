@@ -255,7 +255,7 @@ def run_ours(options, name, sizes):
     """Each size is a process of its own, which has others below it."""
     runs = []
     for events in sizes:
-        command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", "time", "--make"]
+        command = [sys.executable, "-m", "nexmark", name, "--events", str(events), "--once", "time"]
         for option in ("rate", "target", "parallelism", "seed"):
             command += [f"--{option}", str(getattr(options, option))]
         (line,), cpu_s, peak = run_to_end(command)

@@ -98,3 +98,9 @@ def test_without_jars_it_says_what_to_do(tmp_path):
     options = compare.parsed(["q0", "--flink", str(tmp_path)])
     with pytest.raises(SystemExit, match="make nexmark has both"):
         compare.java_command(options)
+
+
+def test_our_side_of_the_comparison_runs():
+    options = compare.parsed(["q0", "--target", "embedded", "--parallelism", "1"])
+    (run,) = compare.run_ours(options, "q0", [2_000])
+    assert run["events"] == 2_000 and run["wall_s"] > 0

@@ -7,7 +7,7 @@ import org.apache.flink.table.data.GenericRowData;
 import org.apache.flink.table.data.StringData;
 import org.apache.flink.table.data.TimestampData;
 
-/** Makes the events of one split, the same ones as generator.py makes of the same seed. */
+/** Makes the events of one split, the same ones as generator.pyx makes of the same seed. */
 final class Events {
 
     static final int PERSON = 0;
