@@ -140,16 +140,17 @@ class KeyedCoProcessFunction(Function):
 
     Examples
     --------
-    >>> from flinkbuf.datastream import StreamExecutionEnvironment
-    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     >>> from flinkbuf.common import Types
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
     >>> from flinkbuf.streaming.state import ListStateDescriptor
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     >>> class Both(KeyedCoProcessFunction):
     ...     def open(self, runtime_context):
     ...         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.STRING()))
     ...     def process_element1(self, value, ctx):
     ...         self.seen.add(value)
-    ...         return sorted(self.seen.get()) if len(list(self.seen.get())) == 2 else None
+    ...         seen = sorted(self.seen.get())
+    ...         return seen if len(seen) == 2 else None
     ...     process_element2 = process_element1
     >>> both = env.from_collection(["order"]).connect(env.from_collection(["payment"]))
     >>> both.key_by(lambda value: 0, lambda value: 0).process(Both()).execute_and_collect(limit=2)

@@ -49,9 +49,8 @@ class RuntimeContext(KeyedStateStore):
 
     Examples
     --------
-    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
     >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-    >>> from flinkbuf.datastream import MapFunction
     >>> class Placed(MapFunction):
     ...     def open(self, runtime_context):
     ...         self.place = runtime_context.get_index_of_this_subtask()

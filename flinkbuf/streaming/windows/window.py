@@ -16,9 +16,10 @@ class Window(ABC):
 
     Examples
     --------
-    >>> class Day(Window):
-    ...     def __init__(self, number):
-    ...         self.number = number
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True, order=True)
+    ... class Day(Window):
+    ...     number: int
     ...     def max_timestamp(self):
     ...         return (self.number + 1) * 86_400_000 - 1
     >>> Day(0).max_timestamp()
