@@ -226,11 +226,11 @@ uint64_t fb_io_executor_run_count(struct fb_io_executor* self) {
   return count;
 }
 
-uint32_t fb_io_executor_queued_count(struct fb_io_executor* self) {
+uint32_t fb_io_executor_pending_count(struct fb_io_executor* self) {
   uint32_t count;
 
   pthread_mutex_lock(&self->lock);
-  count = self->queued_count;
+  count = self->queued_count + (self->running != NULL);
   pthread_mutex_unlock(&self->lock);
   return count;
 }

@@ -48,6 +48,7 @@ void fb_io_executor_close(struct fb_io_executor* self);
 
 /* Requests that have run. */
 uint64_t fb_io_executor_run_count(struct fb_io_executor* self);
-uint32_t fb_io_executor_queued_count(struct fb_io_executor* self);
+/* Those that have not returned: the queued ones, and the one that runs. */
+uint32_t fb_io_executor_pending_count(struct fb_io_executor* self);
 
 #endif

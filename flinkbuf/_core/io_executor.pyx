@@ -19,7 +19,7 @@ cdef class IOExecutor:
     Examples
     --------
     >>> with IOExecutor("reader") as executor:
-    ...     executor.run_count, executor.queued_count
+    ...     executor.run_count, executor.pending_count
     (0, 0)
     """
 
@@ -48,6 +48,6 @@ cdef class IOExecutor:
         return fb_io_executor_run_count(self.c)
 
     @property
-    def queued_count(self):
-        """Requests that wait for their turn."""
-        return fb_io_executor_queued_count(self.c)
+    def pending_count(self):
+        """Requests that have not returned: the queued ones, and the one that runs."""
+        return fb_io_executor_pending_count(self.c)

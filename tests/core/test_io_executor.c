@@ -64,7 +64,7 @@ static void requests_run_in_order_and_close_runs_the_rest(void) {
     CHECK(fb_io_executor_post(executor, &requests[i].request) == FB_OK);
     CHECK(fb_io_executor_post(executor, &requests[i].request) == FB_OK); /* queued once */
   }
-  CHECK(fb_io_executor_queued_count(executor) == REQUESTS);
+  CHECK(fb_io_executor_pending_count(executor) == REQUESTS + 1); /* and the gate */
   /* From the middle, the front and the end. */
   for (int i = 0; i < REQUESTS; i += 3) CHECK(fb_io_executor_cancel(executor, &requests[i].request));
   CHECK(fb_io_executor_cancel(executor, &requests[REQUESTS - 1].request));
@@ -218,13 +218,13 @@ static void what_is_for_the_end_runs_last(void) {
   for (int i = 0; i < 6; i++) requests[i] = (struct numbered){.request = {.run = note_number}, .number = i};
   for (int i = 0; i < 3; i++) CHECK(fb_io_executor_post_at_end(executor, &requests[i].request) == FB_OK);
   CHECK(fb_io_executor_post_at_end(executor, &requests[0].request) == FB_OK); /* queued once */
-  CHECK(fb_io_executor_queued_count(executor) == 0);
+  CHECK(fb_io_executor_pending_count(executor) == 0);
   enter_gate(&gate, executor);
   for (int i = 3; i < 6; i++) CHECK(fb_io_executor_post(executor, &requests[i].request) == FB_OK);
-  CHECK(fb_io_executor_queued_count(executor) == 3);
+  CHECK(fb_io_executor_pending_count(executor) == 4);
   CHECK(fb_io_executor_cancel(executor, &requests[1].request) &&
         !fb_io_executor_cancel(executor, &requests[1].request));
-  CHECK(fb_io_executor_queued_count(executor) == 3);
+  CHECK(fb_io_executor_pending_count(executor) == 4);
   fb_wakeup_ring(&gate.opened);
   fb_io_executor_close(executor);
   CHECK(order_count == 5 && order[0] == 3 && order[1] == 4 && order[2] == 5 && order[3] + order[4] == 2);
@@ -240,7 +240,7 @@ static void what_is_for_the_end_runs_last(void) {
 
 static void unused_one_has_no_thread(void) {
   struct fb_io_executor* executor = open_executor();
-  CHECK(fb_io_executor_run_count(executor) == 0 && fb_io_executor_queued_count(executor) == 0);
+  CHECK(fb_io_executor_run_count(executor) == 0 && fb_io_executor_pending_count(executor) == 0);
   fb_io_executor_close(executor);
   fb_io_executor_drop(executor);
 }

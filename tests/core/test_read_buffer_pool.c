@@ -149,10 +149,7 @@ static void test_line_and_time_out(void) {
 
 /* Until all requests that were posted have run. */
 static void settle(void) {
-  uint64_t before;
-  do before = fb_io_executor_run_count(executor);
-  while (sched_yield() == 0 &&
-         (fb_io_executor_queued_count(executor) > 0 || fb_io_executor_run_count(executor) != before));
+  while (fb_io_executor_pending_count(executor) > 0) sched_yield();
 }
 
 static uint32_t take_calls(struct user* self) {

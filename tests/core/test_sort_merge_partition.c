@@ -595,7 +595,7 @@ static void test_closed_executor_under_parked_readers(void) {
         kept[count++] = polled.slice;
         is_any = true;
       }
-  } while (is_any || fb_io_executor_queued_count(executor) > 0 || runs != fb_io_executor_run_count(executor));
+  } while (is_any || fb_io_executor_pending_count(executor) > 0 || runs != fb_io_executor_run_count(executor));
   fb_io_executor_close(executor);
   for (uint32_t i = 0; i < READERS; i++) {
     int code;
