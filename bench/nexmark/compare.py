@@ -1,6 +1,6 @@
 """Runs queries on flinkbuf and as Flink SQL, in turn, over the same events; prints and keeps what both take.
 
-python -m nexmark.compare q0 q5 --events 1000000 --rounds 3
+python -m nexmark.compare q0 q5 --seconds 4 --rounds 3
 
 Flink runs in one JVM with an embedded cluster, warm when the clock starts; flinkbuf's functions are Python. Both make
 the events while the clock runs. Before that, the results of both are compared with the oracle's.
@@ -50,12 +50,17 @@ NOT_IN_SQL = {"q6": "Flink's SQL has no OVER of rows that change"}
 NOT_DETERMINED = {"q12": "windows by the clock on the wall"}
 CHECK_RATE = 100  # events a second of event time: many windows, and hardly two bids in one millisecond
 MEMORY_STEP_S = 0.1
+TRIAL_EVENTS = (100_000, 400_000)
+FEWEST_EVENTS, MOST_EVENTS = 400_000, 20_000_000
 
 
 def parsed(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m nexmark.compare", description=__doc__)
     parser.add_argument("queries", nargs="+", metavar="query", help="q0 to q23, src for the events alone, or all")
-    parser.add_argument("--events", type=int, default=1_000_000, help="the larger size; the smaller is a quarter of it")
+    parser.add_argument("--seconds", type=float, default=4, help="what flinkbuf's larger run is to take, about")
+    parser.add_argument(
+        "--events", type=int, help="the larger size, for all queries, instead; the smaller is a quarter"
+    )
     parser.add_argument("--rate", type=int, default=10_000, help="events a second of event time: 10000 or 10000000")
     parser.add_argument("--parallelism", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=3, help="both in turn, so often; medians are printed")
@@ -288,9 +293,22 @@ def summarized(rounds):
     return {"events_per_s": rates["wall_s"], "events_per_cpu_s": rates["cpu_s"], "peak_bytes": long["peak_bytes"]}
 
 
+def sizes_of(options, name):
+    """Return the two numbers of events for a query, the larger four times the smaller.
+
+    Queries differ twentyfold: a size that one takes a minute for is over before the other is warm.
+    """
+    if options.events:
+        return [options.events // 4, options.events]
+    rate = summarized([run_ours(options, name, TRIAL_EVENTS)])["events_per_s"]
+    wanted = MOST_EVENTS if math.isnan(rate) else rate * options.seconds
+    quarter = round(min(max(wanted, FEWEST_EVENTS), MOST_EVENTS) / 400_000) * 100_000
+    return [quarter, 4 * quarter]
+
+
 def measured(options, name):
     """Return what a query takes on both, or on flinkbuf alone, and all runs it was made of."""
-    sizes = [options.events // 4, options.events]
+    sizes = sizes_of(options, name)
     contenders = {"flinkbuf": run_ours, "flink": run_flinks}
     if name in NOT_IN_SQL:
         del contenders["flink"]
@@ -299,6 +317,7 @@ def measured(options, name):
         for who, run in contenders.items():
             runs[who].append(run(options, name, sizes))
     result = {who: {**summarized(rounds), "rounds": rounds} for who, rounds in runs.items()}
+    result["events"] = sizes[1]
     if "flink" in result:
         for key in ("events_per_s", "events_per_cpu_s"):
             result[f"{key}_ratio"] = result["flinkbuf"][key] / result["flink"][key]
@@ -307,8 +326,8 @@ def measured(options, name):
 
 # --- what is printed
 
-HEAD = f"{'':4} {'thousand events/s':>23} {'':>7} {'thousand events/CPU s':>23} {'':>7} {'peak MB':>15}\n" + (
-    f"{'':4} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} "
+HEAD = f"{'':4} {'':>8} {'thousand events/s':>23} {'':>7} {'thousand events/CPU s':>23} {'':>7} {'peak MB':>15}\n" + (
+    f"{'':4} {'M events':>8} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} {'flinkbuf':>11} {'Flink':>11} {'ratio':>7} "
     f"{'flinkbuf':>8} {'Flink':>6}  wins by CPU"
 )
 
@@ -316,7 +335,7 @@ HEAD = f"{'':4} {'thousand events/s':>23} {'':>7} {'thousand events/CPU s':>23} 
 def line_of(name, result):
     """Return the line of a query in the table."""
     ours, flinks = result["flinkbuf"], result.get("flink")
-    text = f"{name:4}"
+    text = f"{name:4} {result['events'] / 1e6:8.1f}"
     for key in ("events_per_s", "events_per_cpu_s"):
         text += f" {ours[key] / 1e3:11,.0f}"
         text += f" {flinks[key] / 1e3:11,.0f} {result[f'{key}_ratio']:7.2f}" if flinks else f" {'':11} {'':7}"
@@ -371,7 +390,7 @@ def main():
             raise SystemExit(f"results of {', '.join(wrong)} differ, so nothing is measured")
     before = machine()
     print(
-        f"{options.events // 4:,} and {options.events:,} events at {options.rate:,} a second, parallelism "
+        f"so many events and a quarter of them, at {options.rate:,} a second of event time, parallelism "
         f"{options.parallelism}, {options.target}, {options.rounds} rounds; load {before['load'][0]:.1f} "
         f"on {before['cpus']} CPUs\n{HEAD}"
     )
@@ -382,7 +401,9 @@ def main():
     print("\n".join(summary_of(results)))
     output = Path(options.output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    given = {key: getattr(options, key) for key in ("events", "rate", "parallelism", "rounds", "seed", "target")}
+    given = {
+        key: getattr(options, key) for key in ("events", "seconds", "rate", "parallelism", "rounds", "seed", "target")
+    }
     kept = {
         **given,
         "flink_options": settings,

@@ -57,9 +57,27 @@ def test_a_rate_that_noise_has_turned_round_is_no_number():
     assert math.isnan(compare.summarized([[run(100, 5.0), run(400, 4.0)]])["events_per_s"])
 
 
+@pytest.mark.parametrize(
+    ("events_per_s", "larger"), [(500_000.0, 2_000_000), (10_000.0, 400_000), (1e9, 20_000_000), (math.nan, 20_000_000)]
+)
+def test_a_query_has_as_many_events_as_it_takes_seconds_for(monkeypatch, events_per_s, larger):
+    def trial(options, name, sizes):
+        return [run(events, events / events_per_s if events_per_s == events_per_s else 1.0) for events in sizes]
+
+    monkeypatch.setattr(compare, "run_ours", trial)
+    assert compare.sizes_of(compare.parsed(["q0", "--seconds", "4"]), "q0") == [larger // 4, larger]
+    assert compare.sizes_of(compare.parsed(["q0", "--events", "1000"]), "q0") == [250, 1000]
+
+
 def result(ratio):
     side = {"events_per_s": 1e6, "events_per_cpu_s": 1e6, "peak_bytes": 1e6}
-    return {"flinkbuf": side, "flink": side, "events_per_s_ratio": ratio, "events_per_cpu_s_ratio": ratio}
+    return {
+        "events": 4e6,
+        "flinkbuf": side,
+        "flink": side,
+        "events_per_s_ratio": ratio,
+        "events_per_cpu_s_ratio": ratio,
+    }
 
 
 def test_the_mean_is_geometric_and_leaves_out_the_source_and_what_is_not_known():
