@@ -178,57 +178,181 @@ class DataStream(Generic[T]):
     # --- what it is
 
     def get_name(self) -> str:
-        """Return what its operator is called in plans, metrics and errors."""
+        """Return what its operator is called in plans, metrics and errors.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> words = env.from_collection(["to", "be"]).map(str.upper)
+        >>> words.get_name(), words.name("shout").get_name(), words.filter(str.isupper).get_name()
+        ('Map', 'shout', 'Filter')
+        """
         return self._transformation.name
 
     def name(self, name: str) -> DataStream[T]:
-        """Say what its operator is called in plans, metrics and errors."""
+        """Say what its operator is called in plans, metrics and errors.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection(["to", "be"]).map(str.upper).name("shout").print().name("shown")
+        >>> env.explain()
+        Flink Streaming Job: 1 task, 1 subtask, 1 slot
+        <BLANKLINE>
+        [1] Source: Collection Source -> shout -> Sink: shown  x 1
+        """
         self._operator("name").name = name
         return self
 
     def uid(self, uid: str) -> DataStream[T]:
-        """Give its operator an id by which its state is found again after the program was changed."""
+        """Give its operator an id by which its state is found again after the program was changed.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.get_config().disable_auto_generated_uids()  # so that none can be forgotten
+        >>> words = env.from_collection(["to", "be"]).uid("words")
+        >>> _ = words.map(str.upper).add_sink(print).uid("shown")
+        >>> env.get_execution_plan()
+        Traceback (most recent call last):
+            ...
+        ValueError: operator 'Map' has no uid, and generated ones are disabled: call uid(...) on it
+        """
         self._operator("uid").uid = uid or None
         return self
 
     def set_uid_hash(self, uid_hash: str) -> DataStream[T]:
-        """Give its operator an id, 32 hex digits, as it stood in the log of an older version of the program."""
+        """Give its operator an id, 32 hex digits, as it stood in the log of an older version of the program.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> words = env.from_collection(["to", "be"])
+        >>> words.map(str.upper).set_uid_hash("cbc357ccb763df2852fee8c4fc7d55f2").execute_and_collect(limit=2)
+        ['TO', 'BE']
+        >>> words.map(str.upper).set_uid_hash("shout")
+        Traceback (most recent call last):
+            ...
+        ValueError: Node hash must be a 32 character String that describes a hex code. Found: shout
+        """
         self._operator("set_uid_hash").uid_hash = checked_uid_hash(uid_hash)
         return self
 
     def set_parallelism(self, parallelism: int) -> DataStream[T]:
-        """Set how many subtasks its operator has; -1: the environment's default."""
+        """Set how many subtasks its operator has; -1: the environment's default.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Placed(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.place = runtime_context.get_index_of_this_subtask()
+        ...     def map(self, value):
+        ...         return self.place
+        >>> numbers = env.from_collection(range(6)).rebalance()
+        >>> sorted(numbers.map(Placed()).set_parallelism(3).execute_and_collect())
+        [0, 0, 1, 1, 2, 2]
+        """
         set_parallelism(self._operator("set_parallelism"), parallelism)
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> DataStream[T]:
-        """Set the number of its operator's key groups: the most subtasks that its state can ever be spread over."""
+        """Set the number of its operator's key groups: the most subtasks that its state can ever be spread over.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> sizes = env.from_collection(["to", "be"]).key_by(len).map(str.upper).set_max_parallelism(4)
+        >>> sorted(sizes.set_parallelism(2).execute_and_collect())
+        ['BE', 'TO']
+        >>> sizes.set_parallelism(8).execute_and_collect()
+        Traceback (most recent call last):
+            ...
+        ValueError: operator 'Map': max parallelism must be from its parallelism 8 to 32768, got 4
+        """
         operator = self._operator("set_max_parallelism")
         operator.max_parallelism = checked_max_parallelism(max_parallelism)
         return self
 
     def get_type(self) -> TypeInformation:
-        """Return the type of its records; PICKLED_BYTE_ARRAY if nobody declared one."""
+        """Return the type of its records; PICKLED_BYTE_ARRAY if nobody declared one.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> words = env.from_collection(["to", "be"])
+        >>> words.get_type(), words.map(len, "int").get_type()
+        (Types.PICKLED_BYTE_ARRAY(), Types.INT())
+        """
         return said(self._transformation.type)
 
     def get_execution_environment(self) -> Any:
-        """Return the environment that it belongs to."""
+        """Return the environment that it belongs to.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> def behind_zero(stream):
+        ...     return stream.get_execution_environment().from_collection([0]).union(stream)
+        >>> sorted(behind_zero(env.from_collection([1, 2])).execute_and_collect())
+        [0, 1, 2]
+        """
         return self._env
 
     def get_execution_config(self) -> ExecutionConfig:
-        """Return the configuration of its environment."""
+        """Return the configuration of its environment.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([1, 2])
+        >>> _ = numbers.get_execution_config().set_auto_watermark_interval(50)
+        >>> env.get_config().get_auto_watermark_interval()
+        50
+        """
         config: ExecutionConfig = self._env.get_config()
         return config
 
     def force_non_parallel(self) -> DataStream[T]:
-        """Let its operator have one subtask, whatever is said later."""
+        """Let its operator have one subtask, whatever is said later.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> totals = env.from_collection([1, 2, 3]).key_by(lambda n: 0).sum().force_non_parallel()
+        >>> totals.execute_and_collect(limit=3)
+        [1, 3, 6]
+        >>> totals.set_parallelism(2)
+        Traceback (most recent call last):
+            ...
+        ValueError: The parallelism of non parallel operator must be 1, got 2 for 'Reduce'
+        """
         operator = self._operator("force_non_parallel")
         set_parallelism(operator, 1)
         operator.max_allowed_parallelism = 1
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> DataStream[T]:
-        """Send what its operator emitted after so many milliseconds; 0: each record at once, -1: full buffers only."""
+        """Send what its operator emitted after so many milliseconds; 0: each record at once, -1: full buffers only.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([1, 2]).map(abs).set_buffer_timeout(0)  # each at once, for the least delay
+        >>> numbers.rebalance().map(lambda n: -n).execute_and_collect(limit=2)
+        [-1, -2]
+        """
         operator = self._operator("set_buffer_timeout")
         if timeout_millis < -1:
             raise ValueError(f"timeout must be >= -1, got {timeout_millis}")
@@ -236,24 +360,79 @@ class DataStream(Generic[T]):
         return self
 
     def start_new_chain(self) -> DataStream[T]:
-        """Begin a task with its operator."""
+        """Begin a task with its operator.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([-1, 2]).map(abs).start_new_chain().filter(bool).print()
+        >>> env.explain()
+        Flink Streaming Job: 2 tasks, 2 subtasks, 1 slot
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map -> Filter -> Sink: Print to Std. Out  x 1
+            from [1] by FORWARD
+        """
         self._operator("start_new_chain").chaining_strategy = ChainingStrategy.HEAD
         return self
 
     def disable_chaining(self) -> DataStream[T]:
-        """Give its operator a task of its own."""
+        """Give its operator a task of its own.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([-1, 2]).map(abs).disable_chaining().filter(bool).print()
+        >>> env.explain()
+        Flink Streaming Job: 3 tasks, 3 subtasks, 1 slot
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map  x 1
+            from [1] by FORWARD
+        <BLANKLINE>
+        [3] Filter -> Sink: Print to Std. Out  x 1
+            from [2] by FORWARD
+        """
         self._operator("disable_chaining").chaining_strategy = ChainingStrategy.NEVER
         return self
 
     def slot_sharing_group(self, slot_sharing_group: str | SlotSharingGroup) -> DataStream[T]:
-        """Let its operator share slots with the operators of this group only; those behind it follow."""
+        """Let its operator share slots with the operators of this group only; those behind it follow.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([-1, 2]).map(abs).slot_sharing_group("models").print()
+        >>> env.explain()
+        Flink Streaming Job: 2 tasks, 2 subtasks, 2 slots
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map -> Sink: Print to Std. Out  x 1
+            from [1] by FORWARD
+        """
         self._operator("slot_sharing_group").slot_sharing_group = group_name(slot_sharing_group)
         if isinstance(slot_sharing_group, SlotSharingGroup):
             self._env.register_slot_sharing_group(slot_sharing_group)
         return self
 
     def set_description(self, description: str) -> DataStream[T]:
-        """Say more about its operator in the plan."""
+        """Say more about its operator in the plan.
+
+        Examples
+        --------
+        >>> import json
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([-1, 2]).map(abs).set_description("the sign is not needed").print()
+        >>> [node["contents"] for node in json.loads(env.get_execution_plan())["nodes"]]
+        ['Source: Collection Source', 'the sign is not needed', 'Sink: Print to Std. Out']
+        """
         self._operator("set_description").description = description
         return self
 
@@ -672,7 +851,19 @@ class DataStream(Generic[T]):
     def connect(
         self, ds: DataStream[R] | BroadcastStream[R]
     ) -> ConnectedStreams[T, R] | BroadcastConnectedStream[T, R]:
-        """Put two streams, of any types, into one operator that sees both; or a stream and broadcast state."""
+        """Put two streams, of any types, into one operator that sees both; or a stream and broadcast state.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import CoMapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class InMinutes(CoMapFunction):
+        ...     def map1(self, hours): return int(60 * hours)
+        ...     def map2(self, text): return int(text.removesuffix(" min"))
+        >>> hours, texts = env.from_collection([1.5, 2]), env.from_collection(["20 min"])
+        >>> sorted(hours.connect(texts).map(InMinutes()).execute_and_collect())
+        [20, 90, 120]
+        """
         if isinstance(ds, BroadcastStream):
             return BroadcastConnectedStream(self, ds, ds.broadcast_state_descriptors)
         if not isinstance(ds, DataStream):
@@ -684,6 +875,20 @@ class DataStream(Generic[T]):
 
         Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
         `JoinedStreams`. PyFlink has no such method.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time, WatermarkStrategy
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+        >>> clicks = env.from_collection([("ann", 100), ("bob", 200)]).assign_timestamps_and_watermarks(times)
+        >>> views = env.from_collection([("ann", 700), ("bob", 5200)]).assign_timestamps_and_watermarks(times)
+        >>> same_user = clicks.join(views).where(lambda click: click[0]).equal_to(lambda view: view[0])
+        >>> same_second = same_user.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> list(same_second.apply(lambda click, view: (click, view)).execute_and_collect())
+        [(('ann', 100), ('ann', 700))]
         """
         return JoinedStreams(self, self._checked_other("join", other_stream))
 
@@ -692,6 +897,20 @@ class DataStream(Generic[T]):
 
         Go on with ``.where(key_of_first).equal_to(key_of_second).window(assigner).apply(function)``; see
         `CoGroupedStreams`. PyFlink has no such method.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time, WatermarkStrategy
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+        >>> orders = env.from_collection([("ann", 100), ("bob", 200)]).assign_timestamps_and_watermarks(times)
+        >>> payments = env.from_collection([("ann", 700)]).assign_timestamps_and_watermarks(times)
+        >>> by_user = orders.co_group(payments).where(lambda order: order[0]).equal_to(lambda payment: payment[0])
+        >>> by_second = by_user.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> list(by_second.apply(lambda orders, payments: [] if payments else orders).execute_and_collect())
+        [('bob', 200)]
         """
         return CoGroupedStreams(self, self._checked_other("co_group", other_stream))
 
@@ -706,6 +925,15 @@ class DataStream(Generic[T]):
             Gives the key of a record: always the same for the same record, in every process.
         key_type : TypeInformation, optional
             What the key is.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
+        >>> counts = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1)
+        >>> sorted(counts.execute_and_collect())
+        [('be', 1), ('be', 2), ('not', 1), ('or', 1), ('to', 1), ('to', 2)]
         """
         message = "Parameter key_selector should be type of KeySelector or a callable function."
         check_function(key_selector, KeySelector, message)
@@ -793,11 +1021,40 @@ class DataStream(Generic[T]):
         return self._partition("rebalance", "REBALANCE")
 
     def rescale(self) -> DataStream[T]:
-        """Send records in turn to the few subtasks that belong to this one."""
+        """Send records in turn to the few subtasks that belong to this one.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Placed(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.place = runtime_context.get_index_of_this_subtask()
+        ...     def map(self, value):
+        ...         return value, self.place
+        >>> numbers = env.from_collection([0, 1]).partition_custom(lambda key, count: key, lambda n: n)
+        >>> halves = numbers.map(abs).set_parallelism(2)
+        >>> places = dict(halves.rescale().map(Placed()).set_parallelism(4).execute_and_collect())
+        >>> places[0] in (0, 1), places[1] in (2, 3)  # of four subtasks the first two belong to the first of two
+        (True, True)
+        """
         return self._partition("rescale", "RESCALE")
 
     def forward(self) -> DataStream[T]:
-        """Send records to the subtask of the same number; what follows must have the same parallelism."""
+        """Send records to the subtask of the same number; what follows must have the same parallelism.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([1, 2]).map(abs)
+        >>> numbers.forward().map(lambda n: -n).execute_and_collect(limit=2)
+        [-1, -2]
+        >>> numbers.forward().map(abs).set_parallelism(2).execute_and_collect()  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: forward partitioning cannot change the parallelism: 'Map' has 1, 'Map' has 2; use rebalance(), ...
+        """
         return self._partition("forward", "FORWARD")
 
     @overload
@@ -815,7 +1072,16 @@ class DataStream(Generic[T]):
         broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> DataStream[T] | BroadcastStream[T]:
-        """Send each record to every subtask; with descriptors, to be connected with a stream that reads their state."""
+        """Send each record to every subtask; with descriptors, to be connected with a stream that reads their state.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([1, 2]).broadcast()
+        >>> sorted(numbers.map(lambda n: 10 * n).set_parallelism(3).execute_and_collect())
+        [10, 10, 10, 20, 20, 20]
+        """
         everywhere = self._partition("broadcast", "BROADCAST")
         if broadcast_state_descriptor is None:
             return everywhere
@@ -828,7 +1094,17 @@ class DataStream(Generic[T]):
     # --- in windows
 
     def window_all(self, window_assigner: WindowAssigner[Any, Any]) -> AllWindowedStream[T]:
-        """Put all records into windows, in one subtask."""
+        """Put all records into windows, in one subtask.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import CountTumblingWindowAssigner
+        >>> pairs = env.from_collection([1, 2, 3, 4]).window_all(CountTumblingWindowAssigner(2))
+        >>> pairs.reduce(lambda a, b: a + b).execute_and_collect(limit=2)
+        [3, 7]
+        """
         return AllWindowedStream(self, window_assigner)
 
     # --- ends
@@ -867,11 +1143,39 @@ class DataStream(Generic[T]):
 
         With checkpoints a function is called at least once for a record: a job that goes on from a checkpoint calls it
         again for those since then. A `TwoPhaseCommitSinkFunction` writes them exactly once.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Configuration
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> embedded = Configuration().set_string("execution.target", "embedded")  # so the sink's list is the program's
+        >>> env = StreamExecutionEnvironment.get_execution_environment(embedded).set_parallelism(1)
+        >>> seen = []
+        >>> _ = env.from_collection([1, 2]).map(str).add_sink(seen.append).name("list")
+        >>> _ = env.execute("numbers")
+        >>> seen
+        ['1', '2']
         """
         return self._sink("Unnamed", sink_factory_of(sink_func))
 
     def sink_to(self, sink: Any) -> DataStreamSink:
-        """Write the records with a `Sink` of ``flinkbuf.datastream.connectors``."""
+        """Write the records with a `Sink` of ``flinkbuf.datastream.connectors``.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from flinkbuf.common import Encoder
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.connectors.file_system import FileSink
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> lines = FileSink.for_row_format(folder.name, Encoder.simple_string_encoder()).build()
+        >>> _ = env.from_collection(["to", "be"]).sink_to(lines)
+        >>> _ = env.execute("words")
+        >>> [path.read_text().split() for path in pathlib.Path(folder.name).rglob("part-*")]
+        [['to', 'be']]
+        >>> folder.cleanup()
+        """
         stream: DataStream[Any] = self
         transformer = sink.get_transformer() if isinstance(sink, SupportsPreprocessing) else None
         if transformer is not None:
@@ -899,6 +1203,17 @@ class DataStream(Generic[T]):
         The job ends when the iterator is closed: use it in a ``with`` statement if it may not be read to its end. With
         checkpoints a record comes exactly once, when the checkpoint behind it is complete; if they are at least once,
         it comes at once, and again after a failure.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> squares = env.from_collection(range(1_000)).map(lambda n: n * n)
+        >>> squares.execute_and_collect(limit=3)
+        [0, 1, 4]
+        >>> with squares.execute_and_collect("squares") as results:  # behind it the job is cancelled
+        ...     next(square for square in results if square > 50)
+        64
         """
         if limit is not None and limit <= 0:
             raise ValueError(f"Limit must be greater than 0, got {limit}")
@@ -959,7 +1274,16 @@ class DataStream(Generic[T]):
         return of_spark("to_spark").to_data_frame(self, schema)
 
     def cache(self) -> CachedDataStream[T]:
-        """Give a stream that a batch job would keep; streaming jobs compute it each time, as in Flink."""
+        """Give a stream that a batch job would keep; streaming jobs compute it each time, as in Flink.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> squares = env.from_collection([1, 2]).map(lambda n: n * n).cache()
+        >>> squares.execute_and_collect(limit=2), squares.map(str).execute_and_collect(limit=2)
+        ([1, 4], ['1', '4'])
+        """
         return CachedDataStream(self._env, self._operator("cache"))
 
     # --- inside
@@ -1148,7 +1472,17 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         self._key_type = key_type
 
     def get_type(self) -> TypeInformation:
-        """Return a row of the key's type and the records' type, as PyFlink does."""
+        """Return a row of the key's type and the records' type, as PyFlink does.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Types
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> words = env.from_collection(["to", "be"], Types.STRING())
+        >>> words.key_by(len, Types.INT()).get_type()
+        Types.ROW_NAMED(['f0', 'f1'], [Types.INT(), Types.STRING()])
+        """
         return Types.ROW_NAMED(["f0", "f1"], [said(self._key_type), said(self._value_type)])
 
     def reduce(self, func: Callable[[T, T], Any] | ReduceFunction) -> DataStream[T]:
@@ -1332,7 +1666,24 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         return self._accumulate(position_to_max_by, KeyedStream.AccumulateType.MAX_BY)
 
     def process(self, func: KeyedProcessFunction, output_type: Any = None) -> DataStream[Any]:  # type: ignore[override]
-        """Give all that the function yields; it has state and timers for each key."""
+        """Give all that the function yields; it has state and timers for each key.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Types
+        >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.state import ValueStateDescriptor
+        >>> class Changes(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.last = runtime_context.get_state(ValueStateDescriptor("last", Types.INT()))
+        ...     def process_element(self, value, ctx):
+        ...         yield ctx.get_current_key(), value[1] - (self.last.value() or 0)
+        ...         self.last.update(value[1])
+        >>> delays = env.from_collection([("UA", 2), ("AA", 33), ("UA", 4)]).key_by(lambda delay: delay[0])
+        >>> delays.process(Changes()).execute_and_collect(limit=3)
+        [('UA', 2), ('AA', 33), ('UA', 2)]
+        """
         check_is_object(func)
         if not isinstance(func, KeyedProcessFunction):
             raise TypeError(f"KeyedProcessFunction is required for KeyedStream, got {type(func).__name__} {func!r}")
@@ -1340,15 +1691,52 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         return self._keyed("KEYED PROCESS", type_info, KeyedProcessFactory(type_info, func, self._selector))
 
     def key_by(self, key_selector: Callable[[T], R] | KeySelector, key_type: Any = None) -> KeyedStream[R, T]:
-        """Key the records by something else."""
+        """Key the records by something else.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> flights = env.from_collection([("UA", "JFK", 2), ("AA", "JFK", 33)]).key_by(lambda flight: flight[0])
+        >>> by_airport = flights.key_by(lambda flight: flight[1])
+        >>> by_airport.max_by(2).execute_and_collect(limit=2)
+        [('UA', 'JFK', 2), ('AA', 'JFK', 33)]
+        """
         return self._origin_stream.key_by(key_selector, key_type)
 
     def window(self, window_assigner: WindowAssigner[Any, Any]) -> WindowedStream[K, T]:
-        """Put the records of each key into windows."""
+        """Put the records of each key into windows.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time, WatermarkStrategy
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+        >>> clicks = env.from_collection([("ann", 100, 1), ("bob", 200, 1), ("ann", 300, 1), ("ann", 1500, 1)])
+        >>> by_user = clicks.assign_timestamps_and_watermarks(times).key_by(lambda click: click[0])
+        >>> seconds = by_user.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> sorted(seconds.reduce(lambda a, b: (*a[:2], a[2] + b[2])).execute_and_collect())
+        [('ann', 100, 2), ('ann', 1500, 1), ('bob', 200, 1)]
+        """
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[K, T]:
-        """Put so many records of a key into a window; with a slide, begin one after every so many."""
+        """Put so many records of a key into a window; with a slide, begin one after every so many.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda n: "all")
+        >>> sums = numbers.count_window(2).reduce(lambda a, b: a + b)
+        >>> sums.execute_and_collect(limit=2)
+        [3, 7]
+        >>> sums_of_two = numbers.count_window(2, 1).reduce(lambda a, b: a + b)  # windows overlap
+        >>> sums_of_two.execute_and_collect(limit=3)
+        [3, 5, 7]
+        """
         assigner = CountTumblingWindowAssigner(size) if slide == 0 else CountSlidingWindowAssigner(size, slide)
         return WindowedStream(self, assigner)
 
@@ -1357,6 +1745,21 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
 
         Go on with ``.between(lower_bound, upper_bound).process(function)``; see `IntervalJoined`. PyFlink has no such
         method.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Duration, WatermarkStrategy
+        >>> from flinkbuf.datastream import ProcessJoinFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Delay(ProcessJoinFunction):
+        ...     def process_element(self, left, right, ctx):
+        ...         yield left[0], right[1] - left[1]
+        >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+        >>> orders = env.from_collection([("tea", 0), ("rum", 1000)]).assign_timestamps_and_watermarks(times)
+        >>> parcels = env.from_collection([("tea", 400), ("rum", 9000)]).assign_timestamps_and_watermarks(times)
+        >>> both = orders.key_by(lambda order: order[0]).interval_join(parcels.key_by(lambda parcel: parcel[0]))
+        >>> list(both.between(Duration.of_millis(0), Duration.of_seconds(5)).process(Delay()).execute_and_collect())
+        [('tea', 400)]
         """
         if not isinstance(self._checked_other("interval_join", other_stream), KeyedStream):
             raise TypeError("interval_join needs both streams keyed: call key_by(...) on the other one, too")
@@ -1391,13 +1794,34 @@ class KeyedStream(_NoOperator[T], Generic[K, T]):
         self._refuse_partitioning()
 
     def union(self, *streams: DataStream[T]) -> DataStream[T]:
-        """Give the records of all; the result is not keyed."""
+        """Give the records of all; the result is not keyed.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> evens, odds = (env.from_collection(numbers).key_by(lambda n: n % 10) for numbers in ([2, 12], [1, 11]))
+        >>> both = evens.union(odds)
+        >>> sorted(both.key_by(lambda n: n % 10).sum().execute_and_collect())  # keyed again: a union is not
+        [1, 2, 12, 14]
+        """
         return self._values().union(
             *(stream._values() if isinstance(stream, DataStream) else stream for stream in streams)
         )
 
     def project(self, *field_indexes: int) -> DataStream[Any]:
-        """Keep some fields of tuples; the result is not keyed."""
+        """Keep some fields of tuples; the result is not keyed.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Types
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> flight = Types.TUPLE([Types.STRING(), Types.STRING(), Types.INT()])
+        >>> flights = env.from_collection([("UA", "JFK", 2)], flight)
+        >>> flights.key_by(lambda flight: flight[0]).project(2, 1).execute_and_collect(limit=1)
+        [(2, 'JFK')]
+        """
         return self._values().project(*field_indexes)
 
     @property
@@ -1450,7 +1874,17 @@ class CachedDataStream(_NoOperator[T]):
     """
 
     def invalidate(self) -> None:
-        """Forget what was kept; streaming jobs keep nothing."""
+        """Forget what was kept; streaming jobs keep nothing.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> squares = env.from_collection([1, 2]).map(lambda n: n * n).cache()
+        >>> squares.invalidate()
+        >>> squares.execute_and_collect(limit=2)  # computed, as before
+        [1, 4]
+        """
 
 
 class _Projection:
