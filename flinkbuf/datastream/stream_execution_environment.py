@@ -109,17 +109,51 @@ class StreamExecutionEnvironment:
         ----------
         configuration : Configuration, optional
             Settings by Flink's keys; they are copied.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Configuration
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> settings = Configuration().set_string("execution.target", "embedded").set_string("parallelism.default", "3")
+        >>> env = StreamExecutionEnvironment.get_execution_environment(settings)
+        >>> env.get_parallelism()
+        3
+        >>> sorted(env.from_collection([1, 2]).rebalance().map(str).execute_and_collect())
+        ['1', '2']
         """
         return StreamExecutionEnvironment(configuration)
 
     # --- how it runs
 
     def get_config(self) -> ExecutionConfig:
-        """Return the settings of execution; what is set there holds here."""
+        """Return the settings of execution; what is set there holds here.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.get_config().set_auto_watermark_interval(50).set_global_job_parameters({"unit": "km"})
+        >>> env.get_config().get_auto_watermark_interval(), env.get_config().get_global_job_parameters()
+        (50, {'unit': 'km'})
+        """
         return ExecutionConfig(self._configuration)
 
     def configure(self, configuration: Configuration) -> None:
-        """Take over settings by Flink's keys."""
+        """Take over settings by Flink's keys.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Configuration
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.configure(Configuration().set_string("execution.buffer-timeout.interval", "5 ms"))
+        >>> env.get_buffer_timeout()
+        5
+        >>> env.configure(Configuration().set_string("parallelism.default", "many"))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+            ...
+        ValueError: Could not parse value 'many' for key 'parallelism.default': ...
+        """
         before = Configuration(self._configuration)
         self._configuration.add_all(configuration)
         try:
@@ -129,7 +163,26 @@ class StreamExecutionEnvironment:
             raise
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
-        """Set how many subtasks the operators that are made from now on have by default."""
+        """Set how many subtasks the operators that are made from now on have by default.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+        >>> _ = env.from_collection([1, 2]).rebalance().map(str).print().set_parallelism(1)
+        >>> env.get_parallelism()
+        2
+        >>> env.explain()
+        Flink Streaming Job: 3 tasks, 4 subtasks, 2 slots
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map  x 2
+            from [1] by REBALANCE
+        <BLANKLINE>
+        [3] Sink: Print to Std. Out  x 1
+            from [2] by REBALANCE
+        """
         self.get_config().set_parallelism(parallelism)
         return self
 
@@ -140,7 +193,20 @@ class StreamExecutionEnvironment:
         return self.get_config().get_parallelism()
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
-        """Set the number of key groups: the most subtasks that state can ever be spread over."""
+        """Set the number of key groups: the most subtasks that state can ever be spread over.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(4).set_max_parallelism(4)
+        >>> env.get_max_parallelism()
+        4
+        >>> words = env.from_collection(["to", "be"]).key_by(len)
+        >>> words.map(str.upper).set_parallelism(8).execute_and_collect()
+        Traceback (most recent call last):
+            ...
+        ValueError: operator 'Map': max parallelism must be from its parallelism 8 to 32768, got 4
+        """
         if not 0 < max_parallelism <= MAX_PARALLELISM_LIMIT:
             raise ValueError(
                 f"maxParallelism is out of bounds 0 < maxParallelism <= {MAX_PARALLELISM_LIMIT}. "
@@ -158,13 +224,40 @@ class StreamExecutionEnvironment:
         return default_parallelism() if self._local_parallelism is None else self._local_parallelism
 
     def set_default_local_parallelism(self, parallelism: int) -> None:
-        """Set how many subtasks operators have where nothing else says it."""
+        """Set how many subtasks operators have where nothing else says it.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> env.set_default_local_parallelism(3)
+        >>> env.get_default_local_parallelism(), env.get_parallelism()
+        (3, 3)
+        >>> env.set_parallelism(2).get_parallelism()
+        2
+        """
         if parallelism < 1:
             raise ValueError(f"Parallelism must be at least one, got {parallelism}")
         self._local_parallelism = parallelism
 
     def register_slot_sharing_group(self, slot_sharing_group: SlotSharingGroup) -> StreamExecutionEnvironment:
-        """Say what the slots of a group need."""
+        """Say what the slots of a group need.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import SlotSharingGroup, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> group = SlotSharingGroup.builder("models").set_cpu_cores(2).set_task_heap_memory_mb(512).build()
+        >>> _ = env.register_slot_sharing_group(group)
+        >>> _ = env.from_collection([-1, 2]).map(abs).slot_sharing_group("models").print()
+        >>> env.explain()
+        Flink Streaming Job: 2 tasks, 2 subtasks, 2 slots
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map -> Sink: Print to Std. Out  x 1
+            from [1] by FORWARD
+        """
         self._slot_sharing_groups[slot_sharing_group.get_name()] = slot_sharing_group
         return self
 
@@ -184,6 +277,16 @@ class StreamExecutionEnvironment:
         References
         ----------
         Flink ``execution.runtime-mode``.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.set_runtime_mode(RuntimeExecutionMode.BATCH)
+        >>> words = env.from_collection(["to", "be", "or", "not", "to", "be"])
+        >>> counts = words.map(lambda word: (word, 1)).key_by(lambda pair: pair[0]).sum(1)
+        >>> sorted(counts.execute_and_collect())  # each word once
+        [('be', 2), ('not', 1), ('or', 1), ('to', 2)]
         """
         if not isinstance(execution_mode, RuntimeExecutionMode):
             raise TypeError(f"a RuntimeExecutionMode is needed, got {execution_mode!r}")
@@ -191,7 +294,17 @@ class StreamExecutionEnvironment:
         return self
 
     def set_buffer_timeout(self, timeout_millis: int) -> StreamExecutionEnvironment:
-        """Send what was emitted after so many milliseconds; 0: each record at once, -1: full buffers only."""
+        """Send what was emitted after so many milliseconds; 0: each record at once, -1: full buffers only.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.set_buffer_timeout(5).get_buffer_timeout()  # a record waits 5 ms at most for others
+        5
+        >>> env.set_buffer_timeout(-1).get_buffer_timeout()
+        -1
+        """
         if timeout_millis < -1:
             raise ValueError(f"Timeout of buffer must be non-negative or -1, got {timeout_millis}")
         self._configuration.set_boolean(options.BUFFER_TIMEOUT_ENABLED.key, timeout_millis >= 0)
@@ -205,7 +318,26 @@ class StreamExecutionEnvironment:
         return options.read(self._configuration, options.BUFFER_TIMEOUT) if is_enabled else -1
 
     def disable_operator_chaining(self) -> StreamExecutionEnvironment:
-        """Give each operator a task of its own."""
+        """Give each operator a task of its own.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([-1, 2]).map(abs).print()
+        >>> env.is_chaining_enabled(), env.disable_operator_chaining().is_chaining_enabled()
+        (True, False)
+        >>> env.explain()
+        Flink Streaming Job: 3 tasks, 3 subtasks, 1 slot
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map  x 1
+            from [1] by FORWARD
+        <BLANKLINE>
+        [3] Sink: Print to Std. Out  x 1
+            from [2] by FORWARD
+        """
         self._configuration.set_boolean(options.OPERATOR_CHAINING.key, False)
         return self
 
@@ -214,7 +346,29 @@ class StreamExecutionEnvironment:
         return options.read(self._configuration, options.OPERATOR_CHAINING)
 
     def is_chaining_of_operators_with_different_max_parallelism_enabled(self) -> bool:
-        """Tell whether operators of different max parallelism share tasks."""
+        """Tell whether operators of different max parallelism share tasks.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Configuration
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> key = "pipeline.operator-chaining.chain-operators-with-different-max-parallelism"
+        >>> env.configure(Configuration().set_boolean(key, False))
+        >>> env.is_chaining_of_operators_with_different_max_parallelism_enabled()
+        False
+        >>> _ = env.from_collection([-1, 2]).map(abs).set_max_parallelism(8).print()
+        >>> env.explain()
+        Flink Streaming Job: 3 tasks, 3 subtasks, 1 slot
+        <BLANKLINE>
+        [1] Source: Collection Source  x 1
+        <BLANKLINE>
+        [2] Map  x 1
+            from [1] by FORWARD
+        <BLANKLINE>
+        [3] Sink: Print to Std. Out  x 1
+            from [2] by FORWARD
+        """
         return options.read(self._configuration, options.CHAIN_DIFFERENT_MAX_PARALLELISM)
 
     def set_restart_strategy(self, restart_strategy: RestartStrategyConfiguration) -> StreamExecutionEnvironment:
@@ -237,11 +391,36 @@ class StreamExecutionEnvironment:
     # --- checkpoints
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """Return the settings of checkpoints; what is set there holds here."""
+        """Return the settings of checkpoints; what is set there holds here.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.enable_checkpointing(500).get_checkpoint_config().set_max_concurrent_checkpoints(2)
+        >>> config = env.get_checkpoint_config().enable_unaligned_checkpoints().set_force_unaligned_checkpoints()
+        >>> config.get_checkpoint_interval(), config.get_max_concurrent_checkpoints()
+        (500, 2)
+        >>> env.is_unaligned_checkpoints_enabled(), env.is_force_unaligned_checkpoints()
+        (True, True)
+        """
         return CheckpointConfig(self._configuration)
 
     def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
-        """Make a checkpoint every so many milliseconds."""
+        """Make a checkpoint every so many milliseconds.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import CheckpointingMode, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.get_checkpoint_interval()
+        -1
+        >>> _ = env.enable_checkpointing(500, CheckpointingMode.AT_LEAST_ONCE)
+        >>> env.get_checkpoint_interval(), env.get_checkpointing_mode().name
+        (500, 'AT_LEAST_ONCE')
+        >>> env.get_checkpointing_consistency_mode() is env.get_checkpointing_mode()  # Flink has both names
+        True
+        """
         config = self.get_checkpoint_config().set_checkpoint_interval(interval)
         if mode is not None:
             config.set_checkpointing_mode(mode)
@@ -268,7 +447,16 @@ class StreamExecutionEnvironment:
         return self.get_checkpoint_config().is_force_unaligned_checkpoints()
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
-        """Say whether changes of state are logged as they happen."""
+        """Say whether changes of state are logged as they happen.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.is_changelog_state_backend_enabled()
+        >>> env.enable_changelog_state_backend(True).is_changelog_state_backend_enabled()
+        True
+        """
         self._configuration.set_boolean(options.CHANGELOG.key, enabled)
         return self
 
@@ -277,7 +465,15 @@ class StreamExecutionEnvironment:
         return options.read(self._configuration, options.CHANGELOG)
 
     def set_default_savepoint_directory(self, directory: str) -> StreamExecutionEnvironment:
-        """Say where savepoints go that are told no directory."""
+        """Say where savepoints go that are told no directory.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.set_default_savepoint_directory("s3://jobs/savepoints").get_default_savepoint_directory()
+        's3://jobs/savepoints'
+        """
         self._configuration.set_string(options.SAVEPOINT_DIRECTORY.key, directory)
         return self
 
@@ -294,6 +490,20 @@ class StreamExecutionEnvironment:
         ------
         FileNotFoundError
             If it does not exist.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> module = pathlib.Path(folder.name, "fahrenheit_of.py")
+        >>> _ = module.write_text("def celsius(degrees): return 1.8 * degrees + 32")
+        >>> env.add_python_file(str(module))
+        >>> import fahrenheit_of
+        >>> env.from_collection([0, 100]).map(fahrenheit_of.celsius).execute_and_collect(limit=2)
+        [32.0, 212.0]
+        >>> folder.cleanup()
         """
         path = str(existing(file_path, "Python file"))
         if path not in self._python_files:
@@ -301,7 +511,21 @@ class StreamExecutionEnvironment:
         _make_importable(path)
 
     def set_python_requirements(self, requirements_file_path: str, requirements_cache_dir: str | None = None) -> None:
-        """Do nothing but be named in a warning: functions run in this interpreter, with its packages."""
+        """Do nothing but be named in a warning: functions run in this interpreter, with its packages.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.set_python_requirements("requirements.txt")
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     env.from_collection([1, 2]).execute_and_collect(limit=2)
+        [1, 2]
+        >>> "python.requirements (packages are those of this interpreter" in str(caught[0].message)
+        True
+        """
         self._configuration.set_string("python.requirements", requirements_file_path)
 
     def add_python_archive(self, archive_path: str, target_dir: str | None = None) -> None:
@@ -322,22 +546,78 @@ class StreamExecutionEnvironment:
         ------
         FileNotFoundError, ValueError
             If it does not exist, or the target is no name.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile, zipfile
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> with zipfile.ZipFile(pathlib.Path(folder.name, "data.zip"), "w") as archive:
+        ...     archive.writestr("airports.txt", "JFK LGA")
+        >>> env.add_python_archive(archive.filename, "data")
+        >>> class Known(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         data = runtime_context.get_distributed_cache().get_file("data")
+        ...         self.airports = (data / "airports.txt").read_text().split()
+        ...     def map(self, value):
+        ...         return value in self.airports
+        >>> env.from_collection(["JFK", "SFO"]).map(Known()).execute_and_collect(limit=2)
+        [True, False]
+        >>> folder.cleanup()
         """
         self._archives.append(PythonArchive.of(archive_path, target_dir))
 
     def set_python_executable(self, python_exec: str) -> None:
-        """Do nothing but be named in a warning: functions run in this interpreter."""
+        """Do nothing but be named in a warning: functions run in this interpreter.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.set_python_executable("/usr/bin/python3")
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     env.from_collection([1, 2]).execute_and_collect(limit=2)
+        [1, 2]
+        >>> "python.executable (tasks run in this interpreter" in str(caught[0].message)
+        True
+        """
         self._configuration.set_string("python.executable", python_exec)
 
     def add_jars(self, *jars_path: str) -> None:
         """Warn that jars have no effect: connectors are Python classes here, which need none.
 
         What is only in a jar is refused where a program uses it.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     env.add_jars("file:///flink-sql-connector-kafka.jar")
+        >>> str(caught[0].message).partition(",")[0]
+        'jars have no effect in flinkbuf'
         """
         self._warn_of_java("jars", jars_path)
 
     def add_classpaths(self, *classpaths: str) -> None:
-        """Warn that class paths have no effect, as `add_jars` does."""
+        """Warn that class paths have no effect, as `add_jars` does.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     env.add_classpaths("file:///classes")
+        >>> str(caught[0].message).partition(",")[0]
+        'class paths have no effect in flinkbuf'
+        """
         self._warn_of_java("class paths", classpaths)
 
     @staticmethod
@@ -354,6 +634,24 @@ class StreamExecutionEnvironment:
         ------
         FileNotFoundError
             If it does not exist.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> folder = tempfile.TemporaryDirectory()
+        >>> path = pathlib.Path(folder.name, "airports.txt")
+        >>> _ = path.write_text("JFK LGA")
+        >>> env.register_cached_file(str(path), "airports")
+        >>> class Known(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.airports = runtime_context.get_distributed_cache().get_file("airports").read_text().split()
+        ...     def map(self, value):
+        ...         return value in self.airports
+        >>> env.from_collection(["JFK", "SFO"]).map(Known()).execute_and_collect(limit=2)
+        [True, False]
+        >>> folder.cleanup()
         """
         self._cached_files[name] = CachedFile(name, str(existing(file_path, "file")), executable)
 
@@ -373,6 +671,16 @@ class StreamExecutionEnvironment:
         collection : iterable
         type_info : TypeInformation, optional
             What the elements are.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([("UA", 2), ("AA", 33)]).map(lambda flight: flight[1]).execute_and_collect(limit=2)
+        [2, 33]
+        >>> flights = env.from_collection([("UA", 2), ("AA", 33)], "carrier string, delay int")
+        >>> flights.map(lambda flight: flight.delay).execute_and_collect(limit=2)
+        [2, 33]
         """
         if not isinstance(collection, Iterable):
             raise TypeError(
@@ -394,6 +702,20 @@ class StreamExecutionEnvironment:
         source_name : str
         type_info : TypeInformation, optional
             What the records are.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import SourceFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Countdown(SourceFunction):
+        ...     def run(self, ctx):
+        ...         for number in (3, 2, 1):
+        ...             ctx.collect(number)
+        ...     def cancel(self): ...
+        >>> list(env.add_source(Countdown(), "countdown").execute_and_collect())
+        [3, 2, 1]
+        >>> list(env.add_source(lambda: (n * n for n in range(3)), "squares").execute_and_collect())
+        [0, 1, 4]
         """
         factory = source_factory_of(source_func)
         is_parallel = isinstance(source_func, ParallelSourceFunction)
@@ -419,6 +741,16 @@ class StreamExecutionEnvironment:
         source_name : str
         type_info : TypeInformation, optional
             What the records are; by default what the source says.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import WatermarkStrategy
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
+        >>> numbers = env.from_source(NumberSequenceSource(1, 4), WatermarkStrategy.no_watermarks(), "numbers")
+        >>> sorted(numbers.set_parallelism(2).execute_and_collect())
+        [1, 2, 3, 4]
         """
         from flinkbuf.streaming.source_factories import SourceOperatorFactory
 
@@ -432,7 +764,16 @@ class StreamExecutionEnvironment:
         return self._source(source_name, declared(type_info), factory, is_parallel=True, is_bounded=is_bounded(source))
 
     def create_input(self, input_format: Any, type_info: Any = None) -> DataStream[Any]:
-        """Make a stream of an input format: an iterable, or a function without arguments that gives one."""
+        """Make a stream of an input format: an iterable, or a function without arguments that gives one.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> lines = env.create_input(lambda: (f"line {number}" for number in (1, 2)), "string")
+        >>> lines.execute_and_collect(limit=2)
+        ['line 1', 'line 2']
+        """
         if type_info is None and hasattr(input_format, "get_produced_type"):
             type_info = input_format.get_produced_type()
         return self.add_source(input_format, COLLECTION_SOURCE_NAME, type_info)
@@ -490,6 +831,21 @@ class StreamExecutionEnvironment:
             What a function raised, with operator, subtask and record said on it.
         ValueError
             If there is nothing to run, or the program contradicts itself.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Counted(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.seen = runtime_context.get_int_counter("seen")
+        ...     def map(self, value):
+        ...         self.seen.add(1)
+        ...         return value
+        >>> _ = env.from_collection(["to", "be"]).map(Counted()).add_sink(lambda word: None)
+        >>> result = env.execute("words")
+        >>> result.get_accumulator_result("seen")
+        2
         """
         job, end = self._make_job(job_name, can_be_taken_over=True)
         with self._progress_of(job):
@@ -497,20 +853,59 @@ class StreamExecutionEnvironment:
         return end.result.result()
 
     def execute_async(self, job_name: str = DEFAULT_JOB_NAME) -> JobClient:
-        """Run all that was made since the last execution, and go on at once; several jobs may run side by side."""
+        """Run all that was made since the last execution, and go on at once; several jobs may run side by side.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection(["to", "be"]).add_sink(lambda word: None)
+        >>> client = env.execute_async("words")
+        >>> result = client.get_job_execution_result().result()  # waits for the end
+        >>> client.get_job_status().result().name
+        'FINISHED'
+        """
         job, end = self._make_job(job_name, can_be_taken_over=True)
         job.start()
         return JobClient(job, end)
 
     def get_execution_plan(self) -> str:
-        """Return the operators and their edges as Flink's JSON; nothing is run."""
+        """Return the operators and their edges as Flink's JSON; nothing is run.
+
+        Examples
+        --------
+        >>> import json
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([3, -1]).key_by(lambda n: n % 2).sum().print()
+        >>> nodes = json.loads(env.get_execution_plan())["nodes"]
+        >>> [(node["type"], node["predecessors"][0]["ship_strategy"]) for node in nodes if "predecessors" in node]
+        [('Reduce', 'HASH'), ('Sink: Print to Std. Out', 'FORWARD')]
+        """
         from flinkbuf.jobs.graphs.execution_plan import to_json
 
         was_used(self._program)
         return to_json(self._stream_graph(None, self._runs_in_program()))
 
     def explain(self) -> None:
-        """Print tasks, operators and the ways between them; nothing is run."""
+        """Print tasks, operators and the ways between them; nothing is run.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> _ = env.from_collection([3, -1]).map(abs).key_by(lambda n: n % 2).sum().set_parallelism(2).print()
+        >>> env.explain()
+        Flink Streaming Job: 3 tasks, 4 subtasks, 2 slots
+        <BLANKLINE>
+        [1] Source: Collection Source -> Map  x 1
+        <BLANKLINE>
+        [2] Reduce  x 2
+            from [1] by HASH
+        <BLANKLINE>
+        [3] Sink: Print to Std. Out  x 1
+            from [2] by REBALANCE
+        """
         from flinkbuf.jobs.graphs.execution_plan import draw
         from flinkbuf.jobs.graphs.job_graph import build_job_graph
 
