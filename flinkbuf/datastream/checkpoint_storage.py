@@ -24,8 +24,9 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
     Examples
     --------
-    >>> JobManagerCheckpointStorage(max_state_size=1024).get_max_state_size()
-    1024
+    >>> storage = JobManagerCheckpointStorage("file:///checkpoints", max_state_size=1024)
+    >>> storage.get_checkpoint_path(), storage.get_max_state_size(), storage.get_savepoint_path()
+    ('file:///checkpoints', 1024, None)
     """
 
     DEFAULT_MAX_STATE_SIZE: ClassVar[int] = 5 * 1024 * 1024
@@ -68,8 +69,15 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     Examples
     --------
     >>> storage = FileSystemCheckpointStorage("file:///checkpoints", file_state_size_threshold=1024)
-    >>> storage.get_checkpoint_path(), storage.get_min_file_size_threshold(), storage.get_write_buffer_size()
-    ('file:///checkpoints', 1024, 4096)
+    >>> storage.get_checkpoint_path(), storage.get_min_file_size_threshold(), storage.get_savepoint_path()
+    ('file:///checkpoints', 1024, None)
+
+    A program says the same by its configuration:
+
+    >>> from flinkbuf.common import Configuration
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> settings = Configuration().set_string("execution.checkpointing.dir", storage.get_checkpoint_path())
+    >>> env = StreamExecutionEnvironment.get_execution_environment(settings).enable_checkpointing(500)
     """
 
     MAX_FILE_STATE_THRESHOLD: ClassVar[int] = 1024 * 1024
@@ -104,7 +112,15 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         return self._threshold
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes are gathered before they are written; at least the threshold."""
+        """Return how many bytes are gathered before they are written; at least the threshold.
+
+        Examples
+        --------
+        >>> FileSystemCheckpointStorage("file:///checkpoints", 1024, 8192).get_write_buffer_size()
+        8192
+        >>> FileSystemCheckpointStorage("file:///checkpoints", 20_480, 8192).get_write_buffer_size()
+        20480
+        """
         return max(self._write_buffer_size, self._threshold)
 
     def __str__(self) -> str:
@@ -113,7 +129,15 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
 
 class CustomCheckpointStorage(CheckpointStorage):
-    """A Java class in PyFlink; here there is nothing that it could wrap."""
+    """A Java class in PyFlink; here there is nothing that it could wrap.
+
+    Examples
+    --------
+    >>> CustomCheckpointStorage("com.example.MyCheckpointStorage")
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: there is no JVM that could load a checkpoint storage of Java
+    """
 
     def __init__(self, *arguments: Any) -> None:
         raise NotImplementedError("there is no JVM that could load a checkpoint storage of Java")

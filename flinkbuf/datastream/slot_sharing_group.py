@@ -26,11 +26,26 @@ class MemorySize:
 
     @staticmethod
     def of_mebi_bytes(mebi_bytes: int) -> MemorySize:
-        """So many times 2**20 bytes."""
+        """So many times 2**20 bytes.
+
+        Examples
+        --------
+        >>> MemorySize.of_mebi_bytes(1024) == MemorySize(2**30), str(MemorySize.of_mebi_bytes(1024))
+        (True, '1 gb')
+        """
         return MemorySize(mebi_bytes << 20)
 
     def get_bytes(self) -> int:
-        """Return the bytes."""
+        """Return the bytes.
+
+        Examples
+        --------
+        >>> size = MemorySize(5 * 2**40 + 1)
+        >>> size.get_bytes()
+        5497558138881
+        >>> size.get_tebi_bytes(), size.get_gibi_bytes(), size.get_mebi_bytes(), size.get_kibi_bytes()  # rounded down
+        (5, 5120, 5242880, 5368709120)
+        """
         return self._bytes
 
     def get_kibi_bytes(self) -> int:
@@ -114,11 +129,36 @@ class SlotSharingGroup:
 
     @staticmethod
     def builder(name: str) -> SlotSharingGroup.Builder:
-        """Begin a group."""
+        """Begin a group.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> builder = SlotSharingGroup.builder("models").set_cpu_cores(1.5).set_task_heap_memory_mb(100)
+        >>> builder = builder.set_task_off_heap_memory_mb(50).set_managed_memory_mb(20).set_external_resource("gpu", 1)
+        >>> group = builder.build()
+        >>> group.get_name(), group.get_cpu_cores(), group.get_external_resources()
+        ('models', 1.5, {'gpu': 1.0})
+        >>> str(group.get_task_heap_memory()), str(group.get_task_off_heap_memory()), str(group.get_managed_memory())
+        ('100 mb', '50 mb', '20 mb')
+        >>> answers = env.from_collection([-1, 2]).map(abs).slot_sharing_group(group)
+        """
         return SlotSharingGroup.Builder(name)
 
     class Builder:
-        """Gathers what a slot needs."""
+        """Gathers what a slot needs.
+
+        Examples
+        --------
+        >>> SlotSharingGroup.Builder("models").set_cpu_cores(2).build()
+        Traceback (most recent call last):
+            ...
+        ValueError: The cpu cores and task heap memory are required when specifying the resource of a slot.
+        >>> group = SlotSharingGroup.Builder("models").set_cpu_cores(2).set_task_heap_memory_mb(64).build()
+        >>> group.get_task_heap_memory()
+        MemorySize(67108864)
+        """
 
         def __init__(self, name: str) -> None:
             self._name = name
