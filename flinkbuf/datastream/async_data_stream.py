@@ -20,14 +20,19 @@ class AsyncDataStream:
 
     Examples
     --------
+    >>> import asyncio
     >>> from flinkbuf.common import Time
     >>> from flinkbuf.datastream import AsyncFunction, StreamExecutionEnvironment
-    >>> class Lookup(AsyncFunction):
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> class Square(AsyncFunction):
     ...     async def async_invoke(self, value):
-    ...         return [value]
-    >>> stream = StreamExecutionEnvironment.get_execution_environment().from_collection([1, 2])
-    >>> AsyncDataStream.ordered_wait(stream, Lookup(), Time.seconds(5)).get_name()
-    'async wait operator'
+    ...         await asyncio.sleep(60 if value == 2 else 0)  # a call of a service
+    ...         return [value * value]
+    ...     def timeout(self, value):
+    ...         return [f"no answer for {value}"]
+    >>> numbers = env.from_collection([2])
+    >>> AsyncDataStream.ordered_wait(numbers, Square(), Time.milliseconds(10)).execute_and_collect(limit=1)
+    ['no answer for 2']
     """
 
     @staticmethod
@@ -49,6 +54,22 @@ class AsyncDataStream:
         capacity : int, default 100
             Records that are asked for at the same time in each subtask.
         output_type : TypeInformation, optional
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import AsyncFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Lookup(AsyncFunction):
+        ...     def open(self, runtime_context):
+        ...         self.quick = asyncio.Event()
+        ...     async def async_invoke(self, value):
+        ...         await self.quick.wait() if value == "slow" else self.quick.set()
+        ...         return [value]
+        >>> values = env.from_collection(["slow", "quick"])
+        >>> AsyncDataStream.unordered_wait(values, Lookup(), Time.seconds(5)).execute_and_collect(limit=2)
+        ['quick', 'slow']
         """
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, is_ordered=False)
 
@@ -61,7 +82,28 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: Any = None,
     ) -> DataStream[Any]:
-        """As `unordered_wait`, with further attempts; the timeout is for all attempts together."""
+        """As `unordered_wait`, with further attempts; the timeout is for all attempts together.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import AsyncFunction, AsyncRetryStrategy, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Unsteady(AsyncFunction):
+        ...     def open(self, runtime_context):
+        ...         self.calls = 0
+        ...     async def async_invoke(self, value):
+        ...         self.calls += 1
+        ...         if self.calls <= 2:
+        ...             raise ConnectionError("try again")
+        ...         return [(value, self.calls)]
+        >>> again = AsyncRetryStrategy.fixed_delay(3, 1, None, lambda error: isinstance(error, ConnectionError))
+        >>> answers = AsyncDataStream.unordered_wait_with_retry(
+        ...     env.from_collection(["a"]), Unsteady(), Time.seconds(5), again, capacity=10
+        ... )
+        >>> answers.execute_and_collect(limit=1)
+        [('a', 3)]
+        """
         return _wait(
             data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, is_ordered=False
         )
@@ -74,7 +116,24 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: Any = None,
     ) -> DataStream[Any]:
-        """Give results in the order of the records."""
+        """Give results in the order of the records.
+
+        Examples
+        --------
+        >>> import asyncio
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import AsyncFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Lookup(AsyncFunction):
+        ...     def open(self, runtime_context):
+        ...         self.quick = asyncio.Event()
+        ...     async def async_invoke(self, value):
+        ...         await self.quick.wait() if value == "slow" else self.quick.set()
+        ...         return [value]
+        >>> values = env.from_collection(["slow", "quick"])
+        >>> AsyncDataStream.ordered_wait(values, Lookup(), Time.seconds(5)).execute_and_collect(limit=2)
+        ['slow', 'quick']
+        """
         return _wait(data_stream, async_function, timeout, NO_RETRY_STRATEGY, capacity, output_type, is_ordered=True)
 
     @staticmethod
@@ -86,7 +145,26 @@ class AsyncDataStream:
         capacity: int = 100,
         output_type: Any = None,
     ) -> DataStream[Any]:
-        """As `ordered_wait`, with further attempts; the timeout is for all attempts together."""
+        """As `ordered_wait`, with further attempts; the timeout is for all attempts together.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import AsyncFunction, AsyncRetryStrategy, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Filling(AsyncFunction):
+        ...     def open(self, runtime_context):
+        ...         self.found = []
+        ...     async def async_invoke(self, value):
+        ...         self.found.append(value)
+        ...         return self.found[1:]
+        >>> again = AsyncRetryStrategy.fixed_delay(3, 1, lambda results: not results, None)
+        >>> answers = AsyncDataStream.ordered_wait_with_retry(
+        ...     env.from_collection(["a"]), Filling(), Time.seconds(5), again, capacity=1
+        ... )
+        >>> answers.execute_and_collect(limit=1)
+        ['a']
+        """
         return _wait(data_stream, async_function, timeout, async_retry_strategy, capacity, output_type, is_ordered=True)
 
 

@@ -264,7 +264,20 @@ Types.PICKLED_BYTE_ARRAY()])>
 
 
 class BroadcastStream(Generic[T2]):
-    """A stream of which every subtask sees every record; made by ``broadcast`` with descriptors of state."""
+    """A stream of which every subtask sees every record; made by ``broadcast`` with descriptors of state.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Types
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> from flinkbuf.datastream.state import MapStateDescriptor
+    >>> limits = MapStateDescriptor("limits", Types.STRING(), Types.INT())
+    >>> everywhere = env.from_collection([("UA", 15)]).broadcast(limits)
+    >>> delays = env.from_collection([("UA", 20)]).connect(everywhere)  # to be processed with them
+    >>> [descriptor.get_name() for descriptor in delays.broadcast_state_descriptors]
+    ['limits']
+    """
 
     def __init__(self, input_stream: DataStream[T2], broadcast_state_descriptors: Sequence[MapStateDescriptor]) -> None:
         self.input_stream = input_stream
@@ -272,7 +285,29 @@ class BroadcastStream(Generic[T2]):
 
 
 class BroadcastConnectedStream(Generic[T1, T2]):
-    """A stream and what is broadcast to it. Flink's ``BroadcastConnectedStream``."""
+    """A stream and what is broadcast to it. Flink's ``BroadcastConnectedStream``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Types
+    >>> from flinkbuf.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> from flinkbuf.datastream.state import MapStateDescriptor
+    >>> from flinkbuf.testing import OperatorHarness
+    >>> limits = MapStateDescriptor("limits", Types.STRING(), Types.INT())
+    >>> class Late(BroadcastProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         limit = ctx.get_broadcast_state(limits).get(value[0])
+    ...         if limit is not None and value[1] > limit: yield value
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         ctx.get_broadcast_state(limits).put(*value)
+    >>> late = env.from_collection([]).connect(env.from_collection([]).broadcast(limits)).process(Late())
+    >>> with OperatorHarness.of(late) as harness:  # which says what comes first
+    ...     harness.process_element(("UA", 15), input=2)
+    ...     harness.process_elements([("UA", 20), ("UA", 10), ("AA", 33)], input=1)
+    ...     harness.output_values
+    [('UA', 20)]
+    """
 
     def __init__(
         self,

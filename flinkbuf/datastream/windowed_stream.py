@@ -55,15 +55,45 @@ class _Windows(Generic[T]):
         self._late_data_output_tag: OutputTag | None = None
 
     def get_execution_environment(self) -> Any:
-        """Return the environment that it belongs to."""
+        """Return the environment that it belongs to.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> windows = env.from_collection([3, 1, 2]).key_by(lambda n: n % 2).count_window(2)
+        >>> windows.get_execution_environment() is env
+        True
+        """
         return self._keyed_stream.get_execution_environment()
 
     def get_input_type(self) -> TypeInformation:
-        """Return the type of the records; PICKLED_BYTE_ARRAY if nobody declared one."""
+        """Return the type of the records; PICKLED_BYTE_ARRAY if nobody declared one.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> env.from_collection([3, 1, 2], "int").key_by(lambda n: n % 2).count_window(2).get_input_type()
+        Types.INT()
+        """
         return said(self._keyed_stream._value_type)
 
     def trigger(self: S, trigger: Trigger) -> S:
-        """Say when a window gives results; by default the assigner says it."""
+        """Say when a window gives results; by default the assigner says it.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import CountTrigger, GlobalWindows, PurgingTrigger
+        >>> windows = env.from_collection([1, 2, 3, 4]).key_by(lambda n: 0).window(GlobalWindows.create())
+        >>> every_second = CountTrigger.of(2)
+        >>> windows.trigger(every_second).reduce(lambda a, b: a + b).execute_and_collect(limit=2)
+        [3, 10]
+        >>> windows.trigger(PurgingTrigger.of(every_second)).reduce(lambda a, b: a + b).execute_and_collect(limit=2)
+        [3, 7]
+        """
         if not isinstance(trigger, Trigger):
             raise TypeError(f"a Trigger is needed, got {type(trigger).__name__} {trigger!r}")
         if isinstance(self._window_assigner, MergingWindowAssigner) and not trigger.can_merge():
@@ -75,12 +105,41 @@ class _Windows(Generic[T]):
         return self
 
     def evictor(self: S, evictor: Evictor) -> S:
-        """Let something choose among a window's records when it gives results; PyFlink has no such method."""
+        """Let something choose among a window's records when it gives results; PyFlink has no such method.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import CountEvictor
+        >>> numbers = env.from_collection([1, 2, 3, 4]).key_by(lambda n: 0)
+        >>> last_two = numbers.count_window(4).evictor(CountEvictor.of(2))
+        >>> last_two.reduce(lambda a, b: a + b).execute_and_collect(limit=1)
+        [7]
+        """
         self._evictor = evictor
         return self
 
     def allowed_lateness(self: S, time_ms: int) -> S:
-        """Keep windows of event time so many milliseconds after their end, and give results again for late records."""
+        """Keep windows of event time so many milliseconds after their end, and give results again for late records.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> from flinkbuf.testing import OperatorHarness
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> seconds = env.from_collection([]).key_by(lambda n: 0).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> with OperatorHarness.of(seconds.allowed_lateness(500).reduce(lambda a, b: a + b)) as harness:
+        ...     harness.process_element(1, timestamp=100)
+        ...     harness.process_watermark(1_400)
+        ...     harness.process_element(2, timestamp=200)  # late: once more, with it
+        ...     harness.process_watermark(1_500)
+        ...     harness.process_element(4, timestamp=300)  # too late
+        ...     harness.output_values
+        [1, 3]
+        """
         if isinstance(time_ms, bool) or not isinstance(time_ms, int):
             raise TypeError(f"the allowed lateness is an int of milliseconds, got {type(time_ms).__name__} {time_ms!r}")
         if time_ms < 0:
@@ -89,7 +148,23 @@ class _Windows(Generic[T]):
         return self
 
     def side_output_late_data(self: S, output_tag: OutputTag) -> S:
-        """Send records that come too late for all their windows to a side output; by default they are dropped."""
+        """Send records that come too late for all their windows to a side output; by default they are dropped.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import OutputTag, StreamExecutionEnvironment
+        >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+        >>> from flinkbuf.testing import OperatorHarness
+        >>> env, late = StreamExecutionEnvironment.get_execution_environment(), OutputTag("late")
+        >>> seconds = env.from_collection([]).key_by(lambda n: 0).window(TumblingEventTimeWindows.of(Time.seconds(1)))
+        >>> sums = seconds.side_output_late_data(late).reduce(lambda a, b: a + b)  # sums.get_side_output(late) has them
+        >>> with OperatorHarness.of(sums) as harness:
+        ...     harness.process_watermark(2_000)
+        ...     harness.process_element(4, timestamp=300)
+        ...     harness.output_values, [record.value for record in harness.side_output(late)]
+        ([], [4])
+        """
         if not isinstance(output_tag, OutputTag):
             raise TypeError(f"an OutputTag is needed, got {type(output_tag).__name__} {output_tag!r}")
         self._late_data_output_tag = output_tag
@@ -179,13 +254,17 @@ class WindowedStream(_Windows[T], Generic[K, T]):
 
     Examples
     --------
-    >>> from flinkbuf.common import Time
+    >>> from flinkbuf.common import Time, WatermarkStrategy
     >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
     >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
-    >>> env = StreamExecutionEnvironment.get_execution_environment()
-    >>> pairs = env.from_collection([("a", 1), ("b", 2)]).key_by(lambda pair: pair[0])
-    >>> pairs.window(TumblingEventTimeWindows.of(Time.hours(1))).reduce(max).get_name()
-    'TumblingEventTimeWindows'
+    >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+    >>> flights = env.from_collection([("UA", 100, 7), ("AA", 200, 2), ("UA", 900, 5), ("UA", 1100, 1)])
+    >>> by_carrier = flights.assign_timestamps_and_watermarks(times).key_by(lambda flight: flight[0])
+    >>> seconds = by_carrier.window(TumblingEventTimeWindows.of(Time.seconds(1)))
+    >>> worst = seconds.reduce(lambda a, b: max(a, b, key=lambda flight: flight[2]))
+    >>> sorted(worst.execute_and_collect())
+    [('AA', 200, 2), ('UA', 100, 7), ('UA', 1100, 1)]
     """
 
     _kinds = (WindowFunction, ProcessWindowFunction)
@@ -373,7 +452,22 @@ class WindowedStream(_Windows[T], Generic[K, T]):
 
 
 class AllWindowedStream(_Windows[T]):
-    """All records in windows, in one subtask; made by ``window_all``. Flink's ``AllWindowedStream``."""
+    """All records in windows, in one subtask; made by ``window_all``. Flink's ``AllWindowedStream``.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import Time, WatermarkStrategy
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+    >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+    >>> flights = env.from_collection([("UA", 100, 7), ("AA", 200, 2), ("UA", 1100, 1)])
+    >>> all_flights = flights.assign_timestamps_and_watermarks(times)
+    >>> seconds = all_flights.window_all(TumblingEventTimeWindows.of(Time.seconds(1)))
+    >>> worst = seconds.reduce(lambda a, b: max(a, b, key=lambda flight: flight[2]))
+    >>> list(worst.execute_and_collect())
+    [('UA', 100, 7), ('UA', 1100, 1)]
+    """
 
     _kinds = (AllWindowFunction, ProcessAllWindowFunction)
     _word = "AllWindow"

@@ -20,9 +20,14 @@ class AsyncFunction(Function, Generic[IN, OUT]):
 
     Examples
     --------
+    >>> import asyncio
     >>> class Lookup(AsyncFunction):
     ...     async def async_invoke(self, value):
     ...         return [value, value + 1]
+    ...     def timeout(self, value):
+    ...         return []
+    >>> asyncio.run(Lookup().async_invoke(1)), Lookup().timeout(1)
+    ([1, 2], [])
     """
 
     @abstractmethod
@@ -62,12 +67,17 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     Examples
     --------
-    >>> empty = lambda results: not results
-    >>> strategy = AsyncRetryStrategy.exponential_backoff(3, 100, 250, 2.0, empty, None)
-    >>> [strategy.get_backoff_time_millis(attempts) for attempts in (1, 2, 3)]
-    [100, 200, 250]
-    >>> strategy.can_retry(3), strategy.can_retry(4)
-    (True, False)
+    >>> class Twice(AsyncRetryStrategy):
+    ...     def can_retry(self, current_attempts):
+    ...         return current_attempts <= 2
+    ...     def get_backoff_time_millis(self, current_attempts):
+    ...         return 50 * current_attempts
+    ...     def get_retry_predicate(self):
+    ...         return RetryPredicate(lambda results: not results, None)
+    >>> Twice().can_retry(2), Twice().get_backoff_time_millis(2), Twice().can_retry(3)
+    (True, 100, False)
+    >>> Twice().get_retry_predicate().result_predicate()([])
+    True
     """
 
     @abstractmethod
@@ -84,7 +94,14 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
 
     @staticmethod
     def no_restart() -> AsyncRetryStrategy[Any]:
-        """Never again."""
+        """Never again.
+
+        Examples
+        --------
+        >>> strategy = AsyncRetryStrategy.no_restart()
+        >>> strategy.can_retry(1), strategy.get_backoff_time_millis(1)
+        (False, -1)
+        """
         return NO_RETRY_STRATEGY
 
     @staticmethod
@@ -94,7 +111,16 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy[Any]:
-        """Again after the same time, so many times."""
+        """Again after the same time, so many times.
+
+        Examples
+        --------
+        >>> strategy = AsyncRetryStrategy.fixed_delay(2, 100, None, lambda error: isinstance(error, OSError))
+        >>> [(strategy.can_retry(attempts), strategy.get_backoff_time_millis(attempts)) for attempts in (1, 2, 3)]
+        [(True, 100), (True, 100), (False, 100)]
+        >>> strategy.get_retry_predicate().exception_predicate()(ConnectionRefusedError())
+        True
+        """
         return FixedDelayRetryStrategy(max_attempts, backoff_time_millis, result_predicate, exception_predicate)
 
     @staticmethod
@@ -106,7 +132,16 @@ class AsyncRetryStrategy(ABC, Generic[OUT]):
         result_predicate: Callable[[list[Any]], bool] | None,
         exception_predicate: Callable[[Exception], bool] | None,
     ) -> AsyncRetryStrategy[Any]:
-        """Again after times that grow by a factor up to a limit, in milliseconds."""
+        """Again after times that grow by a factor up to a limit, in milliseconds.
+
+        Examples
+        --------
+        >>> strategy = AsyncRetryStrategy.exponential_backoff(4, 100, 500, 2.0, lambda results: not results, None)
+        >>> [strategy.get_backoff_time_millis(attempts) for attempts in (1, 2, 3, 4)]
+        [100, 200, 400, 500]
+        >>> strategy.get_retry_predicate().result_predicate()([])
+        True
+        """
         return ExponentialBackoffDelayRetryStrategy(
             max_attempts, initial_delay, max_retry_delay, multiplier, result_predicate, exception_predicate
         )
