@@ -30,7 +30,26 @@ class State(ABC):
 
 
 class ValueState(State, Generic[T]):
-    """One value a key. PyFlink's ``ValueState``."""
+    """One value a key. PyFlink's ``ValueState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+    >>> class Pairs(KeyedProcessFunction):
+    ...     def open(self, runtime_context):
+    ...         self.first = runtime_context.get_state(ValueStateDescriptor("first", Types.INT()))
+    ...     def process_element(self, value, ctx):
+    ...         first = self.first.value()
+    ...         if first is None:
+    ...             self.first.update(value)
+    ...         else:
+    ...             self.first.clear()
+    ...             yield first, value
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> numbers = env.from_collection([1, 2, 3, 4, 5]).key_by(lambda n: n % 2)
+    >>> list(numbers.process(Pairs()).execute_and_collect())  # 5 waits for another odd number
+    [(1, 3), (2, 4)]
+    """
 
     @abstractmethod
     def value(self) -> T:
@@ -58,15 +77,73 @@ class MergingState(AppendingState[IN, OUT]):
 
 
 class ReducingState(MergingState[T, T]):
-    """The reduction of all values a key. PyFlink's ``ReducingState``."""
+    """The reduction of all values a key. PyFlink's ``ReducingState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+    >>> class Totals(KeyedProcessFunction):
+    ...     def open(self, runtime_context):
+    ...         total = ReducingStateDescriptor("total", lambda a, b: a + b, Types.INT())
+    ...         self.total = runtime_context.get_reducing_state(total)
+    ...     def process_element(self, value, ctx):
+    ...         self.total.add(value)
+    ...         if self.total.get() >= 5:
+    ...             yield self.total.get()
+    ...             self.total.clear()
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> list(env.from_collection([2, 3, 1, 9]).key_by(lambda n: "all").process(Totals()).execute_and_collect())
+    [5, 10]
+    """
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """The aggregate of all values a key. PyFlink's ``AggregatingState``."""
+    """The aggregate of all values a key. PyFlink's ``AggregatingState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import AggregateFunction, KeyedProcessFunction, StreamExecutionEnvironment
+    >>> class Distinct(AggregateFunction):
+    ...     def create_accumulator(self): return set()
+    ...     def add(self, value, accumulator): return accumulator | {value}
+    ...     def get_result(self, accumulator): return len(accumulator)
+    ...     def merge(self, acc_a, acc_b): return acc_a | acc_b
+    >>> class Visitors(KeyedProcessFunction):
+    ...     def open(self, runtime_context):
+    ...         names = AggregatingStateDescriptor("names", Distinct(), None)
+    ...         self.names = runtime_context.get_aggregating_state(names)
+    ...     def process_element(self, value, ctx):
+    ...         if value == "midnight":
+    ...             yield self.names.get()
+    ...             self.names.clear()
+    ...         else:
+    ...             self.names.add(value)
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> visits = env.from_collection(["ann", "bob", "ann", "midnight", "ann", "midnight"]).key_by(lambda name: "all")
+    >>> list(visits.process(Visitors()).execute_and_collect())
+    [2, 1]
+    """
 
 
 class ListState(MergingState[T, Iterable[T]]):
-    """A list a key. PyFlink's ``ListState``."""
+    """A list a key. PyFlink's ``ListState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+    >>> class LastTwo(KeyedProcessFunction):
+    ...     def open(self, runtime_context):
+    ...         self.last = runtime_context.get_list_state(ListStateDescriptor("last", Types.INT()))
+    ...     def process_element(self, value, ctx):
+    ...         if value < 0:
+    ...             self.last.clear()
+    ...         self.last.add(value)  # or add_all([value, ...])
+    ...         self.last.update(list(self.last.get())[-2:])
+    ...         yield list(self.last)
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> list(env.from_collection([1, 2, 3, -4]).key_by(lambda n: "all").process(LastTwo()).execute_and_collect())
+    [[1], [1, 2], [2, 3], [-4]]
+    """
 
     @abstractmethod
     def update(self, values: list[T]) -> None:
@@ -74,7 +151,21 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def add_all(self, values: list[T]) -> None:
-        """Add elements at the end."""
+        """Add elements at the end.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+        >>> class AllWords(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         self.words = runtime_context.get_list_state(ListStateDescriptor("words", Types.STRING()))
+        ...     def process_element(self, value, ctx):
+        ...         self.words.add_all(value.split())
+        ...         yield " ".join(self.words)
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> list(env.from_collection(["to be", "or not"]).key_by(lambda _: 0).process(AllWords()).execute_and_collect())
+        ['to be', 'to be or not']
+        """
 
     def __iter__(self) -> Iterator[T]:
         return iter(self.get())
@@ -140,19 +231,104 @@ class MapWriting(State, Generic[K, V]):
 
 
 class ReadOnlyBroadcastState(MapReading[K, V]):
-    """A map that a broadcast stream fills, to be read. PyFlink's ``ReadOnlyBroadcastState``."""
+    """A map that a broadcast stream fills, to be read. PyFlink's ``ReadOnlyBroadcastState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+    >>> from flinkbuf.testing import OperatorHarness
+    >>> limits = MapStateDescriptor("limits", Types.STRING(), Types.INT())
+    >>> class Above(BroadcastProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         state = ctx.get_broadcast_state(limits)  # read only: the other method changes it
+    ...         if state.contains(value[0]) and value[1] > state.get(value[0]):
+    ...             yield value, dict(state.items())
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         ctx.get_broadcast_state(limits).put(*value)
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> above = env.from_collection([]).connect(env.from_collection([]).broadcast(limits)).process(Above())
+    >>> with OperatorHarness.of(above) as harness:
+    ...     harness.process_element(("UA", 15), input=2)
+    ...     harness.process_elements([("UA", 20), ("AA", 20)], input=1)
+    ...     harness.output_values
+    [(('UA', 20), {'UA': 15})]
+    """
 
 
 class BroadcastState(ReadOnlyBroadcastState[K, V], MapWriting[K, V]):
-    """Likewise, to be written too. PyFlink's ``BroadcastState``."""
+    """Likewise, to be written too. PyFlink's ``BroadcastState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import BroadcastProcessFunction, StreamExecutionEnvironment
+    >>> from flinkbuf.testing import OperatorHarness
+    >>> blocked = MapStateDescriptor("blocked", Types.STRING(), Types.STRING())
+    >>> class Unblocked(BroadcastProcessFunction):
+    ...     def process_element(self, value, ctx):
+    ...         if value not in ctx.get_broadcast_state(blocked):
+    ...             yield value
+    ...     def process_broadcast_element(self, value, ctx):
+    ...         name, reason = value
+    ...         if reason is None: ctx.get_broadcast_state(blocked).remove(name)
+    ...         else: ctx.get_broadcast_state(blocked).put(name, reason)
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> names = env.from_collection([]).connect(env.from_collection([]).broadcast(blocked)).process(Unblocked())
+    >>> with OperatorHarness.of(names) as harness:
+    ...     harness.process_element(("ann", "spam"), input=2)
+    ...     harness.process_elements(["ann", "bob"])
+    ...     harness.process_element(("ann", None), input=2)
+    ...     harness.process_elements(["ann"])
+    ...     harness.output_values
+    ['bob', 'ann']
+    """
 
 
 class MapState(MapReading[K, V], MapWriting[K, V]):
-    """A map for each key. PyFlink's ``MapState``."""
+    """A map for each key. PyFlink's ``MapState``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+    >>> class Cart(KeyedProcessFunction):
+    ...     def open(self, runtime_context):
+    ...         items = MapStateDescriptor("items", Types.STRING(), Types.INT())
+    ...         self.items = runtime_context.get_map_state(items)
+    ...     def process_element(self, value, ctx):
+    ...         _, item, count = value
+    ...         if item == "pay":
+    ...             if not self.items.is_empty():
+    ...                 yield ctx.get_current_key(), sorted(self.items.keys()), sum(self.items.values())
+    ...             self.items.clear()
+    ...         elif count == 0:
+    ...             self.items.remove(item)  # or del self.items[item]
+    ...         elif self.items.contains(item):  # or item in self.items
+    ...             self.items.put(item, self.items.get(item) + count)  # or self.items[item] += count
+    ...         else:
+    ...             self.items.put_all({item: count})
+    >>> clicks = [("ann", "tea", 2), ("ann", "rum", 1), ("ann", "tea", 1), ("ann", "rum", 0), ("ann", "pay", 0)]
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> list(env.from_collection(clicks).key_by(lambda click: click[0]).process(Cart()).execute_and_collect())
+    [('ann', ['tea'], 3)]
+    """
 
 
 class OperatorStateStore(ABC):
-    """Gives states that belong to a subtask, not to a key. PyFlink's ``OperatorStateStore``."""
+    """Gives states that belong to a subtask, not to a key. PyFlink's ``OperatorStateStore``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+    >>> class Named(MapFunction):
+    ...     def open(self, runtime_context):
+    ...         names = MapStateDescriptor("names", Types.STRING(), Types.STRING())
+    ...         self.names = runtime_context.get_operator_state_store().get_broadcast_state(names)
+    ...         self.names.put("UA", "United")
+    ...     def map(self, value):
+    ...         return self.names.get(value)
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> env.from_collection(["UA", "AA"]).map(Named()).execute_and_collect(limit=2)
+    ['United', None]
+    """
 
     @abstractmethod
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState:
@@ -192,6 +368,15 @@ class StateDescriptor:
         Unique among the states of an operator.
     type_info : TypeInformation or None
         Of what is kept, for snapshots; None: any object.
+
+    Examples
+    --------
+    >>> MapStateDescriptor("counts", Types.STRING(), Types.INT()).get_name()
+    'counts'
+    >>> ValueStateDescriptor("", Types.INT())
+    Traceback (most recent call last):
+        ...
+    TypeError: the name of a state is a string that is not empty, got ''
     """
 
     kind = ""  # as snapshots and errors name it
@@ -212,7 +397,30 @@ class StateDescriptor:
         return self.name
 
     def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
-        """Let values expire."""
+        """Let values expire.
+
+        Examples
+        --------
+        >>> from flinkbuf.common import Time
+        >>> from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+        >>> from flinkbuf.testing import OperatorHarness
+        >>> class Once(KeyedProcessFunction):
+        ...     def open(self, runtime_context):
+        ...         seen = ValueStateDescriptor("seen", Types.BOOLEAN())
+        ...         seen.enable_time_to_live(StateTtlConfig.new_builder(Time.seconds(10)).build())
+        ...         self.seen = runtime_context.get_state(seen)
+        ...     def process_element(self, value, ctx):
+        ...         if not self.seen.value():
+        ...             self.seen.update(True)
+        ...             yield value
+        >>> env = StreamExecutionEnvironment.get_execution_environment()
+        >>> with OperatorHarness.of(env.from_collection([]).key_by(lambda name: name).process(Once())) as harness:
+        ...     harness.process_elements(["ann", "ann"])
+        ...     harness.set_processing_time(10_000)
+        ...     harness.process_elements(["ann"])
+        ...     harness.output_values
+        ['ann', 'ann']
+        """
         if not isinstance(ttl_config, StateTtlConfig):
             raise TypeError(f"expected a StateTtlConfig, got {ttl_config!r}")
         self._ttl_config = ttl_config
@@ -242,7 +450,13 @@ class ValueStateDescriptor(StateDescriptor):
 
 
 class ListStateDescriptor(StateDescriptor):
-    """Of a `ListState`. PyFlink's ``ListStateDescriptor``."""
+    """Of a `ListState`. PyFlink's ``ListStateDescriptor``.
+
+    Examples
+    --------
+    >>> ListStateDescriptor("words", Types.STRING())
+    ListStateDescriptor('words', Types.LIST(Types.STRING()))
+    """
 
     kind = "list"
 
@@ -251,7 +465,13 @@ class ListStateDescriptor(StateDescriptor):
 
 
 class MapStateDescriptor(StateDescriptor):
-    """Of a `MapState` or a `BroadcastState`. PyFlink's ``MapStateDescriptor``."""
+    """Of a `MapState` or a `BroadcastState`. PyFlink's ``MapStateDescriptor``.
+
+    Examples
+    --------
+    >>> MapStateDescriptor("counts", Types.STRING(), Types.INT())
+    MapStateDescriptor('counts', Types.MAP(Types.STRING(), Types.INT()))
+    """
 
     kind = "map"
 
@@ -269,6 +489,12 @@ class ReducingStateDescriptor(StateDescriptor):
     ----------
     reduce_function : ReduceFunction or callable
         Makes one value of two.
+
+    Examples
+    --------
+    >>> longest = ReducingStateDescriptor("longest", max, Types.INT())
+    >>> longest.get_reduce_function()(3, 7)
+    7
     """
 
     kind = "reducing"
@@ -285,7 +511,20 @@ class ReducingStateDescriptor(StateDescriptor):
 
 
 class AggregatingStateDescriptor(StateDescriptor):
-    """Of an `AggregatingState`; the type is that of the accumulator. PyFlink's ``AggregatingStateDescriptor``."""
+    """Of an `AggregatingState`; the type is that of the accumulator. PyFlink's ``AggregatingStateDescriptor``.
+
+    Examples
+    --------
+    >>> from flinkbuf.datastream import AggregateFunction
+    >>> class Count(AggregateFunction):
+    ...     def create_accumulator(self): return 0
+    ...     def add(self, value, accumulator): return accumulator + 1
+    ...     def get_result(self, accumulator): return accumulator
+    ...     def merge(self, acc_a, acc_b): return acc_a + acc_b
+    >>> count = AggregatingStateDescriptor("count", Count(), Types.LONG())
+    >>> count.get_name(), count.get_agg_function().add("to", 4)
+    ('count', 5)
+    """
 
     kind = "aggregating"
 

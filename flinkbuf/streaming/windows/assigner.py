@@ -61,7 +61,27 @@ class WindowAssigner(ABC, Generic[T, W]):
 
 
 class MergingWindowAssigner(WindowAssigner[T, W]):
-    """Gives each record a window of its own, and says which windows of a key become one."""
+    """Gives each record a window of its own, and says which windows of a key become one.
+
+    Examples
+    --------
+    >>> from flinkbuf.common import WatermarkStrategy
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream.window import EventTimeTrigger, TimeWindow, TimeWindowSerializer
+    >>> class Visits(MergingWindowAssigner):  # a page is read for 100 ms, a video watched for 1,000
+    ...     def assign_windows(self, element, timestamp, context):
+    ...         return [TimeWindow(timestamp, timestamp + (1000 if element[0] == "video" else 100))]
+    ...     def merge_windows(self, windows, callback): TimeWindow.merge_windows(windows, callback)
+    ...     def get_default_trigger(self, env): return EventTimeTrigger()
+    ...     def get_window_serializer(self): return TimeWindowSerializer()
+    ...     def is_event_time(self): return True
+    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+    >>> times = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda value, _: value[1])
+    >>> views = env.from_collection([("page", 0), ("video", 50), ("page", 900), ("page", 1200)])
+    >>> visits = views.assign_timestamps_and_watermarks(times).key_by(lambda _: "ann").window(Visits())
+    >>> list(visits.reduce(lambda a, b: (a[0] + " " + b[0], a[1])).execute_and_collect())
+    [('page video page', 0), ('page', 1200)]
+    """
 
     class MergeCallback(ABC, Generic[W2]):
         """Takes what `merge_windows` finds."""
