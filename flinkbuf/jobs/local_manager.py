@@ -9,6 +9,7 @@ from typing import Any
 
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.jobs.control_link import ControlLink
+from flinkbuf.jobs.manager.garbage_collector import rare_collections
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.shuffle import network_shuffle
 from flinkbuf.jobs.manager.task_log import log_to_stderr
@@ -77,7 +78,8 @@ def run_local_manager(order: ManagerOrder, bundle_bytes: bytes) -> None:
         slot_count=1,
         shuffle=shuffle,
     )
-    manager.run()
+    with rare_collections():
+        manager.run()
 
 
 def _be_like_the_program(order: ManagerOrder) -> None:

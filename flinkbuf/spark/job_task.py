@@ -19,6 +19,7 @@ from flinkbuf.errors import PeerFailedError
 from flinkbuf.jobs.control_link import ControlLink
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_files import ShippedFiles
+from flinkbuf.jobs.manager.garbage_collector import rare_collections
 from flinkbuf.jobs.manager.job_bundle import JobBundle
 from flinkbuf.jobs.manager.manager_link import ManagerLink
 from flinkbuf.jobs.manager.shuffle import network_shuffle
@@ -150,7 +151,8 @@ class JobTask:
                 shuffle=shuffle,
                 extras={INPUT: slot_input, OUTPUT: output},
             )
-            reason = manager.run()
+            with rare_collections():
+                reason = manager.run()
         logger.debug("task manager %s: %s", manager_id, reason)
         if output is not None:
             link.check_finished(bundle.job_name, reason)

@@ -688,6 +688,7 @@ PACKAGE = [
             "thread_dump",
             "running_task",
             "large_messages",
+            "garbage_collector",
             "task_manager",
             "",
         ],
