@@ -4,8 +4,10 @@ import os
 
 from cpython.bytes cimport PyBytes_AS_STRING
 
-from flinkbuf._core.bounded_data cimport storage_named
+from flinkbuf._core.bounded_data cimport FB_BOUNDED_FILE, FB_BOUNDED_FILE_MMAP, FB_BOUNDED_MMAP
 from flinkbuf._core.file_channel cimport raise_file_failure
+
+cdef dict STORAGES = {"file": FB_BOUNDED_FILE, "mmap": FB_BOUNDED_MMAP, "file-mmap": FB_BOUNDED_FILE_MMAP}
 
 
 cdef class BoundedStorage(PartitionStorage):
@@ -31,10 +33,12 @@ cdef class BoundedStorage(PartitionStorage):
 
     def __cinit__(self, path, str storage not None, IOExecutor executor not None, BufferCodec codec=None,
                   uint64_t region_limit=0):
+        if storage not in STORAGES:
+            raise ValueError(f"storage must be one of {', '.join(STORAGES)}, got {storage!r}")
         self.path = os.fsdecode(path)
         self.encoded_path = os.fsencode(path)
         self.storage, self.executor, self.codec = storage, executor, codec
-        self.c.storage = storage_named(storage)
+        self.c.storage = STORAGES[storage]
         self.c.path = PyBytes_AS_STRING(self.encoded_path)
         self.c.region_limit = region_limit
         self.c.executor = executor.c

@@ -1,15 +1,10 @@
-from libc.stdint cimport uint8_t, uint32_t, uint64_t
+from libc.stdint cimport uint8_t, uint32_t
 
 from flinkbuf._core.buffer cimport fb_buffer_data_type
 
 cdef extern from "partition/data_buffer.h" nogil:
     struct fb_data_buffer:
-        uint32_t segment_count
-        uint32_t segment_size
-        uint32_t subpartition_count
-        uint64_t record_count
-        uint64_t total_bytes
-        bint is_finished
+        pass
     int fb_data_buffer_open(fb_data_buffer* self, uint32_t subpartition_count, uint8_t** segments,
                             uint32_t segment_count, uint32_t segment_size)
     void fb_data_buffer_close(fb_data_buffer* self)
@@ -19,10 +14,3 @@ cdef extern from "partition/data_buffer.h" nogil:
     uint32_t fb_data_buffer_read(fb_data_buffer* self, uint8_t* to, uint32_t capacity, uint32_t* subpartition,
                                  fb_buffer_data_type* type)
     void fb_data_buffer_reset(fb_data_buffer* self)
-
-
-cdef class DataBuffer:
-    cdef fb_data_buffer c
-    cdef uint8_t* memory     # all segments in one piece
-    cdef uint8_t** segments
-    cdef uint32_t* order     # of the subpartitions, while it is read; NULL: ascending

@@ -149,6 +149,25 @@ static void impossible_shapes_are_refused(void) {
   fb_data_buffer_close(&buffer);
 }
 
+/* The log is as long as its segments, however many may be written to. */
+static void memory_does_not_grow_with_the_number_of_subpartitions(void) {
+  struct fb_data_buffer buffer;
+  uint8_t memory[4][4088], to[4096];
+  uint8_t* segments[] = {memory[0], memory[1], memory[2], memory[3]};
+  enum fb_buffer_data_type type;
+  uint32_t stored = 0, read = 0, subpartition;
+
+  CHECK(fb_data_buffer_open(&buffer, 100000, segments, 4, 4088) == FB_OK);
+  while (fb_data_buffer_append(&buffer, stored * 7919 % 100000, FB_DATA_BUFFER, (const uint8_t*)"12345678", 8) ==
+         FB_RECORD)
+    stored++;
+  CHECK(stored == 4 * (4088 / 24)); /* the 8 bytes that are left have no room for an entry */
+  fb_data_buffer_finish(&buffer, NULL);
+  while (fb_data_buffer_read(&buffer, to, sizeof to, &subpartition, &type) > 0) read++;
+  CHECK(read == stored);
+  fb_data_buffer_close(&buffer);
+}
+
 /* Every record of every subpartition comes back in order, whatever the sizes of records, segments, buffers. */
 static void everything_comes_back(uint32_t segment_size, uint32_t capacity, uint32_t seed) {
   struct fixture self;
@@ -186,6 +205,7 @@ int main(void) {
   event_has_a_buffer_of_its_own();
   append_is_all_or_nothing();
   impossible_shapes_are_refused();
+  memory_does_not_grow_with_the_number_of_subpartitions();
   for (uint32_t seed = 0; seed < 300; seed++) {
     everything_comes_back(16 + seed * 3, 1 + seed, seed);
     everything_comes_back(4096 - seed, MAX_RECORD - seed, seed);

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from flinkbuf import errors
-from flinkbuf._core.data_buffer import DataBuffer
+from flinkbuf._core.buffer_header import write_header
 from flinkbuf._core.record_deserializer import RecordDeserializer
 
 ROOT = Path(__file__).parents[2]
@@ -33,8 +33,10 @@ def test_corrupt_data_is_a_value_error_too():
 
 
 def test_error_says_where_and_what():
-    with pytest.raises(ValueError, match="1 bytes for subpartition 5 of 2: argument out of range"):
-        DataBuffer(2, 1).append(5, b"x")
+    with pytest.raises(
+        ValueError, match="a buffer of 1 bytes with data type 3 cannot be stored in a file: argument out of range"
+    ):
+        write_header(3, False, 1)
     with pytest.raises(errors.CorruptDataError, match="record 0 at byte 0 of channel 3"):
         deserializer = RecordDeserializer(3)
         deserializer.set_next_buffer(b"\xff\xff\xff\xff")

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "golden.h"
 #include "ground/byte_order.h"
 
 #define BODY_MAX 64
@@ -364,7 +365,97 @@ static void a_change_of_any_one_byte_breaks_the_seal_of_an_id(void) {
   }
 }
 
+/* ---- what Flink wrote: tests/golden ------------------------------------------------------------------- */
+
+static char line[1 << 18];
+
+static void check_fields(const struct fb_frame* frame, const uint8_t* body) {
+  uint8_t expected[1 << 16];
+
+  CHECK(frame->subpartition == golden_number(line, "subpartition_id") + golden_number(line, "start_index"));
+  CHECK(frame->last_subpartition == golden_number(line, "end_index"));
+  CHECK(frame->sequence_number == golden_number(line, "sequence_number"));
+  CHECK(frame->backlog == golden_number(line, "backlog") && frame->credit == golden_number(line, "credit"));
+  CHECK(frame->buffer_size == golden_number(line, "buffer_size") &&
+        frame->segment == golden_number(line, "segment_id"));
+  CHECK(frame->data_type == golden_number(line, "data_type_ordinal"));
+  CHECK(frame->is_compressed == golden_number(line, "is_compressed"));
+  CHECK(frame->part_count == (uint32_t)golden_number(line, "num_partial_buffers"));
+  CHECK(frame->has_receiver == (golden_value(line, "receiver_id") != NULL));
+  if (frame->has_receiver)
+    CHECK(golden_bytes(golden_value(line, "receiver_id"), expected, sizeof expected) == 16 &&
+          memcmp(frame->receiver, expected, 16) == 0);
+  if (golden_value(line, "partition_id") != NULL && frame->id != FB_ERROR_RESPONSE) /* that one is in the cause */
+    CHECK(golden_bytes(golden_value(line, "partition_id"), expected, sizeof expected) == 60 &&
+          memcmp(frame->partition, expected, 60) == 0);
+  if (golden_value(line, "payload") != NULL) {
+    CHECK(golden_bytes(golden_value(line, "payload"), expected, sizeof expected) == frame->body_size);
+    CHECK(memcmp(body, expected, frame->body_size) == 0);
+  }
+}
+
+/* The frame of a line is understood to its end, and its head and tail are written as they were. */
+static uint8_t check_golden(bool has_fields) {
+  static uint8_t wire[1 << 17];
+  size_t size = golden_bytes(golden_value(line, "hex"), wire, sizeof wire), left = size;
+  const uint8_t* data = wire;
+  uint8_t head[FB_FRAME_HEAD_MAX], tail[FB_FRAME_TAIL_MAX];
+  struct fb_frame_decoder decoder;
+  struct fb_frame frame;
+  uint32_t head_size, tail_size, parts = 0;
+  int code;
+
+  fb_frame_decoder_open(&decoder, NULL);
+  while ((code = fb_frame_decoder_next(&decoder, &data, &left)) != FB_FRAME_ENDS) {
+    CHECK(code > 0);
+    if (code == FB_FRAME_PART) {
+      CHECK(decoder.part_size == fb_load_be32(wire + FB_FRAME_RESPONSE_HEAD_SIZE + 4 * parts));
+      parts++;
+    }
+  }
+  CHECK(left == 0 && parts == decoder.frame.part_count);
+  frame = decoder.frame;
+  if (frame.id == FB_ERROR_RESPONSE) CHECK(fb_frame_split_error(&frame, wire + 9, size - 9) == FB_OK);
+  CHECK(strncmp(golden_value(line, "message"), fb_frame_name(frame.id), strlen(fb_frame_name(frame.id))) == 0);
+  head_size = (uint32_t)fb_frame_write_head(&frame, head);
+  tail_size = (uint32_t)fb_frame_write_tail(&frame, tail);
+  CHECK(head_size <= sizeof head && memcmp(head, wire, head_size) == 0);
+  CHECK(head_size + 4 * parts + frame.body_size + tail_size == size);
+  CHECK(memcmp(tail, wire + size - tail_size, tail_size) == 0);
+  if (has_fields) check_fields(&frame, wire + head_size + 4 * parts);
+  return frame.id;
+}
+
+static void frames_of_flink_are_understood_and_written_again(void) {
+  FILE* golden = open_golden("netty_frames/netty_frames.json");
+  uint32_t seen = 0, count = 0;
+
+  while (fgets(line, sizeof line, golden) != NULL)
+    if (golden_value(line, "hex") != NULL) seen |= 1u << check_golden(true), count++;
+  CHECK(seen == FB_FRAMES_ALL && count == 73);
+  fclose(golden);
+}
+
+static void conversations_of_flink_are_understood_and_written_again(void) {
+  static const char* const NAMES[] = {"blocking_lz4", "credit", "early_stop", "pipelined"};
+  uint32_t seen = 0;
+
+  for (int i = 0; i < 4; i++) {
+    char name[64];
+    FILE* golden;
+
+    snprintf(name, sizeof name, "conversations/conversation_%s.json", NAMES[i]);
+    golden = open_golden(name);
+    while (fgets(line, sizeof line, golden) != NULL)
+      if (golden_value(line, "hex") != NULL) seen |= 1u << check_golden(false);
+    fclose(golden);
+  }
+  CHECK((seen & 1u << FB_BUFFER_RESPONSE) != 0 && (seen & 1u << FB_ADD_CREDIT) != 0);
+}
+
 int main(void) {
+  frames_of_flink_are_understood_and_written_again();
+  conversations_of_flink_are_understood_and_written_again();
   a_change_of_any_one_byte_breaks_the_seal_of_an_id();
   every_frame_survives_being_cut_at_any_two_places();
   frames_in_a_row_are_told_apart();

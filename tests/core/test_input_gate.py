@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 import pytest
+from support.frames import Frame, FrameDecoder
 
 import flinkbuf as fb
 from flinkbuf._core.channel_state import InputChannelState
-from flinkbuf._core.frame import Frame, FrameDecoder
 from flinkbuf.network.events import EndOfData, EndOfPartition
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -102,7 +102,7 @@ class FlinkServer:
 
     def serve(self):
         connection, _ = self.socket.accept()
-        decoder, waiting, credit = FrameDecoder("client"), {}, {}
+        decoder, waiting, credit = FrameDecoder(), {}, {}
         with connection:
             while data := connection.recv(1 << 16):
                 for frame in decoder.feed(data):

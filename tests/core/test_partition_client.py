@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+from support.frames import Frame, FrameDecoder
 
 import flinkbuf as fb
-from flinkbuf._core.frame import Frame, FrameDecoder
 from flinkbuf._core.partition_client import PartitionClient
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.reactor import Reactor
@@ -37,7 +37,7 @@ class Server:
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.host, self.port = self.listener.getsockname()
-        self.socket, self.decoder = None, FrameDecoder("client")
+        self.socket, self.decoder = None, FrameDecoder()
         self.waiting, self.heard = [], []
 
     def accept(self):
@@ -45,7 +45,7 @@ class Server:
         self.socket, _ = self.listener.accept()
         self.socket.settimeout(20)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.decoder = FrameDecoder("client")
+        self.decoder = FrameDecoder()
         return self
 
     def hear(self):

@@ -1,4 +1,5 @@
 /* The bytes of Flink's sort-merge partitions, both ways: tests/golden/partition_file. */
+#include "golden.h"
 #include "ground/byte_order.h"
 #include "partition/sort_merge_partition.h"
 #include "partition_files.h"
@@ -176,22 +177,11 @@ static void run_line(struct golden* self) {
   else end_case(self);
 }
 
-/* The golden files lie beside this one. */
-static FILE* open_golden(void) {
-  const char* slash = strrchr(__FILE__, '/');
-  char path[512];
-
-  snprintf(path, sizeof path, "%.*s/../golden/partition_file/sort_merge.txt",
-           slash != NULL ? (int)(slash - __FILE__) : 1, slash != NULL ? __FILE__ : ".");
-  return fopen(path, "r");
-}
-
 int main(void) {
-  FILE* golden = open_golden();
+  FILE* golden = open_golden("partition_file/sort_merge.txt");
   struct golden self;
   uint32_t cases = 0;
 
-  CHECK(golden != NULL);
   make_directory(directory, sizeof directory);
   snprintf(base, sizeof base, "%s/partition", directory);
   CHECK(fb_read_buffer_pool_open(1 << 20, 300000, &read_pool) == FB_OK);

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
+from support.frames import Frame, FrameDecoder
 
-from flinkbuf._core.frame import Frame, FrameDecoder
 from flinkbuf._core.local_buffer_pool import NetworkBufferPool
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.partition_server import PartitionServer
@@ -27,7 +27,7 @@ class Client:
 
     def __init__(self, server):
         self.socket = socket.create_connection((server.host, server.port), timeout=20)
-        self.decoder, self.waiting = FrameDecoder("server"), []
+        self.decoder, self.waiting = FrameDecoder(), []
 
     def say(self, message, **fields):
         self.socket.sendall(Frame(message, **fields).encode())

@@ -13,8 +13,8 @@ import threading
 import time
 
 import pytest
+from support.frames import Frame, FrameDecoder
 
-from flinkbuf._core.frame import Frame, FrameDecoder
 from flinkbuf._core.partition_manager import PartitionManager
 from flinkbuf._core.partition_server import PartitionServer
 from flinkbuf._core.reactor import Reactor
@@ -95,7 +95,7 @@ class Peer:
     def is_served(self):
         """Whether the server answers a frame."""
         self.say(Frame("TaskEventRequest", receiver=CHANNEL).encode())
-        decoder = FrameDecoder("server")
+        decoder = FrameDecoder()
         frames = []
         while not frames:
             frames = decoder.feed(self.socket.recv(1 << 16))
@@ -165,7 +165,7 @@ def test_frames_may_follow_the_proof_in_the_same_packet(server):
         proof = message(PROOF, peer.proof(SECRET, CLIENT, hello))
         peer.say(proof + Frame("TaskEventRequest", receiver=CHANNEL).encode())
         assert peer.hear()[0] == PROOF
-        (frame,) = FrameDecoder("server").feed(peer.socket.recv(1 << 16))
+        (frame,) = FrameDecoder().feed(peer.socket.recv(1 << 16))
         assert frame.receiver == CHANNEL
 
 
@@ -195,7 +195,7 @@ def peer_refused_in_flink(peer):
         data += got
     if struct.unpack_from(">I", data, 4) == (MAGIC,):
         data = data[48:]  # the server's hello
-    (frame,) = FrameDecoder("server").feed(data)
+    (frame,) = FrameDecoder().feed(data)
     assert frame.message == "ErrorResponse" and frame.receiver is None
     return frame.body.decode("latin-1")
 

@@ -62,6 +62,23 @@ static void a_digest_does_not_depend_on_how_the_bytes_were_cut(void) {
   }
 }
 
+/* sha256(b"".join(hashlib.sha256(b"\xa5" * size).digest() for size in range(140))) as Python says it. */
+static void each_padding_is_that_of_others(void) {
+  uint8_t data[140], digest[FB_SHA256_SIZE];
+  struct fb_sha256 each, all;
+
+  memset(data, 0xa5, sizeof data);
+  fb_sha256_open(&all);
+  for (size_t size = 0; size < sizeof data; size++) {
+    fb_sha256_open(&each);
+    fb_sha256_add(&each, data, size);
+    fb_sha256_finish(&each, digest);
+    fb_sha256_add(&all, digest, sizeof digest);
+  }
+  fb_sha256_finish(&all, digest);
+  expect(digest, "a9ee20066091bd5608b8f3e8038c8814e75b4191eb82d0faff7573ba08468724");
+}
+
 static void expect_proof(const void* key, size_t key_size, const void* data, size_t size, const char* hex) {
   struct fb_sha256_hmac hmac;
   uint8_t digest[FB_SHA256_SIZE];
@@ -132,6 +149,7 @@ static void what_is_finished_leaves_no_trace(void) {
 int main(void) {
   digests_are_those_of_the_standard();
   a_digest_does_not_depend_on_how_the_bytes_were_cut();
+  each_padding_is_that_of_others();
   proofs_are_those_of_the_standard();
   equal_means_every_byte();
   random_bytes_do_not_come_twice();

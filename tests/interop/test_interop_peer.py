@@ -5,9 +5,9 @@ import socket
 import pytest
 from flink_peer import NO_EXCLUSIVE, FlinkError
 from flink_records import END, await_processed, barrier, broadcast, end_of_data, expected, finish, records
+from support.frames import Frame, FrameDecoder
 
 import flinkbuf as fb
-from flinkbuf._core.frame import Frame, FrameDecoder
 
 
 @pytest.mark.parametrize("kind", ["bytes", "long", "string"])
@@ -57,7 +57,7 @@ def test_credit_that_flinks_reader_begins_with(open_flink, knobs, credit):
         reading = flink.read_all("long", server.getsockname(), partition_id, 1)
         connection, _ = server.accept()
         with connection:
-            (request,) = FrameDecoder("client").feed(connection.recv(1 << 16))
+            (request,) = FrameDecoder().feed(connection.recv(1 << 16))
     assert (request.message, request.partition, request.numbers["credit"]) == ("PartitionRequest", partition_id, credit)
     assert isinstance(reading.exception(60), FlinkError)
 
@@ -67,7 +67,7 @@ def test_buffers_that_flinks_writer_compresses(open_flink, codec, is_compressed)
     flink, partition_id = open_flink(fb.NetworkConfig(compression_codec=codec)), fb.ResultPartitionID.random()
     flink.create_partition(partition_id, 1, "BLOCKING")
     flink.write(partition_id, "bytes", [records(20, 30_000), *END]).result(60)
-    decoder, frames = FrameDecoder("server"), []
+    decoder, frames = FrameDecoder(), []
     with socket.create_connection(flink.address) as client:
         request = Frame("PartitionRequest", receiver=bytes(range(16)), partition=bytes(partition_id), credit=1000)
         client.sendall(request.encode())

@@ -46,10 +46,10 @@ from fault_proxy import (
     swap,
     wait_until,
 )
+from support.frames import Frame, FrameDecoder
 from support.process_memory import resident_kib
 
 import flinkbuf as fb
-from flinkbuf._core.frame import Frame, FrameDecoder
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads and files are counted in /proc")
 
@@ -324,7 +324,7 @@ class RawClient:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(HANG_S)
         self.socket.connect(address)
-        self.decoder, self.waiting = FrameDecoder("server"), []
+        self.decoder, self.waiting = FrameDecoder(), []
 
     def __enter__(self):
         return self
