@@ -24,11 +24,20 @@ struct bench {
   struct fb_local_buffer_pool* local; /* NULL: straight from the global pool */
 };
 
+static void give(struct fb_buffer* buffer) { fb_network_buffer_pool_give(buffer->owner, buffer); }
+
+static struct fb_buffer* take(struct fb_network_buffer_pool* global) {
+  struct fb_buffer* taken = fb_network_buffer_pool_take(global);
+
+  if (taken != NULL) fb_buffer_reset(taken, give, global);
+  return taken;
+}
+
 static struct fb_buffer* request(const struct bench* bench) {
   struct fb_buffer* buffer;
   do {
     if (bench->local != NULL) fb_local_buffer_pool_request(bench->local, 0, &buffer);
-    else fb_network_buffer_pool_request(bench->global, &buffer);
+    else buffer = take(bench->global);
   } while (buffer == NULL);
   return buffer;
 }

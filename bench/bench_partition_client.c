@@ -39,7 +39,7 @@ static void fill_segments(struct fb_network_buffer_pool* network, uint32_t count
   struct fb_buffer** buffers = calloc(count, sizeof(*buffers));
 
   for (uint32_t i = 0; i < count; i++) {
-    check(fb_network_buffer_pool_request(network, &buffers[i]), "segment");
+    check(fb_network_buffer_pool_request_unpooled(network, 1, 0, &buffers[i]), "segment");
     memset(buffers[i]->segment.data, (int)i, SEGMENT);
   }
   for (uint32_t i = 0; i < count; i++) fb_buffer_release(buffers[i]);

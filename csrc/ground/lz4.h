@@ -15,9 +15,6 @@
 /* Neither function takes more: lengths and positions stay inside 31 bits. */
 #define FB_LZ4_MAX_SIZE 0x7e000000u
 
-/* Bytes that a block of `size` bytes has at most, for a `size` up to FB_LZ4_MAX_SIZE. */
-static inline uint32_t fb_lz4_bound(uint32_t size) { return size + size / 255 + 16; }
-
 /* Compresses `size` bytes to at most `capacity` bytes at `to`, which must not overlap them, and sets `*written`.
  * FB_ETOO_LARGE: they do not fit (`to` may have been written to), or `size` is over FB_LZ4_MAX_SIZE. */
 int fb_lz4_compress(const uint8_t* data, uint32_t size, uint8_t* to, uint32_t capacity, uint32_t* written);

@@ -581,9 +581,7 @@ void fb_connection_set_handler(struct fb_connection* self, const struct fb_conne
 
 void* fb_connection_context(const struct fb_connection* self) { return self->context; }
 const char* fb_connection_peer(const struct fb_connection* self) { return self->peer; }
-struct fb_reactor* fb_connection_reactor(const struct fb_connection* self) { return self->reactor; }
 bool fb_connection_is_writable(const struct fb_connection* self) { return !self->is_over_mark && !self->is_closed; }
-size_t fb_connection_queued_bytes(const struct fb_connection* self) { return self->queued; }
 
 void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high) {
   self->low = low < high ? low : high;

@@ -69,7 +69,6 @@ int fb_connection_adopt(struct fb_reactor* self, const struct fb_tcp_address* pe
 void fb_connection_set_handler(struct fb_connection* self, const struct fb_connection_handler* handler, void* context);
 void* fb_connection_context(const struct fb_connection* self);
 const char* fb_connection_peer(const struct fb_connection* self); /* "127.0.0.1:6121" */
-struct fb_reactor* fb_connection_reactor(const struct fb_connection* self);
 
 /* Queues at most FB_CONNECTION_HEAD_MAX bytes, copied, then `body` (NULL or empty: none), whose reference is
  * taken over on every path. FB_ERELEASED (closed, shut down or finished), FB_EARGUMENT, FB_ENOMEM: nothing
@@ -86,7 +85,6 @@ void fb_connection_set_marks(struct fb_connection* self, size_t low, size_t high
  * answers. 0, as at first: no such limit. One of two peers that may both be full of answers must not have one. */
 void fb_connection_set_deaf_over(struct fb_connection* self, size_t size);
 bool fb_connection_is_writable(const struct fb_connection* self);
-size_t fb_connection_queued_bytes(const struct fb_connection* self);
 /* Ends this side once what is queued has left; the peer's bytes still come. */
 void fb_connection_shutdown(struct fb_connection* self);
 /* The same, drops what still comes, and closes when the peer has ended its side, or takes nothing for some

@@ -170,15 +170,6 @@ int fb_file_channel_sync(struct fb_file_channel* self, struct fb_file_failure* f
   return failed < 0 ? fail_system(self, "cannot sync", self->position, failure) : FB_OK;
 }
 
-int fb_file_channel_set_size(struct fb_file_channel* self, uint64_t size, struct fb_file_failure* failure) {
-  int failed;
-
-  if (!fb_file_channel_is_open(self) || !self->is_writable) return fail_closed(self, "cannot set the size of", failure);
-  do failed = ftruncate(self->fd, (off_t)size);
-  while (failed < 0 && errno == EINTR);
-  return failed < 0 ? fail_system(self, "cannot set the size of", size, failure) : FB_OK;
-}
-
 /* ---- reading --------------------------------------------------------------------------------------- */
 
 int fb_file_channel_read_parts(const struct fb_file_channel* self, uint64_t offset, struct iovec* parts,

@@ -63,8 +63,6 @@ int fb_file_channel_read_resident(const struct fb_file_channel* self, uint64_t o
 int fb_file_channel_sync(struct fb_file_channel* self, struct fb_file_failure* failure);
 /* Bytes in the file at this moment. FB_EIO. */
 int fb_file_channel_get_size(const struct fb_file_channel* self, uint64_t* size, struct fb_file_failure* failure);
-/* Cuts the file off, or fills it with zeros, to `size` bytes. FB_EIO. */
-int fb_file_channel_set_size(struct fb_file_channel* self, uint64_t size, struct fb_file_failure* failure);
 
 /* Closes it whatever happens. FB_EIO: the system lost bytes that it had taken. A closed one: FB_OK. */
 int fb_file_channel_close(struct fb_file_channel* self, struct fb_file_failure* failure);

@@ -643,15 +643,3 @@ uint32_t fb_local_buffer_pool_stock(struct fb_local_buffer_pool* self) {
   fb_local_buffer_pool_get_usage(self, &usage);
   return usage.stock;
 }
-
-uint32_t fb_local_buffer_pool_requested(struct fb_local_buffer_pool* self) {
-  struct fb_buffer_pool_usage usage;
-  fb_local_buffer_pool_get_usage(self, &usage);
-  return usage.requested;
-}
-
-uint32_t fb_local_buffer_pool_used(struct fb_local_buffer_pool* self) {
-  struct fb_buffer_pool_usage usage;
-  fb_local_buffer_pool_get_usage(self, &usage);
-  return usage.requested - usage.stock;
-}

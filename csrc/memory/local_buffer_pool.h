@@ -72,16 +72,14 @@ uint32_t fb_local_buffer_pool_segment_size(const struct fb_local_buffer_pool* se
 uint32_t fb_local_buffer_pool_size(struct fb_local_buffer_pool* self); /* current size */
 uint32_t fb_local_buffer_pool_min(const struct fb_local_buffer_pool* self);
 uint32_t fb_local_buffer_pool_max(const struct fb_local_buffer_pool* self);
-uint32_t fb_local_buffer_pool_stock(struct fb_local_buffer_pool* self);     /* idle segments held */
-uint32_t fb_local_buffer_pool_requested(struct fb_local_buffer_pool* self); /* all segments attributed here */
-uint32_t fb_local_buffer_pool_used(struct fb_local_buffer_pool* self);      /* max(0, requested - stock) */
+uint32_t fb_local_buffer_pool_stock(struct fb_local_buffer_pool* self); /* idle segments held */
 
 /* All of it at one moment. Counters run since open(). */
 struct fb_buffer_pool_usage {
   uint32_t size;
   uint32_t stock;
-  uint32_t requested;
-  uint32_t peak; /* highest `requested` */
+  uint32_t requested; /* all segments attributed here */
+  uint32_t peak;      /* highest `requested` */
   uint32_t full_channels;
   uint32_t blocked; /* requests that wait now */
   uint64_t granted; /* requests that got a buffer, overdrafts included */

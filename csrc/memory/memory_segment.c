@@ -23,20 +23,6 @@ void fb_memory_segment_wrap(struct fb_memory_segment* self, uint8_t* data, size_
   *self = (struct fb_memory_segment){.data = data, .size = size};
 }
 
-int fb_memory_segment_get_bytes(const struct fb_memory_segment* self, size_t offset, uint8_t* to, size_t size) {
-  int code = fb_memory_segment_check(self, offset, size);
-
-  if (code == FB_OK && size > 0) memcpy(to, self->data + offset, size);
-  return code;
-}
-
-int fb_memory_segment_put_bytes(struct fb_memory_segment* self, size_t offset, const uint8_t* from, size_t size) {
-  int code = fb_memory_segment_check(self, offset, size);
-
-  if (code == FB_OK && size > 0) memcpy(self->data + offset, from, size);
-  return code;
-}
-
 int fb_memory_segment_copy_to(const struct fb_memory_segment* self, size_t offset, struct fb_memory_segment* target,
                               size_t target_offset, size_t size) {
   int code = fb_memory_segment_check(self, offset, size);

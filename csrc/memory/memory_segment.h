@@ -84,10 +84,7 @@ FB_DEFINE_SEGMENT_ACCESS(u16_be, 16, fb_load_be16, fb_store_be16)
 FB_DEFINE_SEGMENT_ACCESS(u32_be, 32, fb_load_be32, fb_store_be32)
 FB_DEFINE_SEGMENT_ACCESS(u64_be, 64, fb_load_be64, fb_store_be64)
 
-/* Bulk access: all `size` bytes or none. `to` and `from` do not overlap the segment. */
-int fb_memory_segment_get_bytes(const struct fb_memory_segment* self, size_t offset, uint8_t* to, size_t size);
-int fb_memory_segment_put_bytes(struct fb_memory_segment* self, size_t offset, const uint8_t* from, size_t size);
-/* The ranges may overlap when both segments are the same. */
+/* All `size` bytes or none. The ranges may overlap when both segments are the same. */
 int fb_memory_segment_copy_to(const struct fb_memory_segment* self, size_t offset, struct fb_memory_segment* target,
                               size_t target_offset, size_t size);
 /* Swaps two ranges; no scratch memory is needed (Flink's takes one). FB_EARGUMENT if they overlap. */

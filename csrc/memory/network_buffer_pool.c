@@ -83,10 +83,9 @@ struct fb_network_buffer_pool {
 
   pthread_mutex_t waiting_lock; /* the following; a leaf: nothing else is taken under it */
   struct fb_pool_member *waiting_first, *waiting_last;
-  uint32_t wanted; /* waiting pools + bells + blocked requests */
+  uint32_t wanted; /* waiting pools + blocked requests */
 
-  struct fb_wakeup freed;      /* blocked requests sleep here */
-  struct fb_wakeup_list bells; /* rung when the free list stops being empty */
+  struct fb_wakeup freed; /* blocked requests sleep here */
 };
 
 /* ---- free list ------------------------------------------------------------------------------------- */
@@ -163,7 +162,6 @@ static bool push_segment(struct fb_network_buffer_pool* self, struct fb_buffer* 
 static void free_global(struct fb_network_buffer_pool* self) {
   for (uint32_t i = 0; i < self->count; i++) SHOW_BYTES(self->slots[i].buffer.segment);
   if (self->memory != NULL) munmap(self->memory, self->memory_bytes);
-  fb_wakeup_list_close(&self->bells);
   fb_wakeup_close(&self->freed);
   pthread_mutex_destroy(&self->waiting_lock);
   pthread_mutex_destroy(&self->registry_lock);
@@ -191,7 +189,6 @@ static void tell_members(struct fb_network_buffer_pool* self) {
   struct fb_pool_member* pool;
 
   fb_wakeup_ring(&self->freed);
-  fb_wakeup_list_ring(&self->bells);
   /* A pool that comes too late registers again, and the next segment is another "no longer empty". */
   while (!is_empty(self) && (pool = next_waiting(self)) != NULL) {
     pool->type->refill(pool);
@@ -331,8 +328,7 @@ static int allocate_segments(struct fb_network_buffer_pool* self) {
   self->slots = aligned_alloc(LINE, count * sizeof *self->slots);
   if (self->slots == NULL) return FB_ENOMEM;
   memset(self->slots, 0, count * sizeof *self->slots);
-  if (fb_wakeup_open(&self->freed) != FB_OK) return FB_ENOMEM;
-  return fb_wakeup_list_open(&self->bells);
+  return fb_wakeup_open(&self->freed) == FB_OK ? FB_OK : FB_ENOMEM;
 }
 
 int fb_network_buffer_pool_open(uint32_t segment_count, uint32_t segment_size, struct fb_network_buffer_pool** self) {
@@ -631,15 +627,6 @@ static void recycle_unpooled(struct fb_buffer* buffer) {
   lower_outstanding(self, 1);
 }
 
-int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct fb_buffer** buffer) {
-  struct fb_buffer* taken = fb_network_buffer_pool_take(self);
-
-  *buffer = taken;
-  if (taken != NULL) fb_buffer_reset(taken, recycle_global, self);
-  else if (fb_network_buffer_pool_is_destroyed(self)) return FB_EDESTROYED;
-  return FB_OK;
-}
-
 static int take_all(struct fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
                     struct fb_buffer** buffers) {
   int64_t deadline_ms = fb_wakeup_deadline_ms(timeout_ms);
@@ -697,17 +684,6 @@ void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self
   }
   lower_required(self, count);
   lower_outstanding(self, 1);
-}
-
-int fb_network_buffer_pool_add_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup) {
-  int code = fb_wakeup_list_add(&self->bells, wakeup);
-
-  if (code == FB_OK) fb_network_buffer_pool_want(self);
-  return code;
-}
-
-void fb_network_buffer_pool_remove_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup) {
-  if (fb_wakeup_list_remove(&self->bells, wakeup)) fb_network_buffer_pool_unwant(self);
 }
 
 struct fb_wakeup* fb_network_buffer_pool_freed(struct fb_network_buffer_pool* self) { return &self->freed; }

@@ -43,8 +43,6 @@ uint32_t fb_network_buffer_pool_pool_count(struct fb_network_buffer_pool* self);
 /* 100 * estimated demand / total; 0 for an empty pool (Flink's usage warning). */
 uint32_t fb_network_buffer_pool_usage_percent(struct fb_network_buffer_pool* self);
 
-/* One segment without waiting or accounting: *buffer = NULL if the free list is empty. */
-int fb_network_buffer_pool_request(struct fb_network_buffer_pool* self, struct fb_buffer** buffer);
 /* `count` unpooled segments, counted as required until they are recycled, best in one batch. Waits up to
  * timeout_ms. FB_EBUFFERS when the guarantee cannot be given, FB_ETIMEOUT, FB_EDESTROYED; on error nothing is
  * lost. */
@@ -52,10 +50,6 @@ int fb_network_buffer_pool_request_unpooled(struct fb_network_buffer_pool* self,
                                             struct fb_buffer** buffers);
 void fb_network_buffer_pool_recycle_unpooled(struct fb_network_buffer_pool* self, struct fb_buffer** buffers,
                                              uint32_t count);
-
-/* Rings `wakeup` whenever the free list stops being empty, and at times when it was not, until removed. FB_ENOMEM. */
-int fb_network_buffer_pool_add_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
-void fb_network_buffer_pool_remove_wakeup(struct fb_network_buffer_pool* self, struct fb_wakeup* wakeup);
 
 /* ---- for local pools ----------------------------------------------------------------------------------- */
 

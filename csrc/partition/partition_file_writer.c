@@ -95,7 +95,6 @@ int fb_partition_file_writer_flush(struct fb_partition_file_writer* self, struct
 
   if (self->part_count > 0) {
     code = fb_file_channel_write_all(&self->data, self->parts, self->part_count, failure);
-    self->write_count++;
   }
   self->part_count = 0;
   self->staged = self->gathered = 0;

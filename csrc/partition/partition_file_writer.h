@@ -46,7 +46,6 @@ struct fb_partition_file_writer {
   size_t staged;
   size_t gathered; /* bytes */
   /* figures */
-  uint64_t write_count; /* calls that wrote data */
 };
 
 /* Creates the data file. FB_EIO (EEXIST: there is one), FB_EARGUMENT, FB_ENOMEM: stays closed. */

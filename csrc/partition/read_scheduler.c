@@ -18,11 +18,9 @@ struct fb_read_scheduler {
   struct fb_io_request closing; /* runs when the executor is closed */
   pthread_mutex_t lock;         /* of what follows */
   bool is_released;
-  uint32_t reader_count;
   uint32_t asking_count;
   struct fb_sort_merge_reader* readers;
   struct fb_sort_merge_reader* asking;
-  _Atomic uint64_t runs, chunks, jumps; /* relaxed: figures to look at */
   /* during a run, on the executor's thread */
   uint64_t position; /* in the file: where the last read ended */
   uint64_t run_bytes;
@@ -112,7 +110,6 @@ static int add_merge_reader(struct fb_sort_merge_source* source, struct fb_sort_
     reader->next = self->readers;
     if (reader->next != NULL) reader->next->previous = reader;
     self->readers = reader;
-    self->reader_count++;
   }
   pthread_mutex_unlock(&self->lock);
   return code;
@@ -125,7 +122,6 @@ static void unlink_reader(struct fb_read_scheduler* self, struct fb_sort_merge_r
   else self->readers = reader->next;
   if (reader->next != NULL) reader->next->previous = reader->previous;
   reader->previous = reader->next = NULL;
-  self->reader_count--;
 }
 
 /* Puts it into the list, with a reference, unless it is there. */
@@ -281,8 +277,6 @@ static int read_chunk(struct fb_read_scheduler* self, struct fb_sort_merge_reade
   uint32_t size = (uint32_t)chunk->segment.size;
   int code;
 
-  atomic_fetch_add_explicit(&self->chunks, 1, memory_order_relaxed);
-  if (reader->file_reader.offset < self->position) atomic_fetch_add_explicit(&self->jumps, 1, memory_order_relaxed);
   self->run_bytes += size;
   self->slice_count = 0;
   code = fb_partition_file_reader_read(&reader->file_reader, chunk->segment.data, size, take_slice, &taking, failure);
@@ -399,7 +393,6 @@ static void run_scheduler(struct fb_io_request* request) {
   struct place* places;
 
   if (!retain_running(self)) return;
-  atomic_fetch_add_explicit(&self->runs, 1, memory_order_relaxed);
   self->run_bytes = 0;
   places = take_asking(self, &count);
   for (; places != NULL && at < count && self->run_bytes < RUN_BYTES; at++)
@@ -438,13 +431,4 @@ static void tell_readers_of_end(struct fb_io_request* request) {
   for (reader = next_reader(self, NULL); reader != NULL; reader = next_reader(self, reader))
     if (fb_sort_merge_reader_is_wanted(reader)) fb_sort_merge_reader_fail(reader, FB_ESTATE, THREAD_IS_CLOSED);
   fb_read_scheduler_drop(self);
-}
-
-void fb_read_scheduler_get_usage(struct fb_read_scheduler* self, struct fb_read_scheduler_usage* usage) {
-  pthread_mutex_lock(&self->lock);
-  *usage = (struct fb_read_scheduler_usage){.readers = self->reader_count,
-                                            .runs = atomic_load_explicit(&self->runs, memory_order_relaxed),
-                                            .chunks = atomic_load_explicit(&self->chunks, memory_order_relaxed),
-                                            .jumps = atomic_load_explicit(&self->jumps, memory_order_relaxed)};
-  pthread_mutex_unlock(&self->lock);
 }

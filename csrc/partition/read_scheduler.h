@@ -32,13 +32,4 @@ struct fb_sort_merge_source* fb_read_scheduler_source(struct fb_read_scheduler* 
 /* Fails all readers, and those to come, with FB_ERELEASED. Idempotent. */
 void fb_read_scheduler_release(struct fb_read_scheduler* self);
 
-/* For tests and tools. */
-struct fb_read_scheduler_usage {
-  uint32_t readers;
-  uint64_t runs;
-  uint64_t chunks; /* read */
-  uint64_t jumps;  /* reads that did not go on behind the one before, forward */
-};
-void fb_read_scheduler_get_usage(struct fb_read_scheduler* self, struct fb_read_scheduler_usage* usage);
-
 #endif

@@ -33,7 +33,6 @@ struct sort_merge_partition {
   uint8_t* write_buffer;
   uint32_t write_size;
   uint32_t* order; /* of the subpartitions in a region */
-  struct fb_sort_merge_usage usage;
   /* for reading */
   struct fb_read_buffer_pool* read_pool;
   struct fb_io_executor* executor;
@@ -421,13 +420,8 @@ static int finish_file(struct fb_result_partition* base) {
   int code = add_end(self, &failure);
 
   if (code == FB_OK) code = flush_memory(self, true, &failure);
-  self->usage.write_count = self->writer.write_count;
   if (code == FB_OK) code = fb_partition_file_writer_finish(&self->writer, &file, &failure);
-  if (code == FB_OK) {
-    self->usage.regions = file->region_count;
-    self->usage.data_bytes = file->data_size;
-    code = publish_file(self, file);
-  }
+  if (code == FB_OK) code = publish_file(self, file);
   free(self->write_buffer);
   self->write_buffer = NULL;
   return fail_partition(self, code, &failure);
@@ -652,7 +646,6 @@ int fb_sort_merge_partition_open_file(struct fb_partition_file* file, struct fb_
   if (code == FB_OK)
     code = open_base(FB_BLOCKING_PERSISTENT, file->subpartition_count, pool, read_pool, executor, &opened);
   if (code != FB_OK) return code;
-  opened->usage = (struct fb_sort_merge_usage){.regions = file->region_count, .data_bytes = file->data_size};
   code = fb_read_scheduler_open(file, read_pool, executor, &opened->scheduler);
   if (code != FB_OK) {
     fb_result_partition_drop(&opened->base);
@@ -673,14 +666,4 @@ struct fb_partition_file* fb_sort_merge_partition_take_file(struct fb_result_par
   fb_partition_file_retain(file);
   fb_read_scheduler_drop(scheduler);
   return file;
-}
-
-void fb_sort_merge_partition_get_usage(struct fb_result_partition* self, struct fb_sort_merge_usage* usage) {
-  struct sort_merge_partition* partition = partition_of(self);
-
-  *usage = partition->usage;
-  if (!fb_partition_file_writer_is_open(&partition->writer)) return;
-  usage->regions = partition->writer.region_count;
-  usage->data_bytes = partition->writer.position;
-  usage->write_count = partition->writer.write_count;
 }

@@ -41,12 +41,4 @@ int fb_sort_merge_partition_open_file(struct fb_partition_file* file, struct fb_
 /* A reference of the file, which a persistent partition has summed; NULL: it is not finished, or released. */
 struct fb_partition_file* fb_sort_merge_partition_take_file(struct fb_result_partition* self);
 
-/* For tests and tools. */
-struct fb_sort_merge_usage {
-  uint64_t regions;
-  uint64_t data_bytes;  /* in the file */
-  uint64_t write_count; /* system calls that wrote data */
-};
-void fb_sort_merge_partition_get_usage(struct fb_result_partition* self, struct fb_sort_merge_usage* usage);
-
 #endif

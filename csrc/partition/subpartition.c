@@ -286,13 +286,6 @@ int fb_subpartition_add_end(struct fb_subpartition* self, struct fb_buffer_consu
   return queue_consumer(self, end, 0, true, NULL, &desired_size);
 }
 
-int fb_subpartition_finish(struct fb_subpartition* self) {
-  struct fb_buffer_consumer end;
-  int code = fb_subpartition_new_end(&end);
-
-  return code < 0 ? code : fb_subpartition_add_end(self, &end);
-}
-
 void fb_subpartition_flush(struct fb_subpartition* self) {
   struct notification notification = {0};
 
@@ -535,15 +528,6 @@ uint32_t fb_subpartition_queued_buffers(struct fb_subpartition* self) {
   count = self->queue.count;
   pthread_mutex_unlock(&self->lock);
   return count;
-}
-
-uint32_t fb_subpartition_backlog(struct fb_subpartition* self) {
-  uint32_t backlog;
-
-  pthread_mutex_lock(&self->lock);
-  backlog = reported_backlog(self);
-  pthread_mutex_unlock(&self->lock);
-  return backlog;
 }
 
 uint64_t fb_subpartition_total_buffers(struct fb_subpartition* self) {

@@ -79,10 +79,8 @@ int fb_subpartition_convert_barrier(struct fb_subpartition* self, int64_t checkp
                                     struct fb_slice_list* overtaken);
 /* Whether such a barrier is queued. */
 bool fb_subpartition_has_barrier(struct fb_subpartition* self, int64_t checkpoint_id);
-/* Adds EndOfPartition. FB_EFINISHED, FB_ERELEASED, FB_ENOMEM. */
-int fb_subpartition_finish(struct fb_subpartition* self);
-/* The same in two steps, of which the second needs no memory after reserve(): makes the event, of which each
- * subpartition can be given a copy; adds one, which is taken over on every path. */
+/* EndOfPartition in two steps, of which the second needs no memory after reserve(): makes the event, of which each
+ * subpartition can be given a copy, FB_ENOMEM; adds one, which is taken over on every path, FB_EFINISHED, FB_ERELEASED. */
 int fb_subpartition_new_end(struct fb_buffer_consumer* end);
 int fb_subpartition_add_end(struct fb_subpartition* self, struct fb_buffer_consumer* end);
 void fb_subpartition_flush(struct fb_subpartition* self);
@@ -117,7 +115,6 @@ bool fb_subpartition_is_available(struct fb_subpartition* self, bool has_credit,
 int fb_subpartition_set_buffer_size(struct fb_subpartition* self, int32_t size);
 
 uint32_t fb_subpartition_queued_buffers(struct fb_subpartition* self);
-uint32_t fb_subpartition_backlog(struct fb_subpartition* self); /* as reported to readers */
 uint64_t fb_subpartition_total_buffers(struct fb_subpartition* self);
 void fb_subpartition_get_usage(struct fb_subpartition* self, struct fb_subpartition_usage* usage);
 /* The server tells how much credit the reader has left. From any thread. */

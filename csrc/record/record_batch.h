@@ -28,7 +28,7 @@ size_t fb_record_batch_scatter(struct fb_buffer_builder* builders, uint32_t buil
                                const struct fb_record_batch* batch, uint64_t* counts);
 
 /* Reads up to `count` whole records of `width` bytes out of the current buffer; returns how many. It stops
- * before a record that spans buffers or has another length: fb_record_deserializer_next then says which. */
+ * before a record that spans buffers or has another length: fb_record_deserializer_next_spanning then says which. */
 size_t fb_record_batch_read(struct fb_record_deserializer* deserializer, uint8_t* values, uint32_t width, size_t count);
 
 #endif

@@ -67,7 +67,9 @@ void fb_record_deserializer_clear(struct fb_record_deserializer* self);
 /* The next bytes of the channel. The previous buffer must have been used up (FB_ESTATE otherwise). */
 int fb_record_deserializer_set_next_buffer(struct fb_record_deserializer* self, const uint8_t* data, size_t size);
 
-/* The slow half of fb_record_deserializer_next: spanning records, spilling, errors. */
+/* The slow half, for what take() left: spanning records, spilling, errors. FB_RECORD: [*record, *record + *size) is the next
+ * record, readable until the next call. FB_NEEDS_INPUT: the buffer is used up. FB_ECORRUPT (negative length), FB_ETOO_LARGE,
+ * FB_ENOMEM, FB_EIO (io_errno says why). */
 int fb_record_deserializer_next_spanning(struct fb_record_deserializer* self, const uint8_t** record, size_t* size);
 
 /* The fast half: takes the next record if it lies whole in the buffer. No system call, no allocation. */
@@ -85,14 +87,6 @@ static inline bool fb_record_deserializer_take(struct fb_record_deserializer* se
   self->last_bytes = 4 + length;
   self->record_count++;
   return true;
-}
-
-/* FB_RECORD: [*record, *record + *size) is the next record, readable until the next call. FB_NEEDS_INPUT: the
- * buffer is used up. FB_ECORRUPT (negative length), FB_ETOO_LARGE, FB_ENOMEM, FB_EIO (io_errno says why). */
-static inline int fb_record_deserializer_next(struct fb_record_deserializer* self, const uint8_t** record,
-                                              size_t* size) {
-  if (fb_record_deserializer_take(self, record, size)) return FB_RECORD;
-  return fb_record_deserializer_next_spanning(self, record, size);
 }
 
 /* Bytes taken in that belong to a record not yet complete: > 0 at the end of a channel means truncation. */

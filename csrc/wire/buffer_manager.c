@@ -251,12 +251,3 @@ uint32_t fb_buffer_manager_required(struct fb_buffer_manager* self) {
   pthread_mutex_unlock(&self->lock);
   return required;
 }
-
-bool fb_buffer_manager_is_waiting(struct fb_buffer_manager* self) {
-  bool is_waiting;
-
-  pthread_mutex_lock(&self->lock);
-  is_waiting = self->is_waiting;
-  pthread_mutex_unlock(&self->lock);
-  return is_waiting;
-}

@@ -60,6 +60,5 @@ void fb_buffer_manager_release(struct fb_buffer_manager* self);
 
 uint32_t fb_buffer_manager_available(struct fb_buffer_manager* self); /* waiting now */
 uint32_t fb_buffer_manager_required(struct fb_buffer_manager* self);
-bool fb_buffer_manager_is_waiting(struct fb_buffer_manager* self); /* for the pool */
 
 #endif

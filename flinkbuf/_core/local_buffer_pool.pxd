@@ -40,12 +40,9 @@ cdef extern from "memory/local_buffer_pool.h" nogil:
     uint32_t fb_network_buffer_pool_required(fb_network_buffer_pool* self)
     uint32_t fb_network_buffer_pool_pool_count(fb_network_buffer_pool* self)
     uint32_t fb_network_buffer_pool_usage_percent(fb_network_buffer_pool* self)
-    int fb_network_buffer_pool_request(fb_network_buffer_pool* self, fb_buffer** buffer)
     int fb_network_buffer_pool_request_unpooled(fb_network_buffer_pool* self, uint32_t count, int64_t timeout_ms,
                                                 fb_buffer** buffers)
     void fb_network_buffer_pool_recycle_unpooled(fb_network_buffer_pool* self, fb_buffer** buffers, uint32_t count)
-    int fb_network_buffer_pool_add_wakeup(fb_network_buffer_pool* self, fb_wakeup* wakeup)
-    void fb_network_buffer_pool_remove_wakeup(fb_network_buffer_pool* self, fb_wakeup* wakeup)
     int fb_local_buffer_pool_open(fb_network_buffer_pool* pool, const fb_buffer_pool_options* options,
                                   fb_local_buffer_pool** self)
     void fb_local_buffer_pool_destroy(fb_local_buffer_pool* self)

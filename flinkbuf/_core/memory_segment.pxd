@@ -35,8 +35,6 @@ cdef extern from "memory/memory_segment.h" nogil:
     int fb_memory_segment_put_u64_le(fb_memory_segment* self, size_t offset, uint64_t value)
     int fb_memory_segment_get_u64_be(const fb_memory_segment* self, size_t offset, uint64_t* value)
     int fb_memory_segment_put_u64_be(fb_memory_segment* self, size_t offset, uint64_t value)
-    int fb_memory_segment_get_bytes(const fb_memory_segment* self, size_t offset, uint8_t* to, size_t size)
-    int fb_memory_segment_put_bytes(fb_memory_segment* self, size_t offset, const uint8_t* data, size_t size)
     int fb_memory_segment_copy_to(const fb_memory_segment* self, size_t offset, fb_memory_segment* target,
                                   size_t target_offset, size_t size)
     int fb_memory_segment_swap_bytes(fb_memory_segment* self, size_t offset, fb_memory_segment* other,

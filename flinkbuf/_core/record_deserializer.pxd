@@ -25,14 +25,13 @@ cdef extern from "record/record_deserializer.h" nogil:
     int fb_record_deserializer_set_next_buffer(fb_record_deserializer* self, const uint8_t* data, size_t size)
     bint fb_record_deserializer_take(fb_record_deserializer* self, const uint8_t** record, size_t* size)
     int fb_record_deserializer_next_spanning(fb_record_deserializer* self, const uint8_t** record, size_t* size)
-    int fb_record_deserializer_next(fb_record_deserializer* self, const uint8_t** record, size_t* size)
     size_t fb_record_deserializer_pending(const fb_record_deserializer* self)
     uint64_t fb_record_deserializer_offset(const fb_record_deserializer* self)
     int64_t fb_record_deserializer_unconsumed(
         fb_record_deserializer* self, uint64_t start, uint8_t* to, size_t capacity)
 
 # Raises what `code` means for the bytes of `channel` (-1: unknown) that `self` was reading: a negative code of
-# fb_record_deserializer_next, or FB_ETRUNCATED where the channel ended with bytes pending.
+# fb_record_deserializer_next_spanning, or FB_ETRUNCATED where the channel ended with bytes pending.
 cdef int fail_record(const fb_record_deserializer* self, int code, int64_t channel) except -1
 
 

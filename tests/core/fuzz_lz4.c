@@ -17,10 +17,13 @@ static uint8_t* room(size_t size) {
   return memory;
 }
 
+/* Bytes that a block has at most. */
+static uint32_t bound_of(uint32_t size) { return size + size / 255 + 16; }
+
 static void round_trip(const uint8_t* data, uint32_t size) {
   uint32_t written, tight;
-  uint8_t* block = room(fb_lz4_bound(size));
-  CHECK(fb_lz4_compress(data, size, block, fb_lz4_bound(size), &written) == FB_OK);
+  uint8_t* block = room(bound_of(size));
+  CHECK(fb_lz4_compress(data, size, block, bound_of(size), &written) == FB_OK);
   uint8_t* restored = room(size);
   CHECK(fb_lz4_decompress(block, written, restored, size) == FB_OK);
   CHECK(memcmp(restored, data, size) == 0);

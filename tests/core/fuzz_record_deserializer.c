@@ -8,6 +8,7 @@
 
 #include "check.h"
 #include "fuzz_replay.h"
+#include "next_record.h"
 #include "record/record_deserializer.h"
 
 /* Spilling takes three bits together: it is far slower than memory, so few inputs shall do it. */
@@ -45,7 +46,7 @@ static int feed(struct fb_record_deserializer* self, const uint8_t* data, size_t
   CHECK(size == 0 || buffer != NULL);
   if (size > 0) memcpy(buffer, data, size);
   CHECK(fb_record_deserializer_set_next_buffer(self, buffer, size) == FB_OK);
-  while ((code = fb_record_deserializer_next(self, &record, &record_size)) == FB_RECORD) {
+  while ((code = next_record(self, &record, &record_size)) == FB_RECORD) {
     CHECK(record_size <= self->options.max_record_size);
     outcome->hash = hash_record(outcome->hash, record, record_size);
     outcome->records++;
@@ -53,7 +54,7 @@ static int feed(struct fb_record_deserializer* self, const uint8_t* data, size_t
   CHECK(self->spanning_capacity <= 2 * self->accumulated + (64u << 10)); /* whatever was announced */
   if (code != FB_NEEDS_INPUT) {
     CHECK(code == FB_ECORRUPT || code == FB_ETOO_LARGE);
-    CHECK(fb_record_deserializer_next(self, &record, &record_size) == code);
+    CHECK(next_record(self, &record, &record_size) == code);
   }
   outcome->code = code;
   outcome->pending = fb_record_deserializer_pending(self);

@@ -6,13 +6,14 @@
 
 #include "check.h"
 #include "memory/local_buffer_pool.h"
+#include "pools.h"
 
 static struct fb_network_buffer_pool* pool;
 
 static struct fb_buffer_builder new_builder(void) {
   struct fb_buffer_builder builder;
   struct fb_buffer* buffer;
-  CHECK(fb_network_buffer_pool_request(pool, &buffer) == FB_OK && buffer != NULL);
+  CHECK((buffer = take_segment(pool)) != NULL);
   fb_buffer_builder_open(&builder, buffer);
   return builder;
 }

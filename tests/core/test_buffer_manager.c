@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "check.h"
+#include "pools.h"
 
 #define SEGMENT_SIZE 64
 
@@ -89,7 +90,7 @@ static void close_channel(struct channel* channel) {
 /* Every buffer is home, nobody holds a channel, and nothing is promised to anybody. */
 static void close_fixture(struct fixture* self) {
   CHECK(atomic_load(&self->opened) == atomic_load(&self->closed));
-  CHECK(fb_local_buffer_pool_used(self->pool) == 0);
+  CHECK(used_of(self->pool) == 0);
   CHECK(fb_network_buffer_pool_required(self->network) == fb_local_buffer_pool_min(self->pool));
   fb_local_buffer_pool_close(self->pool);
   CHECK(fb_network_buffer_pool_required(self->network) == 0);
@@ -117,7 +118,7 @@ static void expect(struct fixture* self, struct channel* channel, uint32_t avail
 }
 
 static void expect_waiting(struct channel* channel, bool is_waiting) {
-  CHECK(fb_buffer_manager_is_waiting(&channel->manager) == is_waiting);
+  CHECK(channel->manager.is_waiting == is_waiting);
 }
 
 static void expect_credit(struct channel* channel, uint32_t credit) {
@@ -362,7 +363,7 @@ static void a_destroyed_pool_lends_nothing(void) {
   fb_local_buffer_pool_destroy(f.pool);
   CHECK(atomic_load(&waiting->references) == 2);
   fb_buffer_manager_require(&late->manager, 9);
-  CHECK(fb_buffer_manager_available(&late->manager) == 1 && !fb_buffer_manager_is_waiting(&late->manager));
+  CHECK(fb_buffer_manager_available(&late->manager) == 1 && !late->manager.is_waiting);
   fb_buffer_manager_require(&waiting->manager, 10);
   CHECK(fb_buffer_manager_available(&waiting->manager) == 2);
   fb_buffer_release(lent);

@@ -2,6 +2,7 @@
 #include "memory/local_buffer_pool.h"
 
 #include "check.h"
+#include "pools.h"
 
 static struct fb_network_buffer_pool* open_global(uint32_t count) {
   struct fb_network_buffer_pool* pool;
@@ -45,19 +46,19 @@ static void arguments_are_checked(void) {
 
 static void totals_follow_requests_and_are_zero_after_destroy(void) {
   struct fb_network_buffer_pool* pool = open_global(4);
-  struct fb_buffer *buffer, *none;
+  struct fb_buffer* buffer;
 
   CHECK(fb_network_buffer_pool_total(pool) == 4 && available(pool) == 4);
-  CHECK(fb_network_buffer_pool_request(pool, &buffer) == FB_OK && buffer != NULL);
+  CHECK((buffer = take_segment(pool)) != NULL);
   CHECK(buffer->segment.size == 64 && available(pool) == 3);
   buffer->segment.data[63] = 1;
   fb_buffer_release(buffer);
   CHECK(available(pool) == 4);
-  CHECK(fb_network_buffer_pool_request(pool, &buffer) == FB_OK);
+  buffer = take_segment(pool);
   fb_network_buffer_pool_destroy(pool);
   CHECK(fb_network_buffer_pool_is_destroyed(pool));
   CHECK(fb_network_buffer_pool_total(pool) == 0 && available(pool) == 0);
-  CHECK(fb_network_buffer_pool_request(pool, &none) == FB_EDESTROYED && none == NULL);
+  CHECK(take_segment(pool) == NULL);
   fb_network_buffer_pool_close(pool);
   buffer->segment.data[0] = 1; /* still ours */
   fb_buffer_release(buffer);
@@ -65,10 +66,10 @@ static void totals_follow_requests_and_are_zero_after_destroy(void) {
 
 static void segments_are_apart_and_all_come_out_once(void) {
   struct fb_network_buffer_pool* pool = open_global(5);
-  struct fb_buffer *buffers[5], *none;
+  struct fb_buffer* buffers[5];
 
-  for (int i = 0; i < 5; i++) CHECK(fb_network_buffer_pool_request(pool, &buffers[i]) == FB_OK && buffers[i] != NULL);
-  CHECK(fb_network_buffer_pool_request(pool, &none) == FB_OK && none == NULL);
+  for (int i = 0; i < 5; i++) CHECK((buffers[i] = take_segment(pool)) != NULL);
+  CHECK(take_segment(pool) == NULL);
   for (int i = 0; i < 5; i++) {
     for (int j = 0; j < i; j++) {
       ptrdiff_t apart = buffers[i]->segment.data - buffers[j]->segment.data;
@@ -88,7 +89,7 @@ static void the_same_places_of_large_segments_share_no_set_of_the_cache(void) {
 
   CHECK(fb_network_buffer_pool_open(64, 32 * 1024, &pool) == FB_OK);
   for (int i = 0; i < 64; i++) {
-    CHECK(fb_network_buffer_pool_request(pool, &buffers[i]) == FB_OK && buffers[i]->segment.size == 32 * 1024);
+    CHECK((buffers[i] = take_segment(pool)) != NULL && buffers[i]->segment.size == 32 * 1024);
     size_t set = (uintptr_t)buffers[i]->segment.data / 64 % 64;
     CHECK((uintptr_t)buffers[i]->segment.data % 64 == 0 && !is_taken[set]);
     is_taken[set] = true;
@@ -171,7 +172,7 @@ static void buffers_may_outlive_every_handle(void) {
     struct fb_local_buffer_pool* pool = open_local(global, 2, 4);
     struct fb_buffer *local = request(pool), *direct, *unpooled[2];
 
-    CHECK(fb_network_buffer_pool_request(global, &direct) == FB_OK);
+    direct = take_segment(global);
     CHECK(fb_network_buffer_pool_request_unpooled(global, 2, 0, unpooled) == FB_OK);
     if (order == 0) fb_local_buffer_pool_close(pool);
     fb_network_buffer_pool_close(global);
@@ -287,14 +288,14 @@ static void shrinking_returns_idle_segments_at_once_and_used_ones_later(void) {
   CHECK(fb_local_buffer_pool_size(pool) == 10);
   for (int i = 0; i < 6; i++) buffers[i] = request(pool);
   fb_buffer_release(buffers[5]);
-  CHECK(fb_local_buffer_pool_requested(pool) == 7 && fb_local_buffer_pool_used(pool) == 5);
+  CHECK(requested_of(pool) == 7 && used_of(pool) == 5);
   CHECK(fb_local_buffer_pool_set_size(pool, 1) == FB_EARGUMENT);
   CHECK(fb_local_buffer_pool_set_size(pool, 3) == FB_OK);
-  CHECK(fb_local_buffer_pool_requested(pool) == 5 && available(global) == 5);
+  CHECK(requested_of(pool) == 5 && available(global) == 5);
   CHECK(!fb_local_buffer_pool_is_available(pool));
   for (int i = 0; i < 5; i++) {
     fb_buffer_release(buffers[i]);
-    CHECK(fb_local_buffer_pool_requested(pool) == (i < 2 ? 4u - (uint32_t)i : 3u));
+    CHECK(requested_of(pool) == (i < 2 ? 4u - (uint32_t)i : 3u));
     CHECK(fb_local_buffer_pool_is_available(pool) == (i >= 2));
   }
   CHECK(fb_local_buffer_pool_set_size(pool, 10) == FB_OK);
@@ -312,10 +313,10 @@ static void a_destroyed_pool_never_fetches(void) {
   fb_local_buffer_pool_destroy(pool);
   CHECK(!fb_local_buffer_pool_is_available(pool) && available(global) == 9);
   CHECK(fb_local_buffer_pool_set_size(pool, 5) == FB_OK);
-  CHECK(available(global) == 9 && fb_local_buffer_pool_requested(pool) == 1);
+  CHECK(available(global) == 9 && requested_of(pool) == 1);
   CHECK(fb_local_buffer_pool_reserve(pool, 2, 0) == FB_EDESTROYED);
   fb_buffer_release(buffer);
-  CHECK(available(global) == 10 && fb_local_buffer_pool_requested(pool) == 0);
+  CHECK(available(global) == 10 && requested_of(pool) == 0);
   fb_local_buffer_pool_close(pool);
   fb_network_buffer_pool_close(global);
 }
@@ -373,7 +374,7 @@ static void a_pool_that_found_the_global_one_empty_is_refilled_when_it_is_not(vo
 
   CHECK(fb_wakeup_open(&bell) == FB_OK);
   CHECK(fb_local_buffer_pool_add_wakeup(pool, &bell) == FB_OK);
-  for (int i = 0; i < 3; i++) CHECK(fb_network_buffer_pool_request(global, &taken[i]) == FB_OK && taken[i] != NULL);
+  for (int i = 0; i < 3; i++) CHECK((taken[i] = take_segment(global)) != NULL);
   held = request(pool);
   CHECK(!fb_local_buffer_pool_is_available(pool));
   seen = fb_wakeup_seen(&bell);
@@ -397,10 +398,10 @@ static void reserved_segments_are_counted(void) {
 
   CHECK(fb_local_buffer_pool_reserve(pool, 4, 0) == FB_EARGUMENT);
   CHECK(fb_local_buffer_pool_reserve(pool, 2, 0) == FB_OK);
-  CHECK(fb_local_buffer_pool_requested(pool) == 2 && fb_local_buffer_pool_stock(pool) == 2);
-  for (int i = 0; i < 2; i++) CHECK(fb_network_buffer_pool_request(global, &taken[i]) == FB_OK && taken[i] != NULL);
+  CHECK(requested_of(pool) == 2 && fb_local_buffer_pool_stock(pool) == 2);
+  for (int i = 0; i < 2; i++) CHECK((taken[i] = take_segment(global)) != NULL);
   CHECK(fb_local_buffer_pool_reserve(pool, 3, 10) == FB_ETIMEOUT);
-  CHECK(fb_local_buffer_pool_requested(pool) == 2);
+  CHECK(requested_of(pool) == 2);
   fb_buffer_release(taken[0]);
   CHECK(fb_local_buffer_pool_reserve(pool, 3, 10) == FB_OK);
   fb_buffer_release(taken[1]);
@@ -469,7 +470,7 @@ static void a_listener_hears_of_segments_that_come_from_the_global_pool_too(void
   struct listener one = new_listener(true);
   struct fb_buffer *taken, *held;
 
-  CHECK(fb_network_buffer_pool_request(global, &taken) == FB_OK && taken != NULL);
+  CHECK((taken = take_segment(global)) != NULL);
   held = request(pool);
   CHECK(fb_local_buffer_pool_add_listener(pool, &one.base));
   fb_buffer_release(taken);

@@ -6,6 +6,7 @@
 
 #include "check.h"
 #include "memory/local_buffer_pool.h"
+#include "pools.h"
 
 #define ROUNDS 1024
 
@@ -57,7 +58,7 @@ static void many_threads_share_one_local_pool(void) {
   struct fb_local_buffer_pool* pool = open_local(global, 8, 16);
 
   run_all(128, request_and_recycle, pool);
-  CHECK(fb_local_buffer_pool_used(pool) == 0 && fb_local_buffer_pool_is_available(pool));
+  CHECK(used_of(pool) == 0 && fb_local_buffer_pool_is_available(pool));
   fb_local_buffer_pool_close(pool);
   CHECK(fb_network_buffer_pool_available(global) == 64);
   fb_network_buffer_pool_close(global);
@@ -67,7 +68,7 @@ static void* take_and_give(void* argument) {
   struct fb_buffer* held[3];
   for (int i = 0; i < 4 * ROUNDS; i++) {
     for (int j = 0; j < 3; j++) {
-      CHECK(fb_network_buffer_pool_request(argument, &held[j]) == FB_OK);
+      held[j] = take_segment(argument);
       if (held[j] != NULL && i % 16 == 0) use(held[j]);
     }
     CHECK(fb_network_buffer_pool_available(argument) <= 7);
@@ -97,7 +98,7 @@ static struct fb_buffer* request_one(struct fb_network_buffer_pool* global) {
   struct fb_buffer* taken;
 
   do {
-    CHECK(fb_network_buffer_pool_request(global, &taken) == FB_OK);
+    taken = take_segment(global);
   } while (taken == NULL);
   return taken;
 }
@@ -124,7 +125,7 @@ static void what_any_thread_returned_is_in_reach_of_every_other(void) {
   for (int i = 0; i < 6; i++) CHECK(pthread_create(&threads[i], NULL, compete_and_hold, &handover) == 0);
   while (atomic_load(&handover.holding) < 6) sleep_ms(1);
   CHECK(fb_network_buffer_pool_available(handover.global) == 0);
-  CHECK(fb_network_buffer_pool_request(handover.global, buffers) == FB_OK && buffers[0] == NULL);
+  CHECK(take_segment(handover.global) == NULL);
   atomic_store(&handover.may_go, true);
   /* Most likely asleep when they come, one by one, from six threads. */
   CHECK(fb_network_buffer_pool_request_unpooled(handover.global, 6, 20000, buffers) == FB_OK);
@@ -257,7 +258,7 @@ static void the_last_buffer_may_come_home_during_or_after_close(void) {
     pthread_t threads[2];
 
     CHECK(fb_local_buffer_pool_request(pool, FB_NO_CHANNEL, &local) == FB_OK && local != NULL);
-    CHECK(fb_network_buffer_pool_request(global, &direct) == FB_OK && direct != NULL);
+    CHECK((direct = take_segment(global)) != NULL);
     CHECK(pthread_create(&threads[0], NULL, release_later, local) == 0);
     CHECK(pthread_create(&threads[1], NULL, release_later, direct) == 0);
     fb_local_buffer_pool_close(pool);
@@ -304,7 +305,7 @@ static void listeners_may_call_back_into_the_pool(void) {
   struct fb_local_buffer_pool* pool = open_local(global, 2, 2);
 
   run_all(4, register_again_and_again, pool);
-  CHECK(fb_local_buffer_pool_used(pool) == 0);
+  CHECK(used_of(pool) == 0);
   fb_local_buffer_pool_close(pool);
   CHECK(fb_network_buffer_pool_available(global) == 2);
   fb_network_buffer_pool_close(global);

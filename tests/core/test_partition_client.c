@@ -12,6 +12,7 @@
 
 #include "check.h"
 #include "ground/byte_order.h"
+#include "pools.h"
 #include "wire/error_cause.h"
 
 #define SEGMENT  64
@@ -283,7 +284,7 @@ static void close_fixture(struct fixture* self) {
   if (self->fd >= 0) close(self->fd);
   close(self->listener);
   fb_wakeup_close(&self->news);
-  CHECK(fb_local_buffer_pool_used(self->pool) == 0);
+  CHECK(used_of(self->pool) == 0);
   fb_local_buffer_pool_close(self->pool);
   CHECK(fb_network_buffer_pool_available(self->network) == SEGMENTS);
   CHECK(fb_network_buffer_pool_required(self->network) == 0);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "check.h"
+#include "next_record.h"
 
 static struct fb_buffer root;
 static uint8_t memory[64];
@@ -35,10 +36,10 @@ static void a_column_becomes_ordinary_records(void) {
   fb_record_deserializer_open(&reader, NULL);
   CHECK(fb_record_deserializer_set_next_buffer(&reader, memory, builder.position) == FB_OK);
   for (int i = 0; i < 3; i++) {
-    CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_RECORD);
+    CHECK(next_record(&reader, &record, &size) == FB_RECORD);
     CHECK(size == 8 && fb_load_be64(record) == values[i]);
   }
-  CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&reader, &record, &size) == FB_NEEDS_INPUT);
   fb_record_deserializer_close(&reader);
   fb_buffer_builder_close(&builder);
 }
@@ -97,9 +98,9 @@ static void reading_stops_at_another_length_and_at_a_cut(void) {
   CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 2);
   CHECK(values[0] == 7 && values[1] == 256);
   CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 0);
-  CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_RECORD && size == 1 && record[0] == 9);
+  CHECK(next_record(&reader, &record, &size) == FB_RECORD && size == 1 && record[0] == 9);
   CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 0);
-  CHECK(fb_record_deserializer_next(&reader, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&reader, &record, &size) == FB_NEEDS_INPUT);
   CHECK(fb_record_batch_read(&reader, (uint8_t*)values, 4, 4) == 0);
   fb_record_deserializer_close(&reader);
 }

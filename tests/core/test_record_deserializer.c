@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "next_record.h"
 
 /* ---- streams --------------------------------------------------------------------------------------- */
 
@@ -51,8 +52,7 @@ static size_t feed(struct fb_record_deserializer* self, const uint8_t* data, siz
   CHECK(buffer != NULL);
   memcpy(buffer, data, size);
   CHECK(fb_record_deserializer_set_next_buffer(self, buffer, size) == FB_OK);
-  while ((code = fb_record_deserializer_next(self, &found, &found_size)) == FB_RECORD)
-    check_record(found, found_size, record++);
+  while ((code = next_record(self, &found, &found_size)) == FB_RECORD) check_record(found, found_size, record++);
   CHECK(code == FB_NEEDS_INPUT);
   free(buffer);
   return record;
@@ -98,14 +98,14 @@ static void whole_records_are_not_copied(void) {
   append_record(&stream, 0, 100);
   append_record(&stream, 1, 50);
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 106) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_RECORD);
+  CHECK(next_record(&self, &record, &size) == FB_RECORD);
   CHECK(record == stream.data + 4 && size == 100);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   CHECK(fb_record_deserializer_pending(&self) == 2);
 
   /* Only the length of this one was cut off. */
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data + 106, 52) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_RECORD);
+  CHECK(next_record(&self, &record, &size) == FB_RECORD);
   CHECK(record == stream.data + 108 && size == 50);
   CHECK(fb_record_deserializer_offset(&self) == 104);
   CHECK(self.spanning == NULL && self.spilled == NULL && self.record_count == 2);
@@ -147,7 +147,7 @@ static void unread_rest_of_a_buffer_is_unconsumed_too(void) {
   size_t size;
 
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 20) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_RECORD);
+  CHECK(next_record(&self, &record, &size) == FB_RECORD);
   CHECK(fb_record_deserializer_unconsumed(&self, 0, copied, sizeof copied) == 16);
   CHECK(memcmp(copied, stream.data + 4, 16) == 0);
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 1) == FB_ESTATE);
@@ -173,16 +173,16 @@ static void bad_length_is_an_error_at_every_cut(uint32_t length, size_t max_reco
     for (int part = 0; part < 2 && code == FB_NEEDS_INPUT; part++) {
       CHECK(fb_record_deserializer_set_next_buffer(&self, part == 0 ? bytes : bytes + cut,
                                                    part == 0 ? cut : sizeof bytes - cut) == FB_OK);
-      while ((code = fb_record_deserializer_next(&self, &record, &size)) == FB_RECORD) CHECK(size == 1);
+      while ((code = next_record(&self, &record, &size)) == FB_RECORD) CHECK(size == 1);
     }
     CHECK(code == expected);
-    CHECK(fb_record_deserializer_next(&self, &record, &size) == expected); /* it does not go away */
+    CHECK(next_record(&self, &record, &size) == expected); /* it does not go away */
     CHECK(self.record_count == 1 && fb_record_deserializer_offset(&self) == 5);
     CHECK(self.spanning == NULL && !self.is_spilling);
 
     fb_record_deserializer_clear(&self);
     CHECK(fb_record_deserializer_set_next_buffer(&self, bytes, 5) == FB_OK);
-    CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_RECORD && record[0] == 9);
+    CHECK(next_record(&self, &record, &size) == FB_RECORD && record[0] == 9);
     fb_record_deserializer_close(&self);
   }
 }
@@ -196,7 +196,7 @@ static void memory_follows_what_arrives_not_what_is_announced(void) {
   for (int i = 0; i < 100; i++) {
     size_t from = i == 0 ? 0 : 4;
     CHECK(fb_record_deserializer_set_next_buffer(&self, bytes + from, sizeof bytes - from) == FB_OK);
-    CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+    CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   }
   CHECK(fb_record_deserializer_pending(&self) == 100004);
   CHECK(self.spanning_capacity <= 200000);
@@ -210,7 +210,7 @@ static void feed_large(struct fb_record_deserializer* self, const struct stream*
     size_t part = stream->size - at < 32768 ? stream->size - at : 32768;
     CHECK(code == FB_NEEDS_INPUT);
     CHECK(fb_record_deserializer_set_next_buffer(self, stream->data + at, part) == FB_OK);
-    code = fb_record_deserializer_next(self, record, size);
+    code = next_record(self, record, size);
   }
   CHECK(code == FB_RECORD);
 }
@@ -224,7 +224,7 @@ static void large_memory_is_given_back(void) {
   append_record(&stream, 3, 1 << 20);
   feed_large(&self, &stream, 0, &record, &size);
   CHECK(size == 1 << 20 && record == self.spanning && memcmp(record, stream.data + 4, size) == 0);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   CHECK(self.spanning_capacity <= FB_SPANNING_KEEP_BYTES);
   fb_record_deserializer_close(&self);
   free(stream.data);
@@ -250,17 +250,17 @@ static void spilled_record_is_mapped_and_leaves_no_file(const char* dir) {
   fb_record_deserializer_open(&self, &(struct fb_record_deserializer_options){.spill_dirs = dirs});
   append_record(&stream, 5, 8 << 20);
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 40) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   CHECK(self.is_spilling && open_files() == files + 1);
   CHECK(files_in(dir) == 0); /* it has no name: a killed process leaves nothing */
   feed_large(&self, &stream, 40, &record, &size);
   CHECK(record == self.spilled && size == 8 << 20 && memcmp(record, stream.data + 4, size) == 0);
   CHECK(self.spanning == NULL && open_files() == files);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   CHECK(self.spilled == NULL);
 
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 40) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   fb_record_deserializer_clear(&self);
   CHECK(open_files() == files && files_in(dir) == 0);
   fb_record_deserializer_close(&self);
@@ -279,11 +279,11 @@ static void spilling_without_a_usable_directory_fails_and_can_be_tried_again(voi
   append_record(&stream, 5, 1000);
   fb_record_deserializer_open(&self, &options);
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 500) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_EIO && self.io_errno == ENOENT);
+  CHECK(next_record(&self, &record, &size) == FB_EIO && self.io_errno == ENOENT);
   self.options.spill_dirs = NULL;
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT);
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT);
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data + 500, 504) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_RECORD);
+  CHECK(next_record(&self, &record, &size) == FB_RECORD);
   CHECK(size == 1000 && memcmp(record, stream.data + 4, size) == 0);
   fb_record_deserializer_close(&self);
   free(stream.data);
@@ -302,14 +302,14 @@ static void full_disk_is_an_error_and_nothing_is_lost(void) {
   small.rlim_cur = 10000;
   CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data, 15000) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_EIO && self.io_errno == EFBIG);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_EIO);
+  CHECK(next_record(&self, &record, &size) == FB_EIO && self.io_errno == EFBIG);
+  CHECK(next_record(&self, &record, &size) == FB_EIO);
   CHECK(self.accumulated == 10000);
   CHECK(setrlimit(RLIMIT_FSIZE, &before) == 0);
 
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_NEEDS_INPUT); /* somebody made room */
+  CHECK(next_record(&self, &record, &size) == FB_NEEDS_INPUT); /* somebody made room */
   CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data + 15000, 5004) == FB_OK);
-  CHECK(fb_record_deserializer_next(&self, &record, &size) == FB_RECORD);
+  CHECK(next_record(&self, &record, &size) == FB_RECORD);
   CHECK(size == 20000 && memcmp(record, stream.data + 4, size) == 0);
   fb_record_deserializer_close(&self);
   free(stream.data);
@@ -329,7 +329,7 @@ static void long_stream_needs_flat_memory(void) {
       const uint8_t* record;
       size_t size;
       CHECK(fb_record_deserializer_set_next_buffer(&self, stream.data + at, part) == FB_OK);
-      for (; fb_record_deserializer_next(&self, &record, &size) == FB_RECORD; records++)
+      for (; next_record(&self, &record, &size) == FB_RECORD; records++)
         CHECK(record[size - 1] == byte_of(records % per_round, size - 1));
     }
   }

@@ -9,6 +9,7 @@
 
 #include "check.h"
 #include "ground/byte_order.h"
+#include "pools.h"
 
 #define SEGMENT_SIZE 64
 
@@ -77,7 +78,7 @@ static void open_fixture(struct fixture* self, uint32_t floating, uint32_t exclu
 
 static void close_pools(struct fixture* self) {
   fb_reactor_close(self->reactor);
-  CHECK(fb_local_buffer_pool_used(self->pool) == 0);
+  CHECK(used_of(self->pool) == 0);
   fb_local_buffer_pool_close(self->pool);
   CHECK(fb_network_buffer_pool_available(self->network) == self->segments);
   CHECK(fb_network_buffer_pool_required(self->network) == 0);
@@ -708,7 +709,7 @@ static void a_blocked_sender_without_credit_of_its_own_starts_anew(void) {
   CHECK(fb_buffer_manager_available(&f.channel->buffers) == 0); /* others may need them */
   pass(&f, 0, FB_DATA_BUFFER, FB_ALIGNED_CHECKPOINT_BARRIER);
   pass(&f, 1, FB_ALIGNED_CHECKPOINT_BARRIER, FB_NONE);
-  CHECK(fb_local_buffer_pool_stock(f.pool) == 1 || fb_local_buffer_pool_used(f.pool) == 0);
+  CHECK(fb_local_buffer_pool_stock(f.pool) == 1 || used_of(f.pool) == 0);
   client_turns(&f);
   CHECK(fb_remote_channel_resume(f.channel) == FB_OK && client_turns(&f) == 1);
   CHECK(fb_remote_channel_take_resume(f.channel));

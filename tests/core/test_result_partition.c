@@ -1,6 +1,7 @@
 /* Behaviours of Flink's ResultPartitionTest, PipelinedResultPartition and
  * PipelinedApproximateSubpartitionTest, and a partition that is released in the middle of traffic. */
 #include "check.h"
+#include "pools.h"
 
 #include <string.h>
 
@@ -98,7 +99,7 @@ static void unicast_and_broadcast_keep_their_order(void) {
   CHECK(broadcast(&f, "all") == FB_OK);
   CHECK(f.partition->unicast[0].buffer == NULL && f.partition->unicast[1].buffer == NULL);
   CHECK(broadcast(&f, "!") == FB_OK); /* one buffer, shared */
-  CHECK(fb_local_buffer_pool_used(f.partition->pool) == 3);
+  CHECK(used_of(f.partition->pool) == 3);
   CHECK(emit(&f, 1, "c") == FB_OK);
   CHECK(f.partition->broadcast.buffer == NULL && f.partition->total_written_bytes == 1 + 1 + 2 * 4);
   fb_result_partition_flush_all(f.partition);
@@ -173,7 +174,7 @@ static void events_cut_all_buffers_and_need_no_memory_of_the_pool(void) {
   CHECK(fb_result_partition_broadcast_event(f.partition, event, 4, FB_DATA_BUFFER) == FB_EARGUMENT);
   CHECK(fb_result_partition_broadcast_event(f.partition, event, 4, FB_DATA_TYPE_COUNT) == FB_EARGUMENT);
   CHECK(fb_result_partition_broadcast_event(f.partition, event, 4, FB_EVENT_BUFFER) == FB_OK);
-  CHECK(f.partition->unicast[0].buffer == NULL && fb_local_buffer_pool_used(f.partition->pool) == 1);
+  CHECK(f.partition->unicast[0].buffer == NULL && used_of(f.partition->pool) == 1);
   CHECK(emit(&f, 0, "b") == FB_OK && emit(&f, 1, "c") == FB_OK);
   CHECK(fb_result_partition_emit_event(f.partition, 1, event, 4, FB_EVENT_BUFFER) == FB_OK);
   CHECK(f.partition->unicast[0].buffer != NULL && f.partition->unicast[1].buffer == NULL);
@@ -549,7 +550,7 @@ static void data_of_a_reader_that_left_is_dropped_and_holds_nobody_up(void) {
   CHECK(emit(&f, 0, "abc") == FB_OK);
   fb_subpartition_detach(fb_pipelined_partition_queue(f.partition, 0), NULL);
   for (int i = 0; i < 100; i++) CHECK(emit(&f, 0, "0123456789abcdef0123456789abcdef") == FB_OK);
-  CHECK(fb_local_buffer_pool_used(f.partition->pool) == 0);
+  CHECK(used_of(f.partition->pool) == 0);
   CHECK(fb_result_partition_open_unicast(f.partition, 0) == FB_OK && f.partition->unicast[0].buffer == NULL);
   CHECK(emit(&f, 1, "for the other") == FB_OK && broadcast(&f, "for all") == FB_OK);
   CHECK(fb_result_partition_finish(f.partition) == FB_OK);
@@ -574,7 +575,7 @@ static void release_drops_all_and_later_data_costs_no_memory(void) {
   CHECK(fb_result_partition_emit(f.partition, 0, &data, &size) == FB_OK && size == 0); /* the rest goes too */
   CHECK(emit(&f, 0, "x") == FB_OK && broadcast(&f, "x") == FB_OK);
   CHECK(fb_result_partition_broadcast_event(f.partition, data, 1, FB_EVENT_BUFFER) == FB_OK);
-  CHECK(fb_local_buffer_pool_used(f.partition->pool) == 0);
+  CHECK(used_of(f.partition->pool) == 0);
   CHECK(fb_subpartition_poll(fb_pipelined_partition_queue(f.partition, 0), NULL, &polled) == FB_ERELEASED);
   CHECK(fb_result_partition_finish(f.partition) == FB_OK);
   close_fixture(&f);

@@ -255,7 +255,8 @@ static uint64_t regions_of(bool keeps_small_regions, uint32_t segments) {
   struct setting setting = {
       .subpartitions = 8, .segments = segments, .segment_size = 4096, .keeps_small_regions = keeps_small_regions};
   struct fb_result_partition* partition = open_partition(&setting);
-  struct fb_sort_merge_usage usage;
+  struct fb_partition_file* file;
+  uint64_t regions;
 
   forget_wanted();
   for (uint32_t i = 0; i < 20; i++) {
@@ -264,9 +265,11 @@ static uint64_t regions_of(bool keeps_small_regions, uint32_t segments) {
   }
   finish(partition);
   check_all(partition);
-  fb_sort_merge_partition_get_usage(partition, &usage);
+  file = fb_sort_merge_partition_take_file(partition);
+  regions = file->region_count;
+  fb_partition_file_drop(file);
   drop_with_files(partition);
-  return usage.regions;
+  return regions;
 }
 
 /* A small record for everybody does not cut the file into pieces. */

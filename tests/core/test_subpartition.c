@@ -95,6 +95,20 @@ static int add_event(struct fb_subpartition* subpartition, enum fb_buffer_data_t
   return fb_subpartition_add(subpartition, &consumer, 0, &size);
 }
 
+static uint32_t backlog_of(struct fb_subpartition* subpartition) {
+  struct fb_subpartition_usage usage;
+
+  fb_subpartition_get_usage(subpartition, &usage);
+  return usage.backlog;
+}
+
+static int finish(struct fb_subpartition* subpartition) {
+  struct fb_buffer_consumer end;
+
+  CHECK(fb_subpartition_new_end(&end) == FB_OK);
+  return fb_subpartition_add_end(subpartition, &end);
+}
+
 static void expect(struct fb_subpartition* subpartition, enum fb_buffer_data_type type, uint32_t size, uint32_t backlog,
                    enum fb_buffer_data_type next) {
   struct fb_polled_buffer polled;
@@ -154,7 +168,7 @@ static void add_after_finish_or_release_closes_the_consumer(void) {
   struct fb_buffer_builder builder;
 
   open_fixture(&f, false);
-  CHECK(fb_subpartition_finish(&f.subpartition) == FB_OK);
+  CHECK(finish(&f.subpartition) == FB_OK);
   builder = new_builder(&f.out, 16);
   CHECK(add_builder(&f.subpartition, &builder, 0) == FB_EFINISHED);
   fb_buffer_builder_close(&builder);
@@ -165,7 +179,7 @@ static void add_after_finish_or_release_closes_the_consumer(void) {
   CHECK(add_builder(&f.subpartition, &builder, 0) == FB_ERELEASED);
   fb_buffer_builder_close(&builder);
   CHECK(f.out == 0);
-  CHECK(fb_subpartition_finish(&f.subpartition) == FB_ERELEASED);
+  CHECK(finish(&f.subpartition) == FB_ERELEASED);
   close_fixture(&f);
 }
 
@@ -226,9 +240,9 @@ static void empty_unfinished_buffer_notifies_nobody_and_the_second_buffer_does(v
   fb_buffer_builder_close(&builder);
   CHECK(f.record.data == 0);
   add_filled(&f.subpartition, &f.out, 6);
-  CHECK(f.record.data == 1 && fb_subpartition_backlog(&f.subpartition) == 1);
+  CHECK(f.record.data == 1 && backlog_of(&f.subpartition) == 1);
   expect(&f.subpartition, FB_DATA_BUFFER, 5, 0, FB_NONE);
-  CHECK(fb_subpartition_backlog(&f.subpartition) == 0);
+  CHECK(backlog_of(&f.subpartition) == 0);
   /* The last one is not announced, but whoever asks gets it. */
   CHECK(!fb_subpartition_is_available(&f.subpartition, true, NULL));
   expect(&f.subpartition, FB_DATA_BUFFER, 6, 0, FB_NONE);
@@ -243,7 +257,7 @@ static void several_empty_finished_buffers_are_skipped_in_one_poll(void) {
   open_fixture(&f, false);
   for (int i = 0; i < 5; i++) add_filled(&f.subpartition, &f.out, 0);
   add_filled(&f.subpartition, &f.out, 9);
-  CHECK(fb_subpartition_backlog(&f.subpartition) == 5);
+  CHECK(backlog_of(&f.subpartition) == 5);
   expect(&f.subpartition, FB_DATA_BUFFER, 9, 0, FB_NONE);
   CHECK(f.out == 0 && fb_subpartition_queued_buffers(&f.subpartition) == 0);
   close_fixture(&f);
@@ -276,10 +290,10 @@ static void flush_notifies_for_a_single_buffer_with_data_only(void) {
   CHECK(f.record.data == 0 && !fb_subpartition_is_available(&f.subpartition, true, NULL));
 
   write_bytes(&builder, 3);
-  CHECK(fb_subpartition_backlog(&f.subpartition) == 0);
+  CHECK(backlog_of(&f.subpartition) == 0);
   fb_subpartition_flush(&f.subpartition);
   fb_subpartition_flush(&f.subpartition); /* the second is silent */
-  CHECK(f.record.data == 1 && fb_subpartition_backlog(&f.subpartition) == 1);
+  CHECK(f.record.data == 1 && backlog_of(&f.subpartition) == 1);
   expect(&f.subpartition, FB_DATA_BUFFER, 3, 0, FB_NONE);
   CHECK(fb_subpartition_queued_buffers(&f.subpartition) == 1); /* it goes on filling */
 
@@ -291,7 +305,7 @@ static void flush_notifies_for_a_single_buffer_with_data_only(void) {
   add_filled(&f.subpartition, &f.out, 8);
   CHECK(f.record.data == 2);              /* the second buffer */
   fb_subpartition_flush(&f.subpartition); /* two buffers: silent, but the last one counts now */
-  CHECK(f.record.data == 2 && fb_subpartition_backlog(&f.subpartition) == 2);
+  CHECK(f.record.data == 2 && backlog_of(&f.subpartition) == 2);
   expect(&f.subpartition, FB_DATA_BUFFER, 2, 1, FB_DATA_BUFFER);
   expect(&f.subpartition, FB_DATA_BUFFER, 8, 0, FB_NONE);
   close_fixture(&f);
@@ -311,7 +325,7 @@ static void bytes_count_when_polled_and_buffers_when_added_and_events_are_no_bac
   CHECK(add_event(&f.subpartition, FB_EVENT_BUFFER) == FB_OK);
   CHECK(fb_subpartition_total_buffers(&f.subpartition) == 2);
   CHECK(usage_of(&f).bytes == 0);
-  CHECK(fb_subpartition_backlog(&f.subpartition) == 1);
+  CHECK(backlog_of(&f.subpartition) == 1);
   expect(&f.subpartition, FB_DATA_BUFFER, 5, 0, FB_EVENT_BUFFER);
   CHECK(usage_of(&f).bytes == 5);
   CHECK(fb_subpartition_is_available(&f.subpartition, false, NULL)); /* an event needs no credit */
@@ -616,10 +630,10 @@ static void finish_always_notifies_and_makes_all_backlog_consumable(void) {
   open_fixture(&f, false);
   add_filled(&f.subpartition, &f.out, 3);
   add_filled(&f.subpartition, &f.out, 3);
-  CHECK(f.record.data == 1 && fb_subpartition_backlog(&f.subpartition) == 1);
-  CHECK(fb_subpartition_finish(&f.subpartition) == FB_OK);
-  CHECK(fb_subpartition_finish(&f.subpartition) == FB_EFINISHED);
-  CHECK(f.record.data == 2 && fb_subpartition_backlog(&f.subpartition) == 2);
+  CHECK(f.record.data == 1 && backlog_of(&f.subpartition) == 1);
+  CHECK(finish(&f.subpartition) == FB_OK);
+  CHECK(finish(&f.subpartition) == FB_EFINISHED);
+  CHECK(f.record.data == 2 && backlog_of(&f.subpartition) == 2);
   expect(&f.subpartition, FB_DATA_BUFFER, 3, 1, FB_DATA_BUFFER);
   expect(&f.subpartition, FB_DATA_BUFFER, 3, 0, FB_END_OF_PARTITION);
   expect(&f.subpartition, FB_END_OF_PARTITION, 4, 0, FB_NONE);
@@ -744,7 +758,7 @@ static void* produce(void* argument) {
   }
   if (builder.buffer != NULL) fb_buffer_builder_finish(&builder);
   fb_buffer_builder_close(&builder);
-  fb_subpartition_finish(self->subpartition);
+  finish(self->subpartition);
   return NULL;
 }
 
