@@ -144,7 +144,7 @@ def test_sorting_takes_its_memory_from_the_slot_and_gives_it_back():
     assert task.error is None
     assert set(used) == {1 << 19}, "half of what is left, of what it would have liked to have"
     assert len(values(taken)) == len(EVENTS)
-    memory.verify_empty()
+    assert memory.is_empty
 
 
 def test_watermarks_before_the_end_are_not_passed_on():
