@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from flinkbuf.checkpoints.description import Json, describe, list_rows, verify
 from flinkbuf.checkpoints.storage import CheckpointStorage, storage_of
-from flinkbuf.command_output import print_json, print_table, say, size_text, text_of
+from flinkbuf.command_output import print_json, print_table, say, text_of
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.jobs.master.plain_words import size_text
 from flinkbuf.log import printable_line
 
 FAILED, WRONG_USE = 1, 2

@@ -32,26 +32,6 @@ def text_of(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def size_text(size: int | None) -> str:
-    """Return bytes in three digits and a unit.
-
-    Examples
-    --------
-    >>> size_text(999), size_text(2048), size_text(3 << 20)
-    ('999 B', '2.0 KiB', '3.0 MiB')
-    """
-    if size is None:
-        return ""
-    if size < 1024:
-        return f"{size} B"
-    value = float(size)
-    for unit in ("KiB", "MiB", "GiB", "TiB"):
-        value /= 1024
-        if value < 1000 or unit == "TiB":
-            return f"{value:.1f} {unit}" if value < 100 else f"{value:.0f} {unit}"
-    raise AssertionError(size)
-
-
 def print_table(names: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table; columns that are empty in all rows are left out."""
     found = [tuple(map(printable_line, row)) for row in rows]

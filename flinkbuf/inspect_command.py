@@ -9,8 +9,9 @@ import sys
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterable, Sequence
 
-from flinkbuf.command_output import print_json, print_table, say, size_text, text_of
+from flinkbuf.command_output import print_json, print_table, say, text_of
 from flinkbuf.errors import CorruptDataError
+from flinkbuf.jobs.master.plain_words import size_text
 from flinkbuf.partition_files.description import Json, describe
 
 FAILED = 1

@@ -14,7 +14,7 @@ from flinkbuf import checkpoint_command, recovery_command
 from flinkbuf.checkpoints.locations import checkpoint_location
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.cli import main
-from flinkbuf.command_output import size_text
+from flinkbuf.jobs.master.plain_words import size_text
 
 GOLDEN = Path(__file__).parent / "golden" / "checkpoints"
 SAVEPOINT = str(GOLDEN / "savepoint-v1")
@@ -233,7 +233,7 @@ def test_help_has_examples(capsys, arguments):
     assert "examples:" in out or "PATH" in out
 
 
-@pytest.mark.parametrize("size, text", [(0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (1 << 20, "1.0 MiB")])
+@pytest.mark.parametrize("size, text", [(0, "0 B"), (999, "999 B"), (1023, "1.0 KiB"), (1 << 20, "1.0 MiB")])
 def test_sizes(size, text):
     assert size_text(size) == text
 

@@ -9,6 +9,7 @@ from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.jobs.master.failure_history import CAUSE, FailureEntry, Outage
 from flinkbuf.jobs.master.master_actions import CheckpointRecord
+from flinkbuf.jobs.master.plain_words import size_text
 from flinkbuf.log import logger
 
 _SERIOUS = (
@@ -16,7 +17,6 @@ _SERIOUS = (
     CheckpointFailureReason.TRIGGER_CHECKPOINT_FAILURE,
     CheckpointFailureReason.TASK_CHECKPOINT_FAILURE,
 )
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
 def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
@@ -101,17 +101,3 @@ def text_of(record: CheckpointRecord) -> str:
     if record.slowest:
         parts.append(f"last was {record.slowest}")
     return "; ".join(parts)
-
-
-def size_text(size: int) -> str:
-    """Return a size for people.
-
-    Examples
-    --------
-    >>> size_text(700), size_text(1536)
-    ('700 bytes', '1.5 KiB')
-    """
-    if size < 1024:
-        return f"{size} bytes"
-    power = min((size.bit_length() - 1) // 10, len(_UNITS) - 1)
-    return f"{size / 1024**power:.1f} {_UNITS[power]}"

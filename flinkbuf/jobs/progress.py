@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from typing import Any, Protocol, TextIO
 
+from flinkbuf.jobs.master.plain_words import NOTHING, event_time_text
 from flinkbuf.log import logger, printable_line
 
 REDRAW_S = 0.5
 PLAIN_EVERY_MS = 5_000
 NAME_WIDTH = 44
-_MIN_WATERMARK, _MAX_WATERMARK = -(2**63), 2**63 - 1
+_MIN_WATERMARK = -(2**63)
 _HEADINGS = ("operator", "subtasks", "in", "in/s", "out", "out/s", "watermark", "busy", "held back")
 
 _terminal = threading.Lock()  # held by the job that draws in place: two would draw over each other
@@ -51,7 +51,7 @@ class ProgressLine:
             _count(self.in_rate),
             _count(self.records_out),
             _count(self.out_rate),
-            _watermark(self.watermark_ms),
+            event_time_text(self.watermark_ms),
             _percent(self.busy),
             _percent(self.held_back),
         )
@@ -167,22 +167,11 @@ def _lowest_watermark(vertex: Mapping[str, Any]) -> int | None:
 
 
 def _count(count: float | None) -> str:
-    return "-" if count is None else f"{count:,.0f}"
+    return NOTHING if count is None else f"{count:,.0f}"
 
 
 def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.0%}"
-
-
-def _watermark(timestamp_ms: int | None) -> str:
-    if timestamp_ms is None:
-        return "-"
-    if timestamp_ms == _MAX_WATERMARK:
-        return "end"
-    try:
-        return datetime.fromtimestamp(timestamp_ms // 1000, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-    except (ValueError, OverflowError, OSError):  # a program may count event time in its own way
-        return str(timestamp_ms)
+    return NOTHING if share is None else f"{share:.0%}"
 
 
 def headline(details: Mapping[str, Any]) -> str:

@@ -72,14 +72,16 @@ def event_time_text(ms: int | None) -> str:
         return str(ms)
 
 
-def size_text(size: float) -> str:
-    """Return bytes in three digits.
+def size_text(size: float | None) -> str:
+    """Return bytes in three digits, as the page does; nothing for None.
 
     Examples
     --------
-    >>> size_text(999), size_text(75_000), size_text(1 << 30)
-    ('999 B', '73.2 KiB', '1.0 GiB')
+    >>> size_text(999), size_text(75_000), size_text(123_456), size_text(1 << 30), size_text(None)
+    ('999 B', '73.2 KiB', '121 KiB', '1.0 GiB', '')
     """
+    if size is None:
+        return ""
     units = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
     place = 0
     while size >= 1000 and place < len(units) - 1:
