@@ -122,7 +122,7 @@ def q11(e):
         start = last = found[0]
         count = 0
         for time in [*found, None]:
-            if time is None or time - last >= 10_000:
+            if time is None or time - last > 10_000:  # windows that touch are one: TimeWindow.intersects
                 sessions.append((bidder, count, start, last + 10_000))
                 start, count = time, 0
             last, count = time, count + 1
