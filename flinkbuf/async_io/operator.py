@@ -346,19 +346,11 @@ class AsyncOperator:
     def snapshot_state(self) -> list[RecordElement | WatermarkElement]:
         """Return all elements that have not left, in the order of the queue, finished calls included.
 
-        Their results are not kept: what has not been handed on is called for again after `restore_state`.
+        Their results are not kept: what has not been handed on is called for again by whoever submits these again.
         """
         assert self._thread is not None, "the operator is not open"
         elements: list[RecordElement | WatermarkElement] = self._thread.run(self._calls.snapshot())
         return elements
-
-    def restore_state(self, elements: Iterable[RecordElement | WatermarkElement]) -> None:
-        """Submit the elements of a snapshot again, in their order, before any new record."""
-        for element in elements:
-            if isinstance(element, WatermarkElement):
-                self.process_watermark(element.watermark)
-            else:
-                self.process_element(element.value, element.timestamp)
 
     def begin_end_input(self, *, is_hurrying: bool = True) -> None:
         """Say that no further record comes, without waiting: `in_flight_count` goes down to 0 by `emit_ready`."""

@@ -144,11 +144,6 @@ def checkpoint_location(directory: str, job_id: str, checkpoint_id: int, epoch: 
     return child(directory, job_id, name)
 
 
-def shared_location(directory: str, job_id: str) -> str:
-    """Return the directory of files that several checkpoints of a job use."""
-    return child(directory, job_id, SHARED)
-
-
 def savepoint_location(directory: str, job_id: str, suffix: str) -> str:
     """Return the directory of a savepoint; the suffix is drawn for it."""
     return child(directory, f"savepoint-{job_id[:6]}-{suffix}")

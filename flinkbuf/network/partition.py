@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable
 from typing import Any
 
 from flinkbuf._core.local_buffer_pool import NetworkBufferPool
@@ -38,34 +37,6 @@ def buffer_limits(
     if type == "PIPELINED":
         return minimum, None
     return minimum, max(minimum, subpartition_count * max(1, buffers_per_channel) + floating_buffers)
-
-
-def needed_segments(
-    subpartition_counts: Iterable[int], *, buffers_per_channel: int = 2, floating_buffers: int = 8
-) -> int:
-    """Return how many segments a network pool needs so that partitions of these widths never wait for each other.
-
-    For tasks that share a process. A partition with ``n`` subpartitions is guaranteed ``n + 1`` and uses up to
-    ``2 n + 8`` with the defaults; a gate whose channels are partitions of its own process needs none. One is to spare,
-    so that the pool does not warn. Memory that no buffer was written to costs nothing: the system gives it at the first
-    touch.
-
-    Parameters
-    ----------
-    subpartition_counts : iterable of int
-        Of each partition in the process, how many subpartitions it has.
-    buffers_per_channel, floating_buffers : int
-        As for `ResultPartition`.
-
-    Examples
-    --------
-    Two sources that each feed two tasks, and these one sink:
-
-    >>> needed_segments([2, 2, 1, 1])
-    45
-    """
-    limits = [buffer_limits("PIPELINED_BOUNDED", n, buffers_per_channel, floating_buffers) for n in subpartition_counts]
-    return 1 + sum(maximum or minimum for minimum, maximum in limits)
 
 
 class ResultPartitionID(bytes):

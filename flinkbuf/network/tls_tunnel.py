@@ -291,8 +291,3 @@ class TlsTunnel:
         """Let what was said last leave, for a second at most, and end the thread and all connections. Idempotent."""
         self._loop.stop()
         self._thread.join()
-
-    @property
-    def connection_count(self) -> int:
-        """Connections now, those that shake hands or were refused included."""
-        return len(self._loop.pipes)

@@ -309,17 +309,6 @@ def key_groups(keys: Any, key_type: Any, max_parallelism: int) -> np.ndarray[Any
     return _key_group.key_groups_of_hashes(_hasher(as_type(key_type)).hash_codes(keys), max_parallelism)
 
 
-def assign_to_operator(key: Any, key_type: Any, max_parallelism: int, parallelism: int) -> int:
-    """Return the subtask, of `parallelism`, that owns `key`. Flink's ``assignKeyToParallelOperator``.
-
-    Examples
-    --------
-    >>> [assign_to_operator(key, "int", 128, 4) for key in (0, 1, 2, 3, -1)]
-    [2, 2, 3, 3, 2]
-    """
-    return _key_group.operator_index(key_group(key, key_type, max_parallelism), max_parallelism, parallelism)
-
-
 def key_group_range(max_parallelism: int, parallelism: int, subtask_index: int) -> range:
     """Return the key groups that a subtask owns. Flink's ``computeKeyGroupRangeForOperatorIndex``.
 

@@ -70,16 +70,6 @@ class SingleCheckpointBarrierHandler:
         return tuple(sorted(self._open))
 
     @property
-    def pending_id(self) -> int | None:
-        """Return the checkpoint that waits for barriers."""
-        return None if self._barrier is None else self._barrier.checkpoint_id
-
-    @property
-    def missing_channels(self) -> tuple[int, ...]:
-        """Those that the pending checkpoint waits for."""
-        return () if self._barrier is None else tuple(sorted(self._open - self._arrived))
-
-    @property
     def deadline_ms(self) -> int | None:
         """When `on_time` wants to be called."""
         if not self._can_overtake or self._barrier is None or self._phase is not _Phase.ALIGNING:

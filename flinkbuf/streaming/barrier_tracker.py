@@ -71,11 +71,6 @@ class CheckpointBarrierTracker:
         """Channels that have not ended."""
         return tuple(sorted(self._open))
 
-    @property
-    def tracked_ids(self) -> tuple[int, ...]:
-        """Checkpoints that wait for barriers, oldest first."""
-        return tuple(self._tracked)
-
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, is_triggered: bool = False
     ) -> list[BarrierAction]:

@@ -79,7 +79,6 @@ class MailboxProcessor:
         self.mails_processed = 0
         self.last_latency_ns = 0  # how long the last mail waited
         self._default_action = default_action
-        self._is_loop_running = True
         self._is_suspended = False
         self._suspension: Suspension | None = None
 
@@ -89,8 +88,8 @@ class MailboxProcessor:
         return self._suspension is not None
 
     def run_mailbox_loop(self) -> None:
-        """Run until `suspend` or `all_actions_completed`, or until a mail or the default action raises."""
-        self._is_suspended = not self._is_loop_running
+        """Run until `suspend`, or until a mail or the default action raises."""
+        self._is_suspended = False
         self._check_usable()
         while not self._is_suspended:
             self._process_mails(waits=True)
@@ -102,7 +101,7 @@ class MailboxProcessor:
 
         For tests and for whoever drives a task by hand.
         """
-        self._is_suspended = not self._is_loop_running
+        self._is_suspended = False
         self._check_usable()
         before = self.mails_processed
         self._process_mails(waits=False)
@@ -195,14 +194,6 @@ class MailboxProcessor:
         self.steer(self._suspend, "suspend mailbox loop")
 
     def _suspend(self) -> None:
-        self._is_suspended = True
-
-    def all_actions_completed(self) -> None:
-        """Let `run_mailbox_loop` return for good."""
-        self.steer(self._complete, "all actions completed")
-
-    def _complete(self) -> None:
-        self._is_loop_running = False
         self._is_suspended = True
 
     def report_throwable(self, error: BaseException) -> None:

@@ -268,7 +268,7 @@ class StreamTask:
         self._progress.has_ended_data = True
         savepoint, self._savepoint = self._savepoint, None
         if savepoint is not None:
-            self._take(savepoint)
+            self.perform_checkpoint(savepoint)
 
     def _end_event_time(self) -> None:
         if not self.chain.operators:  # all was finished before
@@ -398,7 +398,7 @@ class StreamTask:
         elif kind_of(barrier).is_synchronous and self._may_stop(barrier.checkpoint_id):
             self._stop_source(barrier)
         else:
-            self._take(barrier)
+            self.perform_checkpoint(barrier)
 
     def _may_stop(self, checkpoint_id: int) -> bool:
         is_reading = self.chain.is_source and self._progress.is_running and not self._progress.has_ended_data
@@ -415,9 +415,6 @@ class StreamTask:
 
     def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
         """Send the barrier on and take the operators' state, on the task's thread; None if it is not to be."""
-        return self._take(barrier)
-
-    def _take(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
         start_delay_ms = max(self.system_timers.now_ms() - barrier.timestamp, 0)
         return self.checkpoints.take(TakeCheckpoint(barrier, start_delay_ms))
 

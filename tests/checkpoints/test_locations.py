@@ -60,8 +60,8 @@ def test_what_lies_in_a_checkpoint_or_its_job_moves_with_it(old, new, job, name)
     before, after = loc.child(old, job, "chk-1"), loc.child(new, job, "chk-1")
     for path in ((name,), ("more", name)):
         assert loc.absolute(loc.relative(loc.child(before, *path), before), after) == loc.child(after, *path)
-        shared = loc.child(loc.shared_location(old, job), *path)
-        assert loc.absolute(loc.relative(shared, before), after) == loc.child(loc.shared_location(new, job), *path)
+        shared = loc.child(loc.child(old, job, loc.SHARED), *path)
+        assert loc.absolute(loc.relative(shared, before), after) == loc.child(loc.child(new, job, loc.SHARED), *path)
 
 
 @given(PLACES, NAMES)

@@ -12,7 +12,7 @@ from s3_server import running_s3_server
 
 from flinkbuf.checkpoints.description import verify
 from flinkbuf.checkpoints.handles import StateHandle
-from flinkbuf.checkpoints.locations import checkpoint_location, child, name_of, savepoint_location, shared_location
+from flinkbuf.checkpoints.locations import SHARED, checkpoint_location, child, name_of, savepoint_location
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.errors import CorruptDataError
 
@@ -150,7 +150,7 @@ def test_checkpoints_are_found(storage):
     write_checkpoint(storage, 1)
     write_checkpoint(storage, 2, savepoint_location(storage.directory, JOB_ID, "0" * 12))
     written(storage, checkpoint_location(storage.directory, JOB_ID, 3), b"unfinished")
-    written(storage, shared_location(storage.directory, JOB_ID), b"shared")
+    written(storage, child(storage.directory, JOB_ID, SHARED), b"shared")
     found = storage.list_checkpoints()
     by_name = {name_of(each.location): each for each in found}
     assert {name: each.is_complete for name, each in by_name.items()} == {

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flinkbuf.checkpoints.handles import StateHandle
-from flinkbuf.checkpoints.locations import checkpoint_location, savepoint_location, shared_location
+from flinkbuf.checkpoints.locations import SHARED, checkpoint_location, child, savepoint_location
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.errors import CorruptDataError
 
@@ -311,7 +311,7 @@ def test_a_directory_that_cannot_be_is_refused_early(storage, tmp_path):
 
 
 def test_a_directory_that_vanishes_is_made_again(storage):
-    location = shared_location(storage.directory, JOB_ID)
+    location = child(storage.directory, JOB_ID, SHARED)
     written(storage, location, b"a")
     shutil.rmtree(storage.directory)
     (handle,) = written(storage, location, b"b")

@@ -16,9 +16,8 @@ from golden_types import load, parse, value_of
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from flinkbuf._core.key_group import KeyHasher, murmur_hash
+from flinkbuf._core.key_group import KeyHasher, murmur_hash, operator_index
 from flinkbuf.records.partitioner import (
-    assign_to_operator,
     default_max_parallelism,
     key_group,
     key_group_range,
@@ -43,7 +42,7 @@ def test_keys_hash_and_fall_into_key_groups_as_in_flink(case):
     assert murmur_hash(case["hash_code"]) == case["murmur"]
     for max_parallelism, group in case["key_group"].items():
         assert key_group(key, key_type, int(max_parallelism)) == group
-    assert [assign_to_operator(key, key_type, 128, p) for p in range(1, 9)] == case["operator_of_128"]
+    assert [operator_index(key_group(key, key_type, 128), 128, p) for p in range(1, 9)] == case["operator_of_128"]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -107,7 +106,7 @@ def test_default_max_parallelism_is_flinks(parallelism, expected):
         (key_group_range, (32769, 1, 0), "got 32769"),
         (key_group_range, (128, 4, 4), "subtask index must be from 0 to 3, got 4"),
         (key_group_range, (128, 4, -1), "got -1"),
-        (assign_to_operator, (1, "int", 4, 5), "got 5"),
+        (operator_index, (1, 4, 5), "got 5"),
         (key_group, (1, "int", 0), "got 0"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 import flinkbuf as fb
 from flinkbuf._core.output_flusher import flushed_partition_count
 from flinkbuf._core.wakeup import TaskBell
-from flinkbuf.network.partition import needed_segments
+from flinkbuf.network.partition import buffer_limits
 
 LONG_MAX = 2**63 - 1
 ELEMENT = fb.Types.STREAM_ELEMENT(fb.Types.TUPLE([fb.Types.LONG(), fb.Types.LONG()]))
@@ -124,7 +124,9 @@ class FailingTask(Task):
 
 def run_job(record_count=40, parallelism=2, middle=Task):
     """sources -> (by key) middle -> (rebalance) one sink, which also reads a side output of nobody but the sources."""
-    pool = fb.NetworkBufferPool(needed_segments([parallelism] * parallelism + [1] * (parallelism + 1)), 4096)
+    widths = [parallelism] * parallelism + [1] * (parallelism + 1)
+    size = 1 + sum(buffer_limits("PIPELINED_BOUNDED", width, 2, 8)[1] for width in widths)
+    pool = fb.NetworkBufferPool(size, 4096)
     with pool:
         pairs = [(n, n * 10) for n in range(record_count)]
         sources = [Task(pool, parallelism, fb.by_key(0), pairs[i::parallelism]) for i in range(parallelism)]
@@ -213,21 +215,3 @@ def test_a_thousand_partitions_and_gates_over_one_pool_give_every_segment_back(s
         writers.clear()
         gc.collect()
         assert pool.available_segment_count == 256
-
-
-@pytest.mark.parametrize(("widths", "options"), [([1], {}), ([4, 1, 16], {}), ([3, 3], {"floating_buffers": 0})])
-def test_the_pool_that_is_recommended_holds_all_that_the_partitions_may_take(widths, options):
-    size = needed_segments(widths, **options)
-    with fb.NetworkBufferPool(size, segment_size=64) as pool:
-        partitions = [fb.ResultPartition(pool, width, max_overdraft=0, **options) for width in widths]
-        for partition in partitions:
-            while partition.is_available:
-                for channel in range(partition.subpartition_count):
-                    if partition.is_available:
-                        partition.emit(b"\0\0\0\x3c" + bytes(60), channel)
-        taken = [partition.buffer_pool_usage()["requested"] for partition in partitions]
-        assert taken == [max(n + 1, n * 2 + options.get("floating_buffers", 8)) for n in widths]
-        for partition in partitions:
-            partition.release()
-            partition.close()
-        assert pool.available_segment_count == size

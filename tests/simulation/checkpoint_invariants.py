@@ -276,7 +276,7 @@ class CheckpointInvariants(Invariants):
 
     def barrier_read(self, task: FlowTask, index: int, barrier: CheckpointBarrier) -> None:
         """A channel waits behind a barrier for the others' only: whatever becomes of that checkpoint frees it."""
-        waits_for_none = task.inputs[index].is_blocked and task.checkpointed_inputs.handler.pending_id is None
+        waits_for_none = task.inputs[index].is_blocked and task.checkpointed_inputs.handler._barrier is None
         demand(not waits_for_none or not task.is_working(), "a channel waits for no checkpoint:", task, index, barrier)
 
     def split_given(self, task: FlowTask, split: int) -> None:

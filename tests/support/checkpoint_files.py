@@ -13,7 +13,7 @@ from flinkbuf.checkpoints.handles import (
     SubtaskState,
     VertexInCheckpoint,
 )
-from flinkbuf.checkpoints.locations import checkpoint_location, shared_location
+from flinkbuf.checkpoints.locations import SHARED, checkpoint_location, child
 
 JOB_ID = "ab" * 16
 SOURCE_ID, MAP_ID = "01" * 16, "02" * 16
@@ -37,7 +37,7 @@ def write_checkpoint(storage, checkpoint_id=7, location=None):
     """Write one, and return its metadata and the path of it."""
     location = location or checkpoint_location(storage.directory, JOB_ID, checkpoint_id)
     operator, keyed, channel = written(storage, location, b"lists" * 9, b"keyed" * 50, b"buffers")
-    (shared,) = written(storage, shared_location(storage.directory, JOB_ID), b"table" * 20)
+    (shared,) = written(storage, child(storage.directory, JOB_ID, SHARED), b"table" * 20)
     stateful = OperatorSubtaskState(
         MAP_ID,
         operator=operator,

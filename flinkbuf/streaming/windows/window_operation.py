@@ -222,9 +222,8 @@ class WindowOperatorFactory:
 
     def __call__(self) -> WindowOperator:
         """Make an operator."""
-        operation = self._operation()
-        kind = FAST.get((type(self.assigner), type(self.trigger)), WindowOperator)
-        return WindowOperator(operation) if self.evictor is not None else kind(operation)
+        kind = FAST.get((type(self.assigner), type(self.trigger)))
+        return self.general() if kind is None or self.evictor is not None else kind(self._operation())
 
     def general(self) -> WindowOperator:
         """Make an operator that asks assigner and trigger, also where it need not."""
