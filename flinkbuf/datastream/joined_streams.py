@@ -122,6 +122,17 @@ class _TwoStreams(Generic[W]):
             Gives the key: always the same for the same record, in every process.
         key_type : TypeInformation, optional
             What the key is.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> from flinkbuf.datastream.window import CountTrigger, GlobalWindows
+        >>> names, flights = env.from_collection([("UA", "United")]), env.from_collection(["UA 1545"])
+        >>> by_carrier = names.join(flights).where(lambda name: name[0]).equal_to(lambda flight: flight[:2])
+        >>> named = by_carrier.window(GlobalWindows.create()).trigger(CountTrigger.of(2))
+        >>> named.apply(lambda name, flight: (name[1], flight)).execute_and_collect(limit=1)
+        [('United', 'UA 1545')]
         """
         check_function(key_selector, KeySelector, SELECTOR_NEEDED)
         return Where(self, key_selector, with_names(declared(key_type)))

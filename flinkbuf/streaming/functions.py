@@ -20,10 +20,40 @@ class Function(ABC):  # noqa: B024  # PyFlink's is one, too: those that derive f
     """
 
     def open(self, runtime_context: Any) -> None:  # noqa: B027
-        """Get ready; the context tells which subtask this is and gives state."""
+        """Get ready; the context tells which subtask this is and gives state.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Longest(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.longest = ""
+        ...     def map(self, value):
+        ...         self.longest = max(self.longest, value, key=len)
+        ...         return self.longest
+        >>> env.from_collection(["to", "question", "be"]).map(Longest()).execute_and_collect(limit=3)
+        ['to', 'question', 'question']
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Free what `open` took; called after a failure too."""
+        """Free what `open` took; called after a failure too.
+
+        Examples
+        --------
+        >>> import sqlite3
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Asked(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.database = sqlite3.connect(":memory:")
+        ...     def map(self, value):
+        ...         return self.database.execute("select upper(?)", (value,)).fetchone()[0]
+        ...     def close(self):
+        ...         self.database.close()
+        >>> env.from_collection(["to", "be"]).map(Asked()).execute_and_collect(limit=2)
+        ['TO', 'BE']
+        """
 
 
 class MapFunction(Function):
@@ -335,7 +365,22 @@ class SourceFunction(Function):
             ctx.collect(value)
 
     def cancel(self) -> None:
-        """Let `run` return soon; called from another thread."""
+        """Let `run` return soon; called from another thread.
+
+        Examples
+        --------
+        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
+        >>> class Ticks(SourceFunction):
+        ...     is_running = True
+        ...     def run(self, ctx):
+        ...         while self.is_running:
+        ...             ctx.collect("tick")
+        ...     def cancel(self):
+        ...         self.is_running = False
+        >>> env.add_source(Ticks()).execute_and_collect(limit=2)  # cancels it when there are two
+        ['tick', 'tick']
+        """
         self._is_running = False
 
 

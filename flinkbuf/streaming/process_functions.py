@@ -142,19 +142,29 @@ class KeyedCoProcessFunction(Function):
     --------
     >>> from flinkbuf.common import Types
     >>> from flinkbuf.datastream import StreamExecutionEnvironment
-    >>> from flinkbuf.streaming.state import ListStateDescriptor
-    >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-    >>> class Both(KeyedCoProcessFunction):
+    >>> from flinkbuf.datastream.state import ValueStateDescriptor
+    >>> from flinkbuf.testing import OperatorHarness
+    >>> class Unpaid(KeyedCoProcessFunction):
     ...     def open(self, runtime_context):
-    ...         self.seen = runtime_context.get_list_state(ListStateDescriptor("seen", Types.STRING()))
-    ...     def process_element1(self, value, ctx):
-    ...         self.seen.add(value)
-    ...         seen = sorted(self.seen.get())
-    ...         return seen if len(seen) == 2 else None
-    ...     process_element2 = process_element1
-    >>> both = env.from_collection(["order"]).connect(env.from_collection(["payment"]))
-    >>> both.key_by(lambda value: 0, lambda value: 0).process(Both()).execute_and_collect(limit=2)
-    ['order', 'payment']
+    ...         self.paid = runtime_context.get_state(ValueStateDescriptor("paid", Types.BOOLEAN()))
+    ...     def process_element1(self, order, ctx):
+    ...         ctx.timer_service().register_event_time_timer(ctx.timestamp() + 60_000)
+    ...     def process_element2(self, payment, ctx):
+    ...         self.paid.update(True)
+    ...     def on_timer(self, timestamp, ctx):
+    ...         if not self.paid.value():
+    ...             yield f"{ctx.get_current_key()} has not paid within a minute"
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> both = env.from_collection([]).connect(env.from_collection([]))
+    >>> unpaid = both.key_by(lambda order: order, lambda payment: payment).process(Unpaid())
+    >>> with OperatorHarness.of(unpaid) as harness:
+    ...     harness.process_element("ann", timestamp=1_000, input=1)
+    ...     harness.process_element("bob", timestamp=2_000, input=1)
+    ...     harness.process_element("ann", timestamp=3_000, input=2)
+    ...     harness.process_watermark(100_000, input=1)
+    ...     harness.process_watermark(100_000, input=2)
+    ...     harness.output_values
+    ['bob has not paid within a minute']
     """
 
     class Context(_KeyedContext):
@@ -277,13 +287,27 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
     Examples
     --------
     >>> from flinkbuf.common import Types
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.testing import OperatorHarness
     >>> names = MapStateDescriptor("names", Types.STRING(), Types.STRING())
-    >>> class Named(KeyedBroadcastProcessFunction):
+    >>> class Silent(KeyedBroadcastProcessFunction):
     ...     def process_element(self, value, ctx):
-    ...         yield ctx.get_broadcast_state(names).get(ctx.get_current_key()), value
+    ...         ctx.timer_service().register_event_time_timer(60_000)
     ...     def process_broadcast_element(self, value, ctx):
     ...         carrier, name = value
     ...         ctx.get_broadcast_state(names).put(carrier, name)
+    ...     def on_timer(self, timestamp, ctx):
+    ...         yield ctx.get_broadcast_state(names).get(ctx.get_current_key()), timestamp
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> calls = env.from_collection([]).key_by(lambda carrier: carrier)
+    >>> silent = calls.connect(env.from_collection([]).broadcast(names)).process(Silent())
+    >>> with OperatorHarness.of(silent) as harness:
+    ...     harness.process_element(("UA", "United"), input=2)
+    ...     harness.process_element("UA", input=1)
+    ...     harness.process_watermark(60_000, input=1)
+    ...     harness.process_watermark(60_000, input=2)
+    ...     harness.output_values
+    [('United', 60000)]
     """
 
     class Context(BaseBroadcastProcessFunction.Context, ABC):

@@ -371,8 +371,9 @@ class StateDescriptor:
 
     Examples
     --------
-    >>> MapStateDescriptor("counts", Types.STRING(), Types.INT()).get_name()
-    'counts'
+    >>> counts = MapStateDescriptor("counts", Types.STRING(), Types.INT())
+    >>> counts.get_name(), counts.ttl_config  # None: its values do not expire
+    ('counts', None)
     >>> ValueStateDescriptor("", Types.INT())
     Traceback (most recent call last):
         ...

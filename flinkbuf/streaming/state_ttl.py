@@ -164,7 +164,16 @@ class StateTtlConfig:
 
     @staticmethod
     def new_builder(ttl: Time | Duration) -> StateTtlConfigBuilder:
-        """Return a builder with Flink's defaults."""
+        """Return a builder with Flink's defaults.
+
+        Examples
+        --------
+        >>> config = StateTtlConfig.new_builder(Time.minutes(5)).cleanup_full_snapshot().build()
+        >>> config.is_enabled(), config.get_state_visibility().name, config.get_ttl_time_characteristic().name
+        (True, 'NeverReturnExpired', 'ProcessingTime')
+        >>> config.get_cleanup_strategies().in_full_snapshot()
+        True
+        """
         return StateTtlConfigBuilder(ttl)
 
     def get_update_type(self) -> UpdateType:

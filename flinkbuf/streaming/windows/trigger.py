@@ -53,6 +53,7 @@ class Trigger(ABC, Generic[T, W]):
     ...         return TriggerResult.CONTINUE
     ...     def on_event_time(self, time, window, ctx):
     ...         return TriggerResult.CONTINUE
+    ...     def can_merge(self): return True
     ...     def on_merge(self, window, ctx): ...
     ...     def clear(self, window, ctx): ...
     >>> AtOnce().on_element(1, 0, None, None).name

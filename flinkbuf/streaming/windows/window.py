@@ -74,7 +74,13 @@ class GlobalWindow(Window):
 
     @staticmethod
     def get() -> GlobalWindow:
-        """Return it."""
+        """Return it.
+
+        Examples
+        --------
+        >>> GlobalWindow.get().max_timestamp() == 2**63 - 1  # no watermark passes it but the last
+        True
+        """
         return GlobalWindow()
 
     def max_timestamp(self) -> int:

@@ -52,9 +52,29 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
 
     Examples
     --------
-    >>> class TotalAtEnd(ProcessWindowFunction):
+    >>> from flinkbuf.common import Time, Types
+    >>> from flinkbuf.datastream import StreamExecutionEnvironment
+    >>> from flinkbuf.datastream.state import ValueStateDescriptor
+    >>> from flinkbuf.datastream.window import TumblingEventTimeWindows
+    >>> from flinkbuf.testing import OperatorHarness
+    >>> fired = ValueStateDescriptor("fired", Types.INT())
+    >>> class Totals(ProcessWindowFunction):
     ...     def process(self, key, context, elements):
-    ...         yield key, context.window().end, sum(elements)
+    ...         times = context.window_state().get_state(fired)
+    ...         times.update((times.value() or 0) + 1)
+    ...         yield key, context.window().end, sum(n for _, n in elements), f"result {times.value()}"
+    ...     def clear(self, context):
+    ...         context.window_state().get_state(fired).clear()
+    >>> env = StreamExecutionEnvironment.get_execution_environment()
+    >>> pairs = env.from_collection([]).key_by(lambda pair: pair[0])
+    >>> seconds = pairs.window(TumblingEventTimeWindows.of(Time.seconds(1))).allowed_lateness(500)
+    >>> with OperatorHarness.of(seconds.process(Totals())) as harness:
+    ...     harness.process_element(("a", 2), timestamp=100)
+    ...     harness.process_element(("a", 3), timestamp=900)
+    ...     harness.process_watermark(1_000)
+    ...     harness.process_element(("a", 4), timestamp=500)
+    ...     harness.output_values
+    [('a', 1000, 5, 'result 1'), ('a', 1000, 9, 'result 2')]
     """
 
     class Context(ABC, Generic[W2]):
