@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-import warnings
 from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -22,7 +21,7 @@ from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
-from flinkbuf.datastream.forgotten import next_program, note_sink, was_used
+from flinkbuf.datastream.forgotten import next_program, note_sink, warn, was_used
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.jobs.error_report import show_errors
 from flinkbuf.jobs.graphs.transformation import OperatorTransformation
@@ -622,8 +621,7 @@ class StreamExecutionEnvironment:
 
     @staticmethod
     def _warn_of_java(what: str, given: tuple[str, ...]) -> None:
-        message = f"{what} have no effect in flinkbuf, since {_NO_JVM}: {', '.join(map(str, given))}"
-        warnings.warn(message, UserWarning, stacklevel=3)
+        warn(f"{what} have no effect in flinkbuf, since {_NO_JVM}: {', '.join(map(str, given))}")
 
     def register_cached_file(self, file_path: str, name: str, executable: bool = False) -> None:
         """Let functions find a file, or a directory, wherever they run.
@@ -1010,11 +1008,9 @@ class StreamExecutionEnvironment:
         )
         settings = checkpoint_options.with_checkpoints(settings, self._configuration)
         if is_batch and settings.checkpointing_enabled:
-            warnings.warn(
+            warn(
                 "checkpoints are switched off: a batch job keeps what its tasks have written instead, so that after a "
-                "failure only those begin again whose results are needed and gone",
-                UserWarning,
-                stacklevel=4,
+                "failure only those begin again whose results are needed and gone"
             )
         return dataclasses.replace(settings, checkpointing_enabled=settings.checkpointing_enabled and not is_batch)
 
@@ -1099,11 +1095,9 @@ class StreamExecutionEnvironment:
         made_with = {"config": self._master_config(), "bundle_fields": self._bundle_fields(self._job_files())}
         settings = self._execution_settings(graph.settings.is_batch)
         if settings.checkpointing_enabled:
-            warnings.warn(
+            warn(
                 "a job whose results go to Spark by to_rdd() or to_data_frame() keeps no checkpoints: Spark computes "
-                "it again from its beginning; write to a sink of flinkbuf, and use execute(), for results that survive",
-                UserWarning,
-                stacklevel=4,
+                "it again from its beginning; write to a sink of flinkbuf, and use execute(), for results that survive"
             )
             settings = dataclasses.replace(settings, checkpointing_enabled=False)
         return graph, settings, made_with
@@ -1142,9 +1136,7 @@ class StreamExecutionEnvironment:
     def _warn_of_keys(self, target_name: str) -> None:
         without_effect = options.keys_without_effect(self._configuration.key_set(), target_name)
         if without_effect:
-            warnings.warn(
-                f"these settings have no effect in flinkbuf: {', '.join(without_effect)}", UserWarning, stacklevel=4
-            )
+            warn(f"these settings have no effect in flinkbuf: {', '.join(without_effect)}")
 
     def _execute_and_collect(self, stream: DataStream[Any], job_name: str, limit: int | None) -> Any:
         collector = Collector()

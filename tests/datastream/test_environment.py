@@ -306,12 +306,13 @@ def test_a_python_file_can_be_imported_afterwards(env, tmp_path, monkeypatch):
         env.add_python_file(str(tmp_path / "nothing.py"))
 
 
-def test_settings_without_effect_are_named_in_one_warning(env):
+@pytest.mark.parametrize("run", ["execute", "collect"])
+def test_settings_without_effect_are_named_in_one_warning_at_the_line_that_runs_the_program(env, run):
     env.configure(Configuration.from_dict({"taskmanager.memory.process.size": "1 gb", "parallelism.default": "1"}))
     env.set_python_requirements("requirements.txt")
-    env.from_collection([1]).map(int)
+    numbers = env.from_collection([1]).map(int)
     with pytest.warns(UserWarning, match="no effect in flinkbuf: python.requirements .*taskmanager.memory") as found:
-        env.execute()
+        env.execute() if run == "execute" else numbers.execute_and_collect(limit=1)
     assert len(found) == 1 and found[0].filename == __file__
 
 
