@@ -737,12 +737,17 @@ class DataStream(Generic[T]):
 
         Examples
         --------
-        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.common import Duration, WatermarkStrategy
+        >>> from flinkbuf.datastream import ProcessFunction, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> from flinkbuf.common import WatermarkStrategy
-        >>> strategy = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
-        >>> env.from_collection([1]).assign_timestamps_and_watermarks(strategy).get_name()
-        'Timestamps/Watermarks'
+        >>> class Stamped(ProcessFunction):
+        ...     def process_element(self, value, ctx):
+        ...         yield value[0], ctx.timestamp()
+        >>> late_by_5_s = WatermarkStrategy.for_bounded_out_of_orderness(Duration.of_seconds(5))
+        >>> times = late_by_5_s.with_timestamp_assigner(lambda value, _: value[1])
+        >>> calls = env.from_collection([("ann", 7_000), ("bob", 4_000)]).assign_timestamps_and_watermarks(times)
+        >>> calls.process(Stamped()).execute_and_collect(limit=2)
+        [('ann', 7000), ('bob', 4000)]
         """
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
@@ -967,11 +972,17 @@ class DataStream(Generic[T]):
 
         Examples
         --------
-        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> numbers = env.from_collection([1, 2, 3])
-        >>> sorted(numbers.partition_custom(lambda key, count: key % count, lambda n: n).execute_and_collect())
-        [1, 2, 3]
+        >>> class Placed(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.place = runtime_context.get_index_of_this_subtask()
+        ...     def map(self, value):
+        ...         return value, self.place
+        >>> numbers = env.from_collection([7, 150, 900])
+        >>> by_size = numbers.partition_custom(lambda key, count: min(key // 100, count - 1), lambda n: n)
+        >>> sorted(by_size.map(Placed()).set_parallelism(3).execute_and_collect())
+        [(7, 0), (150, 1), (900, 2)]
         """
         check_function(
             partitioner, Partitioner, "Parameter partitioner should be type of Partitioner or a callable function."
@@ -1013,10 +1024,15 @@ class DataStream(Generic[T]):
 
         Examples
         --------
-        >>> from flinkbuf.datastream import StreamExecutionEnvironment
+        >>> from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> sorted(env.from_collection([1, 2]).rebalance().map(lambda n: -n).set_parallelism(2).execute_and_collect())
-        [-2, -1]
+        >>> class Placed(MapFunction):
+        ...     def open(self, runtime_context):
+        ...         self.place = runtime_context.get_index_of_this_subtask()
+        ...     def map(self, value):
+        ...         return self.place
+        >>> sorted(env.from_collection(range(4)).rebalance().map(Placed()).set_parallelism(2).execute_and_collect())
+        [0, 0, 1, 1]
         """
         return self._partition("rebalance", "REBALANCE")
 
@@ -1130,9 +1146,14 @@ class DataStream(Generic[T]):
 
         Examples
         --------
+        >>> from flinkbuf.common import Configuration
         >>> from flinkbuf.datastream import StreamExecutionEnvironment
-        >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> _ = env.from_collection([1, 2]).print("n").name("shown")  # n> 1, then n> 2, when it is executed
+        >>> embedded = Configuration().set_string("execution.target", "embedded")  # as threads of this process
+        >>> env = StreamExecutionEnvironment.get_execution_environment(embedded).set_parallelism(1)
+        >>> _ = env.from_collection([1, 2]).print("n")
+        >>> _ = env.execute("numbers")
+        n> 1
+        n> 2
         """
         if sink_identifier is not None and not isinstance(sink_identifier, str):
             raise TypeError(f"sink_identifier must be a str, got {sink_identifier!r}")

@@ -205,7 +205,7 @@ class CloseableIterator(Generic[T]):
         >>> import itertools
         >>> from flinkbuf.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(1)
-        >>> records = env.add_source(itertools.count()).execute_and_collect()  # a job without end
+        >>> records = env.add_source(lambda: itertools.count()).execute_and_collect()  # a job without end
         >>> next(records)
         0
         >>> records.close()
