@@ -204,11 +204,11 @@ def test_each_function_of_the_core_is_called_by_the_product():
 
 
 def test_each_name_of_the_package_is_used_by_it_or_is_for_users():
-    assert set() == UNUSED - EXEMPT, "delete these, with their tests; the tests of what they call stay"
+    assert not UNUSED - EXEMPT, "delete these, with their tests; the tests of what they call stay"
 
 
 def test_an_exemption_is_needed():
-    assert set() == EXEMPT - UNUSED
+    assert not EXEMPT - UNUSED - UNUSED_OF_C
 
 
 def test_what_is_unused_would_be_found(tmp_path):
