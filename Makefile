@@ -14,7 +14,9 @@ JAVAC   := $(firstword $(wildcard $(JAVA_HOME)/bin/javac) javac)
 PYFLINK := build/pyflink
 SHORT   := -m 'not long' -q --durations=15
 LONG    := -m long -q --durations=15
-BESIDE  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
+SHARE1  := tests/spark
+SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
+SHARE3  := tests/jobs tests/nexmark tests/web tests/checkpoints
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
 SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
@@ -56,15 +58,18 @@ demo: $(VENV)/.demo java
 
 test: test-python test-c
 
-# Spark's tests wait for Spark most of the time: they and two shares of the others run at once. One share is shown as it
-# goes, the other two behind it.
+# Most tests wait most of the time, for Spark, processes and sockets: four shares run at once. The one of all that no
+# other has is shown as it goes, the others behind it.
 test-python: $(VENV)/.test java postgres chromium
 	@mkdir -p build
-	@$(BIN)/python -m pytest tests/spark $(SHORT) >build/test-spark.log 2>&1 & spark=$$!; \
-	$(BIN)/python -m pytest $(BESIDE) $(SHORT) >build/test-beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest tests flinkbuf --doctest-modules $(SHORT) $(addprefix --ignore=,tests/spark $(BESIDE)); code=$$?; \
-	wait $$beside || code=$$?; echo 'and beside them: $(BESIDE)'; cat build/test-beside.log; \
-	wait $$spark || code=$$?; echo 'and beside them: tests/spark'; cat build/test-spark.log; \
+	@share() { $(BIN)/python -m pytest $(SHORT) "$$@"; }; \
+	share $(SHARE1) >build/test-share1.log 2>&1 & first=$$!; \
+	share $(SHARE2) >build/test-share2.log 2>&1 & second=$$!; \
+	share $(SHARE3) >build/test-share3.log 2>&1 & third=$$!; \
+	share tests flinkbuf --doctest-modules $(addprefix --ignore=,$(SHARE1) $(SHARE2) $(SHARE3)); code=$$?; \
+	wait $$third || code=$$?; echo 'and beside them: $(SHARE3)'; cat build/test-share3.log; \
+	wait $$second || code=$$?; echo 'and beside them: $(SHARE2)'; cat build/test-share2.log; \
+	wait $$first || code=$$?; echo 'and beside them: $(SHARE1)'; cat build/test-share1.log; \
 	exit $$code
 
 test-long: $(VENV)/.test java

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import os
+import signal
 import sys
 import threading
 from pathlib import Path
@@ -18,6 +19,10 @@ os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executa
 
 # Threads of this process, unless a test asks for more: the quickest that there is.
 os.environ["FLINKBUF_PROPERTIES"] = "execution.target: embedded"
+
+# A shell has what it starts beside itself ignore Ctrl-C, and all that this starts; some tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no failure: hypothesis measures nothing here.
 settings.register_profile("flinkbuf", deadline=None)
