@@ -147,7 +147,7 @@ class PartFileWriter(SinkWriter):
         self._owner = PartOwner.of(
             task.job_id, context.operator_id, task.subtask_index, task.parallelism, restored_id, task.epoch
         )
-        if restored_id is not None or task.attempt_number:
+        if restored_id is not None or task.attempt_number or task.epoch > 1:  # somebody may have written before
             remove_leftovers(options.base_path, self._owner)
         try:
             for part in restored:

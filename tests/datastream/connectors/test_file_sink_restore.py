@@ -200,6 +200,15 @@ def test_what_a_program_of_a_newer_epoch_has_in_progress_is_left_to_it(tmp_path,
     assert left and not left & set(hidden(tmp_path))
 
 
+def test_who_takes_over_a_job_without_a_checkpoint_removes_what_it_had_in_progress(tmp_path):
+    first = opened(sink_of(tmp_path, "row"), epoch=1)
+    first.process_element("lost with its program")
+    kill(first)
+    assert hidden(tmp_path)
+    opened(sink_of(tmp_path, "row"), epoch=2).close()
+    assert hidden(tmp_path) == []
+
+
 def test_what_later_checkpoints_have_completed_is_not_begun_again(tmp_path):
     sink = opened(sink_of(tmp_path, "row"))
     sink.process_element("a")
