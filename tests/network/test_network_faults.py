@@ -8,6 +8,7 @@ no checksum of data, and the test below says that such a flip changes that one r
 FLINKBUF_FAULT_SEED sets the seed of all that is random here.
 """
 
+import gc
 import itertools
 import os
 import random
@@ -511,6 +512,7 @@ def test_a_thousand_idle_connections_are_carried_along(pair):
 def test_running_out_of_files_is_said_and_passes(pair):
     """No new connection can be made, in or out; those that stand go on; afterwards all is as before."""
     resource = pytest.importorskip("resource")
+    gc.collect()  # descriptors of earlier tests would come free in the midst of this one
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     slow = pair.start(pair.there.address, RECORDS + records_of(100_000))
     assert wait_until(lambda: len(slow.received) > 0)
