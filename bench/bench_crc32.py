@@ -6,14 +6,13 @@ import zlib
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.crc32 import crc32, crc32_by_tables
+from flinkbuf._core.crc32 import crc32
 
 DATA = os.urandom(scaled(1 << 20))
 SMALL = DATA[:128]
 
 CASES = {
     "crc32.flinkbuf": (lambda: crc32(DATA), len(DATA), "bytes"),
-    "crc32.flinkbuf_by_tables": (lambda: crc32_by_tables(DATA), len(DATA), "bytes"),
     "crc32.zlib": (lambda: zlib.crc32(DATA), len(DATA), "bytes"),
     "crc32.copy": (lambda: bytearray(DATA), len(DATA), "bytes"),
     "crc32_128_bytes.flinkbuf": (lambda: crc32(SMALL), len(SMALL), "bytes"),

@@ -79,11 +79,6 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t add_by_folding(uint32_t
 }
 #endif
 
-uint32_t fb_crc32_by_tables(uint32_t crc, const void* data, size_t size) {
-  pthread_once(&once, prepare);
-  return ~add_by_tables(~crc, data, size);
-}
-
 uint32_t fb_crc32(uint32_t crc, const void* data, size_t size) {
   pthread_once(&once, prepare);
 #ifdef HAS_FOLDING

@@ -14,7 +14,4 @@
 /* The checksum of what `crc` is the checksum of (0: nothing), followed by `data`. */
 uint32_t fb_crc32(uint32_t crc, const void* data, size_t size);
 
-/* The same by tables alone, for processors that can do no better. */
-uint32_t fb_crc32_by_tables(uint32_t crc, const void* data, size_t size);
-
 #endif

@@ -52,9 +52,6 @@ struct fb_partition_file_writer {
 int fb_partition_file_writer_open(struct fb_partition_file_writer* self, const char* base_path,
                                   const struct fb_partition_file_writer_options* options,
                                   struct fb_file_failure* failure);
-static inline bool fb_partition_file_writer_is_open(const struct fb_partition_file_writer* self) {
-  return self->base_path != NULL;
-}
 
 /* The region's blocks are for all subpartitions, or each for one. */
 int fb_partition_file_writer_start_region(struct fb_partition_file_writer* self, bool is_broadcast,

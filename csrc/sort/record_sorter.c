@@ -182,7 +182,6 @@ static int note_run(struct fb_record_sorter* self, const struct fb_record_run* r
     self->run_capacity = capacity;
   }
   self->runs[self->run_count++] = *run;
-  self->spilled_bytes += run->size;
   return FB_OK;
 }
 
@@ -254,7 +253,6 @@ static int merge_all_runs_once(struct fb_record_sorter* self, struct fb_record_r
     if (count > self->max_fan_in) count = self->max_fan_in;
     if ((code = merge_runs_into(self, self->runs + first, (uint32_t)count, writer)) != FB_OK) return code;
     self->runs[made] = writer->run; /* its own places have been read */
-    self->spilled_bytes += writer->run.size;
     first += count;
   }
   self->run_count = made;

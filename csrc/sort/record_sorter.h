@@ -35,9 +35,7 @@ struct fb_record_sorter {
   size_t run_capacity;
   struct fb_record_merge* merge; /* next() from runs */
   struct fb_file_failure failure;
-  /* figures */
   uint64_t record_count;
-  uint64_t spilled_bytes;
 };
 
 /* `memory_bytes` at least 64 KiB, `max_fan_in` at least 2; else FB_EARGUMENT. No memory is taken before the first record. */

@@ -32,8 +32,6 @@ static const struct shape SHAPES[FB_FRAME_ID_COUNT] = {
     [FB_SEGMENT_ID] = {"SegmentId", 33, 0, false},
 };
 
-const char* fb_frame_name(uint8_t id) { return id < FB_FRAME_ID_COUNT ? SHAPES[id].name : "unknown message"; }
-
 /* ---- rules that hold in both directions ------------------------------------------------------------ */
 
 struct violation {

@@ -73,9 +73,6 @@ struct fb_frame {
   uint8_t partition[FB_PARTITION_ID_SIZE]; /* PARTITION_REQUEST, TASK_EVENT_REQUEST */
 };
 
-/* Flink's name of a message, such as "AddCredit"; "unknown message" for any other id. */
-const char* fb_frame_name(uint8_t id);
-
 /* Writes the head into FB_FRAME_HEAD_MAX bytes. Returns its size; FB_EARGUMENT when a field is out of the
  * range stated at struct fb_frame, or the frame would reach 2^31 bytes. */
 int fb_frame_write_head(const struct fb_frame* self, uint8_t* to);
@@ -157,11 +154,6 @@ static inline bool fb_frame_is_tls(const uint8_t* bytes) {
 /* Whether a stream that ended inside its first header was one: an alert is shorter than a header. */
 static inline bool fb_frame_decoder_saw_tls(const struct fb_frame_decoder* self) {
   return self->stage == 0 && self->frame_offset == 0 && self->joined >= 2 && fb_frame_is_tls(self->side);
-}
-
-/* Whether the stream may end here: between two frames. */
-static inline bool fb_frame_decoder_is_between(const struct fb_frame_decoder* self) {
-  return self->stage == 0 && self->joined == 0 && self->failure == 0;
 }
 
 /* An ERROR_RESPONSE does not say where its cause ends: the decoder gives cause and tail together as the body.

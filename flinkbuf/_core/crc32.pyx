@@ -25,12 +25,3 @@ def crc32(data, uint32_t value=0):
             value = fb_crc32(value, view.buf, view.len)
     PyBuffer_Release(&view)
     return value
-
-
-def crc32_by_tables(data, uint32_t value=0):
-    """Return the same, on the way that is left where the processor has no other."""
-    cdef Py_buffer view
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    value = fb_crc32_by_tables(value, view.buf, view.len)
-    PyBuffer_Release(&view)
-    return value

@@ -255,11 +255,6 @@ def check_parallelism(max_parallelism, parallelism=1):
         raise ValueError(f"parallelism must be from 1 to the max parallelism of {max_parallelism}, got {parallelism}")
 
 
-def murmur_hash(int32_t hash_code):
-    """A hash code mixed so that near codes part; from 0 to 2**31 - 1. Flink's ``MathUtils.murmurHash``."""
-    return fb_key_group_murmur(hash_code)
-
-
 def key_group_of_hash(int32_t hash_code, max_parallelism):
     """The key group of a key with this hash code."""
     check_parallelism(max_parallelism)

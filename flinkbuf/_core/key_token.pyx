@@ -63,11 +63,6 @@ cdef class KeyTokens:
         elif self.declared and codec.kind in ("DOUBLE", "FLOAT"):
             self.rule = ALL_BUT_ODD_FLOATS
 
-    @property
-    def is_trivial(self):
-        """True if every key identifies itself, so that a table needs no keys beside its tokens."""
-        return self.rule == ALL
-
     def bring(self, key):
         """The key as its declared type gives it; where nobody declared one, as it is."""
         return bring_key(self, key)

@@ -28,7 +28,6 @@ cdef extern from "sort/record_sorter.h" nogil:
         fb_file_failure failure
         size_t run_count
         uint64_t record_count
-        uint64_t spilled_bytes
     int fb_record_sorter_open(fb_record_sorter* self, size_t memory_bytes, uint32_t max_fan_in)
     void fb_record_sorter_close(fb_record_sorter* self)
     int fb_record_sorter_set_path(fb_record_sorter* self, const char* base_path)
@@ -38,7 +37,6 @@ cdef extern from "sort/record_sorter.h" nogil:
     int fb_record_sorter_finish(fb_record_sorter* self)
     int fb_record_sorter_next(fb_record_sorter* self, fb_sorted_record* record)
     bint fb_record_sorter_may_wait(const fb_record_sorter* self)
-    size_t fb_record_sorter_used_bytes(const fb_record_sorter* self)
 
 
 cdef class RecordSorter:

@@ -62,16 +62,6 @@ cdef class RecordSorter:
         """How many records were added."""
         return self.c.record_count
 
-    @property
-    def spilled_bytes(self):
-        """How many bytes were written to files, those of later passes too."""
-        return self.c.spilled_bytes
-
-    @property
-    def used_bytes(self):
-        """Memory in use now."""
-        return fb_record_sorter_used_bytes(&self.c)
-
     def add(self, key, timestamp, record):
         """Add one record; `timestamp` None: it has none. Key and record are bytes, or something that gives bytes.
 

@@ -110,11 +110,6 @@ cdef class StreamOperator(Input):
         """Its logical inputs, in order."""
         return [self]
 
-    @property
-    def keeps_watermarks(self):
-        """Whether it makes its own watermarks and those from its input end here."""
-        return False
-
     def initialize_state(self, snapshot):
         """Get its state: empty (None), or as an `OperatorSnapshot` left it."""
         self.timers = self.context.timers

@@ -194,11 +194,6 @@ cdef class TaskMailbox:
         slice_ms = MAIN_SLICE_MS if threading.current_thread() is threading.main_thread() else WAIT_SLICE_MS
         self.bell.wait(seen, slice_ms if next_timer_ms is None else min(slice_ms, max(next_timer_ms, 0)))
 
-    def run_exclusively(self, action):
-        """Call it while nobody else puts, takes or changes the state; it may put."""
-        with self.lock:
-            return action()
-
     def drain(self):
         """Take out all mails, those of the batch first."""
         self.check_thread()

@@ -48,10 +48,6 @@ cdef class TimestampsAndWatermarksOperator(StreamOperator):
     def __init__(self, strategy):
         self.strategy = strategy
 
-    @property
-    def keeps_watermarks(self):
-        return True
-
     def open(self):
         settings = self.context.settings
         assigner = self.strategy.create_timestamp_assigner()

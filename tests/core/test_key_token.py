@@ -141,13 +141,6 @@ def test_keys_of_a_declared_type_are_brought_to_it_first():
     assert KeyTokens(Types.LONG().codec).bring(None) is None
 
 
-def test_a_table_of_plain_types_needs_no_keys_beside_its_tokens():
-    trivial = [Types.LONG(), Types.STRING(), Types.TUPLE([Types.STRING(), Types.NULLABLE(Types.INT())])]
-    assert all(KeyTokens(each.codec).is_trivial for each in trivial)
-    others = [Types.DOUBLE(), Types.TUPLE([Types.DOUBLE()]), Types.LIST(Types.INT()), OBJECT]
-    assert not any(KeyTokens(each.codec).is_trivial for each in others) and not UNDECLARED.is_trivial
-
-
 def test_what_identifies_no_key_is_refused():
     holds_itself, generator = [], (x for x in ())
     holds_itself.append(holds_itself)

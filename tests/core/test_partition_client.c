@@ -90,7 +90,7 @@ static bool hear(struct fixture* self) {
 
 static void expect(struct fixture* self, enum fb_frame_id id, uint8_t channel) {
   CHECK(hear(self));
-  if (self->frame.id != id) fprintf(stderr, "got %s\n", fb_frame_name(self->frame.id));
+  if (self->frame.id != id) fprintf(stderr, "got frame %u\n", self->frame.id);
   CHECK(self->frame.id == id && self->frame.receiver[0] == channel);
 }
 

@@ -104,7 +104,7 @@ static struct fb_partition_file* write_file(uint32_t n, uint32_t regions, uint32
   add_end(&writer);
   CHECK(!has_file(base, FB_PARTITION_INDEX_SUFFIX));
   CHECK(fb_partition_file_writer_finish(&writer, &file, &failure) == FB_OK);
-  CHECK(!fb_partition_file_writer_is_open(&writer) && !has_file(base, FB_PARTITION_INDEX_PART_SUFFIX));
+  CHECK(writer.base_path == NULL && !has_file(base, FB_PARTITION_INDEX_PART_SUFFIX));
   CHECK(file->subpartition_count == n && file->region_count == regions + 1);
   return file;
 }
@@ -378,7 +378,7 @@ static void test_unfinished(void) {
   /* What a killed writer leaves does not open, and nobody writes over it. */
   CHECK(fb_partition_file_open(base, 3, 0, &file, &failure) == FB_EIO && failure.error == ENOENT);
   CHECK(fb_partition_file_writer_open(&second, base, &options, &failure) == FB_EIO && failure.error == EEXIST);
-  CHECK(!fb_partition_file_writer_is_open(&second));
+  CHECK(second.base_path == NULL);
   fb_partition_file_writer_abort(&writer);
   fb_partition_file_writer_abort(&writer);
   CHECK(!has_any_file());

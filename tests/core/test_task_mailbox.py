@@ -194,28 +194,6 @@ def test_the_thread_that_binds_is_the_tasks(mailbox):
     assert not mailbox.is_mailbox_thread
 
 
-def test_nothing_comes_between_what_is_done_exclusively(mailbox):
-    inside, is_put = threading.Event(), threading.Event()
-
-    def put():
-        inside.wait(10)
-        mailbox.put(mail("other"))
-        is_put.set()
-
-    thread = threading.Thread(target=put)
-    thread.start()
-
-    def both():
-        inside.set()
-        mailbox.put(mail("a"))
-        assert not is_put.wait(0.02)
-        mailbox.put(mail("b"))
-
-    mailbox.run_exclusively(both)
-    thread.join(10)
-    assert take_all(mailbox) == ["a", "b", "other"]
-
-
 def test_each_mail_rings_the_bell(mailbox):
     seen = mailbox.bell.seen()
     mailbox.put(mail("a"))

@@ -43,11 +43,6 @@ ONLY_LOOKED_AT = {
     "wait_for_turn": "the I/O thread has run what was posted",
     "run_mailbox_step": "a task whose turns a test makes one by one",
 }
-# Read in a test or nowhere: they are to go with their tests.
-STILL_THERE = {
-    *("fb_frame_decoder_is_between", "fb_frame_name", "fb_partition_file_writer_is_open"),
-    *("crc32_by_tables", "murmur_hash", "run_exclusively", "spilled_bytes", "used_bytes"),
-}
 
 WORD = re.compile(r"[A-Za-z_]\w*")
 NOT_CODE_OF_C = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', re.DOTALL)
@@ -194,13 +189,12 @@ def names_of_module(tree):
 PRODUCT = Product(ROOT)
 
 
-UNUSED_OF_C = PRODUCT.unused_of_c()
 UNUSED = PRODUCT.unused_of_python() - PRODUCT.names_of_users()
-EXEMPT = CALLED_ELSEWHERE.keys() | ONLY_LOOKED_AT.keys() | STILL_THERE
+EXEMPT = CALLED_ELSEWHERE.keys() | ONLY_LOOKED_AT.keys()
 
 
 def test_each_function_of_the_core_is_called_by_the_product():
-    assert not UNUSED_OF_C - STILL_THERE
+    assert not PRODUCT.unused_of_c()
 
 
 def test_each_name_of_the_package_is_used_by_it_or_is_for_users():
@@ -208,7 +202,7 @@ def test_each_name_of_the_package_is_used_by_it_or_is_for_users():
 
 
 def test_an_exemption_is_needed():
-    assert not EXEMPT - UNUSED - UNUSED_OF_C
+    assert not EXEMPT - UNUSED
 
 
 def test_what_is_unused_would_be_found(tmp_path):
