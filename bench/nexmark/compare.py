@@ -1,6 +1,6 @@
 """Runs queries on flinkbuf and as Flink SQL, in turn, over the same events; prints and keeps what both take.
 
-python -m nexmark.compare q0 q5 --seconds 4 --rounds 3
+python -m nexmark.compare q0 q5 --seconds 6 --rounds 2
 
 Flink runs in one JVM with an embedded cluster, warm when the clock starts; flinkbuf's functions are Python. Both make
 the events while the clock runs. Before that, the results of both are compared with the oracle's.
@@ -50,20 +50,20 @@ NOT_IN_SQL = {"q6": "Flink's SQL has no OVER of rows that change"}
 NOT_DETERMINED = {"q12": "windows by the clock on the wall"}
 CHECK_RATE = 100  # events a second of event time: many windows, and hardly two bids in one millisecond
 MEMORY_STEP_S = 0.1
-TRIAL_EVENTS = (100_000, 400_000)
+FIRST_TRIAL, LAST_TRIAL, TRIAL_S = 400_000, 6_400_000, 0.7
 FEWEST_EVENTS, MOST_EVENTS = 400_000, 20_000_000
 
 
 def parsed(arguments=None):
     parser = argparse.ArgumentParser(prog="python -m nexmark.compare", description=__doc__)
     parser.add_argument("queries", nargs="+", metavar="query", help="q0 to q23, src for the events alone, or all")
-    parser.add_argument("--seconds", type=float, default=4, help="what flinkbuf's larger run is to take, about")
+    parser.add_argument("--seconds", type=float, default=6, help="what flinkbuf's larger run is to take, about")
     parser.add_argument(
         "--events", type=int, help="the larger size, for all queries, instead; the smaller is a quarter"
     )
     parser.add_argument("--rate", type=int, default=10_000, help="events a second of event time: 10000 or 10000000")
     parser.add_argument("--parallelism", type=int, default=2)
-    parser.add_argument("--rounds", type=int, default=3, help="both in turn, so often; medians are printed")
+    parser.add_argument("--rounds", type=int, default=2, help="both in turn, so often; medians are printed")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--target", choices=["embedded", "local"], default="local", help="where flinkbuf runs")
     parser.add_argument("--check", type=int, default=60_000, help="events whose results are compared before; 0: none")
@@ -296,12 +296,20 @@ def summarized(rounds):
 def sizes_of(options, name):
     """Return the two numbers of events for a query, the larger four times the smaller.
 
-    Queries differ twentyfold: a size that one takes a minute for is over before the other is warm.
+    Queries differ twentyfold: a size that one takes a minute for is over before the other is warm. Flink compiles the
+    classes of a query in each run, which then takes two seconds to be fast: a smaller size within them makes a rate
+    that is several times too high.
     """
     if options.events:
         return [options.events // 4, options.events]
-    rate = summarized([run_ours(options, name, TRIAL_EVENTS)])["events_per_s"]
-    wanted = MOST_EVENTS if math.isnan(rate) else rate * options.seconds
+    events = FIRST_TRIAL
+    while True:
+        short, long = run_ours(options, name, [events // 4, events])
+        seconds = long["wall_s"] - short["wall_s"]
+        if seconds >= TRIAL_S or events >= LAST_TRIAL:
+            break
+        events *= 4
+    wanted = 0.75 * events / max(seconds, TRIAL_S) * options.seconds
     quarter = round(min(max(wanted, FEWEST_EVENTS), MOST_EVENTS) / 400_000) * 100_000
     return [quarter, 4 * quarter]
 
@@ -318,10 +326,16 @@ def measured(options, name):
             runs[who].append(run(options, name, sizes))
     result = {who: {**summarized(rounds), "rounds": rounds} for who, rounds in runs.items()}
     result["events"] = sizes[1]
-    if "flink" in result:
-        for key in ("events_per_s", "events_per_cpu_s"):
-            result[f"{key}_ratio"] = result["flinkbuf"][key] / result["flink"][key]
-    return result
+    return {**result, **ratios_of(result)}
+
+
+def ratios_of(result):
+    """Return what flinkbuf's rates are of Flink's."""
+    if "flink" not in result:
+        return {}
+    return {
+        f"{key}_ratio": result["flinkbuf"][key] / result["flink"][key] for key in ("events_per_s", "events_per_cpu_s")
+    }
 
 
 # --- what is printed

@@ -58,14 +58,24 @@ def test_a_rate_that_noise_has_turned_round_is_no_number():
 
 
 @pytest.mark.parametrize(
-    ("events_per_s", "larger"), [(500_000.0, 2_000_000), (10_000.0, 400_000), (1e9, 20_000_000), (math.nan, 20_000_000)]
+    ("events_per_s", "tried", "larger"),
+    [
+        (500_000, [400_000, 1_600_000], 2_000_000),
+        (2_000_000, [400_000, 1_600_000, 6_400_000], 8_000_000),
+        (10_000, [400_000], 400_000),
+        (1e9, [400_000, 1_600_000, 6_400_000], 20_000_000),
+    ],
 )
-def test_a_query_has_as_many_events_as_it_takes_seconds_for(monkeypatch, events_per_s, larger):
+def test_a_query_has_as_many_events_as_it_takes_seconds_for(monkeypatch, events_per_s, tried, larger):
+    trials = []
+
     def trial(options, name, sizes):
-        return [run(events, events / events_per_s if events_per_s == events_per_s else 1.0) for events in sizes]
+        trials.append(sizes[1])
+        return [run(events, 0.6 + events / events_per_s) for events in sizes]
 
     monkeypatch.setattr(compare, "run_ours", trial)
     assert compare.sizes_of(compare.parsed(["q0", "--seconds", "4"]), "q0") == [larger // 4, larger]
+    assert trials == tried
     assert compare.sizes_of(compare.parsed(["q0", "--events", "1000"]), "q0") == [250, 1000]
 
 
