@@ -38,13 +38,13 @@ CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose t
 
 
 class ActionPerformer:
-    """The hands of one job: all that it holds outside of its job master.
+    """Performs the actions of one job: holds its task managers, connections and coordinators.
 
     Parameters
     ----------
     job : ManagerListener
     tell : callable
-        Given what the job master is to be told; from any thread.
+        Called with each stimulus for the job master; from any thread.
     checkpoints : CheckpointIo
     """
 
@@ -63,7 +63,7 @@ class ActionPerformer:
         self._program_manager: InProcessManager | None = None
 
     def start(self, target: Target, make_program_bundle: Callable[[], JobBundle], *, is_restored: bool) -> None:
-        """Make what there is before the first action. What was made when it raises is ended by `close`."""
+        """Start what actions need: task managers, checkpoint storage, coordinators. After an exception call `close`."""
         self._coordinators.start(is_restored=is_restored)
         self._provider = target.make_provider(self._job)
         if any(vertex.is_in_program for vertex in self._job.plan.vertices):
@@ -74,28 +74,28 @@ class ActionPerformer:
             self._program_manager.start()
 
     def connected(self, manager_id: str, connection: ManagerConnection) -> None:
-        """There is a way to a task manager; from any thread."""
+        """Note the connection to a task manager; from any thread."""
         self._connections[manager_id] = connection
 
     def lost(self, manager_id: str) -> None:
-        """There is none any more."""
+        """Drop a lost manager's connection; from any thread."""
         self._connections.pop(manager_id, None)
 
     def send(self, manager_id: str, message: object) -> None:
-        """Say something to a task manager that decides nothing; from any thread. If it is gone: nothing happens."""
+        """Send a message to a task manager; from any thread. If its connection is lost: nothing happens."""
         connection = self._connections.get(manager_id)
         if connection is not None:
             connection.send(message)
 
     def perform(self, action: Any) -> None:
-        """Do it; what follows from it comes back to the job as a stimulus."""
+        """Perform one action; its results come back to the job as stimuli."""
         perform: Any = self._PERFORM.get(type(action))
         if perform is None:
             raise TypeError(f"a job master does not ask for {action!r}")
         perform(self, action)
 
     def close(self) -> None:
-        """Free everything; waits until it is."""
+        """Free everything, and wait until it is freed."""
         self._coordinators.close()
         provider, self._provider = self._provider, None
         if provider is not None:
@@ -118,7 +118,7 @@ class ActionPerformer:
     def _send_to(self, action: SendTo) -> None:
         connection = self._connections.get(action.manager_id)
         if connection is None:
-            return  # it has just gone: the master will hear of it
+            return  # the connection was just lost: the master will hear of it
         if isinstance(action.message, DeployTask):
             self._manager_of[action.message.descriptor.attempt] = action.manager_id
         try:
@@ -153,7 +153,7 @@ class ActionPerformer:
         self._coordinators.snapshot(action.checkpoint_id, taken)
 
     def coordinators_were_heard(self, checkpoint_id: int) -> None:
-        """All that follows from the state of the coordinators was done: they can speak to their readers again."""
+        """Let coordinators send events again: the job master has acted on the state that they gave."""
         self._coordinators.let_go(checkpoint_id)
 
     def _notify_coordinators(self, action: NotifyCoordinators) -> None:
@@ -191,7 +191,7 @@ class ActionPerformer:
         return self._provider
 
     def _send_event(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
-        """A coordinator's event for a source operator, if that runs; on any thread."""
+        """Send a coordinator's event to a source operator whose attempt runs; on any thread."""
         manager_id = self._manager_of.get(attempt)
         connection = None if manager_id is None else self._connections.get(manager_id)
         if connection is not None:

@@ -74,7 +74,7 @@ def _unpack_zip(archive: str, directory: Path) -> None:
 
 
 def _check_inside(archive: str, directory: Path, name: str) -> None:
-    """Links that were unpacked before are followed: nothing is written through one to another place."""
+    """Refuse a member outside of the directory; links unpacked before are followed."""
     root = directory.resolve()
     if os.path.isabs(name) or not (directory / name).resolve().is_relative_to(root):
         raise ValueError(f"archive {archive!r}: {name!r} would lie outside of the directory it is unpacked in")

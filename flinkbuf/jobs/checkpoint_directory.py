@@ -21,7 +21,7 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 
 @dataclass(frozen=True)
 class CheckpointDirectory:
-    """Where one job's checkpoints go, from `make` to `remove`.
+    """The directory of one job's checkpoints, from `make` to `remove`.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class CheckpointDirectory:
         target: Target,
         job_id: str,
     ) -> CheckpointDirectory:
-        """Choose it; nothing is made yet."""
+        """Choose the directory; nothing is made yet."""
         config, tasks = checkpointing or CheckpointCoordinatorConfig(), settings or ExecutionSettings()
         directory = config.directory or tasks.checkpoint_directory
         is_temporary = not directory and config.interval_ms > 0 and target.shares_files()
@@ -59,24 +59,24 @@ class CheckpointDirectory:
 
     @property
     def path(self) -> str:
-        """It; empty if there is none."""
+        """Return the directory path, or ''."""
         return self.settings.checkpoint_directory
 
     def make(self) -> None:
-        """Make it, if checkpoints are to be taken.
+        """Make the directory, if checkpoints are to be taken.
 
         Raises
         ------
         OSError
-            One cannot write there.
+            The directory cannot be written.
         """
         if self.is_temporary:
-            os.mkdir(self.path, mode=0o700)  # its name is a secret before, too: nobody else has made it
+            os.mkdir(self.path, mode=0o700)  # the name is secret until then, so no other user can have made it
         elif self.path and self.checkpointing.interval_ms > 0:
             storage_of(self.path).create_directory(self.path)
 
     def remove(self, *, is_over: bool) -> None:
-        """Remove what nobody needs any more: of a job that goes on elsewhere, nothing. Never raises."""
+        """Remove the files that no later run needs; of a job that goes on elsewhere, nothing. Never raises."""
         try:
             if self.is_temporary:
                 shutil.rmtree(self.path, ignore_errors=True)

@@ -1,9 +1,9 @@
 """Writes, reads and deletes what a job's checkpoints have in storage, without the job's thread ever waiting for it.
 
-A storage that hangs holds up nobody but the checkpoint that needs it: each one is written on a thread of its own, and
-files are deleted on another. Where a job can be taken over by another program, a checkpoint counts only once that could
-find it, and only while this program still holds the job. From the moment on at which that could find it, only an answer
-of the storage says what becomes of it. Flink: CheckpointsCleaner, the executors for I/O of JobMaster.
+A storage that hangs holds up only the checkpoint that needs it: each checkpoint is written on a thread of its own,
+and files are deleted on another. Where another program can take a job over, a checkpoint counts only once that program
+could find it, and only while this program still holds the job. Once the other program could find it, only an answer
+of the storage decides whether it counts. Flink: CheckpointsCleaner, the executors for I/O of JobMaster.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from flinkbuf.log import logger
 if TYPE_CHECKING:
     from flinkbuf.jobs.leadership import Leadership
 
-ANYWHERE: Final = "/"  # a storage reads and writes whatever it is given the whole path of
-MAX_HANGING: Final = 16  # checkpoints that are being written at a time; more: their storage does not answer
+ANYWHERE: Final = "/"  # a storage reads and writes any file whose whole path it is given
+MAX_HANGING: Final = 16  # checkpoints written at a time; more mean that the storage does not answer
 CLOSE_WAIT_S = 10.0  # for files to be deleted at the end of a job
 
 _END: Final = None
@@ -41,7 +41,7 @@ class CheckpointIo:
     tell : callable
         Given each `CheckpointStored`; from any thread.
     leadership : Leadership, optional
-        What says whether this program still holds the job; None: nobody else could.
+        Says whether this program still holds the job; None: no other program can take it over.
     threads : Threads, optional
     """
 
@@ -60,16 +60,16 @@ class CheckpointIo:
         self._leadership = leadership
         self._lock = threading.Lock()
         self._storing: set[int] = set()  # checkpoints that are being written
-        self._noting: set[int] = set()  # of those: another program may find them, or will soon
-        self._withdrawn: set[int] = set()  # of those: they come to nothing, and that was told
-        self._unwanted: dict[int, DiscardState] = {}  # of those: what is to be deleted once they are
+        self._noting: set[int] = set()  # checkpoints in writing that another program may find, or will soon
+        self._withdrawn: set[int] = set()  # checkpoints in writing that were reported as failed
+        self._unwanted: dict[int, DiscardState] = {}  # by checkpoint in writing: files to delete when it is written
         self._discards = self._threads.queue()  # of DiscardState, Callable, and None at the end
         self._discarder: threading.Thread | None = None
 
     # ---- the job's thread
 
     def store(self, action: StoreCheckpoint) -> None:
-        """Have the metadata of a checkpoint written; `CheckpointStored` says what came of it."""
+        """Write the metadata of a checkpoint; `CheckpointStored` reports the result."""
         checkpoint_id = action.metadata.checkpoint_id
         if not action.options.location:  # the job master has all of it
             self._tell(CheckpointStored(checkpoint_id))
@@ -94,12 +94,12 @@ class CheckpointIo:
         checkpoint_id = action.checkpoint_id
         with self._lock:
             if checkpoint_id not in self._storing - self._noting - self._withdrawn:
-                return  # `CheckpointStored` says, or has said, what came of it
+                return  # `CheckpointStored` reports, or has reported, the result
             self._withdrawn.add(checkpoint_id)
         self._tell(CheckpointStored(checkpoint_id, failure=Failure.of(TimeoutError("its storage did not answer"))))
 
     def discard(self, action: DiscardState) -> None:
-        """Have files deleted, some time; not before a checkpoint that still is being written is over."""
+        """Delete files later; not before a checkpoint that is still being written is over."""
         with self._lock:
             if action.checkpoint_id in self._storing:
                 self._unwanted[action.checkpoint_id] = action
@@ -108,7 +108,7 @@ class CheckpointIo:
         self._begin_discarding()
 
     def do_later(self, call: Callable[[], None]) -> None:
-        """Have it done on the thread that deletes files, some time; `close` waits for it."""
+        """Call a function later on the thread that deletes files; `close` waits for it."""
         self._discards.put(call)
         self._begin_discarding()
 
@@ -170,11 +170,11 @@ class CheckpointIo:
             self._tell(stored)
 
     def _stored(self, action: StoreCheckpoint) -> CheckpointStored | None:
-        """Write it, and note where it is; None if this program is not to go on."""
+        """Write the metadata and note its place; return None if this program is not to go on."""
         checkpoint_id, location = action.metadata.checkpoint_id, action.options.location
         path, size = self.storage.write_metadata(location, action.metadata)
         kind = action.options.snapshot_kind
-        # What a job stops with is committed: who takes it over before it has ended goes on from there.
+        # A synchronous savepoint is noted, too: a program that takes over a job being stopped goes on from it.
         if self._leadership is not None and (kind.is_synchronous or not kind.is_savepoint):
             with self._lock:
                 if checkpoint_id in self._unwanted or checkpoint_id in self._withdrawn:
@@ -195,7 +195,7 @@ class CheckpointIo:
                     logger.warning("files of job %r were not deleted: %s", self._job_name, error)
 
     def _discard(self, action: DiscardState) -> None:
-        """Delete it, unless another program may have begun from it; what fails is left behind, and said."""
+        """Delete files, unless another program may have begun from them; a failure is logged and the file stays."""
         try:
             if self._leadership is not None and not self._leadership.may_discard(action.checkpoint_id):
                 return

@@ -20,7 +20,7 @@ _SERIOUS = (
 
 
 def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
-    """Say it: as a warning if somebody should look, not where a restart or the end of a task came in between."""
+    """Log a checkpoint: as a warning if the user should look, unless a restart or a task's end came in between."""
     reason = CheckpointFailureReason.named(record.reason)
     is_usual = not (reason.counts or reason in _SERIOUS or SnapshotKind(record.kind).is_savepoint)
     level = logging.INFO if record.status == "COMPLETED" or is_usual else logging.WARNING
@@ -28,7 +28,7 @@ def log_checkpoint(job_name: str, record: CheckpointRecord) -> None:
 
 
 def log_stop(job_name: str, savepoint: str) -> None:
-    """Say with which savepoint a job was stopped, if it was: whoever asked for it may have been elsewhere."""
+    """Log the savepoint that stopped a job, if one did: the request may have come from another process."""
     if savepoint:
         logger.warning(
             "job %s was stopped with savepoint %s: execution.state-recovery.path begins from it", job_name, savepoint
@@ -36,10 +36,10 @@ def log_stop(job_name: str, savepoint: str) -> None:
 
 
 class RestartLog:
-    """Says of each outage once that the job begins again, and why.
+    """Logs each outage once, with its cause, when the job begins again.
 
-    What fails first has often only lost somebody else: it is not named while another failure may still say why, until
-    the job begins again.
+    The first failure is often only a lost connection to the task that failed. It is not named while another failure may
+    still give the cause, until the job begins again.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def cause_text(entry: FailureEntry) -> str:
 
 
 def text_of(record: CheckpointRecord) -> str:
-    """Return the line.
+    """Return the log line of a checkpoint.
 
     Examples
     --------

@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # each end needs one of them, and a task manager starts faste
     from flinkbuf.control.control_client import ControlClient
 
 CODEC: Final = MessageCodec(KINDS)
-LAST_WORDS_S = 1.0  # for what was said last to leave
+LAST_WORDS_S = 1.0  # for the last messages to leave
 
 
 class ControlLink:
@@ -31,7 +31,7 @@ class ControlLink:
         self._codec = codec
 
     def send(self, message: object) -> None:
-        """Say something to the job; from any thread, without waiting.
+        """Send a message to the job; from any thread, without waiting.
 
         Raises
         ------
@@ -56,15 +56,15 @@ class ControlLink:
         return None if payload is None else self._codec.decode(payload)
 
     def wake(self) -> None:
-        """Have `receive` return None, the one that waits or the next; from any thread."""
+        """Make the current or next `receive` return None; from any thread."""
         self._client.wake()
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the system has taken all that was said; False if it has not by then."""
+        """Wait until the system has taken all messages sent; False if it has not by then."""
         return self._client.flush(timeout_s)
 
     def close(self) -> None:
-        """End it, once all that was said has left or a second is over. Again: nothing."""
+        """Close the connection when all messages have left, or after a second. Again: nothing."""
         self._client.close(LAST_WORDS_S)
 
 
@@ -76,9 +76,9 @@ class ControlConnection:
         self._codec = codec
 
     def send(self, message: object) -> None:
-        """Say something to the manager, in order; from any thread, without waiting. If it is gone: nothing happens."""
+        """Send a message to the manager, in order; from any thread, without waiting. If it is gone: nothing happens."""
         self._connection.send(self._codec.encode(message))
 
     def close(self) -> None:
-        """End it; the manager learns of it after what was sent before."""
+        """Close the connection; the manager learns of it after the messages sent before."""
         self._connection.close()

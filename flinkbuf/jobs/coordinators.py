@@ -1,7 +1,7 @@
 """The coordinators of a job's sources, at the program: made, told, reset and closed as the job master wants it.
 
 The enumerators of the user run on one thread of their own, apart from that of the job: one that takes its time delays
-splits, not heartbeats. Events are those of an attempt: nothing reaches, nor comes from, one that has ended. Flink:
+splits, not heartbeats. Each event belongs to an attempt: none reaches, or comes from, an attempt that has ended. Flink:
 OperatorCoordinatorHolder, RecreateOnResetOperatorCoordinator, SubtaskGatewayImpl.
 """
 
@@ -85,7 +85,7 @@ class CoordinatorHost:
             raise
 
     def tell(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
-        """A source operator has said something."""
+        """Give a coordinator the event that a source operator sent."""
         source = self._sources.get(operator_id)
         if source is None:
             logger.warning("an event for the coordinator of operator %s, which has none, was dropped", operator_id)
@@ -93,7 +93,7 @@ class CoordinatorHost:
             self._works.put(lambda: source.hear(attempt, payload))
 
     def gone(self, attempt: AttemptId) -> None:
-        """An attempt has ended: it is sent nothing more."""
+        """Note that an attempt has ended: no event is sent to it any more."""
         self._for_vertex(attempt.vertex_id, lambda source: source.gone(attempt))
 
     def reset(
@@ -103,9 +103,9 @@ class CoordinatorHost:
         checkpoint_id: int | None = None,
         states: States | None = None,
     ) -> None:
-        """Subtasks, by vertex and index, begin anew; or all do, with coordinators that are made anew.
+        """Reset subtasks, by vertex and index; or all, with new coordinators.
 
-        They go back to a checkpoint, and coordinators that are made anew to what they had been then; None: to the
+        Subtasks and new coordinators go back to the state of a checkpoint; without one, to the
         beginning.
         """
         if is_global:
@@ -120,8 +120,8 @@ class CoordinatorHost:
     def snapshot(self, checkpoint_id: int, done: SnapshotDone) -> None:
         """Have the state of all taken, by operator id; `done` is told of it, or of a failure, on their thread.
 
-        Until `let_go` what they send to readers waits: a split that is assigned after this is not to come to a reader
-        before that has taken its own state, or it would be in both.
+        Until `let_go` the events for readers wait: a split that is assigned after this is not to come to a reader
+        before the reader has taken its own state, or the split would be in both states.
         """
         if self._sources:
             self._works.put(lambda: self._snapshot(checkpoint_id, done))
@@ -129,17 +129,17 @@ class CoordinatorHost:
             done({}, None)
 
     def let_go(self, checkpoint_id: int) -> None:
-        """All readers have been told of the checkpoint, or none will be: what waited goes to them now."""
+        """Send the held events: all readers know of the checkpoint, or it was given up."""
         for source in self._sources.values():
             source.let_go(checkpoint_id)
 
     def complete(self, checkpoint_id: int) -> None:
-        """A checkpoint counts."""
+        """Notify coordinators: checkpoint complete."""
         for source in self._sources.values():
             self._works.put(lambda source=source: source.complete(checkpoint_id))  # type: ignore[misc]
 
     def close(self) -> None:
-        """End all of them; closing again does nothing."""
+        """Close all coordinators; closing again does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -191,7 +191,7 @@ class CoordinatorHost:
 
 
 class _Source:
-    """One coordinator after the other, of one source, and the ways to the attempts that it may speak to.
+    """The coordinator of one source, made anew after failures, and the gateways to the attempts it may speak to.
 
     After its enumerator has raised it is silent until it is made anew: one failure of a source is one.
     """
@@ -212,7 +212,7 @@ class _Source:
         self._job = (job_id, job_name)
         self._send = send
         self._fail = fail
-        self._coordinator: SourceCoordinator | None = None  # None, too, while it waits to be made anew
+        self._coordinator: SourceCoordinator | None = None  # None also while the source waits for a new coordinator
         self._gateways: dict[int, _AttemptGateway] = {}
         self._newest: dict[int, int] = {}  # attempt number by subtask: older ones are not heard
         self._lock = threading.Lock()  # of the coordinator's reference: its own thread may fail, too
@@ -231,7 +231,7 @@ class _Source:
             raise
 
     def start_again(self, clock: Clock, store: CoordinatorStore, read_state: Callable[[], bytes] | None) -> None:
-        """Make another one, of which the old one's readers know nothing."""
+        """Make a new coordinator, of which the old one's readers know nothing."""
         try:
             self.start(clock, store, None if read_state is None else cloudpickle.loads(read_state()))
         except BaseException as error:
@@ -239,7 +239,7 @@ class _Source:
             self._fail(Failure.of(error))
 
     def hear(self, attempt: AttemptId, payload: bytes) -> None:
-        """An event of an attempt, or of its operator's proxy."""
+        """Handle an event of an attempt, or of its operator's proxy."""
         subtask = attempt.subtask_index
         if attempt.attempt_number < self._newest.get(subtask, 0):
             return
@@ -258,14 +258,14 @@ class _Source:
         self._call(deliver, attempt)
 
     def gone(self, attempt: AttemptId) -> None:
-        """An attempt has ended; what is assigned to it still is taken back when it begins anew."""
+        """Note that an attempt has ended; its splits are taken back when the subtask begins anew."""
         gateway = self._gateways.get(attempt.subtask_index)
         if gateway is not None and gateway.attempt == attempt:
             gateway.close()
             self._call(lambda coordinator: coordinator.reader_ended(attempt.subtask_index), attempt)
 
     def reset(self, subtask: int, checkpoint_id: int | None) -> None:
-        """A subtask goes back to a checkpoint: splits it was given later are there for everybody again."""
+        """Take a subtask back to a checkpoint: splits it was given later are there for all subtasks again."""
         gateway = self._gateways.pop(subtask, None)
         if gateway is not None:
             gateway.close()
@@ -286,7 +286,7 @@ class _Source:
             raise
 
     def complete(self, checkpoint_id: int) -> None:
-        """A checkpoint counts."""
+        """Notify the coordinator: checkpoint complete."""
         attempt = AttemptId(self.vertex_id, 0, 0)
         self._call(lambda coordinator: coordinator.notify_checkpoint_complete(checkpoint_id), attempt)
 
@@ -295,7 +295,7 @@ class _Source:
             gateway.hold(checkpoint_id)
 
     def let_go(self, checkpoint_id: int) -> None:
-        """What waited goes to the readers; from any thread."""
+        """Send the held events to the readers; from any thread."""
         for gateway in list(self._gateways.values()):
             gateway.let_go(checkpoint_id)
 
@@ -310,7 +310,7 @@ class _Source:
             return
         try:
             coordinator.close()
-        except BaseException:  # sys.exit() in it, too: on this thread it would leave those who wait alone
+        except BaseException:  # sys.exit(), too: callers that wait would get no answer
             logger.exception("closing the coordinator of a source failed")
 
     def _call(self, work: Callable[[SourceCoordinator], None], attempt: AttemptId) -> None:
@@ -325,7 +325,7 @@ class _Source:
     def _has_failed(
         self, which: list[SourceCoordinator], error: BaseException, attempt: AttemptId | None = None
     ) -> None:
-        """On the thread of the enumerators, or on that of a coordinator's periodic work; only the first one counts."""
+        """Report a failure of the coordinator, on the enumerators' thread or a periodic one; only the first."""
         with self._lock:
             if not which or which[0] is not self._coordinator:
                 return
@@ -355,19 +355,19 @@ class _Source:
 
 
 class _AttemptGateway:
-    """The way to the source operator of one attempt; from any thread. Flink: SubtaskGatewayImpl."""
+    """Sends events to the source operator of one attempt; from any thread. Flink: SubtaskGatewayImpl."""
 
     def __init__(self, attempt: AttemptId, operator_id: str, send: Send) -> None:
         self.attempt = attempt
         self._operator_id = operator_id
         self._send = send
-        self._lock = threading.Lock()  # so that nothing overtakes what has waited
+        self._lock = threading.Lock()  # so that no event overtakes one that has waited
         self._held_for = 0  # a checkpoint that its task has not been told of yet
         self._waiting: list[tuple[int, bytes]] = []  # each with the checkpoint that it waits for
         self._is_closed = False
 
     def send(self, event: Any) -> None:
-        """Hand over an event; a later attempt never gets it."""
+        """Send an event to this attempt; a later attempt never gets it."""
         payload = encode_event(event)
         with self._lock:
             if self._is_closed:
@@ -378,12 +378,12 @@ class _AttemptGateway:
                 self._send(self.attempt, self._operator_id, payload)
 
     def hold(self, checkpoint_id: int) -> None:
-        """Let what is sent wait until the task was told of this checkpoint."""
+        """Hold events until the task was told of this checkpoint."""
         with self._lock:
             self._held_for = max(self._held_for, checkpoint_id)
 
     def let_go(self, checkpoint_id: int) -> None:
-        """It was told of this checkpoint: what was sent before the next one was begun belongs to its part of that."""
+        """Send the events held for this checkpoint; those held for a later one stay."""
         with self._lock:
             if self._held_for <= checkpoint_id:
                 self._held_for = 0

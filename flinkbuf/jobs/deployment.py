@@ -28,7 +28,7 @@ class AttemptId:
 class PartitionDescriptor:
     """A result partition that the task writes."""
 
-    partition_id: str  # 120 hex digits; another one in each attempt, so nobody reads what an old one wrote
+    partition_id: str  # 120 hex digits; another one in each attempt, so no reader gets an old attempt's data
     subpartition_count: int
     type: str = "PIPELINED_BOUNDED"
 
@@ -74,7 +74,7 @@ class GateDescriptor:
 
     @property
     def channels(self) -> tuple[ChannelDescriptor, ...]:
-        """Its channels."""
+        """Return the channels of the gate."""
         return tuple(
             ChannelDescriptor(where.partition_id, index, where.manager_id, where.host, where.port)
             for where, index in zip(self.locations, self.subpartition_indexes, strict=True)
@@ -93,4 +93,4 @@ class TaskDeploymentDescriptor:
     partitions: tuple[PartitionDescriptor, ...]  # by partition index
     gates: tuple[GateDescriptor, ...]  # by gate index
     restore: TaskRestore | None = None  # what it begins with; None: with nothing
-    epoch: int = 1  # of the job master that deploys it: counts those that took the job over from each other
+    epoch: int = 1  # epoch of the job master that deploys the task: counts takeovers of the job

@@ -27,11 +27,11 @@ class EmbeddedTarget:
     managers_come_together = False
 
     def can_restart_in_place(self, graph: JobGraph) -> bool:
-        """Say yes: the threads are the program's."""
+        """Return True: the threads belong to the program."""
         return True
 
     def shares_files(self) -> bool:
-        """Say yes: all tasks are on this machine."""
+        """Return True: all tasks are on this machine."""
         return True
 
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
@@ -50,7 +50,7 @@ class EmbeddedProvider:
         self._manager: InProcessManager | None = None
 
     def start(self, run: int, indexes: tuple[int, ...]) -> None:
-        """Start it; its slots are all, whichever are asked for."""
+        """Start the task manager with all slots, whatever number is asked for."""
         job = self._job
         self._manager = InProcessManager(
             job,
@@ -64,18 +64,18 @@ class EmbeddedProvider:
         self._manager.start()
 
     def stop(self, manager_id: str, reason: str) -> None:
-        """Have it end."""
+        """Ask the task manager to end."""
         if self._manager is not None:
             self._manager.stop(reason)
 
     def close(self) -> None:
-        """Wait until its threads are gone."""
+        """Wait until the task manager's threads have ended."""
         manager, self._manager = self._manager, None
         if manager is not None and not manager.close(CLOSE_WAIT_S):
             logger.warning("a thread of a job in this process has not come back in %g s and was left", CLOSE_WAIT_S)
 
     def program_shuffle(self) -> Shuffle:
-        """Be never called: all tasks are in one task manager."""
+        """Never called: all tasks are in one task manager."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:

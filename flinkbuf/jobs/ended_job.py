@@ -17,7 +17,7 @@ from flinkbuf.streaming.accumulators import results_of
 
 
 class EndedJob:
-    """What a program has of it: the face of `RunningJob`, and the result that was noted. Flink: JobResultStore.
+    """The face of `RunningJob` for a job that had ended: gives the result that was noted. Flink: JobResultStore.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ class EndedJob:
             self.exception = RuntimeError(self._text) if result.failure is None else result.failure.to_exception()
 
     def start(self) -> None:
-        """Say so, and tell those who wait for its end."""
+        """Log that the job has ended, and call the listeners of its end."""
         logger.warning("%s", self._text)
         for call in self._on_end:
             call(self.exception)
@@ -64,7 +64,7 @@ class EndedJob:
         self.wait()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Raise what it failed with, if it did."""
+        """Return at once, or raise the noted failure."""
         if self.exception is not None:
             raise self.exception
         if self.status is JobStatus.CANCELED:
@@ -74,11 +74,11 @@ class EndedJob:
         """Do nothing."""
 
     def accumulators(self) -> dict[str, Any]:
-        """Return what its functions had counted."""
+        """Return the accumulators noted at the end of the job."""
         return results_of(self._result.accumulators or {})
 
     def details(self) -> dict[str, Any]:
-        """Return what is known of it."""
+        """Return the noted details of the job."""
         return {
             "jid": self.job_id,
             "name": self.graph.settings.job_name,
@@ -89,13 +89,13 @@ class EndedJob:
     def trigger_savepoint(
         self, directory: str | None = None, kind: SnapshotKind = SnapshotKind.SAVEPOINT
     ) -> Future[str]:
-        """Fail: nothing runs."""
+        """Raise: the job does not run."""
         future: Future[str] = Future()
         future.set_exception(SavepointError(self._text))
         return future
 
     def trigger_checkpoint(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> Future[int]:
-        """Fail: nothing runs."""
+        """Raise: the job does not run."""
         future: Future[int] = Future()
         future.set_exception(SavepointError(self._text))
         return future

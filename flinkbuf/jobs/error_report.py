@@ -1,6 +1,6 @@
-"""How an exception is shown to whoever wrote the program: the user's own frames, and none of ours.
+"""How an exception is shown to the program's author: the user's own frames, and none of flinkbuf's.
 
-`report` prints one; from `show_errors` on Python does so, too, for what nobody has caught.
+`report` prints an exception; after `show_errors` Python prints uncaught exceptions that way, too.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def report(error: BaseException, stream: TextIO) -> None:
 
 
 def show_errors() -> None:
-    """Have Python report what nobody catches, if frames of ours are in its traceback; again: nothing.
+    """Have Python report uncaught exceptions, if frames of flinkbuf are in their traceback; again: nothing.
 
-    Whoever has a hook of their own keeps it, and ``python -X dev`` shows everything.
+    A program's own hook is kept, and ``python -X dev`` shows everything.
     """
     if sys.excepthook is sys.__excepthook__ and not sys.flags.dev_mode:
         sys.excepthook = _excepthook
@@ -94,7 +94,7 @@ def _formatted(error: BaseException, frames: list[TracebackType]) -> Iterator[st
 
 
 def _of_user(frames: list[TracebackType]) -> list[TracebackType]:
-    """What was called from our code and is not ours: functions of the user's, and what these call."""
+    """Return the frames of the user: functions called from flinkbuf, and what these call."""
     theirs: list[TracebackType] = []
     for frame in frames:
         if not (_is_ours(frame) or (not theirs and _is_internal(frame.tb_frame.f_code.co_filename))):
@@ -116,12 +116,12 @@ def _is_ours(trace: TracebackType) -> bool:
 
 
 def _is_internal(filename: str) -> bool:
-    """Of ours, or of a library."""
+    """Say whether a frame is of flinkbuf, or of a library."""
     return filename.startswith((_PACKAGE, _COMPILED, *_LIBRARIES, "<frozen "))
 
 
 def _first_of_program(frames: list[TracebackType]) -> int:
-    """Behind the frames of the command that runs the script."""
+    """Return the first frame after those of the command that runs the script."""
     ours = os.path.join(_PACKAGE, "script.py")
     own = [place for place, frame in enumerate(frames) if frame.tb_frame.f_code.co_filename == ours]
     return own[0] + 1 if own else 0

@@ -105,13 +105,13 @@ class Failure:
     message : str
         What it says.
     traceback : str
-        As Python prints it; empty where nobody raised anything.
+        As Python prints it; empty where no exception was raised.
     location : dict
         What the exception carries as attributes about its place: operator, subtask, record and so on, as texts.
     is_echo : bool
-        It says only that somebody else has gone: another failure of the same moment is the cause.
+        The failure only says that another process has gone: a failure of the same moment is the cause.
     can_restart : bool
-        Whether the restart strategy is asked; a job whose failure says no fails at once.
+        Whether the restart strategy is asked; if not, the job fails at once.
     exception : BaseException or None
         The object itself, in the process where it was raised; it never travels.
     lost_partition : str
@@ -168,7 +168,7 @@ class Failure:
 
     @property
     def place(self) -> str:
-        """Where it was, as `locate_error` says it; empty if it was in no operator."""
+        """Return the place of the failure, as `locate_error` says it; '' if it was in no operator."""
         name, task = self.location.get("operator_name"), self.location.get("task_name")
         if name is None or task is None:
             return ""
@@ -192,7 +192,7 @@ class Failure:
 
 
 def add_note(error: BaseException, text: str) -> None:
-    """Say something more on an exception, where Python has notes; never raises."""
+    """Add a note to an exception, where Python has notes; never raises."""
     with contextlib.suppress(Exception):
         if text not in getattr(error, "__notes__", ()):
             error.add_note(text)  # Python 3.11
@@ -228,7 +228,7 @@ def _location_of(error: BaseException) -> dict[str, str]:
 
 
 def _lost_partition_of(error: BaseException) -> str:
-    """Of what it says itself, or what it was raised from."""
+    """Return the lost partition that an exception names, or that its cause names."""
     seen: set[int] = set()
     each: BaseException | None = error
     while each is not None and id(each) not in seen:
@@ -245,7 +245,7 @@ def _lost_partition_of(error: BaseException) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _found(name: str) -> type[Exception] | None:
-    """The class by that name that every process has; None for what must not be raised anew, and for the plainest."""
+    """Return the class of that name in every process; None for classes not to be raised anew, and for the plainest."""
     module_name, _, class_name = name.rpartition(".")
     module = {"builtins": builtins, "flinkbuf.errors": errors}.get(module_name)
     kind = getattr(module, class_name, None)
@@ -256,7 +256,7 @@ def _found(name: str) -> type[Exception] | None:
 
 @functools.lru_cache(maxsize=256)
 def _class_of(name: str) -> type[JobFailedError] | None:
-    """A JobFailedError that is of the class by that name, too; one for each, so that it can be compared."""
+    """Return the JobFailedError that also is of the class by that name; one for each, so that it can be compared."""
     base = _found(name)
     if base is None:
         return None

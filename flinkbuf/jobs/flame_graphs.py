@@ -1,6 +1,6 @@
 """Flame graphs of one job's tasks: which were asked for, what has come of them, when to ask again.
 
-Pure, but for the lock: who asks stands on any thread. Flink: VertexThreadInfoTracker, JobVertexFlameGraphHandler.
+Pure, but for the lock: calls come from any thread. Flink: VertexThreadInfoTracker, JobVertexFlameGraphHandler.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Json = dict[str, Any]
 SAMPLE_COUNT: Final = 100  # of each thread
 INTERVAL_MS: Final = 20
 SUBTASKS_MAX: Final = 16  # that are looked at, of one vertex
-REFRESH_MS: Final = 5_000  # one that is older is made anew when somebody asks; Flink: 1 min
+REFRESH_MS: Final = 5_000  # an older graph is made anew at the next request; Flink: 1 min
 PATIENCE_MS: Final = 15_000  # for managers that do not answer
 KEPT: Final = 16  # graphs
 NODES_MAX: Final = 4_000
@@ -59,7 +59,7 @@ def to_be_sampled(graph: ExecutionGraph, vertex_id: str, subtask: int | None) ->
 
 
 class FlameGraphs:
-    """Those of one job.
+    """Flame graphs of one job.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class FlameGraphs:
         self._last = 0
 
     def ask(self, vertex_id: str, subtask: int | None, kind: str, now_ms: int) -> tuple[Json, int | None]:
-        """Return the last graph, or that it is waited for; and the number of a request that is to be sent, if any.
+        """Return the last graph, or a note that it is being made; and the number of the request to send, if any.
 
         Raises
         ------
@@ -103,12 +103,12 @@ class FlameGraphs:
             return {"endTimestamp": entry.end_ms, "data": entry.graph.shown(kind)}, request
 
     def key_of(self, request: int) -> Key | None:
-        """Return what a request is about; None: nobody waits for it any more."""
+        """Return what a request is about; None: no reader waits for it any more."""
         with self._lock:
             return self._keys.get(request)
 
     def sent(self, request: int, manager_ids: Collection[str], now_ms: int) -> None:
-        """These were asked; nobody: there is nothing to look at."""
+        """Note the managers that were asked; none: no task is there to sample."""
         with self._lock:
             entry = self._open(request)
             if entry is not None:
@@ -117,7 +117,7 @@ class FlameGraphs:
                     self._end(entry, now_ms)
 
     def answered(self, manager_id: str, request: int, tree: Json, now_ms: int) -> None:
-        """A task manager's samples; one that nobody waits for is dropped."""
+        """Take the samples of a task manager; samples that no open request waits for are dropped."""
         with self._lock:
             entry = self._open(request)
             if entry is None or manager_id not in entry.waiting:
@@ -133,14 +133,14 @@ class FlameGraphs:
         return None if key is None else self._entries.get(key)
 
     def _end(self, entry: _Entry, now_ms: int) -> None:
-        """Take what has come; if that is nothing, what was there before stays."""
+        """Build the graph of a request; without samples the graph before stays."""
         if entry.growing.sample_count:
             entry.graph, entry.end_ms = entry.growing, now_ms
         self._keys.pop(entry.request or 0, None)
         entry.request, entry.waiting = None, set()
 
     def _entry(self, key: Key) -> _Entry:
-        """The one that was not asked for longest goes."""
+        """Return the entry of a graph; to make room the one not asked for longest goes."""
         entry = self._entries.setdefault(key, _Entry())
         self._entries.move_to_end(key)
         while len(self._entries) > KEPT:

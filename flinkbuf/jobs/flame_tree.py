@@ -41,7 +41,7 @@ class FlameTree:
 
     @property
     def sample_count(self) -> int:
-        """How many samples went in."""
+        """Return the number of samples added."""
         count: int = self.root["on"] + self.root["off"]
         return count
 
@@ -62,7 +62,7 @@ class FlameTree:
         Raises
         ------
         ValueError
-            It is none.
+            The other is no tree.
         """
         pending = [(self.root, tree)]
         while pending:
@@ -78,7 +78,7 @@ class FlameTree:
             pending += [(self._child(mine, name), child) for name, child in children]
 
     def shown(self, kind: str) -> Json:
-        """Return it as Flink's ``{"name", "value", "children"}``, of samples of one of `KINDS`."""
+        """Return the tree as Flink's ``{"name", "value", "children"}``, of samples of one of `KINDS`."""
         names = KINDS[kind]
 
         def value_of(node: Json) -> int:

@@ -59,7 +59,7 @@ class InProcessManager:
         )
 
     def start(self) -> None:
-        """Connect it to the job and start its thread.
+        """Connect the task manager to the job and start its thread.
 
         Raises
         ------
@@ -70,11 +70,11 @@ class InProcessManager:
         self._thread.start()
 
     def stop(self, reason: str) -> None:
-        """Have it end; it cancels what still runs. Returns at once."""
+        """Ask the manager to end; it cancels the tasks that still run. Returns at once."""
         self._connection.close()
 
     def close(self, timeout_s: float) -> bool:
-        """`stop`, and wait until its threads are gone; returns whether they are."""
+        """Call `stop`, wait for the manager's threads, and return whether they have ended."""
         self._connection.close()
         if self._thread.ident is not None:  # it was started
             self._thread.join(timeout_s)

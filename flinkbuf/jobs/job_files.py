@@ -118,7 +118,7 @@ class JobFiles:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are none."""
+        """Return whether there are no files."""
         return not (self.python_files or self.archives or self.cached_files)
 
     @property
@@ -134,7 +134,7 @@ class JobFiles:
         Raises
         ------
         ValueError
-            If one is no archive.
+            A file is no archive.
         """
         with self._lock:
             if self.archives and self._directory is None:
@@ -308,7 +308,7 @@ def _zip(source: Path, file: Any) -> None:
 
 
 def _unpacked(root: Path, shipped: str) -> Path:
-    """Unpack once for all tasks of an executor; whoever comes second takes what the first has made."""
+    """Unpack once for all tasks of an executor; a second task takes what the first has made."""
     place = root / f"{shipped}.unpacked"
     if not place.exists():
         temporary = Path(tempfile.mkdtemp(prefix="flinkbuf-unpacking-", dir=root))

@@ -28,13 +28,13 @@ class JobResult:
     failure: Failure | None = None
 
     def to_text(self) -> str:
-        """Write it."""
+        """Return the result as text."""
         fields = {**self.__dict__, "failure": None if self.failure is None else _plain(self.failure)}
         return json.dumps(fields)
 
     @classmethod
     def of_text(cls, text: str) -> JobResult:
-        """Read what `to_text` gave; CorruptDataError if it is something else."""
+        """Read the text that `to_text` gave; CorruptDataError if it is something else."""
         try:
             fields = json.loads(text)
             failure = fields.pop("failure")

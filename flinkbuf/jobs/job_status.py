@@ -27,11 +27,11 @@ class JobStatus(Enum):
     RECONCILING = 9
 
     def is_globally_terminal_state(self) -> bool:
-        """Whether it is over, for everybody."""
+        """Return whether the job is over, in every program."""
         return self in (JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED)
 
     def is_terminal_state(self) -> bool:
-        """Whether it is over here; somebody else may go on with a suspended job."""
+        """Return whether the job is over here; another program may go on with a suspended job."""
         return self.is_globally_terminal_state() or self is JobStatus.SUSPENDED
 
 
@@ -40,10 +40,10 @@ class JobStep(Enum):
 
     START = "start"
     RESTART = "restart"  # a failure after which it goes on
-    RESTARTED = "restarted"  # nobody waits for a restart any more
+    RESTARTED = "restarted"  # no restart is waited for any more
     FAIL = "fail"
     CANCEL = "cancel"
-    SUSPEND = "suspend"  # somebody else leads it
+    SUSPEND = "suspend"  # another program leads the job
     END = "end"  # its last task has ended
 
 

@@ -1,7 +1,7 @@
 """One step of a job after the other: its job master decides, and what it wants is done in its order.
 
-A job that another program could take over is over only once that is noted, before anything of it is deleted and before
-anybody hears of it. Whoever asked for something is answered when all that belongs to it was done; who stops a job with
+A job that another program could take over is over only once its end is noted: before any file is deleted and before
+the user hears of it. A request is answered when all its actions were done; a request to stop the job with
 a savepoint, when the job has stopped.
 """
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class JobShell(Protocol):
-    """What does the work of one job: `RunningJob`."""
+    """The interface that performs the steps of one job: `RunningJob`."""
 
     job_id: str
 
@@ -36,25 +36,25 @@ class JobShell(Protocol):
         """Have the job master decide; return the actions that it wants."""
 
     def perform(self, action: Any) -> None:
-        """Do one action."""
+        """Perform one action."""
 
     def manager_gone(self, manager_id: str) -> None:
-        """Nothing can be sent to a task manager any more."""
+        """Note that a task manager can no longer be reached."""
 
     def coordinators_were_heard(self, checkpoint_id: int) -> None:
-        """All that follows from the state of the coordinators was done."""
+        """Let coordinators send events again: the job master has acted on their state."""
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
-        """A checkpoint is complete, or has failed."""
+        """Note that a checkpoint is complete, or has failed."""
 
     def status_changed(self, status: JobStatus) -> None:
-        """The job is in another state; not called for the last one."""
+        """Note the job's new state; not called for the last one."""
 
     def answer(self, answers: Iterable[RequestAnswered]) -> None:
-        """Tell users what has become of their requests."""
+        """Answer the users' requests."""
 
     def result(self, end: EndJob) -> str:
-        """Return what is told to a program that starts the job again after its end."""
+        """Return the result for a program that starts the job again after its end."""
 
 
 class JobSteps:
@@ -81,7 +81,7 @@ class JobSteps:
         self._leadership = leadership
 
     def step(self, stimulus: Any) -> EndJob | None:
-        """Decide, then do: all of it, in that order. Return the end of the job, if this was it."""
+        """Decide, then perform all actions, in that order. Return the end of the job, if this was it."""
         shell = self._shell
         actions = shell.decide(stimulus)
         if isinstance(stimulus, ManagerLost):

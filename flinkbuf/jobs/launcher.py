@@ -46,7 +46,7 @@ def frame(head: dict[str, Any], body: bytes = b"") -> bytes:
 
 
 class FrameTaker:
-    """Puts what comes from a channel together again."""
+    """Joins the bytes that come from a channel into frames."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -77,14 +77,14 @@ class _Child:
 
 
 class Launcher:
-    """Does what the program says on the channel, until that ends."""
+    """Does what the program asks on the channel, until the channel ends."""
 
     def __init__(self, channel: socket.socket, program_pid: int) -> None:
         self._channel = channel
         self._program_pid = program_pid
         self._pid = os.getpid()
         self._frames = FrameTaker()
-        self._descriptors: deque[int] = deque()  # that came with frames which are not whole yet
+        self._descriptors: deque[int] = deque()  # descriptors that came with frames not yet whole
         self._bundles: dict[str, bytes] = {}
         self._children: dict[int, _Child] = {}  # by process
         self._woken, self._waker = socket.socketpair()
@@ -166,7 +166,7 @@ class Launcher:
             os.close(descriptor)
 
     def _be_manager(self, order: ManagerOrder, bundle: bytes, output: int, errors: int, says_failure: int) -> NoReturn:
-        """The life of what was forked."""
+        """Run a forked task manager until its end."""
         code = 1
         try:
             self._leave_launcher(output, errors)
@@ -179,7 +179,7 @@ class Launcher:
             _exit(code)
 
     def _leave_launcher(self, output: int, errors: int) -> None:
-        os.setpgid(0, 0)  # whoever kills it kills the processes that its functions start
+        os.setpgid(0, 0)  # killing the group also kills the processes that its functions start
         _die_with_parent(self._pid)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -239,7 +239,7 @@ class Launcher:
         return min(patience_s) * 1000 if patience_s else None
 
     def _end_all(self) -> None:
-        """The program has gone, and with it the connections of its task managers: they end, or are killed."""
+        """End all task managers: the program has gone, and with it their connections."""
         self._channel.close()
         deadline = time.monotonic() + KILLED_WITH_PROGRAM_S
         while self._children and time.monotonic() < deadline:

@@ -95,13 +95,13 @@ class LauncherProcess:
         return not self._has_ended and self._program_pid == os.getpid()
 
     def keep(self, job: str, bundle: bytes) -> None:
-        """Give it what the task managers of a job need."""
+        """Give the launcher the bundle that the task managers of a job need."""
         modules = [name for name in sys.modules if name.startswith(_OF_TASKS)]
         head = {"modules": modules, "libraries": libraries_of(bundle), "path": program_path()}
         self._say({"keep": job, **head, "environment": dict(os.environ)}, bundle)
 
     def forget(self, job: str) -> None:
-        """The job is over."""
+        """Drop the bundle of a job that is over."""
         with contextlib.suppress(OSError):
             self._say({"forget": job})
 
@@ -128,12 +128,12 @@ class LauncherProcess:
         return number
 
     def end(self, number: int, grace_s: float) -> None:
-        """Have a task manager killed unless it has ended by itself after so long."""
-        with contextlib.suppress(OSError):  # it has ended, with all that it had forked
+        """Kill a task manager unless it has ended by itself after so long."""
+        with contextlib.suppress(OSError):  # the launcher has ended, with all that it had forked
             self._say({"end": number, "grace_s": grace_s})
 
     def close(self) -> None:
-        """End it and all that it has forked; returns when they are gone. Idempotent."""
+        """End the launcher and all that it has forked; return when they are gone. Idempotent."""
         if self._program_pid != os.getpid():  # not ours
             self._channel.close()
             return
@@ -184,7 +184,7 @@ class LauncherProcess:
                 self._call(callbacks[1], ProcessEnd(**head))
 
     def _bury(self) -> None:
-        """The launcher has ended: so do its task managers, which nobody can tell of any more."""
+        """Report the end of all task managers: the launcher has ended, and no process can tell of them any more."""
         self._has_ended = True
         with self._lock:
             waiting, self._waiting = self._waiting, {}
@@ -205,10 +205,10 @@ def program_path() -> list[str]:
 
 
 def working_directory() -> str:
-    """Where this process is."""
+    """Return the working directory of this process."""
     try:
         return os.getcwd()
-    except OSError:  # somebody has removed it
+    except OSError:  # the directory was removed
         return os.sep
 
 

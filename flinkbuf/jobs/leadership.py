@@ -42,12 +42,12 @@ class Leadership:
         self._trouble = "the directory has not answered"  # why the last renewal has not succeeded
         self._lost: Callable[[str], None] | None = None
         self._lock = threading.Lock()
-        self._reason = ""  # why it is lost
+        self._reason = ""  # why the lease is lost
         self._is_over = self._threads.event()
         self._renewer: threading.Thread | None = None
 
     def start(self, lost: Callable[[str], None]) -> None:
-        """Keep it; `lost` is told once if another program has taken over, or may have; from any thread.
+        """Keep the lease; `lost` is told once if another program has, or may have, taken over; from any thread.
 
         To make a job ready may take longer than its lease lasts. So an old lease is renewed before this returns, and
         `lost` is told before if that comes too late: another program may be about to commit what this job, begun from
@@ -74,7 +74,7 @@ class Leadership:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another program holds the job, or may hold it."""
+        """Return whether another program holds the job, or may hold it."""
         return bool(self._reason)
 
     def finish(self, result: str) -> bool:
@@ -92,7 +92,7 @@ class Leadership:
             if checkpoint_id is not None:
                 self.lease.remove_checkpoint(checkpoint_id)
             if not self._is_over.is_set():
-                self.lease.renew()  # after it was forgotten: who took over later does not begin from it
+                self.lease.renew()  # asked after the checkpoint was forgotten: a later program does not begin from it
 
         return self._guarded(forget)
 

@@ -1,4 +1,4 @@
-"""When a lease that is not renewed has run out. It decides only: who asks it has the clock, and renews."""
+"""When a lease that is not renewed has run out. It only decides: the caller has the clock, and renews."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class LeaseTerm:
         self._spared_until_ms = now_ms
 
     def is_over(self, renewed_ms: int, now_ms: int) -> bool:
-        """Look now; `renewed_ms` is when the last renewal was begun that succeeded."""
+        """Return whether the lease is over; `renewed_ms` is when the last successful renewal was begun."""
         if now_ms - self._looked_ms >= 2 * self.pause_ms:  # the program stood still
             self._spared_until_ms = now_ms + self.pause_ms
         self._looked_ms = now_ms
         return now_ms >= self._end_ms(renewed_ms)
 
     def next_look_ms(self, renewed_ms: int) -> int:
-        """Return when to look again at the latest."""
+        """Return when to call `is_over` again at the latest."""
         return min(self._looked_ms + self.pause_ms, self._end_ms(renewed_ms))
 
     def _end_ms(self, renewed_ms: int) -> int:

@@ -78,10 +78,10 @@ def _library_folders() -> tuple[str, ...]:
 
 
 def import_all(names: Iterable[str]) -> None:
-    """Import, once for all that are forked."""
+    """Import the modules, once for all forked processes."""
     for name in names:
         with contextlib.suppress(BaseException), contextlib.redirect_stdout(io.StringIO()):
-            importlib.import_module(name)  # who needs it will say what is wrong with it
+            importlib.import_module(name)  # the task manager that needs it will report the error
 
 
 def import_libraries(names: Iterable[str]) -> None:
@@ -89,7 +89,7 @@ def import_libraries(names: Iterable[str]) -> None:
     new = [name for name in names if name not in sys.modules]
     import_all(name for name in new if name.partition(".")[0] in _KNOWN)
     others = [name for name in new if name.partition(".")[0] not in _KNOWN]
-    while others and sys.platform == "linux":  # elsewhere nobody can try
+    while others and sys.platform == "linux":  # without fork() there is no process to try in
         count = harmless(others)
         import_all(others[:count])
         others = others[count + 1 :]
@@ -115,7 +115,7 @@ def harmless(names: list[str]) -> int:
 
 
 def _try_imports(names: list[str], tell: int) -> None:
-    """The life of the process that tries."""
+    """Import in the process that is thrown away, and write how many were harmless."""
     try:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for each in (0, 1, 2):
@@ -131,5 +131,5 @@ def _try_imports(names: list[str], tell: int) -> None:
 
 
 def _held() -> tuple[int, int]:
-    """How many threads this process has, also those that Python does not know of, and how many descriptors."""
+    """Return how many threads this process has, also those unknown to Python, and how many descriptors."""
     return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))

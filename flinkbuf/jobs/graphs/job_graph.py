@@ -57,7 +57,7 @@ class JobEdge:
         )
 
     def channels_of(self, consumer: int) -> list[tuple[int, int]]:
-        """(producer's subtask, index of its subpartition) for each channel of one subtask's gate."""
+        """Return (producer's subtask, index of its subpartition) for each channel of one subtask's gate."""
         return channels_of(consumer, self.source.producer.parallelism, self.target.parallelism, self.is_pointwise)
 
 
@@ -106,7 +106,7 @@ Wires = dict[StreamEdge, JobEdge]  # what became of the edges that are not chain
 
 @dataclass(frozen=True)
 class JobGraph:
-    """All vertices, sources first; who reads comes after whom it reads from."""
+    """All vertices, sources first; a reader comes after the vertices it reads from."""
 
     settings: GraphSettings
     vertices: list[JobVertex]
@@ -180,7 +180,7 @@ def _chained(node: StreamNode) -> Iterator[StreamNode]:
 
 
 def _co_location_group(nodes: list[StreamNode]) -> str | None:
-    """That of the operators of a chain which have one."""
+    """Return the co-location group of the chain's operators, if one has one."""
     groups = {node.co_location_group: node for node in nodes if node.co_location_group is not None}
     if len(groups) > 1:
         named = ", ".join(f"{node.name!r} in {group!r}" for group, node in groups.items())
@@ -254,7 +254,7 @@ def _type_of(edge: StreamEdge) -> Any:
 
 
 def _partitioner(partitioner: Any, max_parallelism: int) -> Any:
-    """As a record writer takes it."""
+    """Return the partitioner as a record writer takes it."""
     if isinstance(partitioner, KeyedExchange):
         return by_key(partitioner.selector, partitioner.key_type or object_type(), max_parallelism)
     if isinstance(partitioner, CustomExchange):
@@ -291,7 +291,7 @@ def _input_configs(head: StreamNode, wires: Wires, is_batch: bool) -> tuple[Inpu
 
 
 def _in_order(vertices: list[JobVertex]) -> list[JobVertex]:
-    """Whoever reads stands behind all it reads from."""
+    """Order vertices so that a reader comes after all vertices it reads from."""
     done: list[JobVertex] = []
     while len(done) < len(vertices):
         done.extend(

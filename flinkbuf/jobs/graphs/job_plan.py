@@ -28,7 +28,7 @@ class EdgePlan:
 
     @property
     def is_pipelined(self) -> bool:
-        """Whether it is read while it is written, and only once."""
+        """Say whether the edge is read while it is written, and only once."""
         return self.partition_type.startswith("PIPELINED")
 
 
@@ -74,7 +74,7 @@ class JobPlan:
         return subpartition_count(producer, source.parallelism, target.parallelism, edge.is_pointwise)
 
     def channels_of(self, edge: EdgePlan, consumer: int) -> list[tuple[int, int]]:
-        """(producer's subtask, index of its subpartition) for each channel of one subtask's gate."""
+        """Return (producer's subtask, index of its subpartition) for each channel of one subtask's gate."""
         source, target = self.vertices[edge.source], self.vertices[edge.target]
         return channels_of(consumer, source.parallelism, target.parallelism, edge.is_pointwise)
 

@@ -32,7 +32,7 @@ class ProgramIdentity:
 
     @classmethod
     def of(cls, graph: StreamGraph, program_text: str = "") -> ProgramIdentity:
-        """Return that of a program: its operators and how records get from one to the other.
+        """Return the identity of a program: its operators and how records get from one to the other.
 
         An operator is known by its uid, else by its name. `program_text` is what the program is known by besides.
         """
@@ -42,12 +42,12 @@ class ProgramIdentity:
         return cls(sha256(text.encode()).hexdigest(), ", ".join(node.name for node in graph.nodes))
 
     def to_text(self) -> str:
-        """Write it."""
+        """Return the identity as text."""
         return f"{self.digest} {self.operators}"
 
     @classmethod
     def of_text(cls, text: str) -> ProgramIdentity:
-        """Read what `to_text` gave."""
+        """Read the text that `to_text` gave."""
         return cls(*text.split(" ", 1))
 
 

@@ -1,4 +1,4 @@
-"""A program that begins from a checkpoint: what it takes over from there where nobody said otherwise.
+"""A program that begins from a checkpoint: what it takes over from there where the user set nothing.
 
 Flink: StateAssignmentOperation.checkParallelismPreconditions, which adopts the maximum parallelism of a checkpoint.
 """
@@ -11,9 +11,9 @@ from flinkbuf.jobs.graphs.stream_graph import StreamGraph
 
 
 def adopt_max_parallelism(graph: StreamGraph, metadata: CheckpointMetadata) -> None:
-    """Let operators whose maximum parallelism nobody has set take that of the checkpoint.
+    """Let operators without a configured maximum parallelism take that of the checkpoint.
 
-    It says how keys fall into groups, and follows from the parallelism where nobody sets it: state of 2 subtasks would
+    It says how keys fall into groups, and follows from the parallelism where it is not set: state of 2 subtasks would
     not fit 200. Before the job graph is made, since partitioners know it, too.
 
     Raises

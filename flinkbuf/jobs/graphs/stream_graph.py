@@ -48,7 +48,7 @@ class StreamNode:
     id: int  # from 1, in the order of the program
     transformation: OperatorTransformation
     parallelism: int
-    max_parallelism: int | None  # as configured; None: nobody did
+    max_parallelism: int | None  # as configured; None: not configured
     slot_sharing_group: str
     in_edges: list[StreamEdge] = field(default_factory=list)
     out_edges: list[StreamEdge] = field(default_factory=list)
@@ -70,12 +70,12 @@ class StreamNode:
 
     @property
     def description(self) -> str:
-        """A longer text for the plan; the name if nobody gave one."""
+        """A longer text for the plan; the name if the user gave none."""
         return self.transformation.description or self.name
 
     @property
     def type(self) -> Any:
-        """The type of its records; None if nobody declared it."""
+        """The type of its records; None if not declared."""
         return self.transformation.type
 
 
@@ -123,7 +123,7 @@ class _Feed:
     """What a chain of partitioners, side outputs and unions comes down to: one operator and how its records travel."""
 
     source: Transformation
-    partitioner: Any = None  # None: nobody said
+    partitioner: Any = None  # None: not set
     ship_strategy: str = ""
     output_tag: str | None = None
     type: Any = None
@@ -183,7 +183,7 @@ def _operators_of(transformations: Iterable[Transformation]) -> list[OperatorTra
 
 
 def _check_no_cycle(transformations: Sequence[Transformation]) -> None:
-    """Take away, again and again, what has no inputs left; what stays waits for itself."""
+    """Refuse a cycle: nodes without inputs are removed again and again, and those that stay wait for themselves."""
     waiting = {each.id: {given.id for given in each.inputs} for each in transformations}
     names = {each.id: each.name for each in transformations}
     while waiting:
@@ -224,7 +224,7 @@ def _node(number: int, operator: OperatorTransformation, settings: GraphSettings
 
 
 def _slot_sharing_group(operator: Transformation, known: dict[int, str]) -> str:
-    """Its own, or that of its inputs if they agree. Flink: StreamGraphGenerator.determineSlotSharingGroup."""
+    """Return a node's group, or its inputs' if they agree. Flink: StreamGraphGenerator.determineSlotSharingGroup."""
     if operator.slot_sharing_group is not None:
         return operator.slot_sharing_group
     if operator.id not in known:  # asked once: ways through a graph of forks and joins are as many as 2 ** its length
@@ -258,7 +258,7 @@ def _connect(source: StreamNode, target: StreamNode, input_number: int, feed: _F
             f"forward partitioning cannot change the parallelism: {source.name!r} has {source.parallelism}, "
             f"{target.name!r} has {target.parallelism}; use rebalance(), rescale(), shuffle() or broadcast() instead"
         )
-    # Nobody reads a blocking partition before its end, so that nobody waits for a flush.
+    # A blocking partition is read only after its end, so no reader waits for a flush.
     timeout = -1 if settings.is_batch else source.transformation.buffer_timeout_ms
     edge = StreamEdge(
         source,

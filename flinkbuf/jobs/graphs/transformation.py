@@ -26,7 +26,7 @@ class ChainingStrategy(Enum):
 
 @dataclass(eq=False)
 class Transformation:
-    """One node of the program; `type` is the type information of its records, None if nobody declared one."""
+    """One node of the program; `type` is the type information of its records, None if not declared."""
 
     name: str
     type: Any
@@ -54,7 +54,7 @@ class OperatorTransformation(Transformation):
     factory: Callable[[], Any] = None  # type: ignore[assignment]
     is_source: bool = False
     is_sink: bool = False
-    is_bounded: bool | None = True  # of a source: whether it comes to an end by itself; None: nobody knows
+    is_bounded: bool | None = True  # of a source: whether it comes to an end by itself; None: unknown
     is_legacy_source: bool = False  # a SourceFunction: operators that yield to the mailbox are not chained to it
     is_yielding: bool = False  # such as the async operator
     is_keyed: bool = False
@@ -95,7 +95,7 @@ class UnionTransformation(Transformation):
 
 @dataclass(frozen=True)
 class KeyedExchange:
-    """By the key group of what `selector` (a callable) gives for a record."""
+    """Sends a record by the key group of what `selector` (a callable) gives for it."""
 
     selector: Callable[[Any], Any]
     key_type: Any = None  # None: not declared
@@ -103,7 +103,7 @@ class KeyedExchange:
 
 @dataclass(frozen=True)
 class CustomExchange:
-    """``partition(selector(record), channel_count)`` is the channel."""
+    """Sends a record to the channel ``partition(selector(record), channel_count)``."""
 
     partition: Callable[[Any, int], int]
     selector: Callable[[Any], Any]
