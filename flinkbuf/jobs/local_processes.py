@@ -49,22 +49,22 @@ class LocalTarget:
     managers_come_together = False
 
     def can_restart_in_place(self, graph: JobGraph) -> bool:
-        """Whether a restart may use the processes that are there."""
+        """Return whether a restart may use the running processes."""
         return True
 
     def shares_files(self) -> bool:
-        """Say yes: all tasks are on this machine."""
+        """Return True: all tasks are on this machine."""
         return True
 
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
-        """Refuse where no processes can be forked. Has the launcher started, which takes longer than all that follows.
+        """Refuse a system that cannot fork; start the launcher, which takes longer than all that follows.
 
         Raises
         ------
         RuntimeError
             This system has no fork().
         ValueError
-            The job needs more processes than anybody means to start on one machine.
+            The job needs more processes than one machine is meant to run.
         """
         if not hasattr(os, "fork"):
             raise RuntimeError(
@@ -92,15 +92,15 @@ class _Manager:
         self.id = manager_id
         self.run = run
         self.index = index
-        self.number: int | None = None  # the launcher's
+        self.number: int | None = None  # number of the process at the launcher
         self.pid: int | None = None
         self.connection: Connection | None = None
         self.has_registered = False
-        self.leaves_because = ""  # it said so itself
+        self.leaves_because = ""  # the manager's own reason for leaving
         self.stopped_because = ""
         self.process_end: ProcessEnd | None = None
         self.connection_end = ""
-        self.is_over = False  # the job was told
+        self.is_over = False  # the job knows of the loss
 
     def __str__(self) -> str:
         return f"task manager {self.index} (process {self.pid or 'unknown'})"
@@ -151,7 +151,7 @@ class LocalProcesses:
             bundle = self._bundle()
             try:
                 launcher.keep(self._group_id, bundle)
-            except OSError:  # it was killed, and nobody knew yet
+            except OSError:  # the launcher was killed, and this process did not know yet
                 launcher.close()
                 launcher = the_launcher()
                 launcher.keep(self._group_id, bundle)
@@ -159,7 +159,7 @@ class LocalProcesses:
         return launcher
 
     def stop(self, manager_id: str, reason: str) -> None:
-        """Have a process end: by itself, or killed soon after."""
+        """End a process: by itself, or killed soon after."""
         self._server.call_soon(self._stop, manager_id, reason)
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class LocalProcesses:
         self._lease.close()
 
     def _bundle(self) -> bytes:
-        """What each process needs; files are read where they lie, so none of them goes along."""
+        """Return what each process needs; files are read where they lie, so none is sent along."""
         files: Any = self._job.bundle.files
         directory = files.local_directory() if files else None  # where archives are unpacked
         self._working_directory = directory or working_directory()
@@ -209,10 +209,10 @@ class LocalProcesses:
     # ---- what the control server hears; on its thread, like all that follows
 
     def connected(self, connection: Connection) -> None:
-        """Some task manager; its first message says which."""
+        """Note a connection of some task manager; its first message says which."""
 
     def received(self, connection: Connection, payload: bytes) -> None:
-        """A task manager says something."""
+        """Handle a message of a task manager."""
         message = CODEC.decode(payload)
         manager = self._by_connection.get(connection.number)
         if manager is None:
@@ -236,7 +236,7 @@ class LocalProcesses:
         return manager
 
     def disconnected(self, connection: Connection, reason: str) -> None:
-        """A connection has ended."""
+        """Handle the end of a connection."""
         manager = self._by_connection.pop(connection.number, None)
         if manager is not None:
             manager.connection_end = reason
@@ -269,11 +269,11 @@ class LocalProcesses:
         if manager.connection is not None:
             manager.connection.close()
         if manager.number is not None and self._launcher is not None:
-            # Without a connection it runs nothing yet, and nobody can tell it to end.
+            # A manager without a connection runs no task yet, and no message can tell it to end.
             self._launcher.end(manager.number, STOP_GRACE_S if manager.connection is not None else 0.0)
 
     def _end_half(self, manager: _Manager) -> None:
-        """Process or connection has ended: what the other still has to say is waited for, but not long."""
+        """Wait, but not long, for the rest of a manager of which either process or connection has ended."""
         has_both = manager.process_end is not None and (manager.connection is None or manager.connection_end)
         if has_both:
             self._end(manager)
@@ -285,7 +285,7 @@ class LocalProcesses:
             return
         manager.is_over = True
         is_lost, reason = manager.has_registered or bool(manager.stopped_because), self._reason(manager)
-        if manager.process_end is None:  # it cannot be heard any more
+        if manager.process_end is None:  # no message of the manager can come any more
             self._stop(manager.id, "its connection has ended")
         if self._is_closing:
             return
@@ -295,7 +295,7 @@ class LocalProcesses:
             self._job.run_failed(manager.run, self._start_failure(manager))
 
     def _reason(self, manager: _Manager) -> str:
-        """Why a task manager is lost, in a sentence."""
+        """Return the sentence that says why a task manager is lost."""
         end = manager.process_end
         if manager.stopped_because:
             return f"{manager} was stopped: {manager.stopped_because}"
@@ -339,7 +339,7 @@ class LocalProcesses:
 
 
 def _oom_kills() -> int:
-    """How many processes this machine has killed for want of memory."""
+    """Return how many processes this machine has killed for want of memory."""
     try:
         lines = Path("/proc/vmstat").read_text().splitlines()
     except OSError:

@@ -17,7 +17,7 @@ from flinkbuf.log import logger
 
 MAIN = "__main__"
 
-_installed: dict[str, type] = {}  # what a job before, in a process that is used again, has put there
+_installed: dict[str, type] = {}  # classes that an earlier job of this process has installed
 
 
 def main_classes() -> dict[str, bytes]:
@@ -38,7 +38,7 @@ def install_main_classes(copies: dict[str, bytes]) -> None:
             continue
         try:
             kind = cloudpickle.loads(data)
-        except Exception:  # a module that it needs is not here: perhaps no task needs it, either
+        except Exception:  # a module that the class needs is not here: perhaps no task needs the class, either
             logger.debug("class %s of the program's main module cannot be made here", name, exc_info=True)
             continue
         _installed[name] = kind

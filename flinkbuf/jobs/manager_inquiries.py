@@ -1,4 +1,4 @@
-"""What was asked about task managers' processes, and who waits for the answers; from any thread."""
+"""Open requests about task managers' processes, with the futures of their answers; from any thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OPEN_MAX: Final = 64  # that wait; one more takes the place of the oldest
 
 
 class ManagerInquiries:
-    """Those of one job.
+    """Inquiries about the task managers of one job.
 
     Examples
     --------
@@ -29,9 +29,9 @@ class ManagerInquiries:
         self._open: OrderedDict[int, Future[Json]] = OrderedDict()
 
     def ask(self) -> tuple[int, Future[Json]]:
-        """Return the number of a request that is to be sent, and what gets its answer."""
+        """Return the number of the request to send, and the future of its answer."""
         future: Future[Json] = Future()
-        future.set_running_or_notify_cancel()  # nobody takes a request back
+        future.set_running_or_notify_cancel()  # a request cannot be cancelled
         dropped = None
         with self._lock:
             self._last += 1
@@ -44,14 +44,14 @@ class ManagerInquiries:
         return request, future
 
     def answered(self, request: int, answer: Json) -> None:
-        """A task manager has said it; what nobody waits for is dropped."""
+        """Give the answer of a task manager to its request; an answer without a request is dropped."""
         with self._lock:
             future = self._open.pop(request, None)
         if future is not None:
             future.set_result(answer)
 
     def end(self, reason: str) -> None:
-        """Nobody will answer any more."""
+        """Fail all open requests: no answer will come any more."""
         with self._lock:
             waiting, self._open = self._open, OrderedDict()
         for future in waiting.values():

@@ -1,4 +1,4 @@
-"""A source operator's coordinator, as seen from the operator: what it is told goes to the job master's process.
+"""A source operator's coordinator, as seen from the operator: events go to the job master's process.
 
 Flink: OperatorEventGateway, TaskOperatorEventGateway.
 """
@@ -15,7 +15,7 @@ from flinkbuf.streaming.source_events import OperatorEventHandler
 
 
 class CoordinatorProxy:
-    """What a source operator finds under ``extras["coordinator"]``: its `OperatorEventGateway`.
+    """The operator's ``extras["coordinator"]``: its `OperatorEventGateway`.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ class CoordinatorProxy:
         self._operator: OperatorEventHandler | None = None
 
     def register_reader(self, subtask_index: int, operator: OperatorEventHandler) -> None:
-        """Tell the coordinator that the operator's reader runs: events for it may come now."""
+        """Tell the coordinator that the operator's reader runs: events for the reader may come now."""
         self._operator = operator
         self._send(encode_event(ReaderRegistered()))
 
     def handle_event(self, subtask_index: int, event: Any) -> None:
-        """The operator says something."""
+        """Send an event of the operator to the coordinator."""
         self._send(encode_event(event))
 
     def reader_ended(self, subtask_index: int) -> None:
-        """The operator has come to its end."""
+        """Tell the coordinator that the operator has come to its end."""
         self._send(encode_event(ReaderEnded()))
 
     def deliver(self, payload: bytes) -> None:

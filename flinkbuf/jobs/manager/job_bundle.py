@@ -89,7 +89,7 @@ class JobBundle:
         Raises
         ------
         LookupError
-            They did not come with this bundle.
+            The bundle has no such vertex.
         """
         try:
             return self.chains[vertex_id]
@@ -104,13 +104,13 @@ class JobBundle:
         return _arrive, (main_classes(), dict(self.__dict__))
 
     def to_bytes(self) -> bytes:
-        """Write it for another process."""
+        """Return the bundle as bytes for another process."""
         data: bytes = cloudpickle.dumps(self)
         return data
 
     @classmethod
     def from_bytes(cls, data: bytes) -> JobBundle:
-        """Read what `to_bytes` gave; only from whoever may run code here."""
+        """Read the bytes of `to_bytes`; only from a sender that may run code here."""
         bundle = cloudpickle.loads(data)
         if not isinstance(bundle, cls):
             raise TypeError(f"these bytes hold a {type(bundle).__name__}, not a JobBundle")

@@ -1,7 +1,7 @@
-"""What a task manager says instead of a message that is too large for the control plane.
+"""What a task manager sends instead of a message that is too large for the control plane.
 
-A task whose part of it is too large fails, or its checkpoint does, with an error that says what to do; the task manager
-and its other tasks go on.
+A task whose part of the message is too large fails, or its checkpoint does, with an error that says what to do; the
+task manager and its other tasks go on.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ ACCUMULATORS_MAX: Final = MESSAGE_LIMIT - (1 << 20)  # bytes of one task; the re
 
 
 class TooLargeToTellError(ValueError):
-    """A task has something for the job master that no message can hold: begun again, it would have it again."""
+    """A task's report fits no message: restarted, the task would have the same report again."""
 
     can_restart = False
 
 
 @dataclass(frozen=True)
 class Instead:
-    """What is said and done instead.
+    """Messages to send instead, and tasks to fail.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ class Instead:
 
 
 def instead_of(message: object, size_text: str) -> Instead | None:
-    """Return what is said instead of a message that is too large, as `size_text` says; None: there is no other way."""
+    """Return the replacement for a message that is too large, as `size_text` says; None: there is no replacement."""
     make = _MAKERS.get(type(message))
     return None if make is None else make(message, size_text)
 

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 
 class ManagerLink(Protocol):
-    """The task manager's end."""
+    """The task manager's end of the connection to a job."""
 
     def send(self, message: object) -> None:
-        """Say something to the job; from any thread, without waiting long.
+        """Send a message to the job; from any thread, without waiting long.
 
         Raises
         ------
@@ -32,23 +32,23 @@ class ManagerLink(Protocol):
         ...
 
     def wake(self) -> None:
-        """Have `receive` return None, the one that waits or the next; from any thread."""
+        """Make the current or next `receive` return None; from any thread."""
         ...
 
     def close(self) -> None:
-        """End it; the other side learns of it. Again: nothing."""
+        """Close the link; the job learns of it. Again: nothing."""
         ...
 
 
 class ManagerConnection(Protocol):
-    """The job's end."""
+    """The job's end of the connection to a task manager."""
 
     def send(self, message: object) -> None:
-        """Say something to the manager, in order; from any thread, without waiting. If it is gone: nothing happens."""
+        """Send a message to the manager, in order; from any thread, without waiting. If it is gone: nothing happens."""
         ...
 
     def close(self) -> None:
-        """End it; the manager learns of it after what was sent before."""
+        """Close the connection; the manager learns of it after the messages sent before."""
         ...
 
 
@@ -57,7 +57,7 @@ _CLOSED: Any = object()
 
 
 class QueueLink:
-    """The manager's end within a process: its messages are given to a function, the job's wait in a queue.
+    """The manager's end within a process: gives its messages to a function, and takes the job's from a queue.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ class QueueLink:
         self._queue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._has_ended = False  # known to who receives
+        self._has_ended = False  # `receive` has reported the end
 
     def send(self, message: object) -> None:
         """Give a message to the job."""
@@ -82,7 +82,7 @@ class QueueLink:
         self._on_message(message)
 
     def receive(self, timeout_s: float | None) -> object | None:
-        """Return what the job has said next."""
+        """Return the job's next message."""
         if self._has_ended:
             raise ConnectionError("the job has ended its link to this task manager")
         try:
@@ -95,11 +95,11 @@ class QueueLink:
         return None if message is _WAKE else message
 
     def wake(self) -> None:
-        """Have `receive` return."""
+        """Make `receive` return None."""
         self._queue.put(_WAKE)
 
     def close(self) -> None:
-        """End it from the manager's side."""
+        """Close the link from the manager's side."""
         if self._end():
             self._on_closed("the task manager has closed its link")
 
@@ -123,14 +123,14 @@ class QueueConnection:
             self._link._queue.put(message)
 
     def close(self) -> None:
-        """End it from the job's side; the manager still gets what was sent before."""
+        """Close the link from the job's side; the manager still gets the messages sent before."""
         self._link._end()
 
 
 def link_pair(
     on_message: Callable[[object], None], on_closed: Callable[[str], None]
 ) -> tuple[QueueLink, QueueConnection]:
-    """Return both ends of a way within this process: the manager's and the job's.
+    """Return both ends of a connection within this process: the manager's and the job's.
 
     Examples
     --------

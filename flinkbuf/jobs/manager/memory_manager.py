@@ -42,18 +42,18 @@ class MemoryManager:
 
     @property
     def available_bytes(self) -> int:
-        """What is left of the budget."""
+        """Return the bytes of the budget that are not reserved."""
         return self.total_bytes - self._used_bytes
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody holds anything."""
+        """Return whether no owner holds memory."""
         return self._used_bytes == 0
 
     def reserve_part(self, owner: Hashable, size: int) -> int:
         """Reserve at most `size` bytes, and no more than half of what is left; return how many.
 
-        Who comes later finds something, too.
+        So a later owner finds memory, too.
         """
         with self._lock:
             found = min(size, self.available_bytes // 2)
@@ -81,14 +81,14 @@ class MemoryManager:
                 self._reserved[owner] = held - size
 
     def release_all(self, owner: Hashable) -> int:
-        """Take back all that an owner has, at its end; returns how many bytes that were."""
+        """Take back all that an owner has, at its end; return how many bytes that were."""
         with self._lock:
             size = self._reserved.pop(owner, 0)
             self._used_bytes -= size
             return size
 
     def owners(self) -> list[Hashable]:
-        """Who holds anything."""
+        """Return the owners that hold memory."""
         with self._lock:
             return list(self._reserved)
 

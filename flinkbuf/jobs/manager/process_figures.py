@@ -13,7 +13,7 @@ from typing import Any
 
 _KIB_IN_MAXRSS = 1 if sys.platform == "darwin" else 1024  # macOS says bytes
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-_NO_LIMIT = 1 << 60  # what the old cgroups say where there is none
+_NO_LIMIT = 1 << 60  # what the old cgroups say where there is no limit
 
 
 class ProcessFigures:
@@ -65,7 +65,7 @@ def resident_bytes() -> int | None:
 
 
 def memory_limit() -> int | None:
-    """Return with how much memory the process, or its container, is ended; None: nobody says."""
+    """Return the memory at which the process, or its container, is ended; None: no limit is known."""
     limits = []
     address_space = resource.getrlimit(resource.RLIMIT_AS)[0]  # spark.executor.pyspark.memory
     if address_space != resource.RLIM_INFINITY:

@@ -46,9 +46,9 @@ from flinkbuf.streaming.task_events import (
 )
 from flinkbuf.streaming.task_state import TaskState
 
-FIRST_INTERRUPT_S: Final = 0.1  # what comes out by itself does so in this time
+FIRST_INTERRUPT_S: Final = 0.1  # a function that returns by itself does so in this time
 LAST_WARNING_S: Final = 1.0  # after the first interrupt
-ANYWHERE: Final = "/"  # a storage reads and writes whatever it is given the whole path of
+ANYWHERE: Final = "/"  # a storage reads and writes any file whose whole path it is given
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class TaskSurroundings:
     clock : Clock
         Processing time.
     tell : callable
-        Given what tasks tell (task_actions.py); from any thread.
+        Called with the events of tasks (task_actions.py); from any thread.
     extras : mapping
-        What operators find in their context besides what every task gives them.
+        Additions to the context of operators.
     """
 
     bundle: JobBundle
@@ -101,8 +101,8 @@ class RunningTask:
         self._lock = threading.Lock()
         self._task: Task | None = None
         self._is_canceled = False
-        self._making: int | None = None  # its thread, while that makes the task
-        self._is_interrupted = False  # while it was made
+        self._making: int | None = None  # the task's thread, while it makes the task
+        self._is_interrupted = False  # cancelled while the task was made
         self._partitions: list[ResultPartition] = []
         self._info = _info_of(descriptor, surroundings.bundle)
         self._thread = threading.Thread(target=self._run, name=self._info.task_name_with_subtask, daemon=True)
@@ -110,7 +110,7 @@ class RunningTask:
     # ---- the control thread -----------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Make what it writes, so that tasks that are started later find it, and begin."""
+        """Make the partitions, so that tasks started later find them, and start the thread."""
         try:
             for descriptor in self.descriptor.partitions:
                 self._partitions.append(self._surroundings.shuffle.create_partition(self.attempt, descriptor))
@@ -119,7 +119,7 @@ class RunningTask:
             self._end_unmade(error)
 
     def cancel(self) -> None:
-        """Have it end; may call cancel() of a source of the user's, which takes as long as it likes."""
+        """Cancel the task; may call cancel() of a user's source, which takes as long as it likes."""
         with self._lock:
             self._is_canceled = True
             task = self._task
@@ -127,13 +127,13 @@ class RunningTask:
             task.cancel()
 
     def fail(self, error: BaseException) -> None:
-        """Have it end with this error, which the task manager has found."""
+        """End the task with this error, which the task manager has found."""
         task = self._task
         if task is not None:
             task.fail(error)
 
     def end(self) -> None:
-        """`cancel`, and interrupt a function that does not return soon; waits until the task has ended or was.
+        """Call `cancel`, interrupt a function that does not return soon, and wait until the task has ended or was.
 
         What an interrupt does not reach, such as a function that sleeps, is told: which function, on which line.
         """
@@ -147,7 +147,7 @@ class RunningTask:
             logger.warning("%s was cancelled, but does not end: it is in %s", self.descriptor.task_name, place)
 
     def interrupt(self) -> bool:
-        """Raise CancelTaskError in the user's function that its thread is in, if it was cancelled; returns whether."""
+        """Raise CancelTaskError in the running user's function of a cancelled task; return whether it was."""
         with self._lock:
             if self._making is not None and self._is_canceled:
                 is_interrupted = interrupt_function(self._making)
@@ -158,23 +158,23 @@ class RunningTask:
 
     @property
     def place(self) -> str | None:
-        """Which function of the user's its thread is in, with its line; None: in none that has Python code."""
+        """Return the user's function that the task's thread is in, with its line; None: no function in Python code."""
         return function_of(self._thread.ident or 0)
 
     def deliver(self, operator_id: str, payload: bytes) -> None:
-        """A coordinator's event for one of its operators."""
+        """Give a coordinator's event to an operator of the task."""
         proxy = self._proxies.get(operator_id)
         if proxy is not None:
             proxy.deliver(payload)
 
     def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions) -> None:
-        """Have a checkpoint taken that begins here."""
+        """Take a checkpoint that begins at this task."""
         task = self._task
         if task is None or not task.trigger_checkpoint(checkpoint_id, timestamp_ms, options):
             self._surroundings.tell(CheckpointNotDone(self.attempt, checkpoint_id, NOT_READY))
 
     def notify_checkpoint(self, checkpoint_id: int, is_complete: bool, latest_completed_id: int) -> None:
-        """A checkpoint counts, or never will."""
+        """Notify the task: checkpoint complete, or aborted."""
         task = self._task
         if task is None:
             return
@@ -184,23 +184,23 @@ class RunningTask:
             task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     def join(self, timeout_s: float | None = None) -> bool:
-        """Wait until its thread is gone; returns whether it is."""
+        """Wait for the end of the task's thread; return whether it has ended."""
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     @property
     def thread(self) -> threading.Thread:
-        """The one that it runs on."""
+        """Return the task's thread."""
         return self._thread
 
     def metrics(self) -> Json:
-        """Its figures now."""
+        """Return the task's figures now."""
         task = self._task
         return {} if task is None else asdict(task.metrics)
 
     def accumulators(self) -> Json:
-        """What its functions have added up, now."""
+        """Return the accumulators of the task's functions, as they are now."""
         task = self._task
         return {} if task is None else task.accumulators()
 
@@ -227,7 +227,7 @@ class RunningTask:
             task.run()
 
     def _refuse_interrupts(self) -> None:
-        """One that is on its way is dropped: from here on the task has its own."""
+        """Drop an interrupt that is on its way: from here on the task handles its cancellation itself."""
         with self._lock:
             self._making = None
         if self._is_interrupted:
@@ -273,7 +273,7 @@ class RunningTask:
     # ---- its end ----------------------------------------------------------------------------------------
 
     def _reported(self, event: TaskEvent) -> None:
-        """On the task's thread, on that of its snapshots, or wherever it was cancelled before it began."""
+        """Pass on an event of the task; on its thread, its snapshots' thread, or where it was cancelled early."""
         tell = self._surroundings.tell
         if isinstance(event, CheckpointAcknowledged):
             tell(CheckpointDone(self.attempt, event.checkpoint_id, event.state, event.metrics))
@@ -303,7 +303,7 @@ class RunningTask:
         self._surroundings.tell(TaskChanged(self.attempt, state, self._failure_of(error)))
 
     def _free(self, state: TaskState) -> None:
-        """What it read and has; and what it wrote, unless it has written all of it."""
+        """Free gates and memory; and the partitions, unless the task has written all of them."""
         shuffle = self._surroundings.shuffle
         try:
             if state is TaskState.FINISHED:
@@ -319,7 +319,7 @@ class RunningTask:
     def _failure_of(self, error: BaseException) -> Failure:
         failure = Failure.of(error)
         place = {"task_name": self._info.task_name_with_subtask, "subtask_index": str(self._info.subtask_index)}
-        # Whoever was to write that partition has failed, or was cancelled: that is told by its own task.
+        # The task that was to write the partition has failed, or was cancelled: its own report says so.
         is_echo = failure.is_echo or isinstance(error, PartitionNotFoundError)
         lost = failure.lost_partition or self._surroundings.shuffle.partition_in(failure.message)
         return replace(failure, location={**place, **failure.location}, is_echo=is_echo, lost_partition=lost)

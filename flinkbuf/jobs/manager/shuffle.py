@@ -29,7 +29,7 @@ RELEASED = "it was released: nobody needs it any more"
 
 
 class Shuffle(Protocol):
-    """What a task manager asks for partitions and gates. Any thread calls it.
+    """Makes partitions and gates for a task manager. Any thread calls it.
 
     Attributes
     ----------
@@ -45,27 +45,27 @@ class Shuffle(Protocol):
     io_manager: IOManager | None
 
     def create_partition(self, owner: AttemptId, descriptor: PartitionDescriptor) -> ResultPartition:
-        """Make what a task writes; its readers can find it from now on."""
+        """Make the partition that a task writes; its readers can find it from now on."""
         ...
 
     def create_gate(self, owner: AttemptId, descriptor: GateDescriptor) -> InputGate:
-        """Make what a task reads through."""
+        """Make the gate that a task reads through."""
         ...
 
     def release_gates(self, owner: AttemptId) -> None:
-        """Close what a task has read; what it wrote stays for its readers."""
+        """Close the gates of an attempt; its partitions stay for their readers."""
         ...
 
     def release(self, owner: AttemptId) -> None:
-        """Free all that a task has; nobody reads it any more."""
+        """Free gates and partitions of an attempt; no task reads the partitions any more."""
         ...
 
     def release_partitions(self, partition_ids: Iterable[str]) -> None:
-        """Delete partitions that were finished and that nobody needs any more; one that is not here is no error."""
+        """Delete finished partitions that no task needs any more; an unknown one is no error."""
         ...
 
     def partition_in(self, text: str) -> str:
-        """Return the id of the partition of this process that an error speaks of, by its files; empty: of none."""
+        """Return the id of this process's partition whose files an error names; empty: none."""
         ...
 
     def figures(self) -> dict[str, int]:
@@ -119,7 +119,7 @@ class LocalShuffle:
         Raises
         ------
         PartitionNotFoundError
-            One is not: its task has failed, or was not deployed before this one.
+            A partition is missing: its task has failed, or was not deployed before this one.
         """
         gate = InputGate((self._partition_of(channel), channel.subpartition_index) for channel in descriptor.channels)
         with self._lock:
@@ -144,7 +144,7 @@ class LocalShuffle:
             gate.close()
 
     def release(self, owner: AttemptId) -> None:
-        """Close an attempt's gates, and drop what it wrote."""
+        """Close an attempt's gates, and drop its partitions."""
         self.release_gates(owner)
         with self._lock:
             names = self._names.pop(owner, ())
@@ -153,7 +153,7 @@ class LocalShuffle:
             _drop(partition)
 
     def release_partitions(self, partition_ids: Iterable[str]) -> None:
-        """Drop partitions, whoever wrote them."""
+        """Drop partitions, of any attempt."""
         for name in partition_ids:
             with self._lock:
                 partition = self._partitions.pop(name, None)
@@ -170,7 +170,7 @@ class LocalShuffle:
         return _figures_of(self.pool)
 
     def close(self) -> None:
-        """Release what all attempts have."""
+        """Release the gates and partitions of all attempts."""
         with self._lock:
             owners = [*self._gates, *self._names]
         for owner in owners:
@@ -226,11 +226,11 @@ class NetworkShuffle:
         self.environment.release_gates(owner)
 
     def release(self, owner: AttemptId) -> None:
-        """Close an attempt's gates, and drop what it wrote."""
+        """Close an attempt's gates, and drop its partitions."""
         self.environment.release_owner(owner)
 
     def release_partitions(self, partition_ids: Iterable[str]) -> None:
-        """Drop partitions, whoever wrote them."""
+        """Drop partitions, of any attempt."""
         for partition_id in partition_ids:
             self.environment.release_partition(partition_id)
             with self._lock:
@@ -343,7 +343,7 @@ def slot_segments_needed(plan: JobPlan, config: NetworkConfig, *, in_program: bo
 
 
 def _task_segments(plan: JobPlan, index: int, config: NetworkConfig) -> int:
-    """Of the subtask of a vertex that needs the most."""
+    """Return the segments of the vertex's subtask that needs the most."""
     count = 0
     for edge in plan.edges:
         if edge.source == index and not edge.is_pipelined:

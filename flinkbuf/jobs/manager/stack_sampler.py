@@ -1,6 +1,6 @@
-"""Looks at what threads of tasks are doing, some times a second, for some seconds, when somebody asks.
+"""Samples the stacks of task threads, some times a second, for some seconds, on request.
 
-Nothing runs while nobody asks. A look costs the process's interpreter some microseconds a thread; a sampler that has
+Nothing runs without a request. A look costs the process's interpreter some microseconds a thread; a sampler that has
 used more than its share of a processor looks less often. Flink: ThreadInfoSampleService.
 """
 
@@ -35,7 +35,7 @@ class StackSampler:
     Parameters
     ----------
     answer : callable
-        Called with a request's number, the tree of `FlameTree` (empty if there was nobody to look at), from the
+        Called with a request's number, the tree of `FlameTree` (empty if there was no thread to look at), from the
         sampler's thread.
 
     Notes
@@ -69,7 +69,7 @@ class StackSampler:
         return True
 
     def close(self) -> None:
-        """Stop; what was asked for is not answered any more. Waits for its thread."""
+        """Stop, and wait for the sampler's thread; open requests are not answered any more."""
         self._is_closed.set()
         with self._lock:
             thread = self._thread
@@ -88,7 +88,7 @@ class StackSampler:
                 tree = self._sample(threads, count, interval_ms / 1000)
                 if not self._is_closed.is_set():
                     self._answer(request, tree.root)
-            except Exception:  # who asked asks again; the tasks go on
+            except Exception:  # the job repeats its request; the tasks go on
                 logger.exception("looking at the threads of tasks failed")
 
     def _sample(self, threads: tuple[threading.Thread, ...], count: int, interval_s: float) -> FlameTree:
@@ -114,12 +114,12 @@ class StackSampler:
 
 
 def _is_on_cpu(before_s: float | None, after_s: float | None, span_s: float) -> bool:
-    """A thread of which the system does not say it counts as one that works."""
+    """Return whether a thread works; a thread of unknown state counts as working."""
     return before_s is None or after_s is None or after_s - before_s > _WORKS * span_s
 
 
 def _wanted_s(thread: threading.Thread) -> float | None:
-    """How long it has been on a processor, or waited for one to be free; None: the system does not say."""
+    """Return how long a thread has used or waited for a processor; None: the system does not say."""
     if thread.native_id is None:
         return None
     try:
@@ -131,7 +131,7 @@ def _wanted_s(thread: threading.Thread) -> float | None:
 
 
 def _stack(frame: FrameType | None) -> list[str]:
-    """What it is in, the outermost call first."""
+    """Return the calls of a thread's stack, the outermost first."""
     calls = []
     while frame is not None:
         code = frame.f_code

@@ -1,4 +1,4 @@
-"""What a task executor is told besides the job master's messages, and what it wants done.
+"""Events that a task executor gets besides the job master's messages, and the actions it returns.
 
 None of this travels: the shell around it (jobs/manager/task_manager.py) makes the one and performs the other, in order,
 each list to its end before the next message is handled.
@@ -42,7 +42,7 @@ __all__ = [
     "Warn",
 ]
 
-# ---- what it is told
+# ---- events
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class TaskChanged:
 
 @dataclass(frozen=True)
 class TaskSaid:
-    """A source operator has something for its coordinator."""
+    """A source operator sends an event to its coordinator."""
 
     attempt: AttemptId
     operator_id: str
@@ -94,20 +94,20 @@ class TaskDataEnded:
 
 @dataclass(frozen=True)
 class LinkLost:
-    """Nothing comes from the job master any more, and nothing reaches it."""
+    """The connection to the job master has ended, in both directions."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class ThreadsSampled:
-    """What threads of tasks were doing."""
+    """Samples of the stacks of task threads."""
 
     request: int
     tree: Json
 
 
-# ---- what it wants
+# ---- actions
 
 
 @dataclass(frozen=True)
@@ -140,28 +140,28 @@ class StopTask:
 
 @dataclass(frozen=True)
 class InterruptTask:
-    """An attempt does not come out by itself: raise an exception in its thread."""
+    """Raise an exception in the thread of an attempt that does not end by itself."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True)
 class ForgetTask:
-    """Nobody will read what this finished attempt has written: free it."""
+    """Free the partitions of a finished attempt: no task will read them."""
 
     attempt: AttemptId
 
 
 @dataclass(frozen=True)
 class DropPartitions:
-    """Nobody will read these any more, whose attempts have finished: free them."""
+    """Free these partitions of finished attempts: no task will read them."""
 
     partition_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class DeliverOperatorEvent:
-    """A coordinator's event for a source operator."""
+    """Give a coordinator's event to a source operator."""
 
     attempt: AttemptId
     operator_id: str
@@ -170,7 +170,7 @@ class DeliverOperatorEvent:
 
 @dataclass(frozen=True)
 class TriggerTask:
-    """Have a checkpoint taken that begins with this task."""
+    """Take a checkpoint that begins with this task."""
 
     attempt: AttemptId
     checkpoint_id: int
@@ -180,12 +180,12 @@ class TriggerTask:
 
 @dataclass(frozen=True)
 class NotifyTask:
-    """Tell a task that a checkpoint counts, or never will."""
+    """Notify a task: checkpoint complete, or aborted."""
 
     attempt: AttemptId
     checkpoint_id: int
     is_complete: bool
-    latest_completed_id: int = 0  # where it never will: the last one that does
+    latest_completed_id: int = 0  # of an aborted checkpoint: the last complete one
 
 
 @dataclass(frozen=True)
@@ -208,14 +208,14 @@ class InspectProcess:
 
 @dataclass(frozen=True)
 class KillProcess:
-    """A task cannot be ended: the process has to be, at once. The last action."""
+    """Kill the process at once, since a task in it cannot be ended. The last action."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class LeaveProcess:
-    """No task is left and none will come, but for those that do not end, which are left behind. The last action."""
+    """End the manager: no task is left but those that do not end, which are left behind. The last action."""
 
     reason: str
     left_behind: tuple[AttemptId, ...] = ()
@@ -223,6 +223,6 @@ class LeaveProcess:
 
 @dataclass(frozen=True)
 class Warn:
-    """Something that a person should read."""
+    """Log a warning that a person should read."""
 
     text: str

@@ -1,6 +1,6 @@
 """Decides for one task manager: which tasks run, what the job master is told, when a task or the process must go.
 
-Pure: a message and the time come in, what is to be done comes out; jobs/manager/task_manager.py does it. Flink:
+Pure: takes a message and the time, returns actions; jobs/manager/task_manager.py performs them. Flink:
 TaskExecutor, TaskSlotTable, Task's cancellation watchdog.
 """
 
@@ -111,22 +111,22 @@ class Deadlines:
         self._due_ms: dict[Any, int] = {}
 
     def set(self, key: Any, now_ms: int) -> None:
-        """From now on, not from when it was set before; a delay of 0 sets none."""
+        """Set a deadline from now on, in place of an earlier one; a delay of 0 sets none."""
         self._due_ms.pop(key, None)
         if self._delay_ms > 0:
             self._due_ms[key] = now_ms + self._delay_ms
 
     def clear(self, key: Any) -> None:
-        """It is not wanted any more."""
+        """Remove a deadline."""
         self._due_ms.pop(key, None)
 
     @property
     def next_ms(self) -> int | None:
-        """When the first one is due; None: there is none."""
+        """Return when the first deadline is due; None: no deadline is set."""
         return next(iter(self._due_ms.values()), None)
 
     def take_due(self, now_ms: int) -> list[Any]:
-        """Remove and return those whose time has come."""
+        """Remove and return the keys whose time has come."""
         due = []
         for key, due_ms in self._due_ms.items():
             if due_ms > now_ms:
@@ -142,8 +142,8 @@ class _Entry:
     """One attempt that the job master believes to be here."""
 
     state: TaskState = TaskState.CREATED
-    is_stopped: bool = False  # somebody wants it to end
-    final_report: TaskStateReport | None = None  # until it is acknowledged
+    is_stopped: bool = False  # a cancel was asked for
+    final_report: TaskStateReport | None = None  # the final report, until it is acknowledged
 
 
 class TaskExecutor:
@@ -190,13 +190,13 @@ class TaskExecutor:
     # ---- from outside -----------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> None:
-        """Registration was sent: from now on somebody should answer."""
+        """Note that registration was sent: from now on a job master should answer."""
         if self.config.registration_timeout_ms > 0:
             self._register_until_ms = now_ms + self.config.registration_timeout_ms
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When it wants to be told that time has passed, whatever comes; None: it only waits for messages."""
+        """Return when to call `handle` with the time, at the latest; None: only a message brings work."""
         if self.is_over:
             return None
         deadlines = (
@@ -210,16 +210,16 @@ class TaskExecutor:
 
     @property
     def attempts(self) -> tuple[AttemptId, ...]:
-        """All that have not ended, or whose end the job master has not acknowledged."""
+        """Return the attempts that have not ended, or whose end the job master has not acknowledged."""
         return tuple(self._tasks)
 
     def state_of(self, attempt: AttemptId) -> TaskState | None:
-        """How a task stands; None: it is not here."""
+        """Return the state of a task; None: it is not here."""
         entry = self._tasks.get(attempt)
         return None if entry is None else entry.state
 
     def handle(self, message: object, now_ms: int) -> list[object]:
-        """Return what a message, or the time, asks for; see task_actions.py."""
+        """Return the actions that a message, or the time, leads to; see task_actions.py."""
         if self.is_over or not self._is_heard(message, now_ms):
             return []
         self._actions = []
@@ -228,7 +228,7 @@ class TaskExecutor:
         return actions
 
     def _is_heard(self, message: object, now_ms: int) -> bool:
-        """Whether it comes from here, or from the job master that the manager belongs to."""
+        """Return whether a message comes from this process, or from the manager's own job master."""
         if isinstance(message, _LOCAL):
             return True
         if self._is_cut:
@@ -271,7 +271,7 @@ class TaskExecutor:
         self._cut_off(message.reason, now_ms)
 
     def _cut_off(self, reason: str, now_ms: int) -> None:
-        """Whoever these tasks ran for does not hear of them any more, and may have given their work to others."""
+        """Cancel all tasks: their job master cannot reach them any more, and may have replaced them."""
         self._is_cut = True
         self._silent_at_ms = self._register_until_ms = None
         for attempt, entry in list(self._tasks.items()):
@@ -334,7 +334,7 @@ class TaskExecutor:
             self._send(TaskStateReport(self._session, attempt, entry.state.value))
 
     def _end_unseen(self, attempt: AttemptId, state: TaskState, why: str, now_ms: int) -> None:
-        """An attempt that does not run here and never will: the job master hears so until it says that it has."""
+        """Report the end of an attempt that never runs here, again until the job master acknowledges it."""
         failure = None
         if state is TaskState.FAILED:
             failure = Failure("builtins.RuntimeError", f"attempt {attempt} was not started: {why}", is_echo=True)
@@ -364,7 +364,7 @@ class TaskExecutor:
             self._report_again(message.attempt, now_ms)
 
     def _forget(self, attempt: AttemptId) -> None:
-        """What it wrote is not wanted; it may be that it has not written anything here."""
+        """Drop what an attempt wrote here, if it wrote anything: no task will read it."""
         finished = self._finished.get(_subtask_of(attempt), [])
         if attempt in finished:
             finished.remove(attempt)
@@ -400,7 +400,7 @@ class TaskExecutor:
         if entry is None or entry.state.is_terminal:
             return
         if not message.state.is_terminal:
-            if not entry.is_stopped:  # what it came to meanwhile is of no use to anybody
+            if not entry.is_stopped:  # its result is of no use any more
                 entry.state = message.state
                 report = TaskStateReport(self._session, attempt, message.state.value)
                 self._send(replace(report, accumulators=message.accumulators))
@@ -450,7 +450,7 @@ class TaskExecutor:
     def _triggered(self, message: TriggerCheckpoint, now_ms: int) -> None:
         if self.state_of(message.attempt) is TaskState.RUNNING:
             self._do(TriggerTask(message.attempt, message.checkpoint_id, message.timestamp_ms, message.options))
-        else:  # it never comes to it: nobody is to wait until the checkpoint times out
+        else:  # the task never gets to it: refuse now, or the checkpoint would have to time out
             self._send(CheckpointRefusal(self._session, message.attempt, message.checkpoint_id, NOT_READY))
 
     def _completed(self, message: NotifyCheckpointComplete, now_ms: int) -> None:
@@ -482,7 +482,7 @@ class TaskExecutor:
             self._send(EndOfDataReport(self._session, message.attempt))
 
     def _goes_on(self, attempt: AttemptId) -> bool:
-        """Whether it runs here, and nobody wants it to end."""
+        """Return whether an attempt runs here and was not cancelled."""
         entry = self._tasks.get(attempt)
         return entry is not None and not entry.is_stopped and not entry.state.is_terminal
 
@@ -523,7 +523,7 @@ def _subtask_of(attempt: AttemptId) -> tuple[str, int]:
 
 
 def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
-    """Nobody has cancelled it here: a function raised CancelTaskError, or what the task reads has gone."""
+    """Return a failure as an echo: uncancelled, a function raised CancelTaskError, or its input has gone."""
     if failure is None:
         return Failure(CANCELED_UNASKED, f"attempt {attempt} gave up without being told to", is_echo=True)
     return replace(failure, is_echo=True)

@@ -1,4 +1,4 @@
-"""Log records of a task's thread say which task it is, whoever's logger they go through; the last ones are kept.
+"""Log records of a task's thread name the task, in every logger; the last records are kept.
 
 Attributes ``flinkbuf_job``, ``flinkbuf_task``, ``flinkbuf_subtask`` and ``flinkbuf_attempt`` are on every record that
 is made while tasks run in a process; they are empty on other threads. Flink: MdcUtils.
@@ -28,7 +28,7 @@ _here: ContextVar[TaskInfo | None] = ContextVar("task", default=None)
 TAIL_SIZE: Final = 1 << 20  # characters that are kept
 
 _lock = threading.Lock()
-_user_count = 0  # tasks, and those who want to read the log
+_user_count = 0  # tasks, and readers of the log
 _former_factory: Any = None
 _reader_count = 0
 _tail: LogTail | None = None
@@ -55,7 +55,7 @@ def task_in_log(info: TaskInfo) -> Iterator[None]:
 
 
 def _add_user(change: int) -> None:
-    """The first one in the process has records made here; the last one leaves all as it was found."""
+    """Count a task or a reader (1), or one less (-1): the first has records made here, the last restores all."""
     global _user_count, _former_factory
     with _lock:
         before, _user_count = _user_count, _user_count + change
@@ -86,7 +86,7 @@ def log_can_be_read() -> Iterator[None]:
 
 
 def keep_log(change: int) -> None:
-    """One more wants to read what is logged (1), or no longer (-1)."""
+    """Count one more reader of the log (1), or one less (-1)."""
     global _reader_count, _tail
     with _lock:
         _reader_count += change
@@ -95,7 +95,7 @@ def keep_log(change: int) -> None:
 
 
 def logged() -> str:
-    """Return the last MiB that was logged here, a record a line; empty while nobody wants to read it."""
+    """Return the last MiB that was logged here, a record a line; empty while no reader is counted."""
     tail = _tail
     return "" if tail is None else tail.text()
 
@@ -120,10 +120,10 @@ class LogTail:
         self._formatter = TaskFormatter()
 
     def note(self, record: logging.LogRecord) -> None:
-        """Add one; the oldest make room."""
+        """Add a record; the oldest records make room."""
         try:
             line = self._formatter.format(copy.copy(record))  # a formatter leaves what it has made on a record
-        except Exception:  # the handlers say what is wrong with it
+        except Exception:  # the log handlers report what is wrong with the record
             line = f"{record.levelname} {record.name} {record.msg!r:.1000}"
         line = printable(line)[-self._most :] + "\n"
         with self._lock:
@@ -133,7 +133,7 @@ class LogTail:
                 self._size -= len(self._lines.popleft())
 
     def text(self) -> str:
-        """Return what is there."""
+        """Return the records that are kept."""
         with self._lock:
             return "".join(self._lines)
 
@@ -169,7 +169,7 @@ class TaskFormatter(logging.Formatter):
 
 
 def log_to_stderr(level: int = logging.WARNING) -> None:
-    """Have a task manager's process write its log to its standard error, unless somebody has set up logging there."""
+    """Have a task manager's process log to its standard error, unless its logging was set up already."""
     root = logging.getLogger()
     if root.handlers:
         return

@@ -59,7 +59,7 @@ from flinkbuf.streaming.operator_config import ExecutionSettings
 TASK_MANAGER_KILLED: Final = 239  # exit code of a process that ended itself because a task did not
 CANCEL_WAIT_S = 1.0  # for a cancel() of the user's when its task is over
 LAST_WORD_S = 1.0  # for messages to leave a process that is about to be killed
-LOOKS_BEFORE_TIME = 100  # some find only that somebody has woken the thread
+LOOKS_BEFORE_TIME = 100  # some look-ups only find that the thread was woken
 MESSAGES_IN_A_ROW = 1000  # until deadlines are looked at although more messages wait
 
 
@@ -119,11 +119,11 @@ class TaskManager:
         self._surroundings = TaskSurroundings(bundle, shuffle, clock or SystemClock(), self._tell, dict(extras or {}))
         self._executor = TaskExecutor(config or _config_of(bundle.settings, can_kill_process))
         self._ticks = ticks
-        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # what comes from this process
+        self._inbox: queue.SimpleQueue[object] = queue.SimpleQueue()  # events of this process
         self._is_connected = True
         self._tasks: dict[AttemptId, RunningTask] = {}
         self._memories: dict[int, MemoryManager] = {}  # by slot
-        self._threads: list[threading.Thread] = []  # that cancel
+        self._threads: list[threading.Thread] = []  # threads that cancel
         self._ended: list[RunningTask] = []  # whose threads may not be gone yet
         self._reason = ""
         self._process = ProcessFigures()
@@ -168,7 +168,7 @@ class TaskManager:
             self._handle(message)
 
     def _pass_time(self) -> None:
-        """A deadline has come; but after a long stop of this process the job master's messages lie in the inbox."""
+        """Pass the time to the executor; after a long stop of this process the waiting messages come first."""
         looks = 0
         for _ in range(MESSAGES_IN_A_ROW):
             message = self._take(0.0)
@@ -179,7 +179,7 @@ class TaskManager:
         self._handle(TimePassed())
 
     def _take(self, timeout_s: float | None) -> object | None:
-        """The next event of this process or message of the job master; None: none came in time, or only a wake-up."""
+        """Return the next event or message of the job master; None: none came in time, or only a wake-up."""
         with suppress(queue.Empty):
             return self._inbox.get_nowait()
         if not self._is_connected:
@@ -193,7 +193,7 @@ class TaskManager:
             return LinkLost(str(error) or "the connection to the job master has ended")
 
     def _tell(self, event: object) -> None:
-        """Something happened in this process; from any thread."""
+        """Put an event of this process into the inbox; from any thread."""
         self._inbox.put(event)
         self._link.wake()
 
@@ -207,7 +207,7 @@ class TaskManager:
             self._forget_thread(message.attempt)
 
     def _forget_thread(self, attempt: AttemptId) -> None:
-        """Its last word was said: its thread comes out by itself, and is waited for at the end at the latest."""
+        """Drop the thread of a task that has reported its end: it ends by itself, or is waited for at the end."""
         task = self._tasks.pop(attempt, None)
         self._ended = [each for each in self._ended if not each.join(0)]
         self._threads = [each for each in self._threads if each.is_alive()]
@@ -265,7 +265,7 @@ class TaskManager:
         task.start()
 
     def _stop_task(self, action: StopTask) -> None:
-        """On a thread of its own: a source's cancel() that takes its time keeps nobody else waiting."""
+        """Cancel on a thread of its own: a source's cancel() that takes its time delays no other task."""
         task = self._tasks.get(action.attempt)
         if task is None:
             return
@@ -309,7 +309,7 @@ class TaskManager:
             task.notify_checkpoint(action.checkpoint_id, action.is_complete, action.latest_completed_id)
 
     def _sample_threads(self, action: SampleThreads) -> None:
-        """Nobody waits for it here; who asks for more than can be done is told that nothing was seen."""
+        """Start a sample without waiting for it; a request beyond the limit is answered with no samples."""
         threads = [self._tasks[attempt].thread for attempt in action.attempts if attempt in self._tasks]
         if not self._sampler.ask(action.request, threads, action.count, action.interval_ms):
             self._tell(ThreadsSampled(action.request, FlameTree(1).root))
@@ -344,7 +344,7 @@ class TaskManager:
     # ---- the end ----------------------------------------------------------------------------------------
 
     def _end_tasks(self) -> None:
-        """There are some only if the manager itself has failed: nobody else minds them any more."""
+        """End the tasks that are left if the manager itself has failed."""
         for attempt in self._tasks:
             self._stop_task(StopTask(attempt))
         timeout_ms = self._executor.config.cancellation_timeout_ms
@@ -356,7 +356,7 @@ class TaskManager:
                     self._kill_process(KillProcess(f"attempt {task.attempt} does not end, and the manager has failed"))
 
     def _free(self) -> None:
-        """Threads, partitions, gates, the link: each even if another fails."""
+        """Free threads, partitions, gates and the link: each even if another fails."""
         self._end_tasks()
         for task in self._ended:
             task.join()

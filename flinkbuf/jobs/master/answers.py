@@ -1,4 +1,4 @@
-"""The five things that one wants to know of a job, answered from what a page draws of it.
+"""The five questions that a user has about a job, answered from what a page draws of it.
 
 Does it run, where is it stuck, how far is event time, is it safe, who is ill: each in a few words, with how good that
 is. The page and the terminal show the same ones. Pure.
@@ -94,7 +94,7 @@ def _busy(vertex: Picture) -> float:
 
 
 def _culprit(picture: Picture) -> Picture | None:
-    """Of those that hold others back without being held back themselves, the busiest."""
+    """Return the busiest of the tasks that hold others back and are not held back themselves."""
     vertices = {vertex["id"]: vertex for vertex in picture["vertices"]}
     found = [
         vertices[edge["target"]]
@@ -161,7 +161,7 @@ def _event_time(picture: Picture) -> Json:
     is_near = lag_ms is not None and lag_ms < LATE_MS
     answer = f"{duration_text(lag_ms)} behind" if is_near else event_time_text(lowest)
     first = event_time_text(lowest) if is_near else f"UTC, {duration_text(lag_ms or 0)} ago"
-    # Behind by years it is made up, or read from what was kept: its lag grows only where it stands still.
+    # Event time years behind is made up, or read from an archive: its lag grows only where it stands still.
     if is_falling and is_near:
         first = "falls behind"
     return _answer(question, FAIR if (is_falling and is_near) or silent else GOOD, answer, f"{first} · {who}", last)
@@ -195,7 +195,7 @@ def _safe(picture: Picture) -> Json:
     if _is_over(picture):
         return _answer(question, QUIET, f"{what.title()} {best['id']}", facts)
     since_ms = picture["now"] - best["trigger_timestamp"]
-    # A slow one ends as long behind the one before as it takes. Behind that none has succeeded for three intervals.
+    # A slow checkpoint ends as long after the one before as it takes. Later than that: none succeeded in 3 intervals.
     is_old = is_asked and since_ms - took_ms > took_ms + 3 * interval_ms + 10_000
     level = BAD if is_old else FAIR if failure else GOOD
     return _answer(question, level, f"Saved {age_text(since_ms)}", failure or facts + progress)

@@ -1,4 +1,4 @@
-"""Attempts that were told to end, and have not said that they heard it.
+"""Attempts whose cancel was sent and is not confirmed.
 
 A cancel is sent again until the task manager confirms it. That the task then takes its time is the task manager's
 affair. Flink: Execution.sendCancelRpcCall, three tries.
@@ -14,7 +14,7 @@ from flinkbuf.jobs.master.job_master_config import JobMasterConfig
 
 
 class Cancellations:
-    """Whom to tell again, and who does not answer.
+    """Cancels to send again, and task managers that do not answer.
 
     Parameters
     ----------
@@ -27,24 +27,24 @@ class Cancellations:
         self._sent: deque[tuple[int, int, Execution]] = deque()  # when to look, tries, attempt; in order of time
 
     def sent(self, execution: Execution, now_ms: int, tries: int = 1) -> None:
-        """It was told just now."""
+        """Note that a cancel was sent just now."""
         self._sent.append((now_ms + self.retry_ms, tries, execution))
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to look next."""
+        """Return when to call `due` next."""
         while self._sent and not is_unheard(self._sent[0][2]):
             self._sent.popleft()
         return self._sent[0][0] if self._sent else None
 
     def due(self, now_ms: int) -> tuple[list[Execution], list[Execution]]:
-        """Return whom to tell again now, and whom for nothing: their task managers do not listen."""
+        """Return executions to cancel again now, and those to give up: their task managers do not answer."""
         again, in_vain = [], []
         while self._sent and self._sent[0][0] <= now_ms:
             due_ms, tries, execution = self._sent.popleft()
             if not is_unheard(execution):
                 continue
-            # Whoever looks very late stood still himself: the answer may be among what he has not heard yet.
+            # A very late call means that this process stood still: the answer may be among the messages not read yet.
             if tries < self.attempts or now_ms - due_ms > self.retry_ms:
                 again.append(execution)
                 self.sent(execution, now_ms, min(tries + 1, self.attempts))
@@ -54,5 +54,5 @@ class Cancellations:
 
 
 def is_unheard(execution: Execution) -> bool:
-    """Whether it was told to end, and nobody has confirmed that."""
+    """Return whether an attempt's cancel was sent and not confirmed."""
     return execution.state is ExecutionState.CANCELING and not execution.is_cancel_heard

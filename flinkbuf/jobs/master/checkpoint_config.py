@@ -21,9 +21,9 @@ class CheckpointCoordinatorConfig:
     Attributes
     ----------
     interval_ms : int
-        How often; 0: only when somebody asks for a savepoint.
+        How often; 0: only savepoints that a user asks for.
     timeout_ms : int
-        One that is not complete by then is given up.
+        A checkpoint that is not complete by then is aborted.
     min_pause_ms : int
         At least so long after one is complete nothing begins by itself; then only one is under way at a time.
     max_concurrent : int
@@ -41,7 +41,7 @@ class CheckpointCoordinatorConfig:
     directory, savepoint_directory : str
         Above those of jobs and of savepoints; empty: none.
     epoch : int
-        Counts the job masters that took the job over from each other.
+        Counts the job masters of the job, which took it over from each other.
     history_size : int
         How many `details` shows.
 
@@ -97,12 +97,12 @@ class CheckpointCoordinatorConfig:
 
     @property
     def period_ms(self) -> int:
-        """The interval, as it is used."""
+        """Return the interval, as it is used."""
         return max(self.interval_ms, self.min_pause_ms) if self.interval_ms else 0
 
     @property
     def concurrency(self) -> int:
-        """How many are under way at most."""
+        """Return how many checkpoints are under way at most."""
         return 1 if self.min_pause_ms else self.max_concurrent
 
     def options(
@@ -150,5 +150,5 @@ class RestoredCheckpoint:
 
     @property
     def is_claimed(self) -> bool:
-        """Whether the job may delete it."""
+        """Return whether the job may delete the checkpoint."""
         return self.claim_mode == "CLAIM"

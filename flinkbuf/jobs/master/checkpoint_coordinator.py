@@ -1,4 +1,4 @@
-"""Takes the checkpoints of a job: when one begins, who has answered, when it counts, and what is kept.
+"""Takes the checkpoints of a job: when one begins, which tasks have answered, when it is complete, and what is kept.
 
 A part of the job master: what it wants done goes into the job master's outbox. Flink: CheckpointCoordinator.
 """
@@ -109,7 +109,7 @@ class CheckpointCoordinator:
         self._next_id = next_checkpoint_id
         self._request_count = 0
         self._last_completion_ms = NEVER_MS
-        self._periodic_ms: int | None = None  # when the clock asks next; None: it does not
+        self._periodic_ms: int | None = None  # when the next periodic checkpoint is due; None: never
         self._savepoints: set[int] = set()  # complete ones: never deleted
         self._ends = EndsOfData(tasks.graph)
         self._is_done = False  # a checkpoint that is complete has all that any task will ever do
@@ -129,22 +129,22 @@ class CheckpointCoordinator:
 
     @property
     def latest(self) -> CompletedCheckpoint | None:
-        """What the job would begin again from."""
+        """Return the checkpoint that the job would begin again from."""
         return self.store.latest
 
     @property
     def is_storing(self) -> bool:
-        """Whether one is complete but for its metadata: what the job begins from is only known when storage answers."""
+        """Return whether a checkpoint's metadata is being stored: until the answer the restart point is not known."""
         return any(each.stage is Stage.STORING for each in self.pending.values())
 
     @property
     def is_stopped(self) -> bool:
-        """Whether the savepoint that the job is to stop with is there: nothing of the job begins again."""
+        """Return whether the savepoint that stops the job is stored: then no task begins again."""
         return self._stopped_with is not None
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the clock asks next, or one under way is given up."""
+        """Return when a periodic checkpoint is due, or a pending one times out."""
         deadlines = [each.due_ms for each in self.pending.values() if each.due_ms is not None]
         if self._periodic_ms is not None:
             deadlines.append(self._periodic_ms)
@@ -153,7 +153,7 @@ class CheckpointCoordinator:
     # ---- what is asked for
 
     def trigger_savepoint(self, stimulus: TriggerSavepoint, is_running: bool, now_ms: int) -> None:
-        """A user wants a savepoint, perhaps to stop the job with it; or a checkpoint, before the clock asks for it."""
+        """Take a savepoint for a user, perhaps to stop the job with it; or a checkpoint outside of the interval."""
         kind = stimulus.kind
         directory = (stimulus.directory or self.config.savepoint_directory) if kind.is_savepoint else ""
         if kind.is_savepoint and not directory:
@@ -177,7 +177,7 @@ class CheckpointCoordinator:
         self._answer(stimulus.request, f"no {kind.noun} was taken: {refusal}")
 
     def _begin_stop(self, request: CheckpointRequest, now_ms: int) -> None:
-        """Nothing else begins, and nothing else is waited for."""
+        """Drop all other requests and pending checkpoints before the savepoint that stops the job."""
         self._stop = request
         self._periodic_ms = None
         self._drop_checkpoints(_Reason.CHECKPOINT_COORDINATOR_SUSPEND)
@@ -195,7 +195,7 @@ class CheckpointCoordinator:
             self._refused(dropped, _Reason.TOO_MANY_CHECKPOINT_REQUESTS)
 
     def end_of_data(self, message: EndOfDataReport, now_ms: int) -> None:
-        """All operators of a task are finished. When that holds for all tasks, a last checkpoint is due."""
+        """Note that a task's operators are finished. When all tasks' are, a last checkpoint is due."""
         if self._ends.add(message.attempt):
             self._last_checkpoint(now_ms)
 
@@ -204,17 +204,17 @@ class CheckpointCoordinator:
             self._submit(self._request(now_ms))
 
     def task_finished(self, execution: Execution, now_ms: int) -> None:
-        """A task has come to its end: whoever waits for its answer waits in vain."""
+        """Note that a task has ended: checkpoints that wait for its answer are aborted."""
         for pending in list(self.pending.values()):
             if execution.attempt in pending.missing:
                 self._abort(pending, _Reason.CHECKPOINT_DECLINED_TASK_CLOSING, now_ms, task=execution.vertex)
-        if execution.attempt not in self._ends:  # else it changes nothing: one is taken already, or was
+        if execution.attempt not in self._ends:  # else the last checkpoint is under way, or was taken
             self._last_checkpoint(now_ms)
 
     # ---- what time brings
 
     def pass_time(self, now_ms: int) -> None:
-        """Ask, and give up, what is due."""
+        """Begin the checkpoints that are due, and abort those that have timed out."""
         for pending in list(self.pending.values()):
             if pending.due_ms is not None and pending.due_ms <= now_ms and pending.id in self.pending:
                 self._expired(pending, now_ms)
@@ -225,7 +225,7 @@ class CheckpointCoordinator:
             self._submit(self._request(now_ms, is_periodic=True))
 
     def _expired(self, pending: PendingCheckpoint, now_ms: int) -> None:
-        """It takes too long. One that is being stored may count already for the next job master: storage decides."""
+        """Abort a checkpoint that takes too long; of one that is being stored the storage decides whether it counts."""
         if pending.stage is Stage.STORING:
             pending.due_ms = None
             self._outbox.do(WithdrawCheckpoint(pending.id))
@@ -234,7 +234,7 @@ class CheckpointCoordinator:
         self._abort(pending, _Reason.CHECKPOINT_EXPIRED, now_ms, task=None if task is None else task.vertex)
 
     def go_on(self, is_running: bool, now_ms: int) -> None:
-        """Begin what can begin now, the first periodic one a random while after all tasks run."""
+        """Begin what can begin now, the first periodic checkpoint a random while after all tasks run."""
         if not is_running or self._stopped_with is not None:
             return
         if self._is_done:  # all tasks are about to end
@@ -287,7 +287,7 @@ class CheckpointCoordinator:
         self._store_if_complete(pending, now_ms)
 
     def coordinators_snapshotted(self, stimulus: CoordinatorsSnapshotted, now_ms: int) -> None:
-        """The coordinators of sources have given their state: now the tasks are asked."""
+        """Take the state of the sources' coordinators: now the tasks are triggered."""
         pending = self.pending.get(stimulus.checkpoint_id)
         if pending is None or pending.stage is not Stage.COORDINATORS:
             return
@@ -300,7 +300,7 @@ class CheckpointCoordinator:
     # ---- answers
 
     def acknowledged(self, message: CheckpointAcknowledgement, now_ms: int) -> None:
-        """A task has given its part."""
+        """Take a task's part of a checkpoint."""
         id, state = message.checkpoint_id, message.state
         pending = self.pending.get(id)
         execution = None if pending is None else pending.missing.get(message.attempt)
@@ -317,7 +317,7 @@ class CheckpointCoordinator:
             self.tracker.answered(id, execution, state, message.metrics, now_ms)
             self._store_if_complete(pending, now_ms)
         elif not (pending is not None and message.attempt in pending.plan.to_wait_for) and not self._is_kept(id):
-            # Of one that was given up, or from nobody who was asked. What others use is left alone.
+            # Of an aborted checkpoint, or of a task not asked. Files that other checkpoints use are left alone.
             handles = (
                 *(each for each in state.handles() if each.path),
                 *self.store.shared.unused(state.shared_files()),
@@ -329,7 +329,7 @@ class CheckpointCoordinator:
         return id in self.store.ids or id in self._savepoints
 
     def refused(self, message: CheckpointRefusal, now_ms: int) -> None:
-        """A task cannot give its part."""
+        """Abort a checkpoint of which a task cannot give its part."""
         pending = self.pending.get(message.checkpoint_id)
         execution = None if pending is None else pending.plan.to_wait_for.get(message.attempt)
         if pending is not None and execution is not None and pending.stage is not Stage.STORING:
@@ -346,12 +346,12 @@ class CheckpointCoordinator:
             self._abort(pending, _Reason.FINALIZE_CHECKPOINT_FAILURE, now_ms, failure=failure)
             return
         pending.stage = Stage.STORING
-        pending.states.clear()  # what is small lies in the handles themselves: the metadata has it now
+        pending.states.clear()  # small state lies in the handles themselves: the metadata has it now
         pending.completed = CompletedCheckpoint(metadata, pending.options.location)
         self._outbox.do(StoreCheckpoint(metadata, pending.options))
 
     def stored(self, stimulus: CheckpointStored, now_ms: int) -> None:
-        """The metadata is written, and the checkpoint counts; or it is not. What was given up meanwhile does not."""
+        """Complete a checkpoint whose metadata was stored, or abort it; of one aborted meanwhile: nothing."""
         pending = self.pending.get(stimulus.checkpoint_id)
         if pending is None or pending.stage is not Stage.STORING:
             return
@@ -411,7 +411,7 @@ class CheckpointCoordinator:
         failure: Failure | None = None,
         task: ExecutionVertex | None = None,
     ) -> None:
-        """It will never count: everybody forgets it, and what was written of it goes."""
+        """Abort a checkpoint: tasks are notified, and its files are deleted."""
         del self.pending[pending.id]
         self._notices.aborted(pending, self.store.latest_own_id)
         self._outbox.do(DiscardState(pending.id, pending.options.location, self.store.shared.release(pending.id)))
@@ -425,7 +425,7 @@ class CheckpointCoordinator:
             self._fail(verdict, None if task is None else str(task), now_ms)
 
     def _refused(self, request: CheckpointRequest, reason: CheckpointFailureReason, detail: str = "") -> None:
-        """It could not even begin."""
+        """Fail a request whose checkpoint could not begin."""
         self.tracker.refused()
         self._answer_failed(request, f"{reason.value}: {detail}" if detail else reason.value)
 
@@ -441,9 +441,9 @@ class CheckpointCoordinator:
     # ---- the job stops, begins, begins again
 
     def suspend(self, reason: CheckpointFailureReason, now_ms: int) -> None:
-        """Tasks end, or are about to: nothing is under way any more, but for what everybody has answered.
+        """Abort what is under way because tasks end, but for checkpoints that all tasks have answered.
 
-        What is being stored may count already, for whoever reads it there: it is waited for.
+        A checkpoint that is being stored may count already for another reader of the storage: it is waited for.
         """
         self._periodic_ms = None
         self._drop_requests(reason)
@@ -461,7 +461,7 @@ class CheckpointCoordinator:
             self._refused(request, reason)
 
     def abandon(self, now_ms: int) -> None:
-        """Somebody else leads the job: he decides what counts, and nothing of it is deleted here."""
+        """Give up all checkpoints without deleting any: another job master leads the job and decides what counts."""
         self._periodic_ms = None
         self._drop_requests(_Reason.CHECKPOINT_COORDINATOR_SHUTDOWN)
         for pending in list(self.pending.values()):
@@ -483,13 +483,13 @@ class CheckpointCoordinator:
         return replace(failure, message=text, can_restart=False)
 
     def restore(self, subtasks: list[ExecutionVertex], sources: set[str], is_global: bool, now_ms: int) -> None:
-        """New attempts begin from the latest checkpoint: say what each begins with, and where sources go back to."""
+        """Give new attempts the state of the latest checkpoint, and reset the coordinators of sources to it."""
         self._ends.forget_old()
         self._is_done = False
         self._restores.restore(subtasks, sources, is_global, now_ms)
 
     def end(self, status: JobStatus, now_ms: int) -> None:
-        """The job is over: answer all who wait, and delete what nobody needs."""
+        """Answer all requests at the end of the job, and delete checkpoints that are not to be kept."""
         stop, stopped = self._stop, self._stopped_with
         if stop is not None and stop.user_request is not None and stopped is not None:
             if status is JobStatus.FINISHED:

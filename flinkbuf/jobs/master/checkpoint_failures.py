@@ -42,7 +42,7 @@ class CheckpointFailures:
         self._last_success = 0
 
     def failed(self, checkpoint_id: int, reason: CheckpointFailureReason) -> bool:
-        """One has failed; return whether that is more than the job puts up with: it counts anew then."""
+        """Count a failed checkpoint; return whether that is more than the job tolerates: then counting starts anew."""
         if self.tolerable == UNLIMITED or not reason.counts:
             return False
         if checkpoint_id <= self._last_success or checkpoint_id in self._counted:
@@ -55,7 +55,7 @@ class CheckpointFailures:
         return True
 
     def succeeded(self, checkpoint_id: int) -> None:
-        """One is complete; only a newer one than the last changes anything."""
+        """Note a complete checkpoint; only a newer one than the last changes anything."""
         if checkpoint_id > self._last_success:
             self._last_success = checkpoint_id
             self._clear()
@@ -63,7 +63,7 @@ class CheckpointFailures:
     def verdict(
         self, pending: PendingCheckpoint, reason: CheckpointFailureReason, text: str, *, is_of_a_task: bool
     ) -> Failure | None:
-        """One has failed; return why the job cannot go on, or None if it can.
+        """Return why the job cannot go on after a failed checkpoint, or None if it can.
 
         A savepoint is no job's fault, unless a task could not take it. One that the job stops with has stopped its
         sources: only beginning again moves them.
@@ -71,7 +71,7 @@ class CheckpointFailures:
         if reason in _OF_THE_JOB:
             return None
         if pending.kind.is_synchronous:
-            if pending.stage is Stage.COORDINATORS:  # no task has heard of it
+            if pending.stage is Stage.COORDINATORS:  # no task knows of the checkpoint
                 return None
             return Failure("builtins.RuntimeError", f"the job could not be stopped with savepoint {pending.id}: {text}")
         is_a_tasks_fault = is_of_a_task and reason is not CheckpointFailureReason.CHECKPOINT_EXPIRED

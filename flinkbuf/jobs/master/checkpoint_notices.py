@@ -1,4 +1,4 @@
-"""What the job master tells tasks about a checkpoint: that it begins, that it counts, or that it never will."""
+"""What the job master tells tasks about a checkpoint: that it begins, is complete, or is aborted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class CheckpointNotices:
         self._session_id = tasks.session_id
 
     def trigger(self, pending: PendingCheckpoint) -> None:
-        """Those who have nobody before them begin."""
+        """Trigger the checkpoint at the tasks that have no running producers."""
         for execution in pending.plan.to_trigger:
             self._tell(
                 execution,
@@ -35,14 +35,14 @@ class CheckpointNotices:
             )
 
     def complete(self, pending: PendingCheckpoint) -> None:
-        """It counts: whoever has something to commit does."""
+        """Notify tasks: checkpoint complete."""
         for execution in pending.plan.to_wait_for.values():
             self._tell(execution, lambda attempt: NotifyCheckpointComplete(self._session_id, attempt, pending.id))
 
     def aborted(self, pending: PendingCheckpoint, latest_id: int) -> None:
-        """It never will; the latest one that does is told along, for those who have not heard of that."""
+        """Notify tasks: checkpoint aborted; with the latest complete one, for tasks that missed its notice."""
         if pending.stage is Stage.COORDINATORS:
-            return  # nor has anybody heard of this one
+            return  # no task knows of this checkpoint, either
         for execution in pending.plan.to_wait_for.values():
             self._tell(
                 execution, lambda attempt: NotifyCheckpointAborted(self._session_id, attempt, pending.id, latest_id)

@@ -13,7 +13,7 @@ _RUNNING, _FINISHED = ExecutionState.RUNNING, ExecutionState.FINISHED
 
 
 class PlanRefusedError(Exception):
-    """There can be no checkpoint now; says why."""
+    """There can be no checkpoint now; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class CheckpointPlan:
     Attributes
     ----------
     to_trigger : tuple of Execution
-        They are told to begin: nobody who still runs sends them barriers.
+        Tasks that are told to begin: no running task sends them barriers.
     to_wait_for : dict
-        All that run, by attempt: each says that its state is written, and is told how it ends.
+        All running tasks, by attempt: each acknowledges its state, and is notified of the result.
     has_finished_tasks : bool
-        Some have come to their end, and are noted as such.
+        Some tasks have finished, and are noted as such.
     """
 
     to_trigger: tuple[Execution, ...]
@@ -61,7 +61,7 @@ class CheckpointPlanner:
         Raises
         ------
         PlanRefusedError
-            A task does not run yet, or not any more, that it needs.
+            A task that the checkpoint needs does not run yet, or not any more.
         """
         self._check()
         waited = {each.attempt: each for each in self.graph.executions() if each.state is _RUNNING}
@@ -87,7 +87,7 @@ class CheckpointPlanner:
             )
 
     def _heads(self) -> tuple[Execution, ...]:
-        """What runs and has nobody before it that does."""
+        """Return the running tasks that no running task feeds."""
         runs = [any(each.current.state is _RUNNING for each in vertex.subtasks) for vertex in self.graph.vertices]
         return tuple(
             subtask.current
@@ -99,7 +99,7 @@ class CheckpointPlanner:
         )
 
     def _is_fed(self, vertex: int, subtask: int, runs: list[bool]) -> bool:
-        """Whether one of those runs from which it alone reads."""
+        """Return whether a running task feeds this subtask."""
         return any(
             self.graph.vertices[edge.source].subtasks[producer].current.state is _RUNNING
             for edge in self._inputs[vertex]

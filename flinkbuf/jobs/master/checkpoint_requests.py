@@ -1,7 +1,7 @@
 """Which checkpoint that was asked for is begun next, and when. Flink: CheckpointRequestDecider.
 
-Whoever waits stands in one line: savepoints first, then what is forced, then what somebody asked for, then what the
-clock asked for; among equals the older one.
+All requests wait in one line: savepoints first, then forced ones, then a user's, then those of the
+interval; among equals the older one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ NEVER_MS: Final = -(1 << 62)
 
 @dataclass(frozen=True)
 class CheckpointRequest:
-    """A checkpoint that somebody wants.
+    """A checkpoint that a user or the interval asks for.
 
     Attributes
     ----------
     number : int
-        They are counted.
+        Requests are counted.
     is_periodic : bool
-        The clock asked.
+        The interval asks.
     is_forced : bool
         It waits for no other one.
     user_request : int or None
@@ -44,7 +44,7 @@ class CheckpointRequest:
 
     @property
     def rank(self) -> tuple[bool, bool, bool, int, int]:
-        """Its place in the line: the smallest comes first."""
+        """Return the place in the line: the smallest comes first."""
         return not self.kind.is_savepoint, not self.is_forced, self.is_periodic, self.timestamp_ms, self.number
 
 
@@ -55,11 +55,11 @@ class Choice:
     Attributes
     ----------
     begin : CheckpointRequest or None
-        Begin it.
+        The request to begin.
     too_early : CheckpointRequest or None
-        It was taken out of the line: the last checkpoint is too young.
+        The request that was taken out of the line: the last checkpoint is too young.
     ask_again_in_ms : int
-        When the clock may ask again, then.
+        When the interval may ask again, then.
     """
 
     begin: CheckpointRequest | None = None
@@ -71,7 +71,7 @@ NOTHING: Final = Choice()
 
 
 class CheckpointRequests:
-    """The line of those that wait.
+    """The line of waiting requests.
 
     Parameters
     ----------
@@ -99,20 +99,20 @@ class CheckpointRequests:
 
     @property
     def waiting(self) -> list[CheckpointRequest]:
-        """All of them, the next one first."""
+        """Return all waiting requests, the next one first."""
         return list(self._line)
 
     def add(self, request: CheckpointRequest) -> CheckpointRequest | None:
-        """Let one wait; return the one that has to go for it, perhaps itself."""
+        """Add a request; return the request that has to go for it, perhaps itself."""
         if request.is_periodic and any(each.is_periodic for each in self._line):
-            return request  # the clock has asked already, and was not answered yet
+            return request  # a periodic request waits already
         if len(self._line) >= self.limit and not self._line[-1].is_periodic:
             return request
         insort(self._line, request, key=lambda each: each.rank)
         return self._line.pop() if len(self._line) > self.limit else None
 
     def choose(self, now_ms: int, *, pending_count: int, last_completion_ms: int = NEVER_MS) -> Choice:
-        """Take the next one out of the line, if its time has come.
+        """Take the next request out of the line, if its time has come.
 
         Parameters
         ----------
@@ -133,11 +133,11 @@ class CheckpointRequests:
         return Choice(begin=self._line.pop(0))
 
     def drop_checkpoints(self) -> list[CheckpointRequest]:
-        """Only savepoints are wanted any more; return those that have to go, and that a user waits for."""
+        """Drop all but savepoints; return the dropped requests that a user waits for."""
         line, self._line = self._line, [each for each in self._line if each.kind.is_savepoint]
         return [each for each in line if not each.kind.is_savepoint and each.user_request is not None]
 
     def clear(self) -> list[CheckpointRequest]:
-        """Nobody waits any more; return who did."""
+        """Empty the line; return the requests that were in it."""
         line, self._line = self._line, []
         return line

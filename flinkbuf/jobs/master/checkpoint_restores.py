@@ -1,4 +1,4 @@
-"""What new attempts begin with: the latest checkpoint, dealt out. Flink: SchedulerBase.restoreState."""
+"""Deals the latest checkpoint out to new attempts. Flink: SchedulerBase.restoreState."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _UNREADABLE: Final = ("flinkbuf.errors.CorruptDataError", "builtins.FileNotFound
 
 
 def _is_of_state(failure: Failure, checkpoint: CompletedCheckpoint) -> bool:
-    """Whether it says that a file of this checkpoint, or beside it, is damaged or gone."""
+    """Return whether a failure says that a file of this checkpoint, or beside it, is damaged or gone."""
     place = parent(checkpoint.location) if checkpoint.location else "state in memory"
     return failure.type_name in _UNREADABLE and place in failure.message
 
 
 class CheckpointRestores:
-    """Deals the latest checkpoint out to those who begin again.
+    """Deals the latest checkpoint out to subtasks that begin again.
 
     Parameters
     ----------
@@ -64,12 +64,12 @@ class CheckpointRestores:
             store.begin_with(initial)
 
     def restore(self, subtasks: list[ExecutionVertex], sources: set[str], is_global: bool, now_ms: int) -> None:
-        """Give each of the subtasks what it begins with, and say where sources go back to.
+        """Give each subtask its part of the checkpoint, and reset the coordinators of sources.
 
         Parameters
         ----------
         subtasks : list of ExecutionVertex
-            Those that begin again, with their new attempts.
+            The subtasks that begin again, with their new attempts.
         sources : set of str
             Ids of the vertices that have a coordinator.
         is_global : bool
@@ -91,7 +91,7 @@ class CheckpointRestores:
             self._outbox.do(ResetSources(concerned, is_global, None if latest is None else latest.id, states))
 
     def judged(self, failure: Failure) -> Failure:
-        """Return what a failure comes to: a checkpoint that cannot be read is as damaged at the next beginning."""
+        """Return the failure, as final if the same checkpoint failed too often: it stays unreadable."""
         latest = self._store.latest
         if latest is None or not _is_of_state(failure, latest):
             return failure

@@ -27,7 +27,7 @@ IN_PROGRESS, COMPLETED, FAILED = "IN_PROGRESS", "COMPLETED", "FAILED"
 
 @dataclass(frozen=True)
 class SubtaskAnswer:
-    """What one subtask said."""
+    """What one subtask reported of a checkpoint."""
 
     execution: Execution
     ack_ms: int
@@ -37,7 +37,7 @@ class SubtaskAnswer:
 
     @classmethod
     def of(cls, execution: Execution, state: SubtaskState, metrics: CheckpointMetrics, now_ms: int) -> SubtaskAnswer:
-        """Return it without the state."""
+        """Return the answer without the state."""
         own = sum(each.size for each in state.handles())
         shared = sum(each.handle.size for each in state.shared_files())
         return cls(execution, now_ms, own, own + shared, metrics)
@@ -45,7 +45,7 @@ class SubtaskAnswer:
 
 @dataclass
 class CheckpointStatistics:
-    """One checkpoint: its sums are made when somebody asks."""
+    """One checkpoint: its sums are made when a reader asks."""
 
     id: int
     kind: str
@@ -65,29 +65,29 @@ class CheckpointStatistics:
 
     @property
     def subtask_count(self) -> int:
-        """Subtasks that were waited for."""
+        """Return how many subtasks were waited for."""
         return sum(self.vertex_sizes.values())
 
     def frozen(self) -> CheckpointStatistics:
-        """Return what does not change any more; itself, if it is over."""
+        """Return a copy that does not change any more; itself, if the checkpoint is over."""
         return replace(self, answers=list(self.answers)) if self.status == IN_PROGRESS else self
 
     def missing(self) -> list[Execution]:
-        """Return those who have not answered."""
+        """Return the subtasks that have not answered."""
         answered = {each.execution.attempt for each in self.answers}
         return [execution for attempt, execution in self.waited.items() if attempt not in answered]
 
     @property
     def latest_ack_ms(self) -> int:
-        """When the last one answered."""
+        """Return when the last subtask answered."""
         return max((each.ack_ms for each in self.answers), default=UNKNOWN)
 
     def duration_ms(self, now_ms: int) -> int:
-        """How long it took, or has taken so far."""
+        """Return how long the checkpoint took, or has taken so far."""
         return (now_ms if self.end_ms == UNKNOWN else self.end_ms) - self.trigger_ms
 
     def record(self, slowest: str) -> CheckpointRecord:
-        """Return it for a line in the log."""
+        """Return the statistics for a line in the log."""
         return CheckpointRecord(
             self.id,
             self.kind,
@@ -106,11 +106,11 @@ class CheckpointStatistics:
         )
 
     def as_json(self, now_ms: int) -> Json:
-        """Return it as ``/jobs/:jobid/checkpoints/details/:checkpointid`` does, each task with its subtasks."""
+        """Return the shape of ``/jobs/:jobid/checkpoints/details/:checkpointid``, each task with its subtasks."""
         return self.summary(now_ms) | {"tasks": {vertex: self.task_json(vertex) for vertex in self.vertex_sizes}}
 
     def summary(self, now_ms: int) -> Json:
-        """Return it as ``/jobs/:jobid/checkpoints`` does in its history: without its tasks."""
+        """Return the shape of ``/jobs/:jobid/checkpoints`` in its history: without tasks."""
         shown = {
             "className": self.status.lower(),
             "id": self.id,
@@ -209,7 +209,7 @@ class CheckpointTracker:
         self._samples: deque[Json] = deque(maxlen=SAMPLES)
 
     def began(self, pending: PendingCheckpoint) -> None:
-        """One is under way."""
+        """Note a checkpoint that has begun."""
         sizes: dict[str, int] = {}
         for attempt in pending.plan.to_wait_for:
             sizes[attempt.vertex_id] = sizes.get(attempt.vertex_id, 0) + 1
@@ -231,11 +231,11 @@ class CheckpointTracker:
     def answered(
         self, checkpoint_id: int, execution: Execution, state: SubtaskState, metrics: CheckpointMetrics, now_ms: int
     ) -> None:
-        """A subtask has given its part."""
+        """Note a subtask's part of a checkpoint."""
         self._open[checkpoint_id].answers.append(SubtaskAnswer.of(execution, state, metrics, now_ms))
 
     def completed(self, checkpoint_id: int, path: str, metadata_size: int, now_ms: int) -> CheckpointRecord:
-        """One is complete."""
+        """Note a complete checkpoint."""
         done = self._close(checkpoint_id, COMPLETED, now_ms)
         done.path, done.metadata_size = path, metadata_size
         self._latest["savepoint" if done.is_savepoint else "completed"] = done
@@ -244,7 +244,7 @@ class CheckpointTracker:
         return done.record("" if last is None else str(last.execution.vertex))
 
     def failed(self, pending: PendingCheckpoint, reason: str, failure: str, now_ms: int) -> CheckpointRecord:
-        """One has come to nothing."""
+        """Note a failed checkpoint."""
         done = self._close(pending.id, FAILED, now_ms)
         done.reason, done.failure = reason, failure
         self._latest["failed"] = done
@@ -252,18 +252,18 @@ class CheckpointTracker:
         return done.record("" if missing is None else str(missing.vertex))
 
     def refused(self) -> None:
-        """One could not even begin."""
+        """Note a checkpoint that could not begin."""
         self._counts["total"] += 1
         self._counts["failed"] += 1
 
     def discarded(self, checkpoint_id: int) -> None:
-        """One that was complete is not kept any more."""
+        """Note that a complete checkpoint was discarded."""
         for each in (*self._history, *self._latest.values()):
             if each.id == checkpoint_id:
                 each.is_discarded = True
 
     def restored(self, checkpoint_id: int, path: str, is_savepoint: bool, now_ms: int) -> None:
-        """The job has begun from one."""
+        """Note the checkpoint that the job has begun from."""
         self._counts["restored"] += 1
         self._restored = {
             "id": checkpoint_id,
@@ -280,7 +280,7 @@ class CheckpointTracker:
         return done
 
     def picture(self) -> CheckpointsPicture:
-        """Return it as it is now, for other threads."""
+        """Return the statistics as they are now, for other threads."""
         shown = {each.id: each.frozen() for each in (*self._history, *self._latest.values())}
         return CheckpointsPicture(
             self._config,
@@ -292,7 +292,7 @@ class CheckpointTracker:
         )
 
     def as_json(self, now_ms: int) -> Json:
-        """Return all of it, see `CheckpointsPicture.as_json`."""
+        """Return the statistics as JSON, see `CheckpointsPicture.as_json`."""
         return self.picture().as_json(now_ms)
 
 
@@ -324,11 +324,11 @@ class CheckpointsPicture:
 
     @property
     def running(self) -> list[CheckpointStatistics]:
-        """Those that are under way."""
+        """Return the checkpoints under way."""
         return [each for each in self.history if each.status == IN_PROGRESS]
 
     def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
-        """Return one of those that are remembered."""
+        """Return a checkpoint of the history."""
         found = (each for each in (*self.history, *self.latest.values()) if each.id == checkpoint_id)
         return next(found, None)
 
@@ -337,7 +337,7 @@ class CheckpointsPicture:
         return _config_json(self.config)
 
     def as_json(self, now_ms: int) -> Json:
-        """Return all of it as ``/jobs/:jobid/checkpoints`` does, with ``/checkpoints/config`` as ``config``."""
+        """Return ``/jobs/:jobid/checkpoints``, with ``/checkpoints/config`` as ``config``."""
         latest = {
             name: self.latest[name].as_json(now_ms) if name in self.latest else None
             for name in ("completed", "savepoint", "failed")

@@ -40,7 +40,7 @@ class CompletedCheckpoint:
 
     @property
     def id(self) -> int:
-        """Its number."""
+        """Return the checkpoint's number."""
         return self.metadata.checkpoint_id
 
 
@@ -64,35 +64,35 @@ class CompletedCheckpoints:
         self._retained = retained
         self._retention = retention
         self._kept: list[CompletedCheckpoint] = []  # oldest first
-        self._initial: CompletedCheckpoint | None = None  # somebody else's, until there is one of ours
+        self._initial: CompletedCheckpoint | None = None  # another run's, until the job has one of its own
 
     @property
     def latest(self) -> CompletedCheckpoint | None:
-        """The one to begin from."""
+        """Return the checkpoint to begin from."""
         return self._kept[-1] if self._kept else self._initial
 
     @property
     def older(self) -> tuple[CompletedCheckpoint, ...]:
-        """Those that are kept beside the latest, oldest first."""
+        """Return the checkpoints kept beside the latest, oldest first."""
         return tuple(self._kept[:-1])
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """Those that are kept, oldest first."""
+        """Return the numbers of the kept checkpoints, oldest first."""
         return tuple(each.id for each in self._kept)
 
     @property
     def latest_own_id(self) -> int:
-        """The newest that tasks of this job may have been told of; 0: none."""
+        """Return the newest checkpoint that tasks of this job may know; 0: none."""
         return self._kept[-1].id if self._kept else 0
 
     @property
     def needs_full(self) -> bool:
-        """Whether the next one may refer to no earlier file: those that there are belong to somebody else."""
+        """Return whether the next checkpoint must be full: all earlier files have another owner."""
         return self._initial is not None
 
     def begin_with(self, restored: RestoredCheckpoint) -> None:
-        """The job begins from a checkpoint of another run."""
+        """Begin from a checkpoint of another run."""
         metadata = restored.metadata
         files = [file for subtask in metadata.subtasks() for file in subtask.shared_files()]
         completed = CompletedCheckpoint(metadata, restored.location, restored.location, restored.is_claimed)
@@ -104,7 +104,7 @@ class CompletedCheckpoints:
             self.shared.keep(files)
 
     def add(self, completed: CompletedCheckpoint) -> list[DiscardState]:
-        """One is complete; return what is not needed any more."""
+        """Add a complete checkpoint; return the ones no longer needed."""
         self._initial = None
         self._kept.append(completed)
         self._kept.sort(key=lambda each: each.id)
@@ -113,7 +113,7 @@ class CompletedCheckpoints:
         return [self._discard(each) for each in surplus]
 
     def end(self, status: JobStatus) -> list[DiscardState]:
-        """The job is over; return what nobody can want any more."""
+        """Return the checkpoints to delete at the end of the job."""
         kept, self._kept = self._kept, []
         if status not in _DELETED_AFTER[self._retention]:
             return []

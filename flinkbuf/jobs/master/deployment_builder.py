@@ -43,7 +43,7 @@ class DeploymentBuilder:
             edges.sort(key=lambda edge: edge.gate_index)
 
     def partition_id(self, execution: Execution, partition_index: int) -> str:
-        """Return the id of what an attempt writes, as Flink puts it together: data set, number, producer's attempt."""
+        """Return the id of an attempt's partition, as Flink puts it together: data set, number, producer's attempt."""
         attempt = execution.attempt
         data_set = blake2b(f"{attempt.vertex_id}:{partition_index}".encode(), digest_size=16).hexdigest()
         subtask = f"{attempt.subtask_index:08x}"
@@ -55,8 +55,8 @@ class DeploymentBuilder:
         return {edge.partition_index: self.partition_id(execution, edge.partition_index) for edge in outputs}
 
     def build(self, executions: list[Execution]) -> list[tuple[str, TaskDeploymentDescriptor]]:
-        """Return (task manager, descriptor) of attempts whose `manager` is set, as those are of all they read from."""
-        producers: dict[int, _Producers] = {}  # by id of the edge: what all who read through it share
+        """Return (task manager, descriptor) of attempts whose `manager` is set, as are those of their producers."""
+        producers: dict[int, _Producers] = {}  # by id of the edge: what all its readers share
         return [self._descriptor(execution, producers) for execution in executions]
 
     def _descriptor(
@@ -66,7 +66,7 @@ class DeploymentBuilder:
         plan, index, number = vertex.plan, vertex.job_vertex.index, vertex.index
         manager = execution.manager
         assert manager is not None, f"{execution!r} has no task manager"
-        restore, execution.restore = execution.restore, None  # nobody asks again, and it may be large
+        restore, execution.restore = execution.restore, None  # it is asked for only once, and may be large
         return manager.id, TaskDeploymentDescriptor(
             attempt=execution.attempt,
             task_name=plan.name,
@@ -91,14 +91,14 @@ class DeploymentBuilder:
         if known is None:
             subtasks = self.graph.vertices[edge.source].subtasks
             known = producers[id(edge)] = tuple(self._location(subtask.current, edge) for subtask in subtasks)
-        if not edge.is_pointwise:  # everybody reads a subpartition of his own of each
+        if not edge.is_pointwise:  # each consumer reads a subpartition of its own of each producer
             return GateDescriptor(known, (consumer,) * len(known))
         channels = self.plan.channels_of(edge, consumer)
         return GateDescriptor(tuple(known[each] for each, _ in channels), tuple(index for _, index in channels))
 
     def _location(self, execution: Execution, edge: EdgePlan) -> PartitionLocation:
         manager = execution.manager
-        if manager is None:  # of a region that is not deployed yet: nobody who is deployed now reads from it
+        if manager is None:  # of a region that is not deployed yet: no task deployed now reads from it
             return PartitionLocation("", "", "", 0)
         partition_id = self.partition_id(execution, edge.partition_index)
         return PartitionLocation(partition_id, manager.id, manager.host, manager.data_port)

@@ -1,4 +1,4 @@
-"""Which tasks have no more to do than to wait for a last checkpoint. Flink: VertexEndOfDataListener."""
+"""Which tasks only wait for a last checkpoint. Flink: VertexEndOfDataListener."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EndsOfData:
         return attempt in self._attempts
 
     def add(self, attempt: AttemptId) -> bool:
-        """One says so; False: it is of old, or over."""
+        """Add an attempt; return False if the attempt is old, or over."""
         execution = self._graph.execution_of(attempt)
         if execution is None or execution.state.is_terminal:
             return False
@@ -31,12 +31,12 @@ class EndsOfData:
         return True
 
     def forget_old(self) -> None:
-        """Some subtasks have begun anew."""
+        """Drop the attempts of subtasks that have begun anew."""
         self._attempts = {attempt for attempt in self._attempts if self._graph.execution_of(attempt)}
 
     @property
     def is_all(self) -> bool:
-        """Whether it holds for all that have not ended altogether."""
+        """Return whether all tasks that have not ended have finished operators."""
         graph = self._graph
         if not self._attempts or len(self._attempts) + graph.finished_count < graph.subtask_count:
             return False

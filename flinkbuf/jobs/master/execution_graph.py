@@ -42,7 +42,7 @@ class Execution:
     restore : TaskRestore or None
         What it is to begin with, until it is deployed.
     deployed_after, canceled_after : int
-        The last heartbeat that was asked of its manager before that was sent to it.
+        The last heartbeat request to its manager before the deployment, or the cancel, was sent.
     """
 
     __slots__ = (
@@ -81,7 +81,7 @@ class Execution:
         self.canceled_after = 0
 
     def keep(self, metrics: dict[str, Any] | None, accumulators: dict[str, Any] | None, now_ms: int) -> None:
-        """Take the newest of each; a report without them changes nothing."""
+        """Keep the newest accumulators and metrics of a report; a report without them changes nothing."""
         self.vertex.job_vertex.version += 1
         if metrics:
             self.former_metrics, self.former_ms = self.metrics, self.reported_ms
@@ -89,7 +89,7 @@ class Execution:
         self.accumulators = accumulators or self.accumulators
 
     def time_shares(self, *names: str) -> list[float]:
-        """Of the time between the last two reports: the share of each of these, which count milliseconds.
+        """Return each counter's share of the time between the last two reports; the counters are milliseconds.
 
         They are shares of their sum, not of a clock's time: a task counts them up to the moment of its report.
         """
@@ -134,7 +134,7 @@ class ExecutionJobVertex:
     Attributes
     ----------
     version : int
-        Another one after each change of an attempt, so that whoever looks again sees at once that there was none.
+        Another one after each change of an attempt, so that a reader sees at once if there was none.
     """
 
     def __init__(self, plan: VertexPlan, index: int, first_slot: int | None, now_ms: int) -> None:
@@ -148,12 +148,12 @@ class ExecutionJobVertex:
 
     @property
     def state_counts(self) -> Counter[ExecutionState]:
-        """How many subtasks are in which state."""
+        """Return how many subtasks are in each state."""
         return Counter(subtask.current.state for subtask in self.subtasks)
 
     @property
     def aggregate_state(self) -> ExecutionState:
-        """One state for all its subtasks."""
+        """Return one state for all subtasks of the vertex."""
         return aggregate_state(self.state_counts)
 
 
@@ -211,7 +211,7 @@ class ExecutionGraph:
         self._by_manager: dict[str, dict[AttemptId, Execution]] = {}  # deployed and not at their end
 
     def subtasks(self) -> Iterator[ExecutionVertex]:
-        """All subtasks, producers before those that read from them."""
+        """Return all subtasks, producers before those that read from them."""
         return (subtask for vertex in self.vertices for subtask in vertex.subtasks)
 
     def subtask(self, key: Subtask) -> ExecutionVertex:
@@ -219,7 +219,7 @@ class ExecutionGraph:
         return self.vertices[key[0]].subtasks[key[1]]
 
     def executions(self) -> Iterator[Execution]:
-        """The newest attempt of each subtask."""
+        """Return the newest attempt of each subtask."""
         return (subtask.current for subtask in self.subtasks())
 
     def execution_of(self, attempt: AttemptId) -> Execution | None:
@@ -251,14 +251,14 @@ class ExecutionGraph:
         return after
 
     def deploy(self, execution: Execution, manager: Manager, now_ms: int) -> None:
-        """An attempt goes to a task manager."""
+        """Note that an attempt is sent to a task manager."""
         self.step(execution, ExecutionStep.DEPLOY, now_ms)
         execution.vertex.job_vertex.version += 1
         execution.manager = manager
         self._by_manager.setdefault(manager.id, {})[execution.attempt] = execution
 
     def open_on(self, manager_id: str) -> dict[AttemptId, Execution]:
-        """What was deployed to a task manager and is not at its end; do not change it."""
+        """Return the attempts of a task manager that have not ended; do not change the answer."""
         return self._by_manager.get(manager_id, {})
 
     def reset(self, subtask: ExecutionVertex, now_ms: int) -> Execution:

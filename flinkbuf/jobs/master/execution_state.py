@@ -14,7 +14,7 @@ class ExecutionState(Enum):
     """Where an attempt is in its life."""
 
     CREATED = "CREATED"
-    SCHEDULED = "SCHEDULED"  # its slot was asked for
+    SCHEDULED = "SCHEDULED"  # the slot was asked for
     DEPLOYING = "DEPLOYING"  # its task manager was told
     INITIALIZING = "INITIALIZING"  # its operators are made and opened
     RUNNING = "RUNNING"
@@ -48,7 +48,7 @@ for _state in ExecutionState:
 
 _OVER: Final = (_T.INITIALIZE, _T.RUN, _T.FINISH, _T.CANCEL, _T.CONFIRM_CANCEL, _T.FAIL)
 NEXT: Final[dict[ExecutionState, dict[ExecutionStep, ExecutionState]]] = {
-    # Nobody was told of it yet: a cancel needs no confirmation, and a report about it is a lie.
+    # No task manager knows of the attempt yet: a cancel needs no confirmation, and a report about it is a lie.
     _S.CREATED: {
         _T.SCHEDULE: _S.SCHEDULED,
         _T.CANCEL: _S.CANCELED,

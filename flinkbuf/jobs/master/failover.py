@@ -61,21 +61,21 @@ class Failover:
     # ---- something has failed
 
     def of_tasks(self, entry: FailureEntry, victims: list[ExecutionVertex], now_ms: int) -> None:
-        """Subtasks failed that ran, or were to."""
+        """Handle the failure of subtasks that ran, or were to."""
         self._answer(entry, victims, now_ms, needs_new_run=False)
 
     def of_job(self, entry: FailureEntry, now_ms: int) -> None:
-        """Something failed that concerns the whole job."""
+        """Handle a failure of the whole job."""
         self._answer(entry, None, now_ms, needs_new_run=False)
 
     def of_managers(self, entry: FailureEntry, victims: list[ExecutionVertex], now_ms: int) -> None:
-        """Task managers are gone, or have not come, and with them what these subtasks had or waited for."""
+        """Handle the loss of task managers, or that they have not come, with the subtasks that needed them."""
         together, waiting = self._config.managers_come_together, self.tasks.restarts.waiting
         if victims or (together and not waiting):
             self._answer(entry, victims, now_ms, needs_new_run=together)
         else:
             self.noted(entry, now_ms)
-            # What was to begin again in the processes that are there has to in others.
+            # Subtasks that were to begin again in the running processes need others now.
             if (
                 together
                 and self.life.status is JobStatus.RESTARTING
@@ -85,7 +85,7 @@ class Failover:
                 self._begin_restart(self._in_new_run(), due_ms, now_ms, needs_new_run=True)
 
     def of_program(self, entry: FailureEntry, now_ms: int) -> None:
-        """The manager in the program is gone: even if nothing runs in it, nobody can begin again without it."""
+        """Handle the loss of the manager in the program: without it no subtask can begin again."""
         if self.life.is_active:
             self.history.restart_delay_ms(entry)
             self._fail(now_ms)
@@ -93,7 +93,7 @@ class Failover:
             self.noted(entry, now_ms)
 
     def noted(self, entry: FailureEntry, now_ms: int) -> None:
-        """Something failed that was to end anyway; perhaps it is why."""
+        """Note a failure of a task that was to end anyway; it may be the cause."""
         if self.life.status in (JobStatus.FAILING, JobStatus.RESTARTING):
             self.history.add(entry)
             cause = self.history.cause
@@ -121,7 +121,7 @@ class Failover:
         self._begin_restart(keys, now_ms + delay_ms, now_ms, needs_new_run=needs_new_run)
 
     def _can_restart_in_place(self, keys: list[Subtask] | None) -> bool:
-        """Whether these can begin again in the processes that are there; of a batch job those whose input is kept."""
+        """Return whether subtasks can restart in the running processes; in batch those whose input is kept."""
         if self._config.can_restart_in_place:
             return True
         is_kept = self._plan.is_batch and keys is not None
@@ -130,7 +130,7 @@ class Failover:
     def _in_new_run(self) -> list[Subtask] | None:
         """Return what begins again when all processes but the program go; None: the whole job.
 
-        What the tasks of a batch job have written goes with them: but what has finished, and is read by nobody any
+        What the tasks of a batch job have written goes with them: but what has finished, and is read by no task any
         more, stays finished.
         """
         if not self._plan.is_batch:
@@ -146,7 +146,7 @@ class Failover:
         return self._graph.subtask(key).current.state is ExecutionState.FINISHED
 
     def stopped(self, now_ms: int) -> None:
-        """The savepoint that the job stops with is stored: what failed while it was does not begin again either."""
+        """Handle that the job's last savepoint is stored: tasks that failed meanwhile do not begin again."""
         cause = self.history.cause
         if cause is not None and self.life.status in (JobStatus.RESTARTING, JobStatus.FAILING):
             self.history.explain(self._checkpoints.final_failure(cause))
@@ -183,12 +183,12 @@ class Failover:
         return not self._graph.subtask(key).current.state.is_terminal
 
     def _is_readable(self, partition: BlockingInput) -> bool:
-        """Whether what an attempt wrote to its end is still there, or will be."""
+        """Return whether the finished partition of an attempt is still there, or will be."""
         is_there = self.tasks.partitions.is_there((partition.producer, partition.partition_index))
         return is_there or not self._is_finished(partition.producer)
 
     def go_on(self, now_ms: int) -> None:
-        """Begin again with what has ended, in other processes where that is needed."""
+        """Begin again with the subtasks that have ended, in other processes where that is needed."""
         restarts = self.tasks.restarts
         for restart in restarts.to_release():
             restart.is_released = True
@@ -197,7 +197,7 @@ class Failover:
                     self._managers.remove(manager.id)
                     self.tasks.partitions.lose_manager(manager.id)
                     self.tasks.release(manager.id, "the job begins again in other processes", now_ms)
-            self._managers.slots.asked.clear()  # who comes now belongs to the others
+            self._managers.slots.asked.clear()  # managers that come now belong to the new run
         for restart in restarts.ready(now_ms):
             if (
                 not (restart.needs_new_run and self._managers.still_leaving(now_ms))
@@ -218,8 +218,8 @@ class Failover:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When something can go on that only waits."""
-        if self._checkpoints.is_storing:  # its answer, or its deadline, comes first
+        """Return when a waiting restart can go on."""
+        if self._checkpoints.is_storing:  # the answer of the storage, or its deadline, comes first
             return None
         gone_ms = max(self._managers.leaving.values(), default=0)
         ended = (each for each in self.tasks.restarts.waiting if not each.open)

@@ -1,7 +1,7 @@
 """What has failed, what was the cause, and what the restart strategy makes of it.
 
-When a process dies, everybody who talked to it reports that somebody has gone, and some are faster than the one who
-knows why. So a failure that only says so gives way to a better one, for as long as the job has not begun again.
+When a process dies, all its peers report that a connection was lost, and some are faster than the report of
+the cause. So such a failure gives way to a better one, for as long as the job has not begun again.
 Flink: ExecutionFailureHandler, RootExceptionHistoryEntry.
 """
 
@@ -16,8 +16,8 @@ from flinkbuf.jobs.master.execution_graph import Execution
 from flinkbuf.jobs.master.restart_strategy import RestartStrategy
 
 HISTORY_SIZE = 16  # Flink: web.exception-history-size
-# How much a failure says: somebody is gone; a task that was being cancelled says this, perhaps because it was; a task
-# manager is gone; this is why.
+# How much a failure says: a peer is gone; a task being cancelled reports it, perhaps for that reason; a task
+# manager is gone; the cause.
 ECHO, AFTER_CANCEL, LOSS, CAUSE = 0, 1, 2, 3
 
 
@@ -50,7 +50,7 @@ class FailureEntry:
 
 @dataclass
 class Outage:
-    """Failures of one moment: the one that counts, the others, and what went down with them.
+    """Failures of one moment: the one that counts, the others, and the subtasks they took down.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class FailureHistory:
         self.outages: list[Outage] = []
 
     def restart_delay_ms(self, entry: FailureEntry) -> int | None:
-        """Take note of a failure; return after which time the job goes on, or None if it does not."""
+        """Note a failure; return the delay of the restart, or None if the job does not go on."""
         entry = weighed(entry)
         if not entry.failure.can_restart:
             self._begin(entry)
@@ -94,28 +94,28 @@ class FailureHistory:
         return self.strategy.backoff_ms(entry.timestamp_ms) if self.strategy.can_restart() else None
 
     def add(self, entry: FailureEntry) -> None:
-        """Take note of a failure that came with the last one; it may turn out to be the cause of both."""
+        """Note a failure that came with the last one; it may turn out to be the cause of both."""
         entry, outage = weighed(entry), self.outages[-1]
-        is_decided = entry.failure.can_restart and not outage.root.failure.can_restart  # nothing else is why it ended
+        is_decided = entry.failure.can_restart and not outage.root.failure.can_restart  # no other failure ended the job
         if entry.weight > outage.root.weight and not is_decided:
             outage.root, entry = entry, outage.root
         if len(outage.concurrent) < HISTORY_SIZE:
             outage.concurrent.append(entry)
 
     def took_down(self, count: int, names: Iterable[str]) -> None:
-        """Say how many subtasks end for the last failure, and which; of several answers the widest holds."""
+        """Note which subtasks end for the last failure, and how many; of several answers the widest holds."""
         if self.outages and count > self.outages[-1].taken_down_count:
             self.outages[-1].taken_down_count = count
             self.outages[-1].taken_down = tuple(islice(names, HISTORY_SIZE))
 
     def explain(self, failure: Failure) -> None:
-        """Say more of why the job was last disturbed."""
+        """Replace the failure that caused the job's last outage."""
         outage = self.outages[-1]
         outage.root = replace(outage.root, failure=failure)
 
     @property
     def cause(self) -> Failure | None:
-        """Why the job was last disturbed."""
+        """Return why the job was last disturbed."""
         return self.outages[-1].root.failure if self.outages else None
 
     def _begin(self, entry: FailureEntry) -> None:
@@ -124,5 +124,5 @@ class FailureHistory:
 
 
 def weighed(entry: FailureEntry) -> FailureEntry:
-    """Return it with the weight of an echo, if it is one."""
+    """Return the entry with the weight of an echo, if it is one."""
     return replace(entry, weight=ECHO) if entry.failure.is_echo else entry

@@ -1,14 +1,14 @@
-"""Who has been silent for too long.
+"""Heartbeats: which task managers have been silent for too long.
 
-Flink: HeartbeatManagerSenderImpl, HeartbeatMonitorImpl. One that asks all at the same time, so that a report can be
-laid beside what was sent before it.
+Flink: HeartbeatManagerSenderImpl, HeartbeatMonitorImpl. One monitor asks all at the same time, so that a report can be
+compared with what was sent before it.
 """
 
 from __future__ import annotations
 
 
 class HeartbeatMonitor:
-    """Asks everybody every interval, and says who has not been heard for the timeout.
+    """Asks all task managers every interval, and reports those not heard within the timeout.
 
     Parameters
     ----------
@@ -36,11 +36,11 @@ class HeartbeatMonitor:
         self.timeout_ms = timeout_ms
         self.sequence = 0
         self._heard_ms: dict[str, int] = {}  # oldest first
-        self._trusted: dict[str, None] = {}  # are asked, but may be silent
+        self._trusted: dict[str, None] = {}  # managers that are asked, but may be silent
         self._next_ask_ms: int | None = None
 
     def watch(self, target: str, now_ms: int, *, may_be_silent: bool = False) -> None:
-        """Ask this one, too, from now on."""
+        """Ask this manager, too, from now on."""
         if self._next_ask_ms is None:
             self._next_ask_ms = now_ms + self.interval_ms
         if may_be_silent:
@@ -49,30 +49,30 @@ class HeartbeatMonitor:
             self._heard_ms[target] = now_ms
 
     def forget(self, target: str) -> None:
-        """Do not ask this one any more."""
+        """Do not ask this manager any more."""
         self._heard_ms.pop(target, None)
         self._trusted.pop(target, None)
         if not self._heard_ms and not self._trusted:
             self._next_ask_ms = None
 
     def heard(self, target: str, now_ms: int) -> None:
-        """Something came from this one."""
+        """Note that a message of this manager came."""
         if target in self._heard_ms:
             del self._heard_ms[target]  # the others move to the front
             self._heard_ms[target] = now_ms
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When to look next."""
+        """Return when to call `ask` next."""
         if self._next_ask_ms is None or not self._heard_ms:
             return self._next_ask_ms
         return min(self._next_ask_ms, next(iter(self._heard_ms.values())) + self.timeout_ms)
 
     def ask(self, now_ms: int) -> list[str]:
-        """Return whom to ask now, with `sequence`; nobody, mostly.
+        """Return the managers to ask now, with `sequence`; mostly none.
 
-        Whoever looks late, because the whole process stood still, has not heard what came meanwhile: that time counts
-        against nobody.
+        After a late call, because the whole process stood still, messages of that time are not read yet: it counts
+        against no manager.
         """
         if self._next_ask_ms is None or now_ms < self._next_ask_ms:
             return []
@@ -84,7 +84,7 @@ class HeartbeatMonitor:
         return [*self._heard_ms, *self._trusted]
 
     def silent(self, now_ms: int) -> list[str]:
-        """Return whom nobody has heard for the timeout; ask first."""
+        """Return the managers not heard within the timeout; call `ask` first."""
         found = []
         for target, heard_ms in self._heard_ms.items():
             if now_ms - heard_ms < self.timeout_ms:

@@ -59,7 +59,7 @@ def read_archived_job(directory: str | os.PathLike[str], job_id: str) -> Json:
     Raises
     ------
     FileNotFoundError
-        It was not archived there.
+        No job of that id was archived there.
     CorruptDataError
         The file is no archive of that job.
     """

@@ -34,7 +34,7 @@ HEADLINE_LENGTH: Final = 300
 UNASSIGNED: Final = "(unassigned)"
 RECONCILING: Final = "RECONCILING"  # a state of tasks that Flink has, and nothing is ever in
 
-# Flink's name of a number, and ours. What nobody counts is 0 and not "complete".
+# Flink's name of a number, and ours. What is not counted is 0 and not "complete".
 _IO_METRICS: Final = {
     "read-bytes": "bytes_in",
     "write-bytes": "bytes_out",
@@ -114,7 +114,7 @@ def vertex_summary(vertex: VertexPicture, now_ms: int) -> Json:
 
 
 def vertex_times(vertex: VertexPicture, now_ms: int) -> Json:
-    """Return it without what its subtasks have counted."""
+    """Return the vertex without what its subtasks have counted."""
     executions = [subtask.current for subtask in vertex.subtasks]
     started_ms = min((ms for each in executions if (ms := _started_ms(each)) != UNKNOWN), default=UNKNOWN)
     ends = [_ended_ms(each) for each in executions]
@@ -134,7 +134,7 @@ def vertex_times(vertex: VertexPicture, now_ms: int) -> Json:
 
 
 def vertex_details(vertex: VertexPicture, now_ms: int) -> Json:
-    """Return it with all that stands below ``/jobs/:jobid/vertices/:vertexid``."""
+    """Return the vertex with all that stands below ``/jobs/:jobid/vertices/:vertexid``."""
     return {
         **vertex_summary(vertex, now_ms),
         "operators": operators_json(vertex),
@@ -193,7 +193,7 @@ def _duration(started_ms: int, ended_ms: int, now_ms: int) -> int:
 
 
 def status_durations(execution: AttemptPicture, now_ms: int) -> dict[str, int]:
-    """How long it was on each step of its way; -1 for those it has not come to."""
+    """Return how long an attempt was in each state; -1 for states it has not come to."""
     times = list(execution.timestamps.items())  # in the order in which they came
     ends = [ms for _, ms in times[1:]] + [now_ms]
     spans = {state: end - start for (state, start), end in zip(times, ends, strict=True)}

@@ -17,15 +17,15 @@ class MasterOutbox:
         self._actions: list[Action] = []
 
     def do(self, *actions: Action) -> None:
-        """One more, or several."""
+        """Add one or several actions."""
         self._actions.extend(actions)
 
     def send(self, manager_id: str, message: object) -> None:
-        """A message to a task manager."""
+        """Add a message to a task manager."""
         self._actions.append(SendTo(manager_id, message))
 
     def take(self) -> list[Action]:
-        """Return them; it is empty then."""
+        """Return all actions and empty the outbox."""
         actions, self._actions = self._actions, []
         return actions
 
@@ -53,7 +53,7 @@ class JobLife:
         self.timestamps = {JobStatus.CREATED: now_ms}
 
     def step(self, step: JobStep, now_ms: int) -> None:
-        """Something happened; a new status is told."""
+        """Change the status by a step; a new status is reported."""
         before, self.status = self.status, next_status(self.status, step)
         if self.status is not before:
             self.timestamps[self.status] = now_ms
@@ -61,5 +61,5 @@ class JobLife:
 
     @property
     def is_active(self) -> bool:
-        """Whether it still tries to get its work done."""
+        """Return whether the job still tries to get its work done."""
         return self.status in (JobStatus.RUNNING, JobStatus.RESTARTING)

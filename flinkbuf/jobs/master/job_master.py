@@ -1,4 +1,4 @@
-"""Decides for one job: who is deployed where and when, what a failure leads to, and when all is over.
+"""Decides for one job: which task is deployed where and when, what a failure leads to, and when the job is over.
 
 It owns no socket, thread, file or clock. What happened goes in, with its time; what is to be done comes out, in order
 (master_actions.py). Flink: JobMaster, DefaultScheduler.
@@ -79,7 +79,7 @@ class JobMaster:
     now_ms : int
         When it is made.
     checkpointing : CheckpointCoordinatorConfig, optional
-        How checkpoints are taken; by default only savepoints are, when somebody asks for them.
+        How checkpoints are taken; by default only savepoints are, when a user asks for them.
     initial : RestoredCheckpoint, optional
         What the job begins with.
     next_checkpoint_id : int
@@ -133,7 +133,7 @@ class JobMaster:
         self.graph = ExecutionGraph(plan, now_ms)
         self.managers = ManagerTable(slot_count(plan), self.config)
         self.is_over = False
-        self._accumulator_kinds: dict[str, tuple[str, str]] = {}  # by name: its kind, and a task that has it
+        self._accumulator_kinds: dict[str, tuple[str, str]] = {}  # by name: the kind, and a task that has it
         self._outbox = MasterOutbox()
         self._life = JobLife(self._outbox, now_ms)
         checkpointing = checkpointing or CheckpointCoordinatorConfig()
@@ -150,32 +150,32 @@ class JobMaster:
 
     @property
     def status(self) -> JobStatus:
-        """How the job stands."""
+        """Return the status of the job."""
         return self._life.status
 
     @property
     def timestamps(self) -> dict[JobStatus, int]:
-        """When it came into each status it has been in, in milliseconds."""
+        """Return when the job came into each status it has been in, in milliseconds."""
         return self._life.timestamps
 
     @property
     def failure(self) -> Failure | None:
-        """Why it FAILED, or is about to."""
+        """Return why the job FAILED, or is about to."""
         return self.history.cause if self.status in (JobStatus.FAILING, JobStatus.FAILED) else None
 
     @property
     def history(self) -> FailureHistory:
-        """All failures, those that it got over included."""
+        """Return all failures, those that the job got over included."""
         return self._failover.history
 
     @property
     def restart_count(self) -> int:
-        """How often subtasks began again."""
+        """Return how often subtasks began again."""
         return self._failover.restart_count
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `handle` wants to be called, whatever comes; None if nothing is due by itself."""
+        """Return when to call `handle` at the latest; None if nothing is due by itself."""
         if self.is_over:
             return None
         deadlines = (
@@ -188,7 +188,7 @@ class JobMaster:
         return min((each for each in deadlines if each is not None), default=None)
 
     def handle(self, stimulus: object, now_ms: int) -> list[Action]:
-        """Take in what happened; return what is to be done about it, in this order.
+        """Handle a stimulus; return the actions to perform, in this order.
 
         Parameters
         ----------
@@ -251,7 +251,7 @@ class JobMaster:
 
     def _checkpoint_failed(self, failure: Failure, task_name: str | None, now_ms: int) -> None:
         has_work = self.graph.finished_count < self.graph.subtask_count
-        if self.status is JobStatus.RUNNING and has_work:  # else all of it begins again, or ends, anyway
+        if self.status is JobStatus.RUNNING and has_work:  # else the whole job begins again, or ends, anyway
             self._failover.of_job(FailureEntry(failure, now_ms, task_name), now_ms)
 
     # ---- task managers come and go
@@ -281,7 +281,7 @@ class JobMaster:
                 self.checkpoints.end_of_data(message, now_ms)
 
     def _register(self, manager_id: str, message: RegisterManager, now_ms: int) -> None:
-        # A first message that comes twice is no stranger's, however the job stands.
+        # A repeated first message is of a known manager, in whatever status the job is.
         is_wanted = self._life.is_active or manager_id == PROGRAM_MANAGER or manager_id in self.managers.registered
         refusal = self.managers.refusal(manager_id, message) if is_wanted else f"the job is {self.status.name}"
         if refusal is not None:
@@ -289,7 +289,7 @@ class JobMaster:
             return
         if manager_id not in self.managers.registered:
             self.managers.add(manager_id, message, now_ms)
-        # Whoever lives in this process needs no heartbeat to know that it lives; both may stand still for long.
+        # A manager in this process needs no heartbeat to show that it lives; both may stand still for long.
         timeout_ms = 0 if manager_id == PROGRAM_MANAGER else self.config.heartbeat_timeout_ms
         accepted = RegistrationAccepted(self.session_id, self.config.heartbeat_interval_ms, timeout_ms)
         self._outbox.do(SendTo(manager_id, accepted))
@@ -310,16 +310,16 @@ class JobMaster:
             self._gone([stimulus.manager_id], _loss(stimulus.manager_id, stimulus.reason), now_ms)
 
     def _give_up(self, manager: Manager | None, reason: str, now_ms: int) -> None:
-        """It may still be there, but counts as lost."""
+        """Treat a manager as lost, though it may still be there."""
         if manager is not None and manager.id in self.managers.registered:
             self._tasks.release(manager.id, reason, now_ms)
             self._gone([manager.id], _loss(manager.id, reason), now_ms)
 
     def _run_failed(self, stimulus: RunFailed, now_ms: int) -> None:
-        """All of a run, those that have come and those that were to."""
+        """Treat all managers of a run as lost, those that have come and those that were to."""
         ids = [each.id for each in self.managers.registered.values() if _is_of_run(each, stimulus.run)]
         slots = self.managers.slots.give_up(stimulus.run)
-        if not ids and not slots:  # of a run that is over; but it may say why
+        if not ids and not slots:  # of a run that is over; but the failure may be the cause
             self._failover.noted(FailureEntry(stimulus.failure, now_ms), now_ms)
             return
         for manager_id in ids:
@@ -329,7 +329,7 @@ class JobMaster:
     def _gone(
         self, ids: list[str], failure: Failure, now_ms: int, slots: Iterable[int] = (), *, is_loss: bool = True
     ) -> None:
-        """Task managers are gone, or will not come, all for one reason: what they had has failed."""
+        """Handle task managers that are gone, or will not come, all for one reason: their subtasks have failed."""
         lost_slots = list(slots)
         victims: list[ExecutionVertex] = []
         host: str | None = None
@@ -353,7 +353,7 @@ class JobMaster:
         self._failover.of_managers(entry, victims, now_ms)
 
     def _partitions_lost(self, manager_ids: list[str]) -> list[ExecutionVertex]:
-        """What they kept is gone: return those whose results somebody still needs."""
+        """Drop the partitions of lost managers; return the subtasks whose results a task still needs."""
         if not self._tasks.regions.groups:
             return []
         for manager_id in manager_ids:
@@ -361,11 +361,11 @@ class JobMaster:
         return self._wanted_again()
 
     def _wanted_again(self) -> list[ExecutionVertex]:
-        """Return those who have finished, and whose results are gone though somebody waits for them."""
+        """Return the finished subtasks whose results are gone though a task waits for them."""
         return [self.graph.subtask(key) for key in self._tasks.partitions.wanted_again(self._is_reading)]
 
     def _is_reading(self, region: int) -> bool:
-        """Whether all of its subtasks run, or have finished."""
+        """Return whether all subtasks of a region run, or have finished."""
         states = (self.graph.subtask(key).current.state for key in self._tasks.regions.members[region])
         return all(state in (ExecutionState.RUNNING, ExecutionState.FINISHED) for state in states)
 
@@ -373,7 +373,7 @@ class JobMaster:
 
     def _reported(self, manager_id: str, report: TaskStateReport, now_ms: int) -> None:
         is_final = report.state in FINAL_REPORTS
-        if is_final:  # whatever we make of it, it was heard
+        if is_final:  # a message, whatever it says, counts as a sign of life
             self._outbox.send(manager_id, AcknowledgeReport(self.session_id, report.attempt))
         execution = self.graph.open_on(manager_id).get(report.attempt)
         if execution is None:
@@ -391,7 +391,7 @@ class JobMaster:
             self._ended(execution, step, report.failure, now_ms)
 
     def _ended(self, execution: Execution, step: ExecutionStep, failure: Failure | None, now_ms: int) -> None:
-        """A task says that it has ended, and perhaps why."""
+        """Handle a task's report that it has ended, perhaps with a failure."""
         was_told = execution.state is ExecutionState.CANCELING
         after = self._tasks.end(execution, step, now_ms, failure if was_told else failure or _gave_up(execution))
         if after is ExecutionState.FINISHED:
@@ -403,29 +403,29 @@ class JobMaster:
         victims = self._wanted_again() if is_lost else []
         if not was_told:
             self._failover.of_tasks(entry, [execution.vertex, *victims], now_ms)
-        elif victims:  # it was to begin again, and would find the same
+        elif victims:  # a restarted task would meet the same error
             self._failover.of_tasks(entry, victims, now_ms)
         else:
             self._failover.noted(replace(entry, weight=AFTER_CANCEL), now_ms)
 
     def _heartbeat(self, manager: Manager, report: HeartbeatReport, now_ms: int) -> None:
-        """Lay what a task manager has beside what it should have."""
+        """Compare a task manager's report with the tasks that it should have."""
         manager.metrics = report.manager_metrics or manager.metrics
         reported = set(report.attempts)
         missing = []
         for attempt, execution in list(self.graph.open_on(manager.id).items()):
             execution.keep(report.metrics.get(str(attempt)), report.accumulators.get(str(attempt)), now_ms)
             self._check_accumulators(execution, now_ms)
-            # What was sent after the question was on its way when the answer was.
+            # Ignore tasks deployed after this heartbeat request.
             if attempt in reported:
                 if execution.canceled_after < report.sequence and is_unheard(execution):
-                    self._tasks.send_cancel(execution)  # the last one was lost: it is answered before a later question
+                    self._tasks.send_cancel(execution)  # the last cancel was lost, or its answer would be here
             elif execution.deployed_after < report.sequence:
                 missing.append(execution)
         for attempt in report.attempts:
             known = self.graph.execution_of(attempt)
             is_ours = known is not None and known.manager is manager
-            # A finished one keeps what it wrote until all have read it.
+            # A finished attempt keeps its partitions until all readers are done.
             if known is None or not is_ours or known.state in (ExecutionState.FAILED, ExecutionState.CANCELED):
                 self._outbox.send(manager.id, CancelTask(self.session_id, attempt))
         self._tasks.let_go_again(manager.id, report.sequence)
@@ -441,13 +441,13 @@ class JobMaster:
                 self._failover.of_job(FailureEntry(failure, now_ms, str(execution.vertex)), now_ms)
 
     def _vanished(self, executions: list[Execution], now_ms: int) -> None:
-        """Their task manager does not know them any more."""
+        """Handle attempts that their task manager does not know any more."""
         failures = {
             each: Failure("builtins.RuntimeError", f"its task manager has lost {each.vertex}") for each in executions
         }
         for execution, failure in failures.items():
             self._tasks.end(execution, ExecutionStep.FAIL, now_ms, failure)
-            self._tasks.send_cancel(execution)  # if it should be there all the same
+            self._tasks.send_cancel(execution)  # in case the task is there all the same
         victims = [each for each in executions if each.state is ExecutionState.FAILED]
         if victims:
             entry = FailureEntry.of(victims[0], failures[victims[0]], now_ms)
@@ -474,17 +474,17 @@ class JobMaster:
             reason = f"it did not answer when it was told {self.config.cancel_attempts} times to end {execution.vertex}"
             self._give_up(execution.manager, reason, now_ms)
         for batch in self._tasks.scheduler.overdue(now_ms):
-            if batch.subtasks:  # else the one before took them along
+            if batch.subtasks:  # an earlier timeout already failed them
                 failure = Failure("builtins.TimeoutError", self._tasks.scheduler.what_is_missing(batch))
-                self.managers.slots.forget(batch.slots)  # whoever comes now is too late
+                self.managers.slots.forget(batch.slots)  # managers that come now are too late
                 self._failover.of_managers(FailureEntry(failure, now_ms), list(batch.subtasks.values()), now_ms)
 
     def _go_on(self, now_ms: int) -> None:
-        """Do whatever has become possible."""
+        """Do what has become possible."""
         self._failover.go_on(now_ms)
         self._tasks.deploy(now_ms)
         self.checkpoints.go_on(self.status is JobStatus.RUNNING, now_ms)
-        if self.status is JobStatus.RUNNING:  # what all have answered is a checkpoint, though nobody needs to be told
+        if self.status is JobStatus.RUNNING:  # a checkpoint with all answers is stored before the end
             is_done = self.graph.finished_count == self.graph.subtask_count and not self.checkpoints.is_storing
         else:
             is_done = self.graph.open_count == 0 and self.status not in (JobStatus.CREATED, JobStatus.RESTARTING)
@@ -492,7 +492,7 @@ class JobMaster:
             self._end(now_ms)
 
     def _end(self, now_ms: int) -> None:
-        """All tasks have ended: give back what the job holds."""
+        """Give back what the job holds, when all tasks have ended."""
         end = next_status(self.status, JobStep.END)
         self.checkpoints.end(end, now_ms)
         reason = f"the job is {end.name}"
@@ -530,6 +530,6 @@ def _loss(manager_id: str, reason: str) -> Failure:
 
 
 def _gave_up(execution: Execution) -> Failure:
-    """A task that ended without its work done or an error has met nobody at the other end of a channel."""
+    """Return the failure of a task that ended early without a reason: the other end of a channel had gone."""
     text = f"{execution.vertex} ended early, and did not say why"
     return Failure("flinkbuf.errors.CancelTaskError", text, is_echo=True)
