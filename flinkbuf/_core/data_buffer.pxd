@@ -1,10 +1,10 @@
-from libc.stdint cimport uint8_t, uint32_t
+from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 from flinkbuf._core.buffer cimport fb_buffer_data_type
 
 cdef extern from "partition/data_buffer.h" nogil:
     struct fb_data_buffer:
-        pass
+        uint64_t record_count
     int fb_data_buffer_open(fb_data_buffer* self, uint32_t subpartition_count, uint8_t** segments,
                             uint32_t segment_count, uint32_t segment_size)
     void fb_data_buffer_close(fb_data_buffer* self)
