@@ -1,6 +1,6 @@
 """All that a job master and its task managers tell each other. Frozen; one codec writes them as JSON.
 
-Each message to a task manager carries the job master's session: whoever hears of an older one drops it (Flink: fencing
+Each message to a task manager carries the job master's session: a receiver drops those of an older one (Flink: fencing
 token). A number of `KINDS` is never used again for another message.
 """
 
@@ -29,7 +29,7 @@ class RegisterManager:
     run: int  # which call for task managers it answers
     index: int  # its place in that run: the number of the Spark partition, or of the local process
     host: str
-    data_port: int  # 0: nobody else can read from it
+    data_port: int  # 0: no other process can read from it
     slot_count: int
     process_id: int
 
@@ -60,7 +60,7 @@ class HeartbeatReport:
 
 @dataclass(frozen=True)
 class OperatorEventReport:
-    """A source operator says something to its coordinator."""
+    """A source operator sends an event to its coordinator."""
 
     session_id: str
     attempt: AttemptId
@@ -70,7 +70,7 @@ class OperatorEventReport:
 
 @dataclass(frozen=True)
 class PartitionsReleased:
-    """The answer to `ReleasePartitions`: they are gone, or were not there."""
+    """The answer to `ReleasePartitions`: the partitions are gone, or were not there."""
 
     session_id: str
     partition_ids: tuple[str, ...]
@@ -78,7 +78,7 @@ class PartitionsReleased:
 
 @dataclass(frozen=True)
 class ManagerLeaving:
-    """A task manager goes on its own, and says why; a connection that ends without it was lost."""
+    """A task manager goes on its own, with the reason; a connection that ends without it was lost."""
 
     reason: str
 
@@ -145,7 +145,7 @@ class RegistrationAccepted:
 
 @dataclass(frozen=True)
 class RegistrationRefused:
-    """Nobody needs this manager: it ends."""
+    """The job master does not need this manager: it ends."""
 
     reason: str
 
@@ -168,7 +168,7 @@ class CancelTask:
 
 @dataclass(frozen=True)
 class HeartbeatRequest:
-    """Are you there?"""
+    """Asks for a `HeartbeatReport`."""
 
     session_id: str
     sequence: int
@@ -184,7 +184,7 @@ class AcknowledgeReport:
 
 @dataclass(frozen=True)
 class OperatorEventMessage:
-    """A coordinator says something to a source operator."""
+    """A coordinator sends an event to a source operator."""
 
     session_id: str
     attempt: AttemptId
@@ -194,16 +194,16 @@ class OperatorEventMessage:
 
 @dataclass(frozen=True)
 class ReleaseManager:
-    """The job has ended, or begins again elsewhere: end all tasks, then yourself."""
+    """End all tasks, then the manager: the job has ended, or begins again elsewhere."""
 
     session_id: str
     reason: str
-    is_finished: bool = False  # the job is: all of its tasks, wherever they ran, have done their work
+    is_finished: bool = False  # the job is finished: all its tasks, wherever they ran, have done their work
 
 
 @dataclass(frozen=True)
 class ReleasePartitions:
-    """All who read these have finished: delete them, and say so. Flink: releasePartitions."""
+    """Delete these partitions and confirm: all their readers have finished. Flink: releasePartitions."""
 
     session_id: str
     partition_ids: tuple[str, ...]
@@ -222,7 +222,7 @@ class TriggerCheckpoint:
 
 @dataclass(frozen=True)
 class NotifyCheckpointComplete:
-    """A checkpoint counts. Flink: confirmCheckpoint."""
+    """A checkpoint is complete. Flink: confirmCheckpoint."""
 
     session_id: str
     attempt: AttemptId
@@ -231,7 +231,7 @@ class NotifyCheckpointComplete:
 
 @dataclass(frozen=True)
 class NotifyCheckpointAborted:
-    """A checkpoint will never count. Flink: abortCheckpoint."""
+    """A checkpoint was aborted. Flink: abortCheckpoint."""
 
     session_id: str
     attempt: AttemptId
@@ -252,7 +252,7 @@ class SampleTasks:
 
 @dataclass(frozen=True)
 class InspectManager:
-    """Say something of the process for who looks at it. Flink: requestFileUploadByType, requestThreadDump."""
+    """Asks for the log or a thread dump of the process. Flink: requestFileUploadByType, requestThreadDump."""
 
     session_id: str
     request: int

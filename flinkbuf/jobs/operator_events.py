@@ -1,4 +1,4 @@
-"""What source operators and their coordinators tell each other, as bytes. Flink: OperatorEvent and its serialization.
+"""Events between source operators and their coordinators, as bytes. Flink: OperatorEvent and its serialization.
 
 A frame is a pair in the codec of `object_type`: the number of the kind, and what it holds. Splits and events of the
 user's own are pickled by cloudpickle before that: pickle, which the codec would take, names classes of the program's
@@ -34,7 +34,7 @@ class ReaderRegistered:
 
 @dataclass(frozen=True)
 class ReaderEnded:
-    """From a source operator: it has come to its end, and nobody waits for its watermark any more."""
+    """From a source operator: it has come to its end, and no task waits for its watermark any more."""
 
 
 def _nothing(event: Any) -> Any:
@@ -65,7 +65,7 @@ def encode_event(event: Any) -> bytes:
     Raises
     ------
     TypeError
-        It is no such event, or a split or an event of the user's cannot be pickled.
+        The object is no such event, or a split or an event of the user's cannot be pickled.
 
     Examples
     --------

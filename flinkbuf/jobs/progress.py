@@ -58,7 +58,7 @@ class ProgressLine:
 
 
 class _Rate:
-    """How fast a count grows. It is told in steps, such as with heartbeats, and falls when nothing comes any more."""
+    """Rate of a count that is reported in steps, such as with heartbeats; falls when no report comes any more."""
 
     def __init__(self) -> None:
         self._before: tuple[int, float] | None = None
@@ -132,7 +132,7 @@ def _lines(details: Mapping[str, Any], rate_of: _RateOf) -> list[ProgressLine]:
 def _line(
     vertex: Mapping[str, Any], operator: Mapping[str, Any], place: tuple[int, int], rate_of: _RateOf
 ) -> ProgressLine:
-    """What is known of the task as a whole stands at its first operator, and the others below it."""
+    """Return an operator's line; figures of the task as a whole stand at its first operator only."""
     is_first, parallelism = place[1] == 0, vertex["parallelism"]
     count_in = None if operator["name"].startswith("Source: ") else operator.get("records_in")
     count_out = None if operator["name"].startswith("Sink: ") else operator.get("records_out")
@@ -159,7 +159,7 @@ def _line(
 
 
 def _lowest_watermark(vertex: Mapping[str, Any]) -> int | None:
-    """That of the subtask which is furthest behind; None: not all have one yet."""
+    """Return the watermark of the subtask that is furthest behind; None: not all have one yet."""
     values = [int(each["value"]) for each in vertex.get("watermarks", ())]
     if len(values) < vertex["parallelism"] or min(values) == _MIN_WATERMARK:
         return None
@@ -198,14 +198,14 @@ def text_lines(details: Mapping[str, Any], lines: list[ProgressLine]) -> list[st
 
 
 class View(Protocol):
-    """Draws."""
+    """Draws the progress of a job."""
 
     def draw(self, details: Mapping[str, Any], lines: list[ProgressLine], now_ms: int) -> None:
         """Show the job as it is."""
         ...
 
     def close(self) -> None:
-        """Take away what is drawn again and again."""
+        """Remove the lines that are drawn again and again."""
         ...
 
 
@@ -217,7 +217,7 @@ class PlainView:
         self._next_ms: int | None = None
 
     def draw(self, details: Mapping[str, Any], lines: list[ProgressLine], now_ms: int) -> None:
-        """Write them if it is time: for the first time after some seconds, so that short jobs stay quiet."""
+        """Write the lines if it is time: for the first time after some seconds, so that short jobs stay quiet."""
         if self._next_ms is None:
             self._next_ms = now_ms + PLAIN_EVERY_MS
         if now_ms >= self._next_ms:
@@ -225,7 +225,7 @@ class PlainView:
             _write(self._stream, text_lines(details, lines))
 
     def close(self) -> None:
-        """Nothing is drawn that would have to go."""
+        """Do nothing: plain lines stay."""
 
 
 class LiveView:
@@ -252,7 +252,7 @@ class LiveView:
         self._live.update(self._text("\n".join(text_lines(details, lines)), no_wrap=True), refresh=True)
 
     def close(self) -> None:
-        """Take it away."""
+        """Remove the lines."""
         self._live.stop()
 
 
@@ -311,7 +311,7 @@ class JobProgress:
             self._thread.join()
 
     def _run(self) -> None:
-        """On a thread of its own: whatever goes wrong here, the job goes on."""
+        """Draw until the end, on a thread of its own; an error here does not stop the job."""
         try:
             with self._view() as view:
                 while not self._ended.wait(self._redraw_s):

@@ -96,7 +96,7 @@ class TakenJob:
             for pointer in previous.pointers:
                 if pointer.checkpoint_id > restored.metadata.checkpoint_id:  # what comes next has these numbers
                     lease.remove_checkpoint(pointer.checkpoint_id)
-            # What the job made itself is its own; a savepoint that it was about to stop with is its user's.
+            # Checkpoints of the job are its own; a savepoint that it was about to stop with belongs to the user.
             if not restored.metadata.is_savepoint:
                 restored = replace(restored, claim_mode="CLAIM")
         if previous.job_id is not None:
@@ -105,11 +105,11 @@ class TakenJob:
         return cls(store, lease, lease_timeout_ms, previous.job_id, restored, None)
 
     def leadership(self) -> Leadership:
-        """Return what the job asks whether it is still this program's."""
+        """Return the `Leadership` that keeps the job's lease."""
         return Leadership(self.lease, self.lease_timeout_ms)
 
     def checkpointing(self, config: CheckpointCoordinatorConfig) -> CheckpointCoordinatorConfig:
-        """Return it with what the job has by being held by this program."""
+        """Return the configuration for a job held by this program."""
         directory = config.directory or child(normalized(self.store.path), CHECKPOINTS)
         return replace(config, directory=directory, epoch=self.lease.epoch)
 
@@ -229,7 +229,7 @@ def _stored_job(taken: TakenJob) -> StoredJob:
 def stored_running_job(
     taken: TakenJob, stored: StoredJob, *on_end: Callable[[BaseException | None], object]
 ) -> RunningJob:
-    """Make the job again that was stored."""
+    """Make the job again from what was stored."""
     leadership = Leadership(taken.lease, stored.lease_timeout_ms)
     return RunningJob(
         stored.graph,

@@ -1,6 +1,6 @@
 """A job that can begin again with another parallelism: stopped with a savepoint, and started from it.
 
-To the program, and to whoever looks, it is one job: the id stays, and those who wait for its end wait for that of its
+To the program, and to readers of its page, it is one job: the id stays, and waiting for its end waits for that of its
 last run. Flink: RescalingHandlers, AdaptiveScheduler's Restarting.
 """
 
@@ -45,7 +45,7 @@ class RunMaker(Protocol):
 
 @dataclass
 class _Rescaling:
-    """One that was asked for; `done` gets the job's id when the new run has begun."""
+    """A rescaling that was asked for; `done` gets the job's id when the new run has begun."""
 
     parallelism: int
     directory: str | None  # of the savepoint, if it is ours to remove
@@ -86,9 +86,9 @@ class RescalableJob:
         self._on_end = list(on_end)
         self._savepoint_directory = savepoint_directory
         self._lock = threading.Lock()
-        self._rescaling: _Rescaling | None = None  # who takes it out ends it: nobody else has to do with it then
+        self._rescaling: _Rescaling | None = None  # ended by the thread that takes it out
         self._is_between_runs = False
-        self._is_cancelled = False  # asked for between two runs
+        self._is_cancelled = False  # a cancel that came between two runs
         self._temporary: list[str] = []  # directories to be removed, at the end at the latest
         self._run = make([self._run_ended])
 
@@ -97,13 +97,13 @@ class RescalableJob:
 
     @property
     def status(self) -> JobStatus:
-        """That of the present run; between two of them it begins again."""
+        """Return the status of the present run; RESTARTING between two runs."""
         status: JobStatus = self._run.status
         return JobStatus.RESTARTING if self._goes_on and status.is_terminal_state() else status
 
     @property
     def picture(self) -> JobPicture:
-        """That of the present run; between two of them it begins again."""
+        """Return the picture of the present run; between two runs the job begins again."""
         picture: JobPicture = self._run.picture
         if not (self._goes_on and picture.is_over):
             return picture
@@ -112,7 +112,7 @@ class RescalableJob:
 
     @property
     def page(self) -> str | None:
-        """Where one can look at it: all its runs have one id, and one page."""
+        """Return the address of the job's page: all runs have one id, and one page."""
         return self._run.page
 
     @page.setter
@@ -126,7 +126,7 @@ class RescalableJob:
     # ---- the program
 
     def run(self) -> None:
-        """Start it and wait for its end, as `RunningJob.run` does."""
+        """Start the job and wait for its end, as `RunningJob.run` does."""
         try:
             self._run.start()
             self.wait()
@@ -135,16 +135,16 @@ class RescalableJob:
             raise
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Wait for the end of its last run, as `RunningJob.wait` does."""
+        """Wait for the end of the last run, as `RunningJob.wait` does."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             run = self._run
             run.wait(None if deadline is None else max(0.0, deadline - time.monotonic()))
-            if self._run is run:  # it was the last one
+            if self._run is run:  # this run was the last one
                 return
 
     def cancel(self) -> None:
-        """Stop it, whichever run it is in; returns at once."""
+        """Cancel the job, whichever run it is in; returns at once."""
         with self._lock:
             rescaling, self._rescaling = self._rescaling, None
             self._is_cancelled = self._is_between_runs  # the run that is over would not hear of it
@@ -153,7 +153,7 @@ class RescalableJob:
             self._give_up(rescaling, RuntimeError("the job was cancelled"))
 
     def rescale(self, parallelism: int) -> Future[str]:
-        """Have it go on with another parallelism; from any thread, returns at once.
+        """Continue the job with another parallelism; from any thread, returns at once.
 
         Operators that were made with the parallelism of the environment take the new one, others keep theirs. The
         future gives the job's id when its tasks are to begin; it fails, and the job goes on as it is, if there can be
@@ -183,7 +183,7 @@ class RescalableJob:
     # ---- any thread
 
     def _check(self, graph: JobGraph) -> None:
-        """Keys lie in as many groups as the job began with: there can be no more subtasks."""
+        """Refuse more subtasks than the key groups the job began with."""
         limits = {each.id: vertex.max_parallelism for vertex in self._run.plan.vertices for each in vertex.operators}
         for vertex in graph.vertices:
             for operator in vertex.chain.operators:
@@ -209,13 +209,13 @@ class RescalableJob:
         self._give_up(rescaling, error)
 
     def _give_up(self, rescaling: _Rescaling, error: BaseException) -> None:
-        """End it without a new run; called by who took it out of `_rescaling`, and so once."""
+        """End a rescaling without a new run; called once, by the thread that took it out of `_rescaling`."""
         if rescaling.directory is not None and not _holds_savepoint(rescaling.directory):
             shutil.rmtree(rescaling.directory, ignore_errors=True)  # a task may still write there: see `_end`
         rescaling.done.set_exception(error)
 
     def _remove(self, directories: Iterable[str]) -> None:
-        """Nobody begins from what is in them any more."""
+        """Remove savepoint directories that no run begins from any more."""
         for directory in directories:
             shutil.rmtree(directory, ignore_errors=True)
         with self._lock:
@@ -272,7 +272,7 @@ class RescalableJob:
             rescaling.done.set_result(new.job_id)
 
     def _end(self, error: BaseException | None) -> None:
-        """Of a job that failed, a savepoint that is whole may be all that there is: it stays."""
+        """Remove the savepoint directories; a failed job's whole savepoint may be its only state, and stays."""
         kept = [each for each in self._temporary if error is not None and _holds_savepoint(each)]
         for each in kept:
             logger.warning("job %s has failed; the savepoint of its rescaling stays in %s", self._run.job_id, each)
@@ -285,5 +285,5 @@ class RescalableJob:
 
 
 def _holds_savepoint(directory: str) -> bool:
-    """Whether one in it is whole: its metadata come last."""
+    """Return whether a directory has a whole savepoint: metadata are written last."""
     return any(Path(directory).glob("*/_metadata"))

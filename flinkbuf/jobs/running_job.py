@@ -1,8 +1,8 @@
-"""A job while it runs: the shell around its `JobMaster`, which decides, while this does.
+"""A job while it runs: the shell that performs what its `JobMaster` decides.
 
 One thread, one inbox: whatever task managers, coordinators and users say becomes a stimulus, and the actions that come
-out are performed in their order, each list to its end. Whoever starts the job owns it: when it has ended, all threads,
-processes, buffers and coordinators are gone. Flink: JobMaster, MiniCluster.
+out are performed in their order, each list to its end. The caller that starts the job owns it: when it has ended, all
+threads, processes, buffers and coordinators are gone. Flink: JobMaster, MiniCluster.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class RunningJob:
     picture : JobPicture
         How it stood at the last full second, and after its end how it ended; read it from any thread.
     page : str or None
-        Where one can look at it; who serves it says so before it starts.
+        The address of the job's page; its server sets it before the start.
     why_suspended : str
         What a suspended job was suspended for.
     after_first_checkpoint : callable or None
@@ -184,7 +184,7 @@ class RunningJob:
         self._bundle_fields = dict(bundle_fields or {})
         self._on_end = list(on_end)
         self._inbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._closing = threading.Lock()  # nothing is asked of the job's thread that it does not answer
+        self._closing = threading.Lock()  # guards questions to the job's thread, so that each gets an answer
         self._ended = threading.Event()
         self._stopping_savepoint = ""  # that the job stops with, if nothing fails any more
         self._is_left_behind = False  # after Ctrl-C, with a function that does not return
@@ -201,7 +201,7 @@ class RunningJob:
     # ---- the user
 
     def start(self) -> None:
-        """Check it, make its coordinators, and have its task managers and tasks started.
+        """Check the job, make its coordinators, and start its task managers and tasks.
 
         Raises
         ------
@@ -236,7 +236,7 @@ class RunningJob:
             raise
 
     def run(self) -> None:
-        """Start it and wait for its end; Ctrl-C at any moment cancels it. Raises what `start` and `wait` raise."""
+        """Start the job and wait for its end; Ctrl-C at any moment cancels it. Raises what `start` and `wait` raise."""
         try:
             self.start()
             self.wait()
@@ -253,11 +253,11 @@ class RunningJob:
             What failed the job: on threads of this process the user's own exception, with operator, subtask and record
             on it; from elsewhere a `JobFailedError` that is of its class, too.
         JobCanceledError
-            It was canceled.
+            The job was canceled.
         JobSuspendedError
-            Another program has taken it over, or may have.
+            Another program has taken the job over, or may have.
         TimeoutError
-            It has not ended in time; it goes on.
+            The job has not ended in time; it goes on.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         try:
@@ -276,7 +276,7 @@ class RunningJob:
             raise JobSuspendedError(f"job {self.graph.settings.job_name!r} was suspended: {self.why_suspended}")
 
     def _wait_after_interrupt(self) -> None:
-        """Whoever has typed Ctrl-C waits for no function that sleeps: its thread does not keep the process."""
+        """Wait after Ctrl-C, but not for a function that sleeps: its thread does not keep the process."""
         if not self.target.is_in_process:
             self._ended.wait()
         elif not self._ended.wait(LEAVE_S):
@@ -299,11 +299,11 @@ class RunningJob:
     def trigger_savepoint(
         self, directory: str | None = None, kind: SnapshotKind = SnapshotKind.SAVEPOINT
     ) -> Future[str]:
-        """Have a savepoint made, and the job stopped with it if `kind` says so; the future gives its path.
+        """Take a savepoint, and stop the job with it if `kind` says so; the future gives its path.
 
         The future fails with a `SavepointError` that says why there is none.
         """
-        try:  # tasks and job master may stand in other directories than who asks
+        try:  # tasks and job master may stand in other directories than the caller
             location = normalized(directory) if directory else ""
         except ValueError as error:
             future: Future[str] = Future()
@@ -312,7 +312,7 @@ class RunningJob:
         return self._ask_for(kind, location)
 
     def trigger_checkpoint(self, kind: SnapshotKind = SnapshotKind.CHECKPOINT) -> Future[int]:
-        """Have a checkpoint taken now, as the clock would; the future gives its number.
+        """Take a checkpoint now, as the interval would; the future gives its number.
 
         `kind` says whether it may refer to files of earlier ones. The future fails with a `SavepointError` that says
         why there is none.
@@ -332,7 +332,7 @@ class RunningJob:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all is over, and nothing of it is held any more."""
+        """Return whether the job is over, and holds nothing any more."""
         return self._ended.is_set()
 
     def details(self) -> dict[str, Any]:
@@ -389,7 +389,7 @@ class RunningJob:
         """Ask a task manager for its ``"log"`` or a ``"thread-dump"``; from any thread, never waits.
 
         The job's own thread has no part in it, so that one can look when that is what hangs. The future fails with a
-        RuntimeError if the job ends before; nobody says there that the manager was lost.
+        RuntimeError if the job ends before; the loss of the manager is not reported there.
         """
         request, future = self._inquiries.ask()
         with self._closing:
@@ -404,11 +404,11 @@ class RunningJob:
         return vertices[vertex_id].aggregate_state.is_terminal
 
     def story(self) -> list[Entry]:
-        """Return the last things that its job master was told, and what it wanted done."""
+        """Return the last stimuli of the job master, with its actions."""
         return self._story.entries()
 
     def _ask(self, question: Callable[[], Any]) -> Any:
-        """Have it answered between two steps of the job's thread; by the caller before it has begun, and after it."""
+        """Return the answer, given between two steps of the job's thread; by the caller if the job does not run."""
         answer = _Answer(question)
         with self._closing:
             is_asked = self in _running
@@ -418,25 +418,25 @@ class RunningJob:
             answer.give()
         return answer.future.result()
 
-    # ---- who brings task managers; any thread
+    # ---- for the provider of task managers; any thread
 
     def manager_connected(self, manager_id: str, connection: ManagerConnection) -> None:
-        """There is a way to a task manager."""
+        """Note the connection to a task manager."""
         self._performer.connected(manager_id, connection)
 
     def manager_said(self, manager_id: str, message: object) -> None:
-        """A task manager's message."""
+        """Take a task manager's message."""
         if isinstance(message, ManagerInspected):
             self._inquiries.answered(message.request, message.answer)
         else:
             self._inbox.put(ManagerSaid(manager_id, message))
 
     def manager_lost(self, manager_id: str, reason: str) -> None:
-        """Nothing comes from a task manager any more."""
+        """Note that a task manager was lost."""
         self._inbox.put(ManagerLost(manager_id, reason))
 
     def run_failed(self, run: int, failure: Failure) -> None:
-        """The task managers of a run do not come, or went as a whole."""
+        """Note that the task managers of a run do not come, or went as a whole."""
         self._inbox.put(RunFailed(run, failure))
 
     # ---- the start, on the caller's thread
@@ -446,7 +446,7 @@ class RunningJob:
         return JobBundle.of(self.graph, self.job_id, self.settings, vertex_ids=vertex_ids, **self._bundle_fields)
 
     def _give_up(self, error: BaseException) -> None:
-        """It was never begun, so no end is noted: whoever starts the program again goes on with what there was."""
+        """End a job that never began, without noting an end: the program started again goes on from before."""
         self._finish(EndJob(JobStatus.FAILED, Failure.of(error)), is_begun=False)
 
     # ---- the thread of the job
@@ -462,7 +462,7 @@ class RunningJob:
         self._finish(end)
 
     def _turn(self) -> EndJob | None:
-        """Take what comes, or wait for the master's deadline."""
+        """Handle the next stimulus, or wait for the master's deadline."""
         deadline_ms, now_ms = self._master.next_deadline_ms, self._now_ms()
         if now_ms >= self._next_picture_ms:
             self._next_picture_ms = now_ms + PICTURE_INTERVAL_MS
@@ -481,20 +481,20 @@ class RunningJob:
         return self._steps.step(self._limits.checked(item))
 
     def _take_picture(self) -> JobPicture:
-        """On the job's thread; of a job that is over there is the last one."""
+        """Take the job's picture, on the job's thread; of a job that is over there is the last one."""
         if not self.picture.is_over:
             self.picture = self._maker.make(self._now_ms())
         return self.picture
 
     def _take_picture_if_possible(self) -> None:
-        """The job goes on without, and it may be its own control that has failed."""
+        """Take the picture, or go on without: the job's own control may have failed."""
         try:
             self._take_picture()
         except Exception:
             logger.exception("there is no new picture of job %s", self.job_id)
 
     def _sample_threads(self, request: int) -> None:
-        """On the job's thread: ask the managers of a task's busiest subtasks what their threads do."""
+        """Ask the managers of a task's busiest subtasks for samples of their threads; on the job's thread."""
         vertex_id, subtask = self._flame_graphs.key_of(request) or ("", None)
         places = to_be_sampled(self._master.graph, vertex_id, subtask)
         self._flame_graphs.sent(request, places, self._now_ms())
@@ -503,7 +503,7 @@ class RunningJob:
             self._performer.perform(SendTo(manager_id, message))
 
     def _now_ms(self) -> int:
-        """Milliseconds since 1970 that never go back, whatever is done to the machine's clock."""
+        """Return milliseconds since 1970 that never go back, even if the machine's clock is set."""
         return self._epoch_ms + time.monotonic_ns() // 1_000_000
 
     # ---- what one step does (JobShell)
@@ -520,23 +520,23 @@ class RunningJob:
         return actions
 
     def perform(self, action: Any) -> None:
-        """Do one action."""
+        """Perform one action."""
         self._performer.perform(action)
 
     def manager_gone(self, manager_id: str) -> None:
-        """Nothing can be sent to a task manager any more."""
+        """Note that a task manager can no longer be reached."""
         self._performer.lost(manager_id)
 
     def coordinators_were_heard(self, checkpoint_id: int) -> None:
-        """All that follows from the state of the coordinators was done."""
+        """Let coordinators send events again: the job master has acted on their state."""
         self._performer.coordinators_were_heard(checkpoint_id)
 
     def status_changed(self, status: JobStatus) -> None:
-        """Show it."""
+        """Show the new status."""
         self.status = status
 
     def checkpoint_ended(self, record: CheckpointRecord) -> None:
-        """Log it; the first complete one frees what the job began with."""
+        """Log the checkpoint; the first complete one frees what the job began with."""
         log_checkpoint(self.graph.settings.job_name, record)
         kind = SnapshotKind(record.kind)
         if record.status == "COMPLETED" and kind.is_synchronous:
@@ -547,14 +547,14 @@ class RunningJob:
                 self._checkpoints.do_later(call)
 
     def answer(self, answers: Iterable[RequestAnswered]) -> None:
-        """Tell users what has become of their requests."""
+        """Answer the users' requests."""
         for answer in answers:
             self._requests.answered(answer)
 
     def result(self, end: EndJob) -> str:
-        """What is told to who starts the job again."""
+        """Return the result for a program that starts the job again."""
         counted = {}
-        with contextlib.suppress(ValueError):  # two kinds of one name: that is why the job has failed
+        with contextlib.suppress(ValueError):  # two kinds of one name: the job has failed for it
             counted = merge_accumulators([each.accumulators for each in self._master.graph.executions()])
         failure = None if end.failure is None else replace(end.failure, exception=None)
         runtime_ms = (time.monotonic_ns() - self._started_ns) // 1_000_000
@@ -563,7 +563,7 @@ class RunningJob:
     # ---- the end
 
     def _internal(self, error: BaseException) -> InternalJobError:
-        """The master, or this shell, raised: that is a mistake of ours, and its story says how it came to it."""
+        """Fail the job over an error of flinkbuf itself, in the master or in this shell, with its story."""
         logger.error("the control of job %s failed after\n%s", self.job_id, self._story.text(20), exc_info=error)
         made = InternalJobError(
             f"the control of job {self.graph.settings.job_name!r} failed with {type(error).__name__}: {error}; this is "
@@ -574,7 +574,7 @@ class RunningJob:
         return made
 
     def _finish(self, end: EndJob, *, is_begun: bool = True) -> None:
-        """Free everything, then tell those who wait."""
+        """Free everything, then wake the waiting callers."""
         is_over = is_begun and end.status is not JobStatus.SUSPENDED
         self._performer.close()
         remove = partial(self._directory.remove, is_over=is_over and self._steps.is_end_noted)
@@ -600,14 +600,14 @@ class RunningJob:
         self._ended.set()
 
     def _last_picture(self, status: JobStatus) -> JobPicture:
-        """Who looks sees all of the end at once: a picture that is over is not asked for again."""
+        """Take the last picture; it has the whole end, since readers do not ask again."""
         picture, failure = self.picture, None
         try:
             picture = picture if picture.is_over else self._maker.make(self._now_ms())
         except Exception:
             logger.exception("there is no last picture of job %s", self.job_id)
         now_ms, times = self._now_ms(), dict(picture.timestamps)
-        if status is not JobStatus.SUSPENDED and not picture.is_over:  # it never began, or its control has failed
+        if status is not JobStatus.SUSPENDED and not picture.is_over:  # the job never began, or its control has failed
             picture, times[status] = replace(picture, status=status), now_ms
         if self.exception is not None:
             failure = replace(Failure.of(self.exception), exception=None)
@@ -615,7 +615,7 @@ class RunningJob:
         return replace(picture, now_ms=now_ms, timestamps=times, failure=failure, savepoint=savepoint)
 
     def fail_after_end(self, error: BaseException) -> None:
-        """What was to follow it came to nothing: that is its end."""
+        """Fail a job that has ended, since the run that was to follow it failed."""
         self.exception, self.status = error, JobStatus.FAILED
         times = {**self.picture.timestamps, JobStatus.FAILED: self._now_ms()}
         self.picture = replace(self._last_picture(JobStatus.FAILED), status=JobStatus.FAILED, timestamps=times)
@@ -639,7 +639,7 @@ class RunningJob:
 
 
 class _Answer:
-    """A question of another thread, and where it waits."""
+    """A question of another thread, and where that thread waits."""
 
     def __init__(self, question: Callable[[], Any]) -> None:
         self._question = question
@@ -653,7 +653,7 @@ class _Answer:
 
 
 def _config(config: JobMasterConfig, graph: JobGraph, target: Target) -> JobMasterConfig:
-    """What the target knows of it; and nobody in this process can be lost, however long a debugger holds it."""
+    """Return the job master's settings for the target; in one process no manager times out, as under a debugger."""
     return replace(
         config,
         managers_come_together=target.managers_come_together,
@@ -663,7 +663,7 @@ def _config(config: JobMasterConfig, graph: JobGraph, target: Target) -> JobMast
 
 
 def _plan(graph: JobGraph, job_id: str, target: Target) -> JobPlan:
-    """Where everything runs in this process, nothing has to be put there."""
+    """Return the plan of a job; where all tasks are threads of this process, no vertex is placed apart."""
     plan = plan_of(graph, job_id)
     if target.is_in_process:
         plan = replace(plan, vertices=tuple(replace(vertex, is_in_program=False) for vertex in plan.vertices))
@@ -672,17 +672,17 @@ def _plan(graph: JobGraph, job_id: str, target: Target) -> JobPlan:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_running.clear)  # a child has no threads of its parent's jobs to wait for
+    os.register_at_fork(after_in_child=_running.clear)  # a forked child has no threads of its parent's jobs to wait for
 
 
 def _be_first_at_exit() -> None:
-    """What a target has registered when it was loaded ends what jobs need: the last one registered is called first."""
+    """Register the cancel at exit anew, as the last: it is called before what targets have registered."""
     atexit.unregister(_cancel_what_runs)
     atexit.register(_cancel_what_runs)
 
 
 def _cancel_what_runs() -> None:
-    """The interpreter ends: tasks that still run must not meet it half taken down."""
+    """Cancel all jobs at the interpreter's end: tasks must not meet it half taken down."""
     jobs = [job for job in _running if not job._is_left_behind]
     for job in jobs:
         if job._leadership is not None:

@@ -1,4 +1,4 @@
-"""Savepoints and checkpoints that users have asked a job for, and where they wait for them."""
+"""Requests of users for savepoints and checkpoints of a job, with their futures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkbuf.jobs.master.master_actions import RequestAnswered, TriggerSavepoin
 
 
 class SavepointError(FlinkbufError, RuntimeError):
-    """A savepoint or checkpoint that was asked for came to nothing. Flink: CheckpointException."""
+    """A requested savepoint or checkpoint failed. Flink: CheckpointException."""
 
 
 class SavepointRequests:
@@ -34,19 +34,19 @@ class SavepointRequests:
         self._open: dict[int, tuple[SnapshotKind, Future[Any]]] = {}
 
     def ask(self, kind: SnapshotKind, directory: str = "") -> tuple[TriggerSavepoint, Future[Any]]:
-        """Return what the job master is told, and what gets a savepoint's path, a checkpoint's number, or an error.
+        """Return the stimulus for the job master, and the future of a savepoint's path or a checkpoint's number.
 
-        The error is a `SavepointError`.
+        The future may fail with a `SavepointError`.
         """
         future: Future[Any] = Future()
-        future.set_running_or_notify_cancel()  # nobody takes a request back
+        future.set_running_or_notify_cancel()  # a request cannot be cancelled
         with self._lock:
             self._count += 1
             self._open[self._count] = kind, future
             return TriggerSavepoint(self._count, kind, directory), future
 
     def answered(self, answer: RequestAnswered) -> None:
-        """The job master says what became of one."""
+        """Complete the future of a request with the job master's answer."""
         with self._lock:
             kind, future = self._open.pop(answer.request, (None, None))
         if kind is None or future is None:
@@ -57,7 +57,7 @@ class SavepointRequests:
             future.set_exception(_error_of(answer.failure))
 
     def end(self, reason: str) -> None:
-        """The job is over: what is still open comes to nothing."""
+        """Fail all open requests: the job is over."""
         with self._lock:
             waiting, self._open = self._open, {}
         for _, future in waiting.values():

@@ -84,7 +84,7 @@ def _check_whole(location: str) -> None:
 
 
 def _whole(location: str, older: Sequence[str] | None) -> Iterator[str]:
-    """Those of the others that are as they were written, newest first."""
+    """Yield the other checkpoints that are as they were written, newest first."""
     storage = storage_of(location)
     if older is None:
         with contextlib.suppress(OSError):
@@ -99,7 +99,7 @@ def _whole(location: str, older: Sequence[str] | None) -> Iterator[str]:
 
 
 def _with_way_out(error: Exception, whole: str) -> Exception:
-    """Return it with what can be done. Nothing is begun from an older one unasked: what came after counts already."""
+    """Return the error with what the user can do. No older one is begun from unasked: later results count already."""
     text = (
         f"{error}; {whole} is older and whole: execution.state-recovery.fall-back: true begins from it, as does "
         "`python -m flinkbuf recover --fall-back`, and what was committed after it is committed again"
@@ -113,7 +113,7 @@ def _with_way_out(error: Exception, whole: str) -> Exception:
 class StoredJob:
     """All that a job is started with, so that it can be started again without its program.
 
-    `configuration` and `job_parameters` are as they may be shown to who looks at the job: without secrets.
+    `configuration` and `job_parameters` are without secrets, as they may be shown to readers of the job's page.
     `web_settings` say where that was, without the token.
     """
 
@@ -130,7 +130,7 @@ class StoredJob:
     web_settings: dict[str, str] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
-        """Write it, with the classes of this program's main module.
+        """Return the job as bytes, with the classes of this program's main module.
 
         Raises
         ------
@@ -149,7 +149,7 @@ class StoredJob:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> StoredJob:
-        """Read what `to_bytes` gave; only from whoever may run code here."""
+        """Read the bytes of `to_bytes`; only from a sender that may run code here."""
         classes, fields = cloudpickle.loads(data)
         install_main_classes(classes)
         return cls(**cloudpickle.loads(fields))

@@ -1,4 +1,4 @@
-"""What a job master was told and what it wanted done, the last 10,000 times: a failure of its own can be replayed.
+"""The last 10,000 stimuli of a job master with its actions: an error of its own can be replayed.
 
 Entries are small, whatever the job does: numbers that only people look at, and what a task reads and writes, are left
 out, and no exception of the user's is kept alive.
@@ -16,7 +16,7 @@ from flinkbuf.jobs.messages import DeployTask, HeartbeatReport, TaskStateReport
 
 LIMIT = 10_000
 
-Entry = tuple[int, Any, list[Any]]  # milliseconds since 1970, what it was told, what it wanted done
+Entry = tuple[int, Any, list[Any]]  # milliseconds since 1970, stimulus, actions
 
 
 class Story:
@@ -36,11 +36,11 @@ class Story:
         self._entries: deque[Entry] = deque(maxlen=limit)
 
     def note(self, now_ms: int, stimulus: Any, actions: list[Any]) -> None:
-        """Something was told and decided; before it is done."""
+        """Note a stimulus and its actions; before they are performed."""
         self._entries.append((now_ms, _brief(stimulus), [_brief(action) for action in actions]))
 
     def entries(self) -> list[Entry]:
-        """Return a copy of what is kept."""
+        """Return a copy of the entries."""
         return list(self._entries)
 
     def text(self, count: int) -> str:

@@ -1,4 +1,4 @@
-"""Where a job's tasks run: what a target is asked, what it tells a job, and which there are, by name."""
+"""Where a job's tasks run: the interfaces of targets and providers, and the targets by name."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 class ManagerListener(Protocol):
-    """The job, as who brings its task managers sees it. The methods: from any thread; they never wait, nor raise."""
+    """The job, for the provider of its task managers. The methods: from any thread; they never wait, nor raise."""
 
     job_id: str
     session_id: str
     graph: JobGraph
     plan: JobPlan
     settings: ExecutionSettings
-    bundle: JobBundle  # without network and files; a target that has such makes its own with dataclasses.replace
+    bundle: JobBundle  # without network and files; a target with these makes its own bundle with dataclasses.replace
     config: JobMasterConfig
     clock: Clock
-    page: str | None  # where one can look at it
+    page: str | None  # the address of the job's page
 
     def manager_connected(self, manager_id: str, connection: ManagerConnection) -> None:
-        """There is a way to a task manager; before its first message."""
+        """Note the connection to a task manager; before its first message."""
         ...
 
     def manager_said(self, manager_id: str, message: object) -> None:
-        """A task manager's message; the first is its `RegisterManager`."""
+        """Take a task manager's message; the first is its `RegisterManager`."""
         ...
 
     def manager_lost(self, manager_id: str, reason: str) -> None:
-        """Nothing comes from a task manager any more; said again, it changes nothing."""
+        """Note that a task manager was lost; again: nothing."""
         ...
 
     def run_failed(self, run: int, failure: Failure) -> None:
-        """The task managers of one call of `start` do not come, or went as a whole."""
+        """Note that the task managers of one call of `start` do not come, or went as a whole."""
         ...
 
 
@@ -55,21 +55,21 @@ class ManagerProvider(Protocol):
     """
 
     def start(self, run: int, indexes: tuple[int, ...]) -> None:
-        """Have task managers started for these slots; returns soon. What it raises fails the run."""
+        """Start task managers for these slots; returns soon. An exception fails the run."""
         ...
 
     def stop(self, manager_id: str, reason: str) -> None:
-        """Have a task manager end, even against its will; returns soon."""
+        """End a task manager, even against its will; returns soon."""
         ...
 
     def close(self) -> None:
-        """The job is over: end all that was started for it. It may wait a few seconds."""
+        """End all that was started for the job, which is over. May wait a few seconds."""
         ...
 
     def program_shuffle(self) -> Shuffle:
         """Return how the tasks in the program itself reach those of this target, and are reached; called once, first.
 
-        Its task manager closes it. Never called where `Target.is_in_process`.
+        The program's task manager closes the shuffle. Never called where `Target.is_in_process`.
         """
         ...
 
@@ -78,15 +78,15 @@ class Target(Protocol):
     """A kind of place where jobs run."""
 
     name: str
-    is_in_process: bool  # every task is a thread of the program, also those that have to be
-    managers_come_together: bool  # one that is lost takes all of its run along
+    is_in_process: bool  # all tasks are threads of the program
+    managers_come_together: bool  # the loss of one manager ends all of its run
 
     def can_restart_in_place(self, graph: JobGraph) -> bool:
-        """Whether a restart may use the task managers that are there; False: what the job reads came with them."""
+        """Return whether a restart may use the running task managers; False: input came with them."""
         ...
 
     def shares_files(self) -> bool:
-        """Whether all tasks see the directories of this machine."""
+        """Return whether all tasks see the directories of this machine."""
         ...
 
     def check(self, graph: JobGraph, settings: ExecutionSettings) -> None:
@@ -111,7 +111,7 @@ def target_named(name: str) -> Target:
     Raises
     ------
     ValueError
-        There is none by that name.
+        No target has that name.
 
     Examples
     --------

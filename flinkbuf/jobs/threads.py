@@ -13,7 +13,7 @@ class Threads:
     """Where work runs that may wait, and how it waits."""
 
     def begin(self, work: Callable[[], None], name: str) -> threading.Thread:
-        """Have something done on a thread of its own; RuntimeError: the system has no thread left."""
+        """Call a function on a thread of its own; RuntimeError: the system has no thread left."""
         thread = threading.Thread(target=work, name=name, daemon=True)
         thread.start()
         return thread
@@ -23,7 +23,7 @@ class Threads:
         return queue.SimpleQueue()
 
     def event(self) -> threading.Event:
-        """Return what one thread sets and others wait for."""
+        """Return an event that one thread sets and others wait for."""
         return threading.Event()
 
     def monotonic(self) -> float:

@@ -1,4 +1,4 @@
-"""What any decider is told when its next deadline has come, and nothing else has."""
+"""The stimulus of any decider whose deadline has come without another event."""
 
 from __future__ import annotations
 

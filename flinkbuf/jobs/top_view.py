@@ -24,7 +24,7 @@ from flinkbuf.log import printable_line
 
 Picture = Mapping[str, Any]
 MARKS: Final = {"good": "✓", "fair": "!", "bad": "✗", "quiet": "·"}
-COLOURS: Final = {"good": "", "fair": "yellow", "bad": "red", "quiet": ""}  # only where somebody has to look
+COLOURS: Final = {"good": "", "fair": "yellow", "bad": "red", "quiet": ""}  # only where a user has to look
 NAME_WIDTH: Final = 48
 TASKS_MAX: Final = 40
 MANAGERS_MAX: Final = 20
@@ -49,7 +49,7 @@ class TopSection:
     spare: tuple[str, ...] = ()
 
     def fitted(self, width: int) -> list[tuple[str, ...]]:
-        """Return head and rows, as many columns as fit, the first cut to what is left.
+        """Return head and rows, as many columns as fit, the first cut to the width that is left.
 
         Examples
         --------
@@ -213,7 +213,7 @@ def bar(share: float, length: int = _BAR) -> str:
 
 
 def text_of(view: TopView) -> str:
-    """Return it as plain text."""
+    """Return the view as plain text."""
     lines = [view.title, ""]
     for level, question, answer, detail in view.answers:
         lines += _answer_lines(f"{MARKS[level]} {question}", answer, detail, view.width)
@@ -224,7 +224,7 @@ def text_of(view: TopView) -> str:
 
 
 def _answer_lines(question: str, answer: str, detail: str, width: int) -> list[str]:
-    """In a line, or with the detail below where it does not fit."""
+    """Return an answer in a line, or with the detail below where it does not fit."""
     first = f"{question:<{QUESTION}}{answer}"
     if detail and cells_of(first) + cells_of(detail) + 4 <= width:
         return [f"{first}  ({detail})"]
@@ -241,13 +241,13 @@ def _columns(lines: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _padded(cell: str, width: int, place: int) -> str:
-    """Names begin on the left, figures end on the right."""
+    """Return cells in columns: names begin on the left, figures end on the right."""
     room = " " * (width - cells_of(cell))
     return room + cell if place else cell + room
 
 
 def rich_of(view: TopView) -> Any:
-    """Return it as what rich draws. Names of a user's are no markup."""
+    """Return the view as rich draws it. A user's names are no markup."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.table import Table

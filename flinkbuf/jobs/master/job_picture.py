@@ -1,8 +1,8 @@
 """A job at one moment: frozen, so that any thread may look at it for as long as it likes while the job goes on.
 
 The job master's thread makes one a second. What has not changed is shared with the picture before, and metrics are the
-very dicts that heartbeats brought, which nobody changes: so a picture costs little, and whoever wants JSON of it makes
-that on a thread of its own (job_details.py, page_picture.py). Flink: ArchivedExecutionGraph, ExecutionGraphCache.
+very dicts that heartbeats brought, which no code changes: so a picture costs little, and a reader that wants JSON makes
+it on a thread of its own (job_details.py, page_picture.py). Flink: ArchivedExecutionGraph, ExecutionGraphCache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOST_MANAGERS: Final = 16  # that are remembered
 RATES: Final = ("records_in", "records_out", "bytes_in", "bytes_out")
 TIMES: Final = ("busy_ms", "idle_ms", "back_pressured_ms")
 TOTALS: Final = (*RATES, "buffers_in", "buffers_out", "queued_in", "queued_out", *TIMES)
-_END_OF_TIME: Final = 2**62  # the watermark of who has seen all, or nothing
+_END_OF_TIME: Final = 2**62  # the watermark of a subtask that has seen all input, or none
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class AttemptPicture:
 
     @classmethod
     def of(cls, execution: Execution) -> AttemptPicture:
-        """Take it of an attempt as it is."""
+        """Return the picture of an attempt as it is."""
         manager = execution.manager
         return cls(
             execution.attempt,
@@ -83,7 +83,7 @@ class AttemptPicture:
         )
 
     def is_of(self, execution: Execution) -> bool:
-        """Whether nothing of the attempt has changed since."""
+        """Return whether the attempt has not changed since the picture."""
         return (
             self.metrics is execution.metrics
             and self.state is execution.state
@@ -94,22 +94,22 @@ class AttemptPicture:
 
     @property
     def busy(self) -> float:
-        """The share of its time in which it worked."""
+        """Return the share of the attempt's time in which it worked."""
         return self.shares[0]
 
     @property
     def idle(self) -> float:
-        """The share of its time in which it had nothing to do."""
+        """Return the share of the attempt's time in which it had nothing to do."""
         return self.shares[1]
 
     @property
     def back_pressured(self) -> float:
-        """The share of its time in which it could not give on what it had made."""
+        """Return the share of the attempt's time in which its output was blocked."""
         return self.shares[2]
 
     @property
     def watermark(self) -> int | None:
-        """How far event time has come in it; None: it has no watermark yet."""
+        """Return how far event time has come in the attempt; None: it has no watermark yet."""
         watermark: int | None = self.metrics.get("watermark")
         return watermark
 
@@ -185,11 +185,11 @@ class VertexPicture:
 
     @property
     def aggregate_state(self) -> ExecutionState:
-        """One state for all its subtasks."""
+        """Return one state for all subtasks of the vertex."""
         return aggregate_state(self.state_counts)
 
     def lag_ms(self, now_ms: int) -> int | None:
-        """How far its lowest watermark is behind the clock; None: there is none, or nothing more will come."""
+        """Return how far the lowest watermark is behind the clock; None: no watermark, or no more records."""
         lowest = self.watermarks[0]
         return None if lowest is None or abs(lowest) >= _END_OF_TIME else now_ms - lowest
 
@@ -205,7 +205,7 @@ class ManagerPicture:
 
     @property
     def id(self) -> str:
-        """Its id."""
+        """Return the manager's id."""
         return self.manager.id
 
 
@@ -220,14 +220,14 @@ class JobPicture:
     timestamps : dict
         When the job came into each status it has been in.
     outages : tuple of Outage
-        Failures, newest last; nobody changes these.
+        Failures, newest last; no code changes these.
     managers, lost_managers : tuple of ManagerPicture
         Those that are there; the last ones that are not any more, newest first.
     checkpoints : CheckpointsPicture
     failure : Failure or None
         What the job has failed with.
     savepoint : str
-        Where the savepoint lies that it was stopped with; empty: it was not.
+        Where the savepoint lies that the job was stopped with; empty: it was not.
     """
 
     now_ms: int
@@ -245,16 +245,16 @@ class JobPicture:
 
     @property
     def job_id(self) -> str:
-        """32 hex digits."""
+        """Return the job's id, 32 hex digits."""
         return self.plan.job_id
 
     @property
     def is_over(self) -> bool:
-        """Whether the job has ended here."""
+        """Return whether the job has ended here."""
         return self.status.is_terminal_state()
 
     def attempts(self) -> Iterator[AttemptPicture]:
-        """The newest attempt of each subtask."""
+        """Return the newest attempt of each subtask."""
         return (subtask.current for vertex in self.vertices for subtask in vertex.subtasks)
 
 
@@ -273,7 +273,7 @@ class PictureMaker:
     Parameters
     ----------
     job : JobMaster
-        It is looked at only; on the thread that owns it.
+        Is only read; on the thread that owns it.
 
     Examples
     --------
@@ -351,7 +351,7 @@ def _subtask(subtask: ExecutionVertex, before: SubtaskPicture | None) -> Subtask
 
 
 def _gathered(vertex: ExecutionJobVertex, subtasks: tuple[SubtaskPicture, ...]) -> VertexPicture:
-    """What is the same for all of a vertex: sums, means, and who stands out."""
+    """Return what all subtasks of a vertex share: sums, means, and the subtasks that stand out."""
     running = [each for each in subtasks if each.current.state is ExecutionState.RUNNING]
     known = [each for each in subtasks if each.current.watermark is not None]
     behind = min(known, key=_watermark_of, default=None)

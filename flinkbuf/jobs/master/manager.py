@@ -26,26 +26,26 @@ class Manager:
 
     @property
     def host(self) -> str:
-        """Where it runs."""
+        """Return the host the manager runs on."""
         return self.registration.host
 
     @property
     def endpoint(self) -> str:
-        """Host and port, as Flink shows them."""
+        """Return host and port, as Flink shows them."""
         return f"{self.host}:{self.data_port}"
 
     @property
     def data_port(self) -> int:
-        """Where others read from it; 0: nobody else can."""
+        """Return the port where other processes read from the manager; 0: none can."""
         return self.registration.data_port
 
     @property
     def is_program(self) -> bool:
-        """Whether it lives in the program's own process."""
+        """Return whether the manager lives in the program's own process."""
         return self.id == PROGRAM_MANAGER
 
     @property
     def slots(self) -> range:
-        """Numbers of the slots that it holds."""
+        """Return the numbers of the manager's slots."""
         first = self.registration.index
         return range(first, first + self.registration.slot_count)

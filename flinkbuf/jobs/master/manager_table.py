@@ -1,4 +1,4 @@
-"""Which task managers a job has, and which it still waits for to be gone.
+"""Which task managers a job has, and whose end it still waits for.
 
 Flink: SlotManager and the part of JobMaster that registers task executors.
 """
@@ -25,7 +25,7 @@ class ManagerTable:
     run : int
         How often task managers were asked for.
     leaving : dict
-        Of those who were told to end and may not have yet: until when that matters, by id.
+        Managers that were told to end and may still run, by id: until when the job waits for their end.
     """
 
     def __init__(self, slot_count: int, config: JobMasterConfig) -> None:
@@ -37,7 +37,7 @@ class ManagerTable:
         self.leaving: dict[str, int] = {}
 
     def ask(self, slots: Iterable[int]) -> tuple[int, ...]:
-        """Return the slots that nobody holds or is to bring; a new run is to bring them."""
+        """Return the slots without a manager that no run is to bring; a new run is to bring them."""
         wanted = tuple(self.slots.unasked(slots))
         if wanted:
             self.run += 1
@@ -45,7 +45,7 @@ class ManagerTable:
         return wanted
 
     def refusal(self, manager_id: str, message: RegisterManager) -> str | None:
-        """Return why a task manager is not wanted; None if it is, or is registered already."""
+        """Return why a task manager is refused; None if it is wanted, or is registered already."""
         known = self.registered.get(manager_id)
         if known is not None:
             same = (known.registration.run, known.registration.index) == (message.run, message.index)
@@ -58,7 +58,7 @@ class ManagerTable:
         return None
 
     def add(self, manager_id: str, message: RegisterManager, now_ms: int) -> Manager:
-        """Take in a task manager that is not refused."""
+        """Register a task manager that is not refused."""
         manager = Manager(manager_id, message, now_ms, now_ms)
         self.registered[manager_id] = manager
         if not manager.is_program:
@@ -67,12 +67,12 @@ class ManagerTable:
         return manager
 
     def heard(self, manager: Manager, now_ms: int) -> None:
-        """Something came from it."""
+        """Note a sign of life of a manager."""
         manager.heard_ms = now_ms
         self.heartbeats.heard(manager.id, now_ms)
 
     def remove(self, manager_id: str) -> Manager | None:
-        """It is gone, or given up; return it if it was registered."""
+        """Remove a manager that is gone, or given up; return it if it was registered."""
         manager = self.registered.pop(manager_id, None)
         if manager is not None:
             self.slots.free(manager_id)
@@ -80,23 +80,23 @@ class ManagerTable:
         return manager
 
     def wait_for_end(self, manager_id: str, now_ms: int) -> None:
-        """It was told to end: `leaving` says so until it has."""
+        """Note that a manager was told to end: `leaving` has it until it has ended."""
         self.leaving[manager_id] = now_ms + self.config.release_timeout_ms
 
     @property
     def left_ms(self) -> int:
-        """When the last of those that were told to end counts as gone."""
+        """Return when the last manager told to end counts as gone."""
         return max(self.leaving.values(), default=0)
 
     def still_leaving(self, now_ms: int) -> bool:
-        """Whether one that was told to end may still be there."""
+        """Return whether a manager that was told to end may still be there."""
         return now_ms < self.left_ms
 
     @property
     def has_program(self) -> bool:
-        """Whether the program's own task manager is there."""
+        """Return whether the program's own task manager is registered."""
         return PROGRAM_MANAGER in self.registered
 
     def of_slot(self, slot: int | None) -> Manager:
-        """Return who holds a slot, or the program's own for None."""
+        """Return the manager of a slot, or the program's own for None."""
         return self.registered[PROGRAM_MANAGER if slot is None else self.slots.holder[slot]]

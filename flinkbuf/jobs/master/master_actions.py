@@ -1,4 +1,4 @@
-"""What a job master is told besides the messages of task managers, and what it wants done.
+"""Stimuli of a job master besides the messages of task managers, and the actions it returns.
 
 None of this travels: the shell around the job master (jobs/job_runner.py) makes the one and performs the other, in
 order, each list to its end before the next message is handled.
@@ -14,12 +14,12 @@ from flinkbuf.jobs.deployment import AttemptId
 from flinkbuf.jobs.failure import Failure
 from flinkbuf.jobs.job_status import JobStatus
 
-# ---- what it is told
+# ---- stimuli
 
 
 @dataclass(frozen=True)
 class StartJob:
-    """Begin."""
+    """The job is to begin."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class ManagerSaid:
 
 @dataclass(frozen=True)
 class ManagerLost:
-    """The connection to a task manager has ended, or its process has: nothing comes from it any more."""
+    """The connection to a task manager has ended, or its process has."""
 
     manager_id: str
     reason: str
@@ -48,24 +48,24 @@ class RunFailed:
 
 @dataclass(frozen=True)
 class CoordinatorFailed:
-    """A source's coordinator raised: the whole job is concerned."""
+    """A source's coordinator raised: the whole job fails."""
 
     failure: Failure
 
 
 @dataclass(frozen=True)
 class CancelJob:
-    """The user wants it to end."""
+    """The user cancels the job."""
 
 
 @dataclass(frozen=True)
 class SuspendJob:
-    """Somebody else leads the job now: its tasks end here, nothing of it is deleted, and nobody is told of success."""
+    """Another program leads the job now: all tasks end here, no file is deleted, and no user is told of success."""
 
 
 @dataclass(frozen=True)
 class TriggerSavepoint:
-    """The user wants a savepoint, or a checkpoint; what becomes of it is said by `RequestAnswered` with its number."""
+    """The user asks for a savepoint, or a checkpoint; `RequestAnswered` with its number gives the result."""
 
     request: int
     kind: SnapshotKind = SnapshotKind.SAVEPOINT
@@ -91,7 +91,7 @@ class CheckpointStored:
     failure: Failure | None = None
 
 
-# ---- what it wants
+# ---- actions
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class SendTo:
 
 @dataclass(frozen=True)
 class StopManager:
-    """Have a task manager's process ended, if it does not end by itself, and its connection closed."""
+    """Close a task manager's connection, and end its process if it does not end by itself."""
 
     manager_id: str
     reason: str
@@ -120,11 +120,11 @@ class StopManager:
 
 @dataclass(frozen=True)
 class ResetSources:
-    """Subtasks of sources begin anew: their coordinators forget what they gave them. Before they are deployed."""
+    """Reset coordinators, before subtasks of their sources are deployed anew: splits are taken back."""
 
     subtasks: tuple[tuple[str, int], ...]  # vertex id, subtask
     is_global: bool  # all of them: coordinators are made anew
-    checkpoint_id: int | None = None  # the one that they go back to; None: to the beginning
+    checkpoint_id: int | None = None  # the checkpoint to go back to; None: to the beginning
     states: dict[str, StateHandle] = field(default_factory=dict)  # of coordinators made anew, by operator id
 
 
@@ -139,7 +139,7 @@ class TellCoordinator:
 
 @dataclass(frozen=True)
 class SubtaskGone:
-    """An attempt has ended, however: a coordinator sends it nothing more."""
+    """Send no event to this attempt any more: it has ended, in whatever way."""
 
     attempt: AttemptId
 
@@ -153,7 +153,7 @@ class SnapshotCoordinators:
 
 @dataclass(frozen=True)
 class NotifyCoordinators:
-    """Tell the coordinators of all sources that a checkpoint counts."""
+    """Notify the coordinators of all sources: checkpoint complete."""
 
     checkpoint_id: int
 
@@ -168,7 +168,7 @@ class StoreCheckpoint:
 
 @dataclass(frozen=True)
 class WithdrawCheckpoint:
-    """A checkpoint takes too long to be stored: give it up if the next job master cannot find it yet.
+    """Give up a checkpoint that takes too long to be stored, if the next job master cannot find it yet.
 
     `CheckpointStored` answers as if nothing had been asked: perhaps it counts all the same.
     """
@@ -178,7 +178,7 @@ class WithdrawCheckpoint:
 
 @dataclass(frozen=True)
 class DiscardState:
-    """Nobody needs this state any more: delete its files; late, and without an answer.
+    """Delete the files of state that no task needs any more; late, and without an answer.
 
     Attributes
     ----------
@@ -197,7 +197,7 @@ class DiscardState:
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """What became of one checkpoint, for a line in the log."""
+    """The result of one checkpoint, for a line in the log."""
 
     checkpoint_id: int
     kind: str  # a SnapshotKind by name
@@ -217,14 +217,14 @@ class CheckpointRecord:
 
 @dataclass(frozen=True)
 class CheckpointEnded:
-    """A checkpoint counts, or never will: nothing has to be done, but it can be said."""
+    """A checkpoint is complete, or was aborted: for the log."""
 
     record: CheckpointRecord
 
 
 @dataclass(frozen=True)
 class RequestAnswered:
-    """A savepoint or checkpoint that the user asked for is there, or will not be."""
+    """Answer a user's request: the savepoint or checkpoint is there, or will not be."""
 
     request: int
     path: str = ""
@@ -234,14 +234,14 @@ class RequestAnswered:
 
 @dataclass(frozen=True)
 class StatusChanged:
-    """The job has another status."""
+    """Report the new status of the job."""
 
     status: JobStatus
 
 
 @dataclass(frozen=True)
 class EndJob:
-    """All is over and nothing is held any more; the last action of a job."""
+    """The job is over and holds nothing any more; its last action."""
 
     status: JobStatus
     failure: Failure | None  # why, if it FAILED

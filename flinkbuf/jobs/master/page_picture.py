@@ -55,7 +55,7 @@ def page_picture(picture: JobPicture, *, rows: int = ROWS, vertices: Collection[
         Of subtasks, of each vertex at most.
     vertices : collection of str, optional
         Ids of those whose subtasks, operators and history are wanted; all by default. A job of many tasks has a picture
-        of all of it each second, and who looks at it looks at one of them.
+        of all of it each second, and a reader looks at one of them.
     """
     counts = Counter[ExecutionState]()
     known = [vertex for vertex in reversed(picture.vertices) if vertex.watermarks[0] is not None]
@@ -183,7 +183,7 @@ def _rows(vertex: VertexPicture, limit: int) -> Json:
 
 
 def _standing(subtask: SubtaskPicture) -> tuple[bool, float]:
-    """What makes one worth a look: it does not run, or it is busy or held back."""
+    """Return how much a subtask stands out: it does not run, or is busy or held back."""
     attempt = subtask.current
     is_odd = attempt.state not in (ExecutionState.RUNNING, ExecutionState.FINISHED)
     return is_odd, max(attempt.busy, attempt.back_pressured)

@@ -1,7 +1,7 @@
-"""Which blocking partitions there are, at which task managers, and when nobody needs them any more.
+"""Which blocking partitions there are, at which task managers, and when no task needs them any more.
 
 A task manager keeps what a task has written to its end until the job master lets it go: when all regions that read it
-have finished. What is lost is written again if somebody still needs it. Flink: JobMasterPartitionTrackerImpl,
+have finished. A lost partition is written again if a task still needs it. Flink: JobMasterPartitionTrackerImpl,
 RegionPartitionGroupReleaseStrategy, RegionFailoverResultPartitionAvailabilityChecker.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from flinkbuf.jobs.master.regions import PipelinedRegions, Subtask
 
-PartitionKey = tuple[Subtask, int]  # of whom, and which of his partitions
+PartitionKey = tuple[Subtask, int]  # the producer, and which of its partitions
 
 
 @dataclass(frozen=True)
@@ -53,20 +53,20 @@ class PartitionTracker:
                 self._group_of[each.producer, each.partition_index] = number
         self._kept: dict[PartitionKey, KeptPartition] = {}
         self._keys: dict[str, PartitionKey] = {}  # by id
-        self._written: dict[Subtask, list[PartitionKey]] = {}  # by those who have finished; kept, let go, or lost
+        self._written: dict[Subtask, list[PartitionKey]] = {}  # by finished producer; kept, let go, or lost
         self._missing = [len(group.partitions) for group in regions.groups]  # by group: not written, or gone
         self._open = [len(group.readers) for group in regions.groups]  # by group: regions that have not finished
         self._running = [len(members) for members in regions.members]  # by region: subtasks that have not finished
         self._done: set[int] = set()  # regions that have finished
-        # Let go, by manager and id, after how many heartbeats; until it says that they are gone.
+        # Let go, by manager and id, after how many heartbeats; until the manager says that they are gone.
         self._unconfirmed: dict[str, dict[str, int]] = {}
 
     # ---- what is there
 
     def finished(self, producer: Subtask, manager_id: str, ids: dict[int, str]) -> list[KeptPartition]:
-        """A subtask has finished, and what it wrote, by partition index, is complete.
+        """Note the partitions of a finished subtask, by partition index, as complete.
 
-        Returns what nobody needs any more: all who read it have finished now. It does not count as there from now on.
+        Returns the partitions no longer needed, whose readers have all finished now; they count as gone from now on.
         """
         self._keep(producer, manager_id, ids)
         region = self._regions.region_of[producer]
@@ -81,16 +81,16 @@ class PartitionTracker:
             self._missing[self._group_of[key]] -= 1
 
     def is_there(self, key: PartitionKey) -> bool:
-        """Whether it is complete and can be read."""
+        """Return whether a partition is complete and can be read."""
         return key in self._kept
 
     def has_all(self, region: int) -> bool:
-        """Whether all that a region reads is complete: it can begin."""
+        """Return whether all that a region reads is complete, so that it can begin."""
         return not any(self._missing[number] for number in self._regions.read_by.get(region, ()))
 
     @property
     def kept(self) -> list[KeptPartition]:
-        """All that there are."""
+        """Return all partitions that are there."""
         return list(self._kept.values())
 
     # ---- when it goes
@@ -105,11 +105,11 @@ class PartitionTracker:
         return freed
 
     def let_go(self, manager_id: str, ids: Iterable[str], sequence: int) -> None:
-        """A task manager is told to delete these, after the heartbeat of that number."""
+        """Note that a manager is told to delete these, after the heartbeat of that number."""
         self._unconfirmed.setdefault(manager_id, {}).update(dict.fromkeys(ids, sequence))
 
     def gone(self, manager_id: str, ids: Iterable[str]) -> None:
-        """It has deleted them."""
+        """Note that a manager has deleted these."""
         waiting = self._unconfirmed.get(manager_id, {})
         for each in ids:
             waiting.pop(each, None)
@@ -117,11 +117,11 @@ class PartitionTracker:
             self._unconfirmed.pop(manager_id, None)
 
     def unheard(self, manager_id: str, sequence: int) -> tuple[str, ...]:
-        """Return what it was told before the heartbeat of that number, which it has answered, without deleting it."""
+        """Return the releases sent before the answered heartbeat that the manager has not confirmed."""
         return tuple(each for each, told in self._unconfirmed.get(manager_id, {}).items() if told < sequence)
 
     def begins_again(self, subtask: Subtask) -> None:
-        """A subtask that has finished runs again: what it wrote does not count any more, nor is its region done."""
+        """Drop the partitions of a finished subtask that runs again, and reopen its region."""
         if subtask not in self._written:
             return
         region = self._regions.region_of[subtask]
@@ -135,20 +135,20 @@ class PartitionTracker:
                 self._remove(key)
 
     def lose_manager(self, manager_id: str) -> None:
-        """A task manager has gone, with all that it had."""
+        """Drop all partitions of a task manager that has gone."""
         self._unconfirmed.pop(manager_id, None)
         for key in [key for key, kept in self._kept.items() if kept.manager_id == manager_id]:
             self._remove(key)
 
     def lose(self, partition_id: str) -> bool:
-        """One of them cannot be read; return whether it was believed to be there."""
+        """Drop a partition that cannot be read; return whether it was believed to be there."""
         key = self._keys.get(partition_id)
         if key is not None:
             self._remove(key)
         return key is not None
 
     def wanted_again(self, is_reading: Callable[[int], bool]) -> list[Subtask]:
-        """Return the subtasks that have finished, and whose partitions are gone though somebody waits for them.
+        """Return the finished subtasks whose partitions are gone though a task waits for them.
 
         Parameters
         ----------

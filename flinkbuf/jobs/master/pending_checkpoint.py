@@ -1,4 +1,4 @@
-"""A checkpoint under way: who has answered and who has not, and what all the answers make. Flink: PendingCheckpoint."""
+"""A checkpoint under way: which tasks have answered, and the metadata of all answers. Flink: PendingCheckpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FINISHED = SubtaskState(is_finished=True)
 
 
 class Stage(Enum):
-    """How far it has come."""
+    """The progress of a pending checkpoint."""
 
     COORDINATORS = "the coordinators of sources give their state"
     TASKS = "tasks give theirs"
@@ -33,7 +33,7 @@ class Stage(Enum):
 
 
 class UnionStateError(Exception):
-    """A task has come to its end, and with it its part of a union list: nobody could give all of it again."""
+    """A task has finished, and with it its part of a union list: a checkpoint could not have all of the list."""
 
 
 class PendingCheckpoint:
@@ -52,13 +52,13 @@ class PendingCheckpoint:
     ----------
     stage : Stage
     missing : dict
-        Those who have not answered, by attempt.
+        Tasks that have not answered, by attempt.
     states : dict
         What the others gave, by attempt.
     coordinator_states : dict
         By operator id.
     due_ms : int or None
-        When it is given up; None: it is already, but the storage has not said yet what becomes of it.
+        When it times out; None: it has, but the storage has not answered yet whether it counts.
     completed : CompletedCheckpoint or None
         What it becomes, while it is stored.
     """
@@ -88,27 +88,27 @@ class PendingCheckpoint:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everybody has answered, and it is to be stored."""
+        """Return whether all tasks have answered, and the checkpoint is to be stored."""
         return not self.missing and self.stage is Stage.TASKS
 
     @property
     def can_be_subsumed(self) -> bool:
-        """Whether a later one makes it needless; a user waits for a savepoint."""
+        """Return whether a later checkpoint makes this one needless; a user waits for a savepoint."""
         return not self.kind.is_savepoint and not self.request.is_forced
 
     def acknowledge(self, attempt: AttemptId, state: SubtaskState) -> None:
-        """A task that was waited for has answered."""
+        """Take the answer of a task that was waited for."""
         del self.missing[attempt]
         self.states[attempt] = state
         self._finished_count += state.is_finished
 
     @property
     def is_last(self) -> bool:
-        """Whether all tasks took it when their operators had finished: nothing comes after it."""
+        """Return whether all tasks answered after their operators had finished: no record comes after it."""
         return self._finished_count == len(self.plan.to_wait_for)
 
     def metadata(self, graph: ExecutionGraph) -> CheckpointMetadata:
-        """Return all of it, now that everybody has answered.
+        """Return the metadata, now that all tasks have answered.
 
         Raises
         ------
@@ -136,7 +136,7 @@ class PendingCheckpoint:
         return OperatorInCheckpoint(operator.id, operator.name, operator.uid, state)
 
     def _subtasks(self, vertex: ExecutionJobVertex) -> tuple[SubtaskState | None, ...]:
-        """Those who had come to their end before it began gave nothing, and begin as finished."""
+        """Return the state of each subtask; one that had finished before has none, and begins as finished."""
         found = []
         for subtask in vertex.subtasks:
             execution = subtask.current

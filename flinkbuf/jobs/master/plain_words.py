@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timezone
 from typing import Final
 
-END_OF_TIME: Final = 2**62  # the watermark of one who has seen all; below -2^62: of one who has seen none
+END_OF_TIME: Final = 2**62  # the watermark of a task that has seen all; below -2^62: of one that has seen none
 NOTHING: Final = "–"
 _SPANS: Final = (("year", 31_557_600_000), ("day", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000))
 
@@ -36,7 +36,7 @@ def duration_text(ms: float) -> str:
 
 
 def lasting_text(ms: float) -> str:
-    """Return whole seconds, for what grows while one looks at it."""
+    """Return whole seconds, for a time that grows while one looks at it."""
     return f"{max(0, int(ms)) // 1000} s" if ms < 60_000 else duration_text(ms)
 
 

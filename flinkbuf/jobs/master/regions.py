@@ -1,6 +1,6 @@
 """Which subtasks start again together.
 
-Subtasks that stream to each other stand and fall together: nobody can read a pipelined partition twice. They are a
+Subtasks that stream to each other stand and fall together: a pipelined partition cannot be read twice. They are a
 region. Between regions lie partitions that were written to their end first and can be read again.
 Flink: PipelinedRegionComputeUtil, RestartPipelinedRegionFailoverStrategy.
 """
@@ -18,7 +18,7 @@ Subtask = tuple[int, int]  # index of the vertex in the plan, index of the subta
 
 @dataclass(frozen=True)
 class BlockingInput:
-    """A partition that a subtask writes to its end before anybody reads it."""
+    """A partition that a subtask writes to its end before any task reads it."""
 
     producer: Subtask
     partition_index: int
@@ -93,13 +93,13 @@ class PipelinedRegions:
         self._check_order(plan)
 
     def _groups_of(self, plan: JobPlan, edge: EdgePlan) -> Iterator[BlockingGroup]:
-        """The partitions of one edge, each in one group, and who reads them."""
+        """Return the partitions of one edge, each in one group, and the regions that read them."""
         readers: dict[tuple[int, ...], dict[int, None]] = {}  # regions in order, by the subtasks that they read
         for number in range(plan.vertices[edge.target].parallelism):
             if edge.is_pointwise:
                 producers = tuple(producer for producer, _ in plan.channels_of(edge, number))
             else:
-                producers = (-1,)  # everybody reads all
+                producers = (-1,)  # all consumers read all
             readers.setdefault(producers, {})[self.region_of[edge.target, number]] = None
         for producers, regions in readers.items():
             if producers == (-1,):
@@ -111,7 +111,7 @@ class PipelinedRegions:
             yield BlockingGroup(tuple(partitions), tuple(regions))
 
     def _check_order(self, plan: JobPlan) -> None:
-        """A region that waits for itself, directly or through others, would never begin."""
+        """Refuse a region that waits for itself, directly or through others: it would never begin."""
         unwritten = [len({each.producer_region for each in group.partitions}) for group in self.groups]
         unread = [len(self.read_by.get(region, ())) for region in range(len(self.members))]
         pending = [region for region, count in enumerate(unread) if count == 0]
@@ -136,8 +136,8 @@ class PipelinedRegions:
     def to_restart(self, failed: Iterable[Subtask], is_available: Callable[[BlockingInput], bool]) -> list[Subtask]:
         """Return all subtasks that start again when some failed.
 
-        With a region start again those that wrote what it reads, where that is gone, and all that read what it writes:
-        another time it may write something else.
+        With a region start again its producers, where their partitions are gone, and all its readers:
+        a region may write something else the second time.
 
         Parameters
         ----------

@@ -53,7 +53,7 @@ class RestartLimits:
         self._regions: PipelinedRegions | None = None  # made when something fails
 
     def checked(self, stimulus: Any) -> Any:
-        """Return what the job master is told: a failure after which the job cannot begin again says so."""
+        """Return the stimulus for the job master; its failure is final if the job cannot begin again."""
         if not self._reasons:
             return stimulus
         if isinstance(stimulus, ManagerSaid) and isinstance(stimulus.message, TaskStateReport):

@@ -21,21 +21,21 @@ class Chance(Protocol):
 
 
 class RestartStrategy(Protocol):
-    """Is told of each failure, then asked."""
+    """Decides after each failure whether the job restarts."""
 
     def notify_failure(self, now_ms: int) -> bool:
         """Take note of a failure; returns whether it begins a new attempt rather than belongs to the one before."""
 
     def can_restart(self) -> bool:
-        """Whether the job goes on after the last failure."""
+        """Return whether the job goes on after the last failure."""
 
     def backoff_ms(self, now_ms: int) -> int:
-        """How long it waits before it does."""
+        """Return how long the job waits before the restart."""
 
 
 @dataclass(frozen=True)
 class NoRestart:
-    """The first failure is the last.
+    """Fails the job at the first failure.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class NoRestart:
 
 @dataclass(frozen=True)
 class FixedDelayRestart:
-    """So many attempts, always after the same time. Flink: FixedDelayRestartBackoffTimeStrategy."""
+    """Restarts so many times, always after the same delay. Flink: FixedDelayRestartBackoffTimeStrategy."""
 
     attempts: int = 1
     delay_ms: int = SECOND_MS
@@ -67,7 +67,7 @@ class FixedDelayRestart:
 
 @dataclass(frozen=True)
 class FailureRateRestart:
-    """As long as failures do not come too fast. Flink: FailureRateRestartBackoffTimeStrategy."""
+    """Restarts while failures do not come too fast. Flink: FailureRateRestartBackoffTimeStrategy."""
 
     max_failures: int = 1
     failure_interval_ms: int = MINUTE_MS

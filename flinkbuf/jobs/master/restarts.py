@@ -67,7 +67,7 @@ class Restarts:
         is_global: bool = False,
         needs_new_run: bool = False,
     ) -> Restart:
-        """Begin one, which takes over subtasks that wait already; all of them, where the others concern the whole."""
+        """Begin a restart, which takes over subtasks that wait already; all of them if one is of the whole job."""
         taken = set(subtasks)
         for other in self.waiting:
             if other.is_global or other.needs_new_run:
@@ -82,16 +82,16 @@ class Restarts:
         return restart
 
     def ended(self, subtask: Subtask) -> None:
-        """The last attempt of a subtask has ended."""
+        """Note that the last attempt of a subtask has ended."""
         for restart in self.waiting:
             restart.open.discard(subtask)
 
     def to_release(self) -> list[Restart]:
-        """Return those whose subtasks have all ended, and whose processes were not told to end yet."""
+        """Return the restarts whose subtasks have all ended, and whose processes were not told to end yet."""
         return [each for each in self.waiting if each.needs_new_run and not each.open and not each.is_released]
 
     def ready(self, now_ms: int) -> list[Restart]:
-        """Return those whose time has come; they still wait until `done`."""
+        """Return the restarts whose time has come; they still wait until `done`."""
         return [
             each
             for each in self.waiting
@@ -99,9 +99,9 @@ class Restarts:
         ]
 
     def done(self, restart: Restart) -> None:
-        """Its subtasks have begun again."""
+        """Drop a restart: its subtasks have begun again."""
         self.waiting.remove(restart)
 
     def clear(self) -> None:
-        """Nobody begins again."""
+        """Drop all restarts."""
         self.waiting.clear()

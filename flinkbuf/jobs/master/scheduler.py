@@ -44,14 +44,14 @@ class DeploymentBatch:
         self.look()
 
     def look(self) -> None:
-        """Find out again what they need."""
+        """Compute again which slots the subtasks need."""
         slots = {subtask.slot for subtask in self.subtasks.values()}
         self.needs_program = None in slots
         self.slots = {slot for slot in slots if slot is not None}
 
 
 class Scheduler:
-    """Batches that wait.
+    """Batches of subtasks that wait for slots.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Scheduler:
         self.slots = SlotAssignment(graph, managers.slots.count)
         self._without_input: set[int] = set()  # regions whose input is not complete
         self._without_slots: dict[int, None] = {}  # regions that could begin, in order
-        self._has_news = False  # something has ended, or is to begin
+        self._has_news = False  # since the last look an attempt has ended, or one is to begin
 
     def schedule(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> tuple[int, ...]:
         """Let subtasks wait for their slots; return the slots that must be asked for, by the run `managers.run`.
@@ -96,7 +96,7 @@ class Scheduler:
         return self._wait_for_managers(subtasks, now_ms)
 
     def begin(self, now_ms: int) -> tuple[int, ...]:
-        """Give slots to the regions of a batch job whose input is complete; return those that must be asked for."""
+        """Give slots to the regions of a batch job whose input is complete; return the slots to ask for."""
         if not self._has_news:
             return ()
         self._has_news = False
@@ -112,14 +112,14 @@ class Scheduler:
             if self.slots.take(members, self.managers.slots.holder):
                 del self._without_slots[region]
                 needs_slots |= bool(self._batch(members, now_ms).slots)
-        # All that the job may have come up together: others will want them soon.
+        # Request all slots at once: other regions will want them soon.
         return self.managers.ask(range(self.managers.slots.count)) if needs_slots else ()
 
     def _members(self, region: int) -> list[ExecutionVertex]:
         return [self.graph.subtask(key) for key in self._regions.members[region]]
 
     def ended(self, subtask: ExecutionVertex) -> None:
-        """An attempt is at its end: its slot may be free for another region, or what that reads complete."""
+        """Note the end of an attempt: its slot may be free for another region, or that region's input complete."""
         if self._is_batch:
             self.slots.give_back(subtask)
             self._has_news = True
@@ -138,7 +138,7 @@ class Scheduler:
         return batch
 
     def deploy(self, now_ms: int) -> list[tuple[str, TaskDeploymentDescriptor]]:
-        """Return what can be deployed now, in order, and to which task manager: it counts as deployed."""
+        """Return (task manager, descriptor) of what can be deployed now, in order; counts as deployed from here on."""
         deployed: list[Execution] = []
         for batch in [each for each in self.waiting if self._has_all(each)]:
             self.waiting.remove(batch)
@@ -153,7 +153,7 @@ class Scheduler:
         return has_program and all(slot in self.managers.slots.holder for slot in batch.slots)
 
     def drop(self, subtasks: Iterable[Subtask]) -> None:
-        """They do not wait any more."""
+        """Remove subtasks from the waiting batches."""
         dropped = list(subtasks)
         for region in {self._regions.region_of[subtask] for subtask in dropped} if self._is_batch else ():
             self._without_input.discard(region)
@@ -165,22 +165,22 @@ class Scheduler:
         self.waiting = [batch for batch in self.waiting if batch.subtasks]
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Remove all waiting batches."""
         self.waiting.clear()
         self._without_input.clear()
         self._without_slots.clear()
 
     def waiting_for(self, slots: Iterable[int | None]) -> list[ExecutionVertex]:
-        """Return the subtasks that wait with one of these slots, or for it; None: in the program."""
+        """Return the subtasks that wait with or for one of these slots; None: in the program."""
         wanted = set(slots)
         return [each for batch in self.waiting for each in batch.subtasks.values() if each.slot in wanted]
 
     def overdue(self, now_ms: int) -> list[DeploymentBatch]:
-        """Return those that have waited too long."""
+        """Return the batches that have waited too long."""
         return [batch for batch in self.waiting if batch.due_ms <= now_ms]
 
     def what_is_missing(self, batch: DeploymentBatch) -> str:
-        """Say what a batch waits for in vain, and what one can do."""
+        """Return what a batch waits for in vain, and what the user can do."""
         missing = self.managers.slots.missing(batch.slots)
         waited_s = self.managers.config.slot_request_timeout_ms / 1000
         if not missing:
@@ -195,5 +195,5 @@ class Scheduler:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When the first one has waited too long."""
+        """Return when the first batch has waited too long."""
         return min((batch.due_ms for batch in self.waiting), default=None)

@@ -1,4 +1,4 @@
-"""Files that several checkpoints use: who uses which, and which nobody does. Flink: SharedStateRegistry."""
+"""Files of several checkpoints: which checkpoint uses which, and which are unused. Flink: SharedStateRegistry."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 
 from flinkbuf.checkpoints.handles import SharedFile, StateHandle
 
-REMEMBERED: Final = 100_000  # files that are no more: tasks refer to them for a few checkpoints at most
+REMEMBERED: Final = 100_000  # deleted files that are remembered: tasks refer to them for a few checkpoints at most
 
 
 class SharedFiles:
     """Counts the checkpoints that use each file, those that are still under way included.
 
-    A file is known by its path; what lies in the handle itself needs nobody to delete it.
+    A file is known by its path; state in the handle itself needs no deletion.
 
     Examples
     --------
@@ -33,7 +33,7 @@ class SharedFiles:
         self._gone: dict[str, None] = {}  # oldest first
 
     def use(self, checkpoint_id: int, files: Iterable[SharedFile]) -> None:
-        """A checkpoint refers to these; saying it again changes nothing."""
+        """Note that a checkpoint refers to these files; again: nothing changes."""
         used = self._used.setdefault(checkpoint_id, {})
         for file in files:
             path = file.handle.path
@@ -42,7 +42,7 @@ class SharedFiles:
                 self._users[path] += 1
 
     def release(self, checkpoint_id: int) -> tuple[StateHandle, ...]:
-        """A checkpoint is given up, or not kept any more; return what nobody uses now."""
+        """Drop an aborted or discarded checkpoint; return the files that none uses now."""
         unused = []
         for path, handle in self._used.pop(checkpoint_id, {}).items():
             self._users[path] -= 1
@@ -56,7 +56,7 @@ class SharedFiles:
         return tuple(unused)
 
     def gone(self, files: Iterable[SharedFile]) -> str | None:
-        """Return one of these that was given up: who refers to it has not heard yet that a later checkpoint counts.
+        """Return a deleted one of these files, if any: its task does not know of a later checkpoint yet.
 
         Examples
         --------
@@ -69,10 +69,10 @@ class SharedFiles:
         return next((file.handle.path for file in files if file.handle.path in self._gone), None)
 
     def keep(self, files: Iterable[SharedFile]) -> None:
-        """They are somebody else's: they are never deleted, whoever uses them."""
+        """Never delete these files: they belong to another owner."""
         self._foreign.update(file.handle.path for file in files)
 
     def unused(self, files: Iterable[SharedFile]) -> tuple[StateHandle, ...]:
-        """Return those of the files that nobody uses, and that may be deleted."""
+        """Return those of the files that no checkpoint uses, and that may be deleted."""
         found = {file.handle.path: file.handle for file in files if file.handle.path}
         return tuple(handle for path, handle in found.items() if path not in self._users and path not in self._foreign)

@@ -1,4 +1,4 @@
-"""Which slots the subtasks of a batch job take while they run, and who is next.
+"""Which slots the subtasks of a batch job take while they run.
 
 A subtask of a batch job has no slot of its own: it takes one that is free, and gives it back at its end. Those of one
 index and slot sharing group that run at the same time share it. Flink: SlotSharingExecutionSlotAllocator,
@@ -17,7 +17,7 @@ Share = tuple[str, int]  # a slot sharing group, and the index of its subtasks t
 
 
 class SlotAssignment:
-    """The slots of a batch job, and who has them.
+    """The slots of a batch job, and the subtasks in them.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class SlotAssignment:
         self._near = _nearest_producers(graph.plan)
 
     def take(self, subtasks: Iterable[ExecutionVertex], held: Iterable[int]) -> bool:
-        """Give all of them a slot; return whether there were enough: else nobody has one.
+        """Give all of them a slot; return whether there were enough: else no subtask got one.
 
         Parameters
         ----------
@@ -77,7 +77,7 @@ class SlotAssignment:
         return chosen
 
     def _wishes(self, subtasks: list[ExecutionVertex]) -> Iterable[int]:
-        """Where they ran before, and where what they read was written."""
+        """Return the preferred slots of a subtask: where it ran before, and where its input was written."""
         for subtask in subtasks:
             if subtask.slot is not None:
                 yield subtask.slot
@@ -87,7 +87,7 @@ class SlotAssignment:
                 yield slot
 
     def give_back(self, subtask: ExecutionVertex) -> None:
-        """It has ended, however: its slot is for others, if nobody else shares it."""
+        """Free the slot of a subtask that has ended, if no other subtask shares it."""
         users = self._users.get(-1 if subtask.slot is None else subtask.slot)
         if users is None or subtask.key not in users or subtask.slot is None:
             return
@@ -98,12 +98,12 @@ class SlotAssignment:
 
     @property
     def users(self) -> dict[int, set[Subtask]]:
-        """Who has which slot; do not change it."""
+        """Return the subtasks of each slot; do not change the answer."""
         return self._users
 
 
 def _nearest_producers(plan: JobPlan) -> dict[Subtask, Subtask]:
-    """The subtask of which each reads the most, where there is one: by its first edge that is pointwise."""
+    """Return the subtask of which each reads the most, if any: by its first edge that is pointwise."""
     found: dict[Subtask, Subtask] = {}
     for edge in plan.edges:
         if edge.is_pointwise:

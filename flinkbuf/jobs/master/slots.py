@@ -35,7 +35,7 @@ def slot_count(plan: JobPlan) -> int:
     Raises
     ------
     ValueError
-        It needs more than it may take.
+        The job needs more slots than it may take.
 
     Examples
     --------
@@ -61,7 +61,7 @@ def slot_count(plan: JobPlan) -> int:
 
 
 def _least(plan: JobPlan) -> int:
-    """Slots of the subtasks that stream to each other, where most do; what has slots of its own needs all of these."""
+    """Return the slots of the widest part whose subtasks stream to each other; a fixed slot group counts in full."""
     regions = PipelinedRegions(plan)
     shares = (
         {(plan.vertices[vertex].slot_sharing_group, number) for vertex, number in members if _has_slot(plan, vertex)}
@@ -101,7 +101,7 @@ class SlotPool:
     holder : dict
         Task manager's id by slot.
     asked : dict
-        Of a slot that nobody holds yet: the run that was to bring it.
+        Of a slot that no manager holds yet: the run that was to bring it.
 
     Examples
     --------
@@ -120,44 +120,44 @@ class SlotPool:
         self.asked: dict[int, int] = {}
 
     def ask(self, slots: Iterable[int], run: int) -> None:
-        """Note that a run is to bring these; a run that was to before is not needed any more."""
+        """Note that a run is to bring these slots; an earlier run is not needed for them any more."""
         self.asked.update((slot, run) for slot in slots)
 
     def expects(self, slots: range, run: int) -> bool:
-        """Whether a task manager with these slots, of this run, is the one that was asked for."""
+        """Return whether a task manager with these slots, of this run, is the one that was asked for."""
         return bool(slots) and all(self.asked.get(slot) == run for slot in slots)
 
     def fill(self, manager_id: str, slots: Iterable[int]) -> None:
-        """A task manager has come with these."""
+        """Give these slots to a task manager that has come."""
         for slot in slots:
             del self.asked[slot]
             self.holder[slot] = manager_id
 
     def free(self, manager_id: str) -> list[int]:
-        """A task manager has gone: return the slots that it held."""
+        """Free and return the slots of a task manager that has gone."""
         slots = [slot for slot, holder in self.holder.items() if holder == manager_id]
         for slot in slots:
             del self.holder[slot]
         return slots
 
     def give_up(self, run: int) -> list[int]:
-        """What is still to come of a run does not: return its slots."""
+        """Drop the slots that a failed run was to bring; return them."""
         slots = [slot for slot, asked in self.asked.items() if asked == run]
         for slot in slots:
             del self.asked[slot]
         return slots
 
     def forget(self, slots: Iterable[int]) -> None:
-        """Nobody is to bring these any more."""
+        """Drop these slots: no run is to bring them any more."""
         for slot in slots:
             self.asked.pop(slot, None)
 
     def missing(self, slots: Iterable[int]) -> list[int]:
-        """Those that nobody holds."""
+        """Return the slots that no manager holds."""
         return [slot for slot in slots if slot not in self.holder]
 
     def unasked(self, slots: Iterable[int]) -> list[int]:
-        """Those that nobody holds and no run is to bring."""
+        """Return the slots that no manager holds and no run is to bring."""
         return [slot for slot in slots if slot not in self.holder and slot not in self.asked]
 
 

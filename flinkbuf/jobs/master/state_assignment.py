@@ -1,7 +1,7 @@
 """Which state of a checkpoint each subtask of a job begins with, whatever its parallelism was and is now.
 
 Operators are found again by their ids, whichever task they were chained into. Keyed state goes by key groups; of lists
-each subtask is given all handles, and deals their elements out itself, since nobody else has read them. Flink:
+each subtask is given all handles, and deals their elements out itself, since only subtasks read them. Flink:
 StateAssignmentOperation, Checkpoints.loadAndValidateCheckpoint, VertexFinishedStateChecker.
 """
 
@@ -44,18 +44,18 @@ class OldOperator:
 
     @property
     def states(self) -> Iterator[OperatorSubtaskState]:
-        """Go over those that there are."""
+        """Yield the states of subtasks that had one."""
         return (each for each in self.subtasks if each is not None)
 
     @property
     def has_state(self) -> bool:
-        """Whether anything of it would be lost without it."""
+        """Return whether state would be lost without the operator."""
         is_kept = any(each.operator is not None or each.keyed for each in self.states)
         return is_kept or self.operator.coordinator is not None
 
     @property
     def title(self) -> str:
-        """What a user knows it by."""
+        """Return the name by which a user knows the operator."""
         uid = "no uid" if self.operator.uid is None else f"uid {self.operator.uid!r}"
         return f"{self.operator.name!r} ({uid}, id {self.operator.operator_id})"
 
@@ -137,7 +137,7 @@ class StateAssignment:
     # ---- what was finished
 
     def _is_finished(self, vertex: VertexPlan) -> bool:
-        """Whether its subtasks have nothing to do but to say that they are at their end."""
+        """Return whether a vertex's subtasks only have to report their end."""
         old = [self._old.get(each.id) for each in vertex.operators]
         finished = [each is not None and _has_finished(each.vertex) for each in old]
         ended = [each is not None and _has_ended(each.vertex) for each in old]
@@ -153,9 +153,9 @@ class StateAssignment:
         return bool(finished) and all(finished)
 
     def _check_order_of_ends(self) -> None:
-        """Who had come to its end is not fed by anybody who had not.
+        """Refuse a finished task that is fed by one that had not finished.
 
-        One that had, but left state such as a source's position, begins again and ends at once: it feeds nobody.
+        A finished task that left state, such as a source's position, begins again and ends at once, without a record.
         """
         for edge in self.plan.edges:
             source, target = self.plan.vertices[edge.source], self.plan.vertices[edge.target]
@@ -213,7 +213,7 @@ class StateAssignment:
                     )
 
     def _check_channels(self) -> None:
-        """Records between tasks can only go where they were on their way to."""
+        """Refuse records in flight between tasks if their channels are no longer the same."""
         for vertex in self.plan.vertices:
             old = self._old_vertices.get(vertex.id)
             ids = None if old is None else [each.operator_id for each in old.operators]
@@ -294,7 +294,7 @@ def _old_operators(metadata: CheckpointMetadata) -> Iterator[OldOperator]:
 
 
 def _has_ended(vertex: VertexInCheckpoint) -> bool:
-    """Whether nothing came any more, though there may be state, as of a task that waited for its last checkpoint."""
+    """Return whether input had ended, though there may be state, as of a task that waits for its last checkpoint."""
     return bool(vertex.subtasks) and all(each is not None and each.is_finished for each in vertex.subtasks)
 
 
@@ -303,5 +303,5 @@ def _has_finished(vertex: VertexInCheckpoint) -> bool:
 
 
 def _is_gone(subtask: SubtaskState | None) -> bool:
-    """Whether it had come to its end and left nothing that somebody has to see to, such as what it has to commit."""
+    """Return whether a subtask had ended and left no state to handle, such as transactions to commit."""
     return subtask is not None and subtask.is_finished and not any(True for _ in subtask.handles())

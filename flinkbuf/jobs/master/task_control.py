@@ -1,4 +1,4 @@
-"""Deploys attempts and has them ended: whatever goes from the job master to tasks.
+"""Deploys and cancels attempts: all that goes from the job master to tasks.
 
 Flink: DefaultExecutionOperations, Execution.
 """
@@ -55,7 +55,7 @@ class TaskControl:
         self.cancellations = Cancellations(managers.config)
 
     def schedule(self, subtasks: Iterable[ExecutionVertex], now_ms: int) -> None:
-        """Let subtasks wait for their slots, and ask for those that are missing."""
+        """Let subtasks wait for their slots, and ask for missing slots."""
         self._ask(self.scheduler.schedule(subtasks, now_ms))
 
     def _ask(self, asked: tuple[int, ...]) -> None:
@@ -63,20 +63,20 @@ class TaskControl:
             self.outbox.do(StartManagers(self.managers.run, asked))
 
     def deploy(self, now_ms: int) -> None:
-        """Deploy what has all its slots, and ask for those of whom has become ready for them."""
+        """Deploy subtasks that have all their slots, and ask for the slots of those that became ready."""
         self._ask(self.scheduler.begin(now_ms))
         for manager_id, descriptor in self.scheduler.deploy(now_ms):
             self.outbox.send(manager_id, DeployTask(self.session_id, descriptor))
 
     def cancel_all(self, now_ms: int) -> None:
-        """End everything."""
+        """Cancel all attempts."""
         self.restarts.clear()
         self.scheduler.clear()
         for execution in self.graph.executions():
             self.cancel(execution, now_ms)
 
     def cancel(self, execution: Execution, now_ms: int) -> None:
-        """Have an attempt ended; one that has finished gives up what it wrote."""
+        """Cancel an attempt; a finished one gives up its partitions."""
         before = execution.state
         if before is ExecutionState.FINISHED:
             self.partitions.begins_again(execution.vertex.key)
@@ -89,7 +89,7 @@ class TaskControl:
             self.end(execution, ExecutionStep.CANCEL, now_ms)
 
     def send_cancel(self, execution: Execution) -> None:
-        """Tell its task manager to end it, if that is still there."""
+        """Send a cancel to the attempt's task manager, if that is still there."""
         manager = execution.manager
         if manager is not None and self.managers.registered.get(manager.id) is manager:
             execution.canceled_after = self.managers.heartbeats.sequence
@@ -98,7 +98,7 @@ class TaskControl:
     def end(
         self, execution: Execution, step: ExecutionStep, now_ms: int, failure: Failure | None = None
     ) -> ExecutionState:
-        """An attempt is at its end; return how."""
+        """Note the end of an attempt; return its final state."""
         after = self.graph.step(execution, step, now_ms)
         if after is not ExecutionState.FINISHED:
             execution.failure = failure
@@ -111,7 +111,7 @@ class TaskControl:
         return after
 
     def _keep(self, execution: Execution) -> None:
-        """What it wrote is complete; what it read may not be needed any more."""
+        """Note the partitions of a finished subtask; release those whose readers have all finished."""
         assert execution.manager is not None, f"{execution!r} has finished nowhere"
         ids = self.scheduler.builder.partition_ids(execution)
         freed = self.partitions.finished(execution.vertex.key, execution.manager.id, ids)
@@ -123,13 +123,13 @@ class TaskControl:
         self.outbox.send(manager_id, ReleasePartitions(self.session_id, names))
 
     def let_go_again(self, manager_id: str, sequence: int) -> None:
-        """A heartbeat was answered: what it has not said to be gone by then, it has not heard of."""
+        """Send releases again that a heartbeat's answer shows as not heard."""
         names = self.partitions.unheard(manager_id, sequence)
         if names:
             self._let_go(manager_id, names)
 
     def release(self, manager_id: str, reason: str, now_ms: int, *, is_finished: bool = False) -> None:
-        """A task manager is to end, with all it has; it is told whether the job has finished."""
+        """End a task manager with all its tasks; the message says whether the job has finished."""
         self.outbox.send(manager_id, ReleaseManager(self.session_id, reason, is_finished))
         self.outbox.do(StopManager(manager_id, reason))
         self.managers.wait_for_end(manager_id, now_ms)
