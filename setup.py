@@ -9,6 +9,7 @@ core is compiled with -O3, the bindings with -O2: they are no slower, and compil
 """
 
 import os
+import re
 import runpy
 from glob import glob
 from multiprocessing.pool import ThreadPool
@@ -73,24 +74,39 @@ def extension(name, source):
     )
 
 
+def checked(extensions):
+    """Refuse what asks a struct for a field that no .pxd declares: Cython makes a dict of the struct to look in.
+
+    Usages and counters are handed to Python as such dicts on purpose.
+    """
+    for each in extensions:
+        for source in each.sources:
+            made = set(re.findall(r"__pyx_convert__to_py_struct__(\w+)", Path(source).read_text(encoding="utf-8")))
+            if wrong := [name for name in made if not name.endswith(("_usage", "_counters"))]:
+                raise SystemExit(f"{source}: a field of {', '.join(sorted(wrong))} is used that no .pxd declares")
+    return extensions
+
+
 setup(
     cmdclass={"build_clib": ParallelBuildClib, "build_py": BuildPy},
     libraries=[("flinkbuf_core", core)],
     options={"build_ext": {"parallel": os.cpu_count()}},
-    ext_modules=cythonize(
-        [extension(Path(pyx).stem, pyx) for pyx in sorted(glob("flinkbuf/_core/*.pyx"))]
-        + [extension("_cyutility", "flinkbuf/_core/_cyutility.c")],
-        shared_utility_qualified_name="flinkbuf._core._cyutility",
-        build_dir="build/cython",
-        nthreads=os.cpu_count() or 1,
-        language_level=3,
-        compiler_directives={
-            "boundscheck": False,
-            "wraparound": False,
-            "initializedcheck": False,
-            "cdivision": True,
-            "embedsignature": True,
-            "freethreading_compatible": False,
-        },
+    ext_modules=checked(
+        cythonize(
+            [extension(Path(pyx).stem, pyx) for pyx in sorted(glob("flinkbuf/_core/*.pyx"))]
+            + [extension("_cyutility", "flinkbuf/_core/_cyutility.c")],
+            shared_utility_qualified_name="flinkbuf._core._cyutility",
+            build_dir="build/cython",
+            nthreads=os.cpu_count() or 1,
+            language_level=3,
+            compiler_directives={
+                "boundscheck": False,
+                "wraparound": False,
+                "initializedcheck": False,
+                "cdivision": True,
+                "embedsignature": True,
+                "freethreading_compatible": False,
+            },
+        )
     ),
 )
