@@ -12,6 +12,8 @@ from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
 from simulation import planted, planted_checkpoints
 from simulation.replay import FailedRun, run, run_checkpoints
 
+pytestmark = pytest.mark.long  # hundreds of seeds where the simulation has changed
+
 SEEDS = 500
 # The seed that finds a bug is looked at first, where it is not one of the first few. When the simulation changes,
 # another one may find it: it is looked for, and can be noted here.
