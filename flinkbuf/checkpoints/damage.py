@@ -1,4 +1,4 @@
-"""What is said of files that are not as they were written."""
+"""Errors about files that are not as they were written."""
 
 from __future__ import annotations
 

@@ -56,9 +56,9 @@ def describe(storage: CheckpointStorage, path: str) -> Json:
     Raises
     ------
     FileNotFoundError
-        If there is none, or a file of it is gone.
+        If there is no checkpoint, or a file of it is gone.
     CorruptDataError
-        If what says what is in it is damaged; states themselves are not read.
+        If the description of its content is damaged; states themselves are not read.
     """
     metadata = storage.read_metadata(path)
     location = location_of(path)
@@ -120,7 +120,7 @@ def _operator(storage: CheckpointStorage, vertex: VertexInCheckpoint, operator: 
 
 
 def _operator_states(storage: CheckpointStorage, states: list[OperatorSubtaskState]) -> list[Json]:
-    """All subtasks' together; a broadcast state is the same in each."""
+    """Return the operator states of all subtasks; a broadcast state is the same in each."""
     counts: Counter[tuple[str, str]] = Counter()
     sizes: Counter[tuple[str, str]] = Counter()
     for state in states:
@@ -165,15 +165,15 @@ def _keyed_states(storage: CheckpointStorage, states: list[OperatorSubtaskState]
 
 @dataclass(frozen=True)
 class Problem:
-    """Something that a job could not be restored from."""
+    """A part of a checkpoint that a job could not be restored from."""
 
-    what: str  # whose state
+    what: str  # the operator of the state
     message: str
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What reading a checkpoint to its last byte has shown."""
+    """The result of reading a checkpoint to its last byte."""
 
     states: int
     size: int  # bytes that were read
@@ -190,7 +190,7 @@ def verify(
     storage : CheckpointStorage
     path : str
     progress : callable
-        Told bytes that were read.
+        Called with numbers of bytes that were read.
 
     Raises
     ------
@@ -236,7 +236,7 @@ class _Whose:
 
 
 def _all_handles(metadata: CheckpointMetadata) -> Iterator[tuple[_Whose, StateHandle]]:
-    """Go over all state of a checkpoint, and whose it is; a shared file comes once."""
+    """Yield all state of a checkpoint, with its operator; a shared file comes once."""
     shared: set[str] = set()
     for vertex in metadata.vertices:
         names = {each.operator_id: each.uid or each.name for each in vertex.operators}

@@ -1,4 +1,4 @@
-"""Why a checkpoint comes to nothing: what tasks and the job master tell each other, by name.
+"""Why a checkpoint fails: the reasons that tasks and the job master send each other, by name.
 
 Flink: CheckpointFailureReason, CheckpointFailureManager.checkFailureAgainstCounter.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class CheckpointFailureReason(Enum):
-    """Its value is the text for people.
+    """The reason of a failure; its value is the text for people.
 
     Examples
     --------
@@ -49,12 +49,12 @@ class CheckpointFailureReason(Enum):
 
     @classmethod
     def named(cls, name: str) -> CheckpointFailureReason:
-        """Return the one with this name; a name that nobody knows says only that a task declined."""
+        """Return the reason of this name; an unknown name becomes the reason that a task declined."""
         return cls.__members__.get(name, cls.CHECKPOINT_DECLINED)
 
     @property
     def counts(self) -> bool:
-        """Whether it counts towards the failures that a job tolerates; the others come from what else happens."""
+        """Return whether the failure counts towards those a job tolerates; the others have causes elsewhere."""
         return self in _COUNTED
 
 

@@ -1,4 +1,4 @@
-"""What a file system has to offer so that checkpoints can lie there. Flink: CheckpointStateOutputStream."""
+"""The interface of a file system that checkpoints can lie in. Flink: CheckpointStateOutputStream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkbuf.checkpoints.damage import damaged
 
 @dataclass(frozen=True)
 class FileEntry:
-    """What lies in a directory."""
+    """An entry of a directory."""
 
     location: str
     is_directory: bool
@@ -24,8 +24,8 @@ class FileEntry:
 class StateOutput(ABC):
     """A new file of state that one thread writes; another one may `abort` it at any moment.
 
-    Owner: whoever opened it, until `finish`; from then on the file belongs to the handles that name it, and if there
-    are to be none, `discard` deletes it. As a context manager it aborts when its block fails.
+    Owner: the caller that opened it, until `finish`; from then on the file belongs to the handles that name it. Without
+    handles, `discard` deletes it. As a context manager it aborts when its block fails.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class StateOutput(ABC):
     def __init__(self, path: str) -> None:
         self.path = path
         self.size = 0
-        self._inside = threading.Lock()  # held by whoever uses the file; abort() does not wait for it
+        self._inside = threading.Lock()  # held by the thread that uses the file; abort() does not wait for it
         self._fate = threading.Lock()  # of the next two, of which one alone comes true; never held for long
         self._is_kept = False
         self._is_aborted = False
@@ -70,7 +70,7 @@ class StateOutput(ABC):
         return offset
 
     def finish(self) -> str:
-        """Make the file last, and return its path; again: the same path.
+        """Make the file durable, and return its path; again: the same path.
 
         Raises
         ------
@@ -102,7 +102,7 @@ class StateOutput(ABC):
             self._drop()
 
     def discard(self) -> None:
-        """Delete the file, also after `finish`: for whoever has told nobody of it yet. Again: nothing."""
+        """Delete the file, also after `finish`: for a caller that has passed on no handle of it. Again: nothing."""
         with self._fate:
             self._is_kept, self._is_aborted = False, True
         self._drop()
@@ -122,14 +122,14 @@ class StateOutput(ABC):
             raise ValueError(f"{self.path} is finished: nothing can be added to it")
 
     def _leave(self) -> None:
-        """Whoever aborted it meanwhile found it in use and left the rest to us."""
+        """Close the file for a thread that aborted it meanwhile and found it in use."""
         self._inside.release()
         if self._is_aborted:
             self._drop()
 
     def _drop(self) -> None:
         if not self._inside.acquire(blocking=False):
-            return  # whoever is inside looks at `_is_aborted` after it
+            return  # the thread that uses the file looks at `_is_aborted` afterwards
         try:
             if not self._is_removed:
                 self._is_removed = True
@@ -156,7 +156,7 @@ class StateOutput(ABC):
 
     @abstractmethod
     def _finish(self) -> None:
-        """Close the file; its bytes and its name are there for good."""
+        """Close the file; its bytes and its name are durable."""
 
     @abstractmethod
     def _remove(self) -> None:
@@ -197,7 +197,7 @@ class StateInput(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close it; again: nothing."""
+        """Close the file; again: nothing."""
 
     def __enter__(self) -> StateInput:
         return self
@@ -218,11 +218,11 @@ class Files(ABC):
 
     @abstractmethod
     def open(self, path: str) -> StateInput:
-        """Open a file; FileNotFoundError if there is none."""
+        """Open a file; FileNotFoundError if it does not exist."""
 
     @abstractmethod
     def put(self, path: str, data: bytes) -> None:
-        """Write a whole file at once: it is there with all its bytes, for good, or not at all.
+        """Write a whole file at once: it is durable with all its bytes, or does not exist.
 
         Raises
         ------
@@ -232,11 +232,11 @@ class Files(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> None:
-        """Delete a file; none: nothing."""
+        """Delete a file; if it does not exist: nothing."""
 
     @abstractmethod
     def delete_tree(self, location: str) -> None:
-        """Delete a directory and all that is in it; none: nothing."""
+        """Delete a directory and all that is in it; if it does not exist: nothing."""
 
     @abstractmethod
     def make_directory(self, location: str) -> None:
@@ -244,4 +244,4 @@ class Files(ABC):
 
     @abstractmethod
     def entries(self, location: str) -> Sequence[FileEntry]:
-        """Return what lies in a directory, by name; FileNotFoundError if there is none."""
+        """Return the entries of a directory, by name; FileNotFoundError if it does not exist."""

@@ -37,17 +37,17 @@ class HaDirectory:
         self._pause = pause
 
     def make(self) -> None:
-        """Make it, if it is not there."""
+        """Make the directory, if it does not exist."""
         LocalFiles().make_directory(self.path)
 
     def perform(self, steps: protocol.Steps[protocol.T]) -> protocol.T:
-        """Do all steps; return what they come to, or raise what they raise."""
+        """Do all steps; return the result of the generator, or raise its error."""
         try:
             step = next(steps)
             while True:
                 try:
                     found = self.do(step)
-                except OSError as error:  # the steps say what follows from it
+                except OSError as error:  # the generator decides what follows from the error
                     step = steps.throw(error)
                 else:
                     step = steps.send(found)
@@ -58,7 +58,7 @@ class HaDirectory:
             raise damaged(os.path.join(self.path, name), offset, what) from None
 
     def do(self, step: Any) -> Any:
-        """Do one step; return what it finds."""
+        """Do one step; return its answer."""
         if isinstance(step, protocol.ListNames):
             return self._names()
         if isinstance(step, protocol.Pause):
@@ -154,7 +154,7 @@ def holder_text(holder: bytes | None) -> str:
 
 
 def is_gone(holder: bytes | None) -> bool:
-    """Whether a holder is known to have ended: one that ran on this machine, and does not any more."""
+    """Return whether a holder is known to have ended: one of this machine whose process is gone."""
     facts = _facts(holder)
     if not facts or facts["machine"] != process_space() or not facts["machine"]:
         return False
@@ -162,13 +162,13 @@ def is_gone(holder: bytes | None) -> bool:
 
 
 def _started(process_id: int) -> str:
-    """When a process began; '' if it has ended."""
+    """Return when a process began; '' if it has ended."""
     status = status_of(process_id)
     return "" if status is None else str(status.started)
 
 
 def _facts(holder: bytes | None) -> dict[str, Any]:
-    """A lease whose maker was stopped at once says nothing."""
+    """Return the facts in a lease; an empty lease, of a maker stopped at once, has none."""
     try:
         facts = json.loads(holder or b"{}")
         return facts if {"host", "pid", "machine", "started"} <= facts.keys() else {}

@@ -52,12 +52,12 @@ class LeaseLostError(FlinkbufError):
 
 @dataclass(frozen=True)
 class ListNames:
-    """The names in the directory."""
+    """List the names in the directory."""
 
 
 @dataclass(frozen=True)
 class Create:
-    """Make a file that is not there: whether we were the one who made it."""
+    """Make a file that does not exist; answers whether this holder made it."""
 
     name: str
     data: bytes
@@ -65,7 +65,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Write:
-    """Write a file at once, or replace it; it lasts."""
+    """Write a file at once, or replace it; durable."""
 
     name: str
     data: bytes
@@ -73,21 +73,21 @@ class Write:
 
 @dataclass(frozen=True)
 class Read:
-    """The bytes of a file; None: there is none."""
+    """Read the bytes of a file; None: it does not exist."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Touch:
-    """Say that a file's owner lives: whether it is still there."""
+    """Show that a file's owner lives; answers whether the file still exists."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Delete:
-    """Delete a file, if it is there."""
+    """Delete a file, if it exists."""
 
     name: str
 
@@ -99,7 +99,7 @@ class Pause:
     why: str
 
 
-# ---- what they agree on
+# ---- the state that holders agree on
 
 
 @dataclass(frozen=True)
@@ -113,16 +113,16 @@ class Pointer:
 
 @dataclass(frozen=True)
 class HaState:
-    """What counts, as a holder has written it down.
+    """The checkpoints that count and the facts of the job, as a holder has written them down.
 
     Attributes
     ----------
     pointers : tuple of Pointer
         Checkpoints that count, oldest first.
     job_epoch : int
-        The epoch that stored the job which this one has found; 0: none.
+        The epoch that stored the job which this holder has found; 0: none.
     is_finished : bool
-        The job which this one has found had come to its end.
+        The job which this holder has found had come to its end.
     result : str
         How that ended.
     program : str
@@ -136,29 +136,29 @@ class HaState:
     program: str = ""
 
     def with_checkpoint(self, pointer: Pointer) -> HaState:
-        """Return it with one more checkpoint."""
+        """Return the state with one more checkpoint."""
         others = self.without_checkpoint(pointer.checkpoint_id).pointers
         return replace(self, pointers=tuple(sorted((*others, pointer), key=lambda each: each.checkpoint_id)))
 
     def without_checkpoint(self, checkpoint_id: int) -> HaState:
-        """Return it without a checkpoint."""
+        """Return the state without a checkpoint."""
         return replace(self, pointers=tuple(each for each in self.pointers if each.checkpoint_id != checkpoint_id))
 
     def to_bytes(self) -> bytes:
-        """Write it."""
+        """Return the state as bytes."""
         pointers = [[each.checkpoint_id, each.epoch, each.path] for each in self.pointers]
         return seal(json.dumps({**self.__dict__, "pointers": pointers}).encode())
 
     @classmethod
     def of(cls, data: bytes, path: str) -> HaState:
-        """Read what `to_bytes` gave; CorruptDataError if it is not as it was."""
+        """Read the bytes of `to_bytes`; CorruptDataError if they are not as they were."""
         fields = json.loads(unseal(data, path))
         return cls(**{**fields, "pointers": tuple(Pointer(*each) for each in fields["pointers"])})
 
 
 @dataclass(frozen=True)
 class HaPrevious:
-    """What the holders before this one left.
+    """The state that the holders before this one left.
 
     Attributes
     ----------
@@ -175,37 +175,37 @@ class HaPrevious:
 
     @property
     def pointers(self) -> tuple[Pointer, ...]:
-        """Checkpoints that count, oldest first."""
+        """Return the checkpoints that count, oldest first."""
         return self.state.pointers
 
     @property
     def job_epoch(self) -> int:
-        """The epoch that stored the job; 0: none."""
+        """Return the epoch that stored the job; 0: none."""
         return self.state.job_epoch
 
     @property
     def is_finished(self) -> bool:
-        """Whether the job has come to its end and is not run again."""
+        """Return whether the job has come to its end and is not run again."""
         return self.state.is_finished
 
     @property
     def result(self) -> str:
-        """How it ended."""
+        """Return how the job ended."""
         return self.state.result
 
     @property
     def program(self) -> str:
-        """What tells the program of the job from others; '' if no job was stored."""
+        """Return what tells the job's program from others; '' if no job was stored."""
         return self.state.program
 
     @property
     def checkpoint(self) -> str | None:
-        """The ``_metadata`` to begin from; None: from the beginning."""
+        """Return the ``_metadata`` to begin from; None: from the beginning."""
         return self.pointers[-1].path if self.pointers else None
 
     @property
     def checkpoint_id(self) -> int:
-        """The number of that checkpoint; 0: there is none."""
+        """Return the number of the checkpoint to begin from; 0: there is none."""
         return self.pointers[-1].checkpoint_id if self.pointers else 0
 
 
@@ -215,7 +215,7 @@ def seal(payload: bytes) -> bytes:
 
 
 def unseal(data: bytes, path: str) -> bytes:
-    """Return what was sealed; CorruptDataError if it is not as it was."""
+    """Return the bytes that were sealed; CorruptDataError if they are not as they were."""
     if len(data) < _SEAL.size or data[:8] != _MAGIC:
         raise damaged(path, 0, "it does not begin as it was written")
     payload = data[_SEAL.size :]
@@ -225,7 +225,7 @@ def unseal(data: bytes, path: str) -> bytes:
 
 
 def highest_epoch(names: Iterable[str]) -> int:
-    """Return the epoch of the latest lease; 0: nobody ever held one."""
+    """Return the epoch of the latest lease; 0: no job master ever held one."""
     return max(_epochs(names, "lease"), default=0)
 
 
@@ -238,7 +238,7 @@ def _epochs(names: Iterable[str], kind: str) -> list[int]:
 
 
 def take_over(seen: int, holder: bytes) -> Steps[tuple[int, HaPrevious] | None]:
-    """Try to become the holder after epoch `seen`, which is given up; None: somebody else was quicker."""
+    """Try to become the holder after epoch `seen`, which is given up; None: another job master was quicker."""
     epoch = seen + 1
     if not (yield Create(f"lease-{epoch}", holder)):
         return None
@@ -252,12 +252,12 @@ def take_over(seen: int, holder: bytes) -> Steps[tuple[int, HaPrevious] | None]:
 
 
 def look(epoch: int) -> Steps[None]:
-    """Look whether somebody has taken over.
+    """Look for a higher lease: whether another job master has taken over.
 
     Raises
     ------
     LeaseLostError
-        If so.
+        If another job master has.
     """
     latest = highest_epoch((yield ListNames()))
     if latest > epoch:
@@ -266,7 +266,7 @@ def look(epoch: int) -> Steps[None]:
 
 
 def read_previous(epoch: int) -> Steps[HaPrevious]:
-    """Return what holders before `epoch` left; it counts if the lease of `epoch` was there before this began."""
+    """Return the state that holders before `epoch` left; it counts if the lease of `epoch` existed before the call."""
     names = frozenset((yield ListNames()))
     began = max((each for each in _epochs(names, "state") if each < epoch), default=0)
     if not began:
@@ -297,7 +297,7 @@ def _existing(epoch: int, name: str) -> Steps[bytes]:
 
 
 def renew(epoch: int) -> Steps[None]:
-    """Say that we live."""
+    """Renew the lease: show that its holder lives."""
     if not (yield Touch(f"lease-{epoch}")):
         raise LeaseLostError(f"lease-{epoch} is gone: the directory of the job was deleted, or taken over")
     yield from look(epoch)
@@ -313,7 +313,7 @@ def store_job(epoch: int, facts: dict[str, str], job: bytes) -> Steps[None]:
 
 
 def write_state(epoch: int, state: HaState) -> Steps[None]:
-    """Say what counts, or hear that nothing that is done here counts any more."""
+    """Write the state that counts; raises if this holder's writes count no longer."""
     yield Write(f"state-{epoch}", state.to_bytes())
     yield from look(epoch)
 
@@ -322,7 +322,7 @@ def add_checkpoint(epoch: int, state: HaState, pointer: Pointer) -> Steps[HaStat
     """Let a checkpoint count; return what counts with it. One at a time, and never beside `write_state`.
 
     If the directory fails on the way, this goes on until it knows whether the checkpoint counts: the next holder would
-    begin from it, whatever this one thinks of it.
+    begin from it, whatever this holder has decided.
 
     Raises
     ------
@@ -341,7 +341,7 @@ def add_checkpoint(epoch: int, state: HaState, pointer: Pointer) -> Steps[HaStat
 
 
 def _settle(epoch: int, after: HaState, what: str, error: OSError) -> Steps[bool]:
-    """Find out whether what a failed write was to say is there, and let it last if so. Another text is an older one."""
+    """Find out whether a failed write was done, and make it durable if so. Another text is an older one."""
     while True:
         try:
             is_there = (yield Read(f"state-{epoch}")) == after.to_bytes()
@@ -355,10 +355,10 @@ def _settle(epoch: int, after: HaState, what: str, error: OSError) -> Steps[bool
 
 
 def finish(epoch: int, result: str, program: str) -> Steps[None]:
-    """Say that the job is over for good; then what was needed to run it again goes."""
+    """Note that the job is over for good; then the files needed to run it again are deleted."""
     yield Write(f"result-{epoch}", seal(json.dumps([result, program]).encode()))
     yield from look(epoch)
-    with contextlib.suppress(OSError):  # it is over, whatever is left of it
+    with contextlib.suppress(OSError):  # the job is over, whatever files are left
         for name in sorted((yield ListNames())):
             match = _NAME.fullmatch(name)
             if match and _is_over(match, epoch):
@@ -366,12 +366,12 @@ def finish(epoch: int, result: str, program: str) -> Steps[None]:
 
 
 def _is_over(match: re.Match[str], epoch: int) -> bool:
-    """Whether a file is not needed when the job has ended in an epoch: the next one may run it again already."""
+    """Return whether a file is not needed after the job's end in an epoch: the next may run it again already."""
     return int(match[2]) < epoch or (match[1] == "job" and int(match[2]) == epoch)
 
 
 def release(epoch: int) -> Steps[None]:
-    """Let go without an end: whoever comes next need not wait."""
+    """Give the lease back without an end of the job, so that the next holder need not wait."""
     yield Write(f"released-{epoch}", seal(b""))
 
 
@@ -384,7 +384,7 @@ def _encode_job(facts: dict[str, str], job: bytes) -> bytes:
 
 
 def decode_job(data: bytes, path: str) -> tuple[dict[str, str], bytes]:
-    """Return what a stored job is called, and the job."""
+    """Return the facts of a stored job, and the job."""
     payload = unseal(data, path)
     (size,) = struct.unpack_from("<I", payload)
     return json.loads(payload[4 : 4 + size]), payload[4 + size :]

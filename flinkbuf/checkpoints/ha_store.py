@@ -1,4 +1,4 @@
-"""What a job master leaves for the one that takes its job over: ``high-availability.storageDir``.
+"""The files that a job master leaves for the next one of its job: ``high-availability.storageDir``.
 
 ``<directory>/<cluster id>/<job>/`` holds leases, the job as it was stored, and where the checkpoints lie that count.
 `ha_protocol` says which of it counts.
@@ -22,14 +22,14 @@ from flinkbuf.checkpoints.locations import normalized, scheme_of
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
 
-_POLL_S = 0.5  # between two looks at a lease that somebody else holds
+_POLL_S = 0.5  # between two looks at a lease of another holder
 _PEEKS = 10  # of a directory that changes meanwhile
 _WARN_EVERY_S = 60.0  # while a directory does not say what counts
 
 
 @dataclass(frozen=True)
 class UnfinishedJobs:
-    """What lies below a directory of high availability.
+    """The jobs below a directory of high availability.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class HaStore:
         Raises
         ------
         FileNotFoundError
-            If there is no such directory.
+            If the directory does not exist.
         """
         found = UnfinishedJobs([], {})
         root = normalized(storage_dir)
@@ -102,16 +102,16 @@ class HaStore:
         return found
 
     def peek(self) -> HaPrevious:
-        """Return what was left, without taking it over."""
+        """Return the state that was left, without taking the job over."""
         return _peek(self._directory) if os.path.isdir(self.path) else HaPrevious()
 
     def holder(self) -> str:
-        """Return who made the latest lease, for people; empty: nobody ever did."""
+        """Return who made the latest lease, for people; empty: no lease was ever made."""
         latest = protocol.highest_epoch(self._directory.do(protocol.ListNames()))
         return holder_text(self._directory.do(protocol.Read(f"lease-{latest}"))) if latest else ""
 
     def try_acquire(self, timeout_ms: int) -> HaLease | None:
-        """Take the job over; None: somebody holds it and has renewed the lease within `timeout_ms`.
+        """Take the job over; None: another holder has renewed the lease within `timeout_ms`.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class HaStore:
         is_cancelled: Callable[[], bool] = lambda: False,
         waiting: Callable[[str], object] | None = None,
     ) -> HaLease | None:
-        """Take the job over as soon as nobody holds it; None: `is_cancelled` said so.
+        """Take the job over as soon as it has no holder; None: `is_cancelled` said so.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class HaStore:
             After so long without a sign of life a holder is given up.
         is_cancelled : callable
         waiting : callable, optional
-            Told once, in words, who is waited for.
+            Called once with a text that names the holder waited for.
         """
         is_told = waiting is None
         while not is_cancelled():
@@ -167,7 +167,7 @@ class HaStore:
 
 
 class HaLease:
-    """The right to run a job, as long as nobody else takes it. From any thread.
+    """The right to run a job, until another holder takes it. From any thread.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class HaLease:
         self._directory = HaDirectory(store.path, self._wait)
         self._one_change = threading.Lock()  # of what counts, and held until it is known to be made or not
         self._state = previous.state
-        self._written: HaState | None = previous.state  # None: the last change has failed, and was made or not
+        self._written: HaState | None = previous.state  # None: the last change has failed, and may have been made
         self._program = previous.program
         self._lost: str | None = None
         self._is_released = threading.Event()
@@ -213,14 +213,14 @@ class HaLease:
         self._program = program
 
     def add_checkpoint(self, checkpoint_id: int, metadata_path: str) -> None:
-        """Let a checkpoint count whose ``_metadata`` is written; only after this may anybody hear of it.
+        """Let a checkpoint count whose ``_metadata`` is written; before that no user may hear of it.
 
         Waits while the directory does not say whether the checkpoint counts.
 
         Raises
         ------
         OSError
-            It does not count, and never will.
+            The checkpoint does not count, and never will.
         """
         pointer = Pointer(checkpoint_id, self.epoch, metadata_path)
         with self._one_change:
@@ -244,24 +244,24 @@ class HaLease:
                 self._written = self._state
 
     def renew(self) -> None:
-        """Say that we live: several times within the timeout."""
+        """Renew the lease: several times within the timeout."""
         began_ms = self.clock_ms()
         self._perform(protocol.renew(self.epoch))
         self.renewed_ms = max(self.renewed_ms, began_ms)  # another thread may have renewed it since
 
     def finish(self, result: str) -> None:
-        """Say that the job is over for good, before its checkpoints are deleted; it is not run again."""
+        """Note that the job is over for good, before its checkpoints are deleted; it is not run again."""
         self._perform(protocol.finish(self.epoch, result, self._program))
 
     def release(self) -> None:
-        """Let go without an end, so that others need not wait; a lease that was lost is let go already."""
+        """Give the lease back without an end, so that others need not wait; a lost lease is back already."""
         is_ours = self._lost is None
         self._is_released.set()
         if is_ours:
             self._directory.perform(protocol.release(self.epoch))
 
     def give_up(self, reason: str) -> None:
-        """Take the lease for lost, though no other holder was seen; what waits for the directory waits no more."""
+        """Treat the lease as lost, though no other holder was seen; waiting for the directory ends."""
         self._lost = self._lost or reason
         self._is_released.set()
 
@@ -291,12 +291,12 @@ def boot_ms() -> int:
 
 
 def _file_name(name: str) -> str:
-    """Return a name for a directory: what can be read of it, and what tells it from all others."""
+    """Return a directory name for a name: its readable part, and a digest."""
     return f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def _peek(directory: HaDirectory) -> HaPrevious:
-    """Return what was left; its holder may come to an end meanwhile, and delete what was just listed."""
+    """Return the state that was left; its holder may end meanwhile, and delete a file just listed."""
     for _ in range(_PEEKS):
         latest = protocol.highest_epoch(directory.do(protocol.ListNames()))
         with contextlib.suppress(FileNotFoundError):
@@ -305,7 +305,7 @@ def _peek(directory: HaDirectory) -> HaPrevious:
 
 
 def _stored_facts(path: str) -> dict[str, str] | None:
-    """Return what the job stored in a directory is called; None: there is none, or it is over."""
+    """Return the facts of the job stored in a directory; None: no job is stored, or it is over."""
     if not os.path.isdir(path):
         return None
     directory = HaDirectory(path)

@@ -1,4 +1,4 @@
-"""Where state lies: what tasks tell the job master of, and what it gives to those that begin from it.
+"""Where state lies: the handles that tasks report to the job master, and get back when they begin from them.
 
 Frozen, and plain enough to travel in messages and to stand in ``_metadata``; the state itself stays in files unless it
 is small. Flink: StateObject, KeyGroupsStateHandle, OperatorSubtaskState, TaskStateSnapshot, OperatorState.
@@ -37,9 +37,9 @@ class StateHandle:
 
 @dataclass(frozen=True)
 class SharedFile:
-    """A file of a state backend that several checkpoints may use; it is deleted when none does any more."""
+    """A file of a state backend that several checkpoints may use; deleted when no checkpoint uses it any more."""
 
-    name: str  # what the backend calls it
+    name: str  # the backend's name of the file
     handle: StateHandle
 
 
@@ -85,7 +85,7 @@ class SubtaskState:
     is_finished: bool = False  # all its operators had been finished
 
     def handles(self) -> Iterator[StateHandle]:
-        """Go over all bytes that are its own; those of shared files are not."""
+        """Yield all handles of the subtask itself; those of shared files are not among them."""
         for operator in self.operators:
             if operator.operator is not None:
                 yield operator.operator
@@ -93,14 +93,14 @@ class SubtaskState:
         yield from (channel.handle for channel in (*self.input_channels, *self.output_channels))
 
     def shared_files(self) -> Iterator[SharedFile]:
-        """Go over the files that other checkpoints may use, too."""
+        """Yield the files that other checkpoints may use, too."""
         for operator in self.operators:
             for keyed in operator.keyed:
                 yield from keyed.shared_files
 
     @property
     def size(self) -> int:
-        """Bytes of all of it, shared files included."""
+        """Return the bytes of all state, shared files included."""
         return sum(each.size for each in self.handles()) + sum(each.handle.size for each in self.shared_files())
 
 
@@ -124,7 +124,7 @@ class TaskRestore:
     operators: tuple[OperatorRestore, ...] = ()
     input_channels: tuple[ChannelState, ...] = ()
     output_channels: tuple[ChannelState, ...] = ()
-    is_finished: bool = False  # it has nothing to do but to say that it is at its end
+    is_finished: bool = False  # the subtask only has to report its end
 
 
 # ---- a whole checkpoint: what `_metadata` holds
@@ -149,7 +149,7 @@ class VertexInCheckpoint:
     parallelism: int
     max_parallelism: int
     operators: tuple[OperatorInCheckpoint, ...]  # head first
-    subtasks: tuple[SubtaskState | None, ...]  # by index; None: it had none
+    subtasks: tuple[SubtaskState | None, ...]  # by index; None: the subtask had none
 
 
 @dataclass(frozen=True)
@@ -164,6 +164,6 @@ class CheckpointMetadata:
     vertices: tuple[VertexInCheckpoint, ...]
 
     def subtasks(self) -> Iterator[SubtaskState]:
-        """Go over the state of all subtasks that have any."""
+        """Yield the state of all subtasks that have any."""
         for vertex in self.vertices:
             yield from (each for each in vertex.subtasks if each is not None)

@@ -28,11 +28,11 @@ class LocalFiles(Files):
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(FileNotFoundError):
                 return _LocalOutput(path)
-            self.make_directory(os.path.dirname(path))  # who gives up a checkpoint may take it away again
+            self.make_directory(os.path.dirname(path))  # the directory may be deleted again with an aborted checkpoint
         return _LocalOutput(path)
 
     def open(self, path: str) -> StateInput:
-        """Open a file; FileNotFoundError if there is none."""
+        """Open a file; FileNotFoundError if it does not exist."""
         return _LocalInput(path)
 
     def put(self, path: str, data: bytes) -> None:
@@ -54,12 +54,12 @@ class LocalFiles(Files):
         sync_directory(directory)
 
     def delete(self, path: str) -> None:
-        """Delete a file; none: nothing."""
+        """Delete a file; if it does not exist: nothing."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(path)
 
     def delete_tree(self, location: str) -> None:
-        """Delete a directory and all that is in it; none: nothing."""
+        """Delete a directory and all that is in it; if it does not exist: nothing."""
         for attempt in range(_ATTEMPTS):
             try:
                 shutil.rmtree(location)
@@ -67,7 +67,7 @@ class LocalFiles(Files):
             except (FileNotFoundError, NotADirectoryError):
                 if not os.path.isdir(location):
                     return
-            except OSError as error:  # a task that has not heard yet that the checkpoint is given up writes into it
+            except OSError as error:  # a task that does not know yet that the checkpoint was aborted writes into it
                 if error.errno != errno.ENOTEMPTY or attempt == _ATTEMPTS - 1:
                     raise
 
@@ -88,7 +88,7 @@ class LocalFiles(Files):
         raise FileNotFoundError(errno.ENOENT, "others take this directory away as often as it is made", location)
 
     def entries(self, location: str) -> Sequence[FileEntry]:
-        """Return what lies in a directory, by name; what vanishes meanwhile is left out."""
+        """Return the entries of a directory, by name; an entry that vanishes meanwhile is left out."""
         found = []
         with os.scandir(location) as scan:
             for each in scan:
@@ -99,7 +99,7 @@ class LocalFiles(Files):
 
 
 def _is_directory(location: str) -> bool:
-    """False: nothing is there; what is no directory is an error."""
+    """Return whether a directory exists; what is no directory is an error."""
     try:
         if stat.S_ISDIR(os.stat(location).st_mode):
             return True
@@ -110,7 +110,7 @@ def _is_directory(location: str) -> bool:
 
 
 def sync_directory(directory: str) -> None:
-    """Make the names in a directory last."""
+    """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -152,7 +152,7 @@ class _LocalOutput(StateOutput):
             os.unlink(self.path)
         directory = os.path.dirname(self.path)
         if is_checkpoint_name(directory):
-            with contextlib.suppress(OSError):  # there are others in it; else nobody would ever remove it
+            with contextlib.suppress(OSError):  # other files are in it; an empty directory would stay for ever
                 os.rmdir(directory)
 
 

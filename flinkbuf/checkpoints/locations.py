@@ -34,7 +34,7 @@ def place_of(location: str) -> str:
 
 
 def path_within(location: str) -> str:
-    """Return what stands between authority and query of a URI, without a slash at its ends."""
+    """Return the path between authority and query of a URI, without a slash at its ends."""
     match = _URI.fullmatch(location)
     return match[3].strip("/") if match else location
 
@@ -76,7 +76,7 @@ def _local_path(directory: str) -> str:
 
 
 def child(location: str, *names: str) -> str:
-    """Return the location of what lies within another.
+    """Return the location of a name within a directory.
 
     Examples
     --------
@@ -88,13 +88,13 @@ def child(location: str, *names: str) -> str:
 
 
 def parent(location: str) -> str:
-    """Return the location of what it lies in."""
+    """Return the location of the directory that a location lies in."""
     head, query = _split(location)
     return (head.rpartition("/")[0] or "/") + query
 
 
 def name_of(location: str) -> str:
-    """Return its last name."""
+    """Return the last name of a location."""
     return _split(location)[0].rpartition("/")[2]
 
 
@@ -131,7 +131,7 @@ def absolute(path: str, location: str) -> str:
     return path
 
 
-# ---- who lies where
+# ---- directories of checkpoints
 
 
 def checkpoint_location(directory: str, job_id: str, checkpoint_id: int, epoch: int = 1) -> str:
@@ -156,6 +156,6 @@ def checkpoint_id_of(location: str) -> int | None:
 
 
 def is_checkpoint_name(location: str) -> bool:
-    """Whether it is called as a directory of a checkpoint or savepoint is."""
+    """Return whether a name is that of a checkpoint's or savepoint's directory."""
     name = name_of(location)
     return bool(_CHECKPOINT.fullmatch(name) or _SAVEPOINT.fullmatch(name))

@@ -111,7 +111,7 @@ def _sections(data: bytes, path: str) -> tuple[int, int]:
 
 
 def _check(metadata: CheckpointMetadata, path: str, offset: int) -> None:
-    """What its types do not say: a reader may rely on it."""
+    """Check what the types of the metadata do not say, so that a reader may rely on it."""
     for vertex in metadata.vertices:
         if len(vertex.subtasks) != vertex.parallelism:
             what = f"vertex {vertex.name!r} has {vertex.parallelism} subtasks, and state of {len(vertex.subtasks)}"
@@ -128,7 +128,7 @@ def _check(metadata: CheckpointMetadata, path: str, offset: int) -> None:
 
 
 def _with_handles(value: Any, change: Callable[[StateHandle], StateHandle]) -> Any:
-    """Return the same with another handle for each, wherever it stands."""
+    """Return the value with another handle for each, wherever it stands."""
     if isinstance(value, StateHandle):
         return change(value)
     if isinstance(value, tuple):

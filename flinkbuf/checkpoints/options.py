@@ -15,21 +15,21 @@ class SnapshotKind(Enum):
     FULL_CHECKPOINT = "FULL_CHECKPOINT"  # refers to no file of an earlier one
     SAVEPOINT = "SAVEPOINT"
     SAVEPOINT_SUSPEND = "SAVEPOINT_SUSPEND"  # the job stops with it, and can go on later
-    SAVEPOINT_TERMINATE = "SAVEPOINT_TERMINATE"  # it stops for good: event time comes to its end first
+    SAVEPOINT_TERMINATE = "SAVEPOINT_TERMINATE"  # the job stops for good: event time comes to its end first
 
     @property
     def is_savepoint(self) -> bool:
-        """Whether a user asked for it; aligned, in the form that every backend reads."""
+        """Return whether a user asked for it; aligned, in the form that every backend reads."""
         return self.value.startswith("SAVEPOINT")
 
     @property
     def noun(self) -> str:
-        """What users call it."""
+        """Return the users' word for the kind."""
         return "savepoint" if self.is_savepoint else "checkpoint"
 
     @property
     def is_synchronous(self) -> bool:
-        """Whether the tasks end with it."""
+        """Return whether the tasks end with the checkpoint."""
         return self in (SnapshotKind.SAVEPOINT_SUSPEND, SnapshotKind.SAVEPOINT_TERMINATE)
 
 
@@ -59,13 +59,13 @@ class CheckpointOptions:
 
     @property
     def snapshot_kind(self) -> SnapshotKind:
-        """`kind` as a member."""
+        """Return `kind` as a member."""
         return SnapshotKind(self.kind)
 
 
 @dataclass(frozen=True)
 class CheckpointMetrics:
-    """What a task says of its part of a checkpoint. Flink: CheckpointMetrics."""
+    """The figures of a task's part of a checkpoint. Flink: CheckpointMetrics."""
 
     start_delay_ms: int = 0  # from the trigger until the first barrier came
     alignment_ms: int = 0

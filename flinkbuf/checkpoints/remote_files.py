@@ -49,7 +49,7 @@ class RemoteFiles(Files):
             return _RemoteOutput(path, self._fs, self._path(path))
 
     def open(self, path: str) -> StateInput:
-        """Open a file; FileNotFoundError if there is none."""
+        """Open a file; FileNotFoundError if it does not exist."""
         with _errors_at(path):
             return _RemoteInput(path, self._fs.open_input_file(self._path(path)))
 
@@ -67,13 +67,13 @@ class RemoteFiles(Files):
                 self._fs.move(self._path(temporary), self._path(path))
 
     def delete(self, path: str) -> None:
-        """Delete a file; none: nothing."""
+        """Delete a file; if it does not exist: nothing."""
         with _errors_at(path), contextlib.suppress(FileNotFoundError):
             if self._type_of(path):
                 self._fs.delete_file(self._path(path))
 
     def delete_tree(self, location: str) -> None:
-        """Delete a directory and all that is in it; none: nothing."""
+        """Delete a directory and all that is in it; if it does not exist: nothing."""
         if not path_within(location):
             raise ValueError(f"{location} is no directory of checkpoints: it is not deleted")
         with _errors_at(location), contextlib.suppress(FileNotFoundError):
@@ -89,7 +89,7 @@ class RemoteFiles(Files):
                 self._fs.create_dir(self._path(location), recursive=True)
 
     def entries(self, location: str) -> Sequence[FileEntry]:
-        """Return what lies in a directory, by name."""
+        """Return the entries of a directory, by name."""
         from pyarrow import fs
 
         with _errors_at(location):
@@ -102,7 +102,7 @@ class RemoteFiles(Files):
         return sorted(entries, key=lambda each: each.location)
 
     def _type_of(self, location: str) -> Any:
-        """Return what lies there; false: nothing."""
+        """Return the type of a path; false: it does not exist."""
         from pyarrow import fs
 
         kind = self._fs.get_file_info(self._path(location)).type
@@ -123,14 +123,14 @@ def _from_uri(uri: str) -> tuple[Any, str]:
 
 
 def _without_end(path: str, end: str) -> str:
-    """What a file system has before the path of its URI: the bucket, or nothing."""
+    """Return the part that a file system has before the path of its URI: the bucket, or ''."""
     bare = path.rstrip("/")
     return bare[: -len(end)] if bare.endswith(end) else bare
 
 
 @contextlib.contextmanager
 def _errors_at(location: str) -> Iterator[None]:
-    """Let an error of pyarrow's say where; it knows the classes of Python's own."""
+    """Raise pyarrow's errors with their place; pyarrow knows the classes of Python's own."""
     try:
         yield
     except FileNotFoundError as error:

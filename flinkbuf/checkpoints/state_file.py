@@ -43,7 +43,7 @@ OpenInput: TypeAlias = Callable[[str], StateInput]
 
 
 class SnapshotOutput:
-    """Where the bytes of one snapshot go: kept while they are few, written into one file when they are not.
+    """Takes the bytes of one snapshot: keeps a few of them, and writes more into one file.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ class SnapshotOutput:
             self._file().write(kept)
 
     def finish(self) -> None:
-        """Make all of it durable."""
+        """Make all bytes durable."""
         self._check()
         if self._open_output is not None and self.position > self._threshold:
             self._write_kept()
@@ -125,12 +125,12 @@ class SnapshotOutput:
             self._path = self._output.finish()
 
     def abort(self) -> None:
-        """Leave nothing behind, also after `finish`: no handle of it was given to anybody."""
+        """Delete the file, also after `finish`: no handle of it was passed on."""
         if self._output is not None:
             self._output.discard()
 
     def handle(self, offset: int, size: int, checksum: int = 0) -> StateHandle:
-        """Return where a stretch of it lies, after `finish`."""
+        """Return the handle of a stretch, after `finish`."""
         if self._path:
             return StateHandle(size, checksum, self._path, offset)
         return StateHandle(size, checksum, data=self._data[offset : offset + size])
@@ -276,7 +276,7 @@ class Region:
         return head, sections
 
     def _bytes(self, offset: int, size: int) -> Any:
-        """Return bytes as they lie there."""
+        """Return bytes of the region as they lie there."""
         if self._open_input is None or not self._handle.path:
             data = memoryview(self._handle.data)[offset : offset + size]
         else:
@@ -288,7 +288,7 @@ class Region:
         return data
 
     def read(self, sections: Iterable[Section]) -> Iterator[tuple[Section, Any]]:
-        """Go over sections and their bytes, in the order given; those beside each other are read together."""
+        """Yield sections and their bytes, in the order given; those beside each other are read together."""
         batch: list[Section] = []
         size = 0
         for section in sections:
@@ -320,12 +320,12 @@ class Region:
         return data
 
     def verify(self) -> None:
-        """Read all of it."""
+        """Read the whole region and check it."""
         for _ in self.read(self.sections):
             pass
 
     def close(self) -> None:
-        """Close its file; it is opened again when it is read."""
+        """Close the region's file; the next read opens it again."""
         if self._input is not None:
             self._input.close()
             self._input = None

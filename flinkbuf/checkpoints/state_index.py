@@ -1,4 +1,4 @@
-"""What is in regions of state: names, types and sizes, without the values. For those who write, read and show them."""
+"""The content of regions of state: names, types and sizes, no values. For code that writes, reads and shows them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from flinkbuf.errors import CorruptDataError
 
 @dataclass(frozen=True)
 class StateMeta:
-    """What a snapshot says of a keyed state, or of a service of timers, beside its entries."""
+    """The description of a keyed state, or of a service of timers, in a snapshot."""
 
     name: str
     kind: str  # StateDescriptor.kind, or "timers"
@@ -23,13 +23,13 @@ class StateMeta:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What no other has: users' states, an operator's own and timers have names of their own each."""
+        """Return the unique key: users' states, an operator's own and timers have names of their own each."""
         return ("timers" if self.kind == "timers" else "internal" if self.is_internal else "user"), self.name
 
 
 @dataclass(frozen=True)
 class KeyedIndex:
-    """What keyed state holds.
+    """The content of keyed state.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class KeyedIndex:
 def keyed_head(
     max_parallelism: int, first_key_group: int, last_key_group: int, key_type: str, metas: tuple[StateMeta, ...]
 ) -> dict[str, Any]:
-    """Return what stands at the head of a region of keyed state."""
+    """Return the head of a region of keyed state."""
     return {
         "max_parallelism": max_parallelism,
         "first_key_group": first_key_group,
@@ -75,7 +75,7 @@ def keyed_head(
 
 
 def index_of(region: Region) -> KeyedIndex:
-    """Return what a region of keyed state holds."""
+    """Return the content of a region of keyed state."""
     head = region.head
     try:
         return KeyedIndex(
@@ -92,7 +92,7 @@ def index_of(region: Region) -> KeyedIndex:
 
 
 def keyed_index(handle: KeyedStateHandle, open_input: OpenInput | None) -> KeyedIndex:
-    """Return what keyed state holds, reading its index only."""
+    """Return the content of keyed state, reading its index only."""
     region = Region(handle.handle, open_input, KEYED + ROCKSDB)
     try:
         return index_of(region)
@@ -111,7 +111,7 @@ class OperatorStateInfo:
 
 
 def operator_states(region: Region) -> tuple[OperatorStateInfo, ...]:
-    """Return what a region of operator state holds."""
+    """Return the states in a region of operator state."""
     try:
         infos = tuple((str(each["name"]), str(each["mode"]), int(each["count"])) for each in region.head["states"])
     except (KeyError, TypeError, ValueError) as error:
@@ -122,7 +122,7 @@ def operator_states(region: Region) -> tuple[OperatorStateInfo, ...]:
 
 
 def operator_index(handle: StateHandle, open_input: OpenInput | None) -> tuple[OperatorStateInfo, ...]:
-    """Return what operator state holds, reading its index only."""
+    """Return the states in operator state, reading its index only."""
     region = Region(handle, open_input, OPERATOR)
     try:
         return operator_states(region)

@@ -32,7 +32,7 @@ from flinkbuf.checkpoints.locations import (
 from flinkbuf.checkpoints.metadata import SIZE_MAX, decode_metadata, encode_metadata
 from flinkbuf.checkpoints.remote_files import RemoteFiles
 
-FILES_OF_SCHEME: dict[str, Callable[[str], Files]] = {}  # others than those of pyarrow, by scheme: given the URI
+FILES_OF_SCHEME: dict[str, Callable[[str], Files]] = {}  # beside those of pyarrow, by scheme: called with the URI
 _LOCAL = LocalFiles()
 _DELETE_ATTEMPTS = 3
 
@@ -42,9 +42,9 @@ class FoundCheckpoint:
     """A directory of a checkpoint or savepoint."""
 
     location: str
-    checkpoint_id: int | None  # None: a savepoint's name does not say it
+    checkpoint_id: int | None  # None: a savepoint, whose name has no number
     is_savepoint: bool
-    is_complete: bool  # it has its `_metadata`
+    is_complete: bool  # the directory has a `_metadata`
     modified_ms: int
     metadata_size: int
 
@@ -86,7 +86,7 @@ class CheckpointStorage:
     # ---- state
 
     def open_output(self, location: str) -> StateOutput:
-        """Make a new file in a directory, under a name that nothing else has."""
+        """Make a new file in a directory, under a unique name."""
         return self._files(location).create(child(location, uuid.uuid4().hex))
 
     def open_input(self, path: str) -> StateInput:
@@ -95,7 +95,7 @@ class CheckpointStorage:
         Raises
         ------
         FileNotFoundError
-            If it is gone.
+            If the file is gone.
         """
         return self._files(path).open(path)
 
@@ -120,7 +120,7 @@ class CheckpointStorage:
         return data
 
     def delete(self, handles: Iterable[StateHandle]) -> None:
-        """Delete the files of handles; what is gone already is fine.
+        """Delete the files of handles; a file that is gone already is no error.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class CheckpointStorage:
     # ---- checkpoints
 
     def write_metadata(self, location: str, metadata: CheckpointMetadata) -> tuple[str, int]:
-        """Make a checkpoint of the state at `location`: comes last; return the path of ``_metadata`` and its size.
+        """Write ``_metadata``, which completes the checkpoint at `location`; return its path and size.
 
         Raises
         ------
@@ -148,7 +148,7 @@ class CheckpointStorage:
         return path, len(data)
 
     def read_metadata(self, path: str) -> CheckpointMetadata:
-        """Return what a checkpoint is made of; `path` is its directory, or the ``_metadata`` in it.
+        """Return the metadata of a checkpoint; `path` is its directory, or the ``_metadata`` in it.
 
         Raises
         ------
@@ -175,12 +175,12 @@ class CheckpointStorage:
         Raises
         ------
         ValueError
-            If its name is none of a checkpoint or savepoint.
+            If the name is not that of a checkpoint or savepoint.
         """
         if not is_checkpoint_name(location):
             raise ValueError(f"{location} is not called as a checkpoint or savepoint is: it is not deleted")
         files = self._files(location)
-        for attempt in range(_DELETE_ATTEMPTS):  # nobody comes back to it later
+        for attempt in range(_DELETE_ATTEMPTS):  # no later call deletes the directory
             try:
                 files.delete(child(location, METADATA))
                 files.delete_tree(location)
@@ -194,7 +194,7 @@ class CheckpointStorage:
     def remove_job_directory(self, job_id: str) -> None:
         """Remove the directory of a job that has ended, with its shared files, unless a checkpoint is left in it.
 
-        Of one that came to nothing there may be a file that a task had not finished when the others were deleted.
+        An aborted checkpoint may have left a file that a task had not finished when the others were deleted.
         """
         location = child(self.directory, job_id)
         files = self._files(location)
@@ -205,7 +205,7 @@ class CheckpointStorage:
                 files.delete_tree(location)
 
     def create_directory(self, location: str) -> None:
-        """Make a directory, so that whoever may not write there hears of it at once."""
+        """Make a directory, so that a missing permission is seen at once."""
         self._files(location).make_directory(location)
 
     def list_checkpoints(self, path: str = "") -> tuple[FoundCheckpoint, ...]:
@@ -236,7 +236,7 @@ class CheckpointStorage:
     # ---- file systems
 
     def _files(self, location: str) -> Files:
-        """Return what reads and writes there; that of the own place knows the options of our directory."""
+        """Return the file system of a location; that of the own place knows the options of the storage's directory."""
         place = place_of(location)
         if not place:
             return _LOCAL
@@ -260,7 +260,7 @@ def storage_of(directory: str) -> CheckpointStorage:
 
 
 def location_of(path: str) -> str:
-    """Return the location of a checkpoint: of what a user names, be it a directory or the ``_metadata`` in it."""
+    """Return the location of the checkpoint that a user names, by its directory or by the ``_metadata`` in it."""
     location = normalized(path)
     return parent(location) if name_of(location) == METADATA else location
 
@@ -275,7 +275,7 @@ def _found(location: str, entries: Iterable[FileEntry]) -> FoundCheckpoint:
 
 @contextlib.contextmanager
 def _all_tried() -> Iterator[Callable[[], contextlib.AbstractContextManager[None]]]:
-    """Let each of several deeds be tried, and raise the first error of theirs at the end."""
+    """Try each of several calls, and raise their first error at the end."""
     errors: list[OSError] = []
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""A file that is written while the bytes to come are still made, by a thread of its own."""
+"""A file that a thread of its own writes, while its next bytes are still made."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _AHEAD = 1 << 24  # bytes that wait to be written at most
 class WriteBehind:
     """Hands bytes to a thread that writes them into one file. Used by one thread at a time.
 
-    An error of the file is raised by the call after it. Nobody leaves `finish` or `discard` before the thread has
-    ended: who waits for a storage that hangs, hangs as if it wrote itself.
+    An error of the file is raised by the call after it. `finish` and `discard` return only when the thread has
+    ended: with a storage that hangs, the caller hangs as if it wrote itself.
 
     Parameters
     ----------
     output : StateOutput
-        The file; nobody else uses it from now on, but its `abort` may come from anywhere.
+        The file; no other code uses it from now on, but its `abort` may come from any thread.
     """
 
     def __init__(self, output: StateOutput) -> None:
@@ -49,7 +49,7 @@ class WriteBehind:
             self._changed.notify_all()
 
     def finish(self) -> str:
-        """Make the file last, and return its path."""
+        """Make the file durable, and return its path."""
         self._end()
         if self._error is not None:
             raise self._error
@@ -90,7 +90,7 @@ class WriteBehind:
                 self._changed.notify_all()
 
     def _next(self) -> list[bytes]:
-        """Return all that waits: beside a busy task each write takes long to get the interpreter back."""
+        """Return all waiting bytes: beside a busy task each write takes long to get the interpreter back."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_over)
             pieces, self._waiting = self._waiting, []

@@ -16,7 +16,7 @@ class JobMasterConfig:
     heartbeat_interval_ms, heartbeat_timeout_ms : int
         How often it asks them, and how long one may be silent. Flink: ``heartbeat.interval``, ``heartbeat.timeout``.
     cancel_attempts, cancel_retry_ms : int
-        How often a cancel is sent that nobody confirms, and after which time again; then the manager counts as lost.
+        How often an unconfirmed cancel is sent, and after which time again; then the manager counts as lost.
     release_timeout_ms : int
         How long a new run waits for the end of the one before it.
     managers_come_together : bool
