@@ -18,7 +18,7 @@ Json = dict[str, Any]
 class Accumulator(ABC):
     """Something that can be added to, and merged with others of its kind. Flink: Accumulator.
 
-    Whoever adds is one thread, the task's; the value may be read by any.
+    Only the task's thread adds; any thread may read the value.
     """
 
     @abstractmethod

@@ -72,12 +72,12 @@ class AsyncWaitOperator(StreamOperator):
         self._looking: TimerHandle | None = None  # the next look at the event loop
 
     def initialize_state(self, snapshot: Any) -> None:
-        """Take what was in flight."""
+        """Take the records that were in flight."""
         super().initialize_state(snapshot)
         self._restored = list(self._in_flight_state().get())
 
     def open(self) -> None:
-        """Open the user's function on the event loop; what was in flight is called for again, first of all."""
+        """Open the user's function on the event loop, and call it again for the records that were in flight."""
         factory = self._factory
         options = AsyncOptions(
             capacity=factory.capacity,
@@ -132,13 +132,13 @@ class AsyncWaitOperator(StreamOperator):
         self._wait_for_all()
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """Keep what has not left."""
+        """Keep the records whose results have not left."""
         assert self._calls is not None, "the operator is not open"
         self._in_flight_state().update(self._calls.snapshot_state())
         return super().snapshot_state(checkpoint_id)
 
     def close(self) -> None:
-        """Cancel what is in flight, and close the user's function."""
+        """Cancel the calls in flight, and close the user's function."""
         calls, self._calls = self._calls, None
         if self._looking is not None:
             self._looking.cancel()
@@ -182,7 +182,7 @@ class AsyncWaitOperator(StreamOperator):
         with self._mutex:
             is_first, self._has_mail = not self._has_mail, True
         if is_first:
-            with contextlib.suppress(MailboxClosedError):  # the task has ended: nobody waits for results any more
+            with contextlib.suppress(MailboxClosedError):  # the task has ended and takes no results any more
                 self.context.mailbox.submit(self._emit_ready, "emit results of async calls")
 
     def _emit_ready(self) -> None:

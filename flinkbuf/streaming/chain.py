@@ -104,22 +104,22 @@ class OperatorChain:
 
     @property
     def operators(self) -> list[ChainedOperator]:
-        """Those that were made, head first."""
+        """Return the operators that were made, head first."""
         return [self._made[index] for index in sorted(self._made)]
 
     @property
     def head(self) -> ChainedOperator:
-        """The operator that is given the task's input, or makes it."""
+        """Return the operator that is given the task's input, or makes it."""
         return self._made[0]
 
     @property
     def made_head(self) -> ChainedOperator | None:
-        """The same, or None: it was not made yet; for other threads."""
+        """Return the head, or None if it was not made yet; for other threads."""
         return self._made.get(0)
 
     @property
     def is_source(self) -> bool:
-        """Whether nothing comes into this task: its head makes records."""
+        """Return whether the task has no input: its head makes records."""
         return self._config.operators[0].is_source
 
     # ---- making -----------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ class OperatorChain:
     # ---- the start --------------------------------------------------------------------------------------
 
     def initialize_state_and_open(self, snapshots: Mapping[str, Any] | None) -> None:
-        """Each operator, tail first, so that one that emits when it is opened finds all behind it open."""
+        """Open each operator, tail first, so that one that emits in open() finds all behind it open."""
         for made in reversed(self.operators):
             snapshot = None if snapshots is None else snapshots.get(made.config.operator_id)
             self._call(made, "initialize_state", snapshot)
@@ -198,7 +198,7 @@ class OperatorChain:
             self._call(made, "open")
 
     def _open_functions(self, made: ChainedOperator) -> None:
-        """Those that choose channels for its records, before it can emit any."""
+        """Open the functions that choose channels for the operator's records, before it can emit any."""
         for function in _functions_of(made.config):
             try:
                 function.open(made.context.runtime_context)
@@ -264,12 +264,12 @@ class OperatorChain:
     # ---- checkpoints ------------------------------------------------------------------------------------
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
-        """Head first: what has to be downstream before the barrier is emitted now."""
+        """Let operators, head first, emit what has to be downstream before the barrier."""
         for made in self.operators:
             self._call(made, "prepare_snapshot_pre_barrier", checkpoint_id)
 
     def snapshot_state(self, checkpoint_id: int) -> Iterator[tuple[OperatorConfig, Any]]:
-        """Tail first: the state of each operator, taken when it is asked for."""
+        """Take the state of each operator, tail first, when the iterator asks for it."""
         for made in reversed(self.operators):
             yield made.config, self._call(made, "snapshot_state", checkpoint_id)
 
@@ -291,9 +291,9 @@ class OperatorChain:
     # ---- where an error is from -------------------------------------------------------------------------
 
     def locate(self, error: BaseException, config: OperatorConfig | None = None, method: str | None = None) -> None:
-        """Say on the error which operator it is from, once.
+        """Note on the error which operator it is from, once.
 
-        That is the one furthest down whose user's function, or whose write to a partition, has not returned; else
+        That is the operator furthest down whose user's function, or whose write to a partition, has not returned; else
         the one that `config` names.
         """
         if self._located is error:
@@ -310,7 +310,7 @@ class OperatorChain:
             self._note(error, config, NO_RECORD, method)
 
     def locate_at(self, error: BaseException, config: OperatorConfig) -> None:
-        """Say on an error that it is about the state of this operator, whatever runs at the moment."""
+        """Note on an error that it is about the state of this operator, whatever operator runs at the moment."""
         self._note(error, config, NO_RECORD)
 
     def _note(self, error: BaseException, config: OperatorConfig, record: Any, method: str | None = None) -> None:

@@ -78,7 +78,7 @@ class TaskChannelState:
                 self._partitions[index].broadcast_event(forced)
             else:
                 overtaken = output.broadcast_barrier(barrier.to_buffer_bytes())
-                self._partitions[index].flush_all()  # the buffers that were open end here: nobody else may say so
+                self._partitions[index].flush_all()  # the buffers that were open end here: only this thread may say so
                 outputs += [(index, subpartition, data) for subpartition, data in overtaken]
 
     def convert_output(self, checkpoint_id: int) -> bool:

@@ -16,7 +16,7 @@ from flinkbuf.errors import CancelTaskError
 from flinkbuf.streaming.by_reference import CannotBeginAgainError
 
 DEFAULT_CAPACITY = 1_000  # records between tasks and program; a task waits when there are so many
-_SLICE_S = 0.1  # who waits looks so often whether it was cancelled, or interrupted from the keyboard
+_SLICE_S = 0.1  # a waiting thread looks so often whether it was cancelled, or interrupted from the keyboard
 _END = object()
 
 
@@ -28,7 +28,7 @@ class CollectedPart:
         self.sealed: deque[tuple[int, list[Any]]] = deque()  # by checkpoint, oldest first
 
     def seal(self, checkpoint_id: int) -> None:
-        """What came before belongs to this checkpoint; on the task's thread."""
+        """Assign the records before this to this checkpoint; on the task's thread."""
         self.sealed.append((checkpoint_id, self.records))
         self.records = []
 
@@ -97,7 +97,7 @@ class Collector:
         Raises
         ------
         CancelTaskError
-            If nobody reads any more.
+            If the program does not read any more.
         """
         self.wait(give_way)
         self._has_records = True
@@ -130,7 +130,7 @@ class Collector:
         return part
 
     def complete_part(self, subtask_index: int, part: CollectedPart, checkpoint_id: int) -> None:
-        """A checkpoint counts: its records go to the program, unless a later attempt has begun."""
+        """Give the program the records of a complete checkpoint, unless a later attempt has begun."""
         with self._parts_lock:
             if self._parts.get(subtask_index) is part:
                 self._counts_since = max(self._counts_since, checkpoint_id)
@@ -190,7 +190,7 @@ class Collector:
                 self._has_room.notify_all()
         if record is not _END:
             return record
-        self._queue.put(_END)  # for whoever asks again
+        self._queue.put(_END)  # for a reader that asks again
         error, self._error = self._error, None
         if isinstance(error, StopIteration):  # as it is, it would look like the end of the records
             failure = RuntimeError("a function of the job raised StopIteration")
@@ -206,19 +206,19 @@ class Collector:
                 return self._queue.get(timeout=_SLICE_S)
             except Empty:
                 continue
-            except KeyboardInterrupt:  # nobody reads on: the job ends, too
+            except KeyboardInterrupt:  # the program does not read on: the job ends, too
                 self.close()
                 raise
 
     def take(self, limit: int) -> list[Any]:
-        """At most `limit` records, then close."""
+        """Return at most `limit` records, then close."""
         try:
             return list(itertools.islice(self, limit))
         finally:
             self.close()
 
     def close(self) -> None:
-        """Read no more; a job that still runs is cancelled. Closing again does nothing."""
+        """Stop reading; a job that still runs is cancelled. Closing again does nothing."""
         with self._has_room:
             if self._is_closed:
                 return

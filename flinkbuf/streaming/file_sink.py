@@ -50,7 +50,7 @@ class PartFileSink(Sink):
         return PartFileWriter(self.options, context, states)
 
     def create_committer(self) -> Committer:
-        """Rename what is complete."""
+        """Return what renames complete files."""
         return PartFileCommitter()
 
 
@@ -93,7 +93,7 @@ class Bucket:
             self.finish_part()
 
     def persist(self) -> PartInProgress | None:
-        """What a checkpoint keeps of the part in progress, if there is one."""
+        """Return what a checkpoint keeps of the part in progress, if there is one."""
         return None if self._part is None else self._part.persist()
 
     def finish_part(self) -> None:
@@ -114,7 +114,7 @@ class Bucket:
 
     @property
     def is_active(self) -> bool:
-        """Whether anything is in progress or waits."""
+        """Return whether a part is in progress or waits."""
         return self._part is not None or bool(self.pending)
 
     def _open_part(self, info: PartFileInfo, owner: PartOwner, begins_with: PartInProgress | None = None) -> PartFile:
@@ -147,7 +147,7 @@ class PartFileWriter(SinkWriter):
         self._owner = PartOwner.of(
             task.job_id, context.operator_id, task.subtask_index, task.parallelism, restored_id, task.epoch
         )
-        if restored_id is not None or task.attempt_number or task.epoch > 1:  # somebody may have written before
+        if restored_id is not None or task.attempt_number or task.epoch > 1:  # an earlier attempt may have written
             remove_leftovers(options.base_path, self._owner)
         try:
             for part in restored:
@@ -174,7 +174,7 @@ class PartFileWriter(SinkWriter):
             bucket.prepare_commit(end_of_input)
 
     def prepare_commit(self) -> Sequence[PendingFile]:
-        """All files that are complete since the last call."""
+        """Return all files that are complete since the last call."""
         pending = []
         for bucket in self._buckets.values():
             pending += bucket.pending
@@ -182,7 +182,7 @@ class PartFileWriter(SinkWriter):
         return pending
 
     def snapshot_state(self, checkpoint_id: int) -> list[PartInProgress]:
-        """The parts that are in progress."""
+        """Return the parts that are in progress."""
         self._owner = self._owner.at(checkpoint_id)
         if len(self._buckets) > _BUCKETS_KEPT:
             self._forget_empty_buckets()
@@ -194,7 +194,7 @@ class PartFileWriter(SinkWriter):
         self._writer_id = str(uuid.uuid4())  # one that comes again counts its parts from 0
 
     def close(self) -> None:
-        """Leave what is in progress under its hidden name."""
+        """Leave the parts in progress under their hidden names."""
         self._timer.cancel()
         self._close_buckets()
 
@@ -216,7 +216,7 @@ class PartFileCommitter(Committer):
     """Gives files their names."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
-        """Rename each; a file that has its name already is done."""
+        """Rename each file; a file that has its name already is done."""
         for request in requests:
             file: PendingFile = request.committable
             if file.commit():
@@ -225,6 +225,6 @@ class PartFileCommitter(Committer):
                 raise FileNotFoundError(
                     errno.ENOENT, "a part file is gone that was to get its name; somebody has removed it", str(file)
                 )
-            # It had its name before the job failed, and whoever waited for it has taken it away.
+            # It had its name before the job failed, and its reader has taken it away.
             logger.warning("%s is not there any more; it is taken for one that was committed before", file)
             request.signal_already_committed()

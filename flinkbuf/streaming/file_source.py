@@ -44,11 +44,11 @@ class FileRangeSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:  # type: ignore[override]
-        """Bounded, unless it watches its directories."""
+        """Return bounded, unless the source watches its directories."""
         return Boundedness.BOUNDED if self.options.discovery_interval_ms is None else Boundedness.CONTINUOUS_UNBOUNDED
 
     def get_produced_type(self) -> TypeInformation | None:
-        """What the format's records are."""
+        """Return the type of the format's records."""
         return self.options.format.get_produced_type()
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
@@ -59,7 +59,7 @@ class FileRangeSource(Source):
         return FileWatcher(context, self._discover, self._splits_of, self.options.discovery_interval_ms)
 
     def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
-        """Go on with what nobody had, and with files that were not found before."""
+        """Go on with splits not assigned, and with files that were not found before."""
         if self.options.discovery_interval_ms is None:
             return QueueEnumerator(context, checkpoint)
         watcher = FileWatcher(context, self._discover, self._splits_of, self.options.discovery_interval_ms)
@@ -86,21 +86,21 @@ class FileReader(SplitReader):
         self._format = format
 
     def open_split(self, split: FileSplit) -> Iterator[Any]:
-        """The records of the range but those that were read before a restore."""
+        """Return the records of the range but those that were read before a restore."""
         records = self._format.read_split(split)
         for _ in itertools.islice(records, split.skipped):
             pass
         return records
 
     def split_after(self, split: FileSplit, record_count: int) -> FileSplit:
-        """The same range, of which more is skipped."""
+        """Return the same range, with more records to skip."""
         return replace(split, skipped=split.skipped + record_count)
 
 
 class FileWatcher(SplitEnumerator):
     """Looks for files that were not there before, and gives their splits to readers that have nothing to do.
 
-    A file is read as it is when it is found: whoever makes it writes it under a hidden name and renames it.
+    A file is read as it is when it is found: its writer gives it a hidden name first and renames it.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class FileWatcher(SplitEnumerator):
         self._context.call_async(self._discover, self.handle_files, self._interval_ms, self._interval_ms)
 
     def handle_files(self, files: list[tuple[str, int]], error: BaseException | None) -> None:
-        """The directories hold these files now."""
+        """Add the files that the directories hold now."""
         if error is not None:
             raise error
         for path, size in files:
@@ -134,12 +134,12 @@ class FileWatcher(SplitEnumerator):
         self._give()
 
     def handle_split_request(self, subtask_index: int, host: str | None) -> None:
-        """Give the next split, or remember who asks."""
+        """Give the next split, or remember the reader."""
         self._waiting.append(subtask_index)
         self._give()
 
     def add_splits_back(self, splits: Sequence[FileSplit], subtask_index: int) -> None:
-        """They are the next to be given out, and not to the reader that failed."""
+        """Give these splits out next, and not to the reader that failed."""
         self._splits.extendleft(reversed(splits))
         self._waiting = deque(waiting for waiting in self._waiting if waiting != subtask_index)
         self._give()
@@ -149,7 +149,7 @@ class FileWatcher(SplitEnumerator):
             self._context.assign_split(self._splits.popleft(), self._waiting.popleft())
 
     def snapshot_state(self, checkpoint_id: int) -> tuple[list[str], list[FileSplit]]:
-        """The files that were found, and the splits that nobody has yet."""
+        """Return the files that were found, and the splits not assigned yet."""
         return sorted(self._seen), list(self._splits)
 
     def restore(self, checkpoint: tuple[Sequence[str], Sequence[FileSplit]]) -> None:

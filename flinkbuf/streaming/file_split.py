@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 DEFAULT_SPLIT_SIZE = 32 * 1024 * 1024  # bytes; the block size of Flink's local file system
-COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".deflate")  # read whole: nobody can begin in the middle
+COMPRESSED = (".gz", ".gzip", ".bz2", ".xz", ".deflate")  # read whole: no reader can begin in the middle
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class FileSplit:
 
     @property
     def split_id(self) -> str:
-        """Names it among all splits of its source."""
+        """Return a name that is unique among the splits of the source."""
         return f"{self.path}:{self.start}+{self.end - self.start}"
 
 
@@ -51,7 +51,7 @@ def local_path(path: str | os.PathLike[str]) -> str:
 
 
 def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """All files below `paths` with their sizes: those of a directory by name, then its directories by name.
+    """Return all files below `paths` with their sizes: those of a directory by name, then its directories by name.
 
     Directories are walked to their depth; names that begin with ``.`` or ``_`` are left out there.
 
@@ -69,7 +69,7 @@ def find_files(paths: Iterable[str]) -> Iterator[tuple[str, int]]:
             for name in sorted(names):
                 if not _is_hidden(name):
                     file = Path(folder, name)
-                    with contextlib.suppress(FileNotFoundError):  # somebody took it away just now
+                    with contextlib.suppress(FileNotFoundError):  # the file was removed just now
                         yield str(file), file.stat().st_size
 
 

@@ -27,7 +27,7 @@ class FunctionCounter:
         return self._counter.value
 
 
-DISTRIBUTION_SIZE = 1_000  # values: they are put in order each time somebody looks, every second
+DISTRIBUTION_SIZE = 1_000  # values: they are sorted at each look, every second
 
 
 class FunctionMeter:
@@ -86,7 +86,7 @@ class FunctionMetricGroup:
         return self._once(name, FunctionCounter, lambda: FunctionCounter(self.group.register(name, metrics.Counter())))
 
     def gauge(self, name: str, obj: Callable[[], Any]) -> None:
-        """Have `obj` called whenever somebody looks."""
+        """Register `obj`, which is called at each look."""
         if not callable(obj):
             raise TypeError(f"the gauge {name!r} takes a callable without arguments, got {obj!r}")
         self._once(name, metrics.Gauge, lambda: self.group.register(name, metrics.Gauge(obj)))

@@ -1,4 +1,4 @@
-"""What the default action of a task calls: one input, or several in turn; or a source.
+"""Reads one input of a task, or several in turn, or a source: what the task's default action calls.
 
 Flink: StreamOneInputProcessor, StreamMultipleInputProcessor, StreamTaskSourceInput, CheckpointedInputGate.
 """
@@ -31,7 +31,7 @@ class StreamTaskInput(Protocol):
     """One input of the head operator."""
 
     def emit_next(self) -> int:
-        """Process elements for one turn; an `InputStatus`."""
+        """Process elements for one turn; return an `InputStatus`."""
         ...
 
 
@@ -39,24 +39,24 @@ class BarrierHandler(Protocol):
     """Decides when a checkpoint is taken; one for all gates of a task. Flink: ``CheckpointBarrierHandler``."""
 
     def process_barrier(self, barrier: CheckpointBarrier, gate: Any, channel: int) -> None:
-        """A barrier has come; its channel is blocked until ``gate.resume_consumption(channel)``."""
+        """Take a barrier; its channel is blocked until ``gate.resume_consumption(channel)``."""
         ...
 
     def process_cancellation(self, marker: CancelCheckpointMarker, gate: Any, channel: int) -> None:
-        """A checkpoint will not come to its end."""
+        """Note that a checkpoint was aborted by a task before this one."""
         ...
 
     def process_announcement(self, announcement: EventAnnouncement, gate: Any, channel: int) -> None:
-        """A barrier is on its way behind records."""
+        """Note that a barrier is on its way behind records."""
         ...
 
     def process_end_of_partition(self, gate: Any, channel: int) -> None:
-        """No barrier comes from this channel any more."""
+        """Note that no barrier comes from this channel any more."""
         ...
 
 
 class NetworkInputEvents:
-    """What the events of one input mean: its end, and the barriers in it.
+    """Handles the events of one input: its end, and the barriers in it.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class NetworkInputEvents:
         return InputStatus.MORE_AVAILABLE
 
     def _end_data(self, channel: int, event: EndOfData) -> int:
-        """The input's data ends with that of its last channel; without a drain if any channel ended without."""
+        """End the input's data with that of its last channel; without a drain if any channel ended without."""
         self._gate.acknowledge_all_records_processed(channel)
         if channel in self._ended_channels:
             return InputStatus.MORE_AVAILABLE
@@ -96,7 +96,7 @@ class NetworkInputEvents:
         return InputStatus.END_OF_DATA if self._is_drained else InputStatus.STOPPED
 
     def process_marker(self, channel: int, marker: Any, target: Any, valve: Any) -> None:
-        """An element that is neither record nor watermark. Attributes of records are for nobody here."""
+        """Pass on an element that is neither record nor watermark. Attributes of records are ignored here."""
         if isinstance(marker, LatencyMarker):
             target.process_latency_marker(marker)
         elif isinstance(marker, InternalWatermark):
@@ -163,23 +163,23 @@ class FinishedOperatorInput(Input):
     """
 
     def process_element(self, value: Any, timestamp: int) -> None:
-        """Refuse it: whoever sends it begins from another checkpoint than this task."""
+        """Raise: the task that sends a record begins from another checkpoint than this one."""
         raise RuntimeError(
             f"the record {value!r} comes to a task that was finished before the checkpoint it starts from"
         )
 
     def process_watermark(self, timestamp: int) -> None:
-        """Event time has ended here."""
+        """Do nothing: event time has ended here."""
 
     def process_watermark_status(self, is_idle: bool) -> None:
-        """Event time has ended here."""
+        """Do nothing: event time has ended here."""
 
     def process_latency_marker(self, marker: Any) -> None:
-        """Nobody measures."""
+        """Do nothing: a finished operator measures no latency."""
 
 
 def pass_over(input_number: int) -> None:
-    """No operator has to know that an input has ended."""
+    """Do nothing: a finished operator needs no notice of an input's end."""
 
 
 class OneInputProcessor:
@@ -200,7 +200,7 @@ class OneInputProcessor:
         self._index = index
 
     def process_input(self) -> int:
-        """Process elements for one turn; an `InputStatus`."""
+        """Process elements for one turn; return an `InputStatus`."""
         status = self._input.emit_next()
         if status == InputStatus.END_OF_DATA:
             self._end_input(self._index + 1)
@@ -229,7 +229,7 @@ class MultipleInputProcessor:
         self._is_prepared = False
 
     def process_input(self) -> int:
-        """Process one turn of one input; an `InputStatus` for all of them."""
+        """Process one turn of one input; return an `InputStatus` for all of them."""
         selection = self._selection
         if selection.are_all_inputs_finished:
             return InputStatus.END_OF_INPUT
@@ -246,7 +246,7 @@ class MultipleInputProcessor:
         return selection.update(status, index)
 
     def _refresh(self) -> None:
-        """An input that had nothing may have something since, also while others keep the task busy."""
+        """Look again at inputs that had nothing, also while others keep the task busy."""
         seen = self._seen()
         for index in self._selection.unavailable_inputs:
             if self._looked_at[index] != seen:

@@ -89,7 +89,7 @@ class MultipleInputSelectionHandler:
         self._all = (1 << input_count) - 1
         self._next_selection = next_selection
         self._selected = self._all
-        self._available = self._all  # before the first read nobody knows; a read tells
+        self._available = self._all  # unknown before the first read, which tells
         self._not_finished = self._all
         self._data_finished = 0  # EndOfData seen, EndOfPartition not yet
         self._is_drained = True  # as far as inputs have ended
@@ -152,7 +152,7 @@ class MultipleInputSelectionHandler:
         """Ask the operator; not before it is open.
 
         From the first end of an input on, inputs whose data has ended are read too, so that what follows their data
-        is seen; when all data has ended nobody is asked any more.
+        is seen; when all data has ended the operator is not asked any more.
         """
         if self._next_selection is None or self._has_all_data:
             self._selected = self._all

@@ -1,6 +1,6 @@
 """CancelTaskError in another thread: where it may be raised, and what must not be left of it there.
 
-It is raised in functions of the program only. Whoever calls such a function expects that it raises, so nothing of
+It is raised in functions of the program only. A caller of such a function expects that it raises, so nothing of
 flinkbuf's own is left half done; a thread that is in flinkbuf's own code comes out by itself.
 """
 
@@ -48,7 +48,7 @@ def function_of(thread: int) -> str | None:
 
 
 def take_interrupt() -> None:
-    """Have what may be on its way to this thread raised here, and drop it; nobody may send another one now.
+    """Raise an interrupt on its way to this thread here, and drop it; no thread may send another one now.
 
     It is not taken back with ``PyThreadState_SetAsyncExc(thread, NULL)``: until Python 3.12 that leaves the whole
     interpreter believing that an exception waits, which slows each loop of it, and never ends in one that is profiled.

@@ -143,8 +143,8 @@ class TransactionalWriter(SinkWriter):
 class KafkaCommitter(Committer):
     """Writes each transaction with the producer that its transactional id belongs to, unless it was committed.
 
-    After a rescale several subtasks may have transactions of one id. Whoever begins as it shuts the others out, reads
-    what was committed by then, and goes on; who was shut out begins again. So each is committed once, by anybody.
+    After a rescale several subtasks may have transactions of one id. The one that begins as it shuts the others out,
+    reads what was committed by then, and goes on; the others begin again. So each is committed once, by any of them.
     """
 
     def __init__(self, properties: Mapping[str, Any]) -> None:

@@ -66,7 +66,7 @@ class KafkaPartitionSplit:
 
     @property
     def split_id(self) -> str:
-        """Names it among all splits of its source."""
+        """Return a name that is unique among the splits of the source."""
         return f"{self.partition.topic}-{self.partition.partition}"
 
 
@@ -78,11 +78,11 @@ class KafkaTopicSource(Source):
 
     @property
     def boundedness(self) -> Boundedness:  # type: ignore[override]
-        """What it was built as."""
+        """Return the boundedness that the source was built with."""
         return Boundedness.BOUNDED if self.options.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 
     def get_produced_type(self) -> TypeInformation | None:
-        """What the deserializer makes."""
+        """Return the type of the deserializer's records."""
         return self.options.produced_type
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
@@ -90,7 +90,7 @@ class KafkaTopicSource(Source):
         return KafkaEnumerator(context, self.options)
 
     def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
-        """Go on with what nobody had; partitions that are new are read from their first message."""
+        """Go on with unassigned splits; new partitions are read from their first message."""
         known, pending = checkpoint
         return KafkaEnumerator(context, self.options, known, pending)
 
@@ -164,14 +164,14 @@ class KafkaEnumerator(SplitEnumerator):
             self._give(subtask_index)
 
     def add_reader(self, subtask_index: int) -> None:
-        """Give it what is its own."""
+        """Give a reader the splits that are its own."""
         self._give(subtask_index)
 
     def handle_split_request(self, subtask_index: int, host: str | None) -> None:
-        """Nobody asks: splits come when they are found."""
+        """Do nothing: splits are assigned when they are found, not on request."""
 
     def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask_index: int) -> None:
-        """They wait for their reader to come again."""
+        """Keep the splits for their reader, until it comes again."""
         self._pending.update({split.partition: split for split in splits})
 
     def _give(self, subtask_index: int) -> None:
@@ -186,17 +186,17 @@ class KafkaEnumerator(SplitEnumerator):
             self._context.signal_no_more_splits(subtask_index)
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """The partitions that were found, None before the first look, and the splits that nobody has yet."""
+        """Return the found partitions, None before the first look, and the splits not assigned yet."""
         return None if self._is_first else (sorted(self._known), list(self._pending.values()))
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close the connection to the brokers."""
         if self._consumer is not None:
             self._consumer.close()
 
 
 def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
-    """Which subtask reads a partition: those of a topic go round, beginning at one that its name chooses.
+    """Return the subtask of a partition: those of a topic go round, from one that the topic's name chooses.
 
     Examples
     --------
@@ -220,7 +220,7 @@ class KafkaReader(SourceReader):
         self._fetcher: _Fetcher | None = None
 
     def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
-        """More partitions."""
+        """Add partitions to read."""
         splits = [split for split in splits if split.stop is None or split.start < split.stop]
         if not splits:
             return
@@ -232,7 +232,7 @@ class KafkaReader(SourceReader):
         self._fetcher.order(lambda consumer: consumer.incremental_assign(partitions))
 
     def notify_no_more_splits(self) -> None:
-        """It ends after those that it has."""
+        """End after the splits that the reader has."""
         self._has_no_more = True
 
     def poll_next(self, output: ReaderOutput) -> int:
@@ -299,7 +299,7 @@ class KafkaReader(SourceReader):
             self._fetcher.order(lambda consumer: consumer.resume(resume))
 
     def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
-        """Each partition from its next message on."""
+        """Return each partition from its next message on."""
         if self._options.commits_offsets:
             offsets = {**self._ended, **{each: split.start for each, split in self._splits.items()}}
             self._offsets[checkpoint_id] = [as_client(each, offset) for each, offset in offsets.items()]

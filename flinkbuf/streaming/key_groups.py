@@ -11,7 +11,7 @@ from flinkbuf.types.type_information import TypeInformation, object_type
 
 
 def codec_of(type: TypeInformation | None) -> TypeCodec | None:
-    """Return the codec that writes values of a type in snapshots; None: any values, as where nobody declared one."""
+    """Return the codec that writes values of a type in snapshots; None: any values, as without a declared type."""
     return None if type is None or type.kind in ("PICKLED_BYTES", "OBJECT") else type.codec
 
 
@@ -42,10 +42,10 @@ class KeyGroups:
 
     @property
     def key_codec(self) -> TypeCodec | None:
-        """What writes keys; None: any keys."""
+        """Return the codec of keys; None: any keys."""
         return codec_of(self.key_type)
 
     def grouper(self) -> KeyGrouper:
-        """Return what finds the group of a key, as the partitioner does; one for each thread that asks."""
+        """Return the function that finds the group of a key, as the partitioner does; one for each thread."""
         codec = self.key_codec or object_type().codec  # it alone writes rows as partitioners do
         return KeyGrouper(codec, self.max_parallelism, self.first, self.last)

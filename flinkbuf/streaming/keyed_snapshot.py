@@ -43,15 +43,15 @@ class StatePart(Protocol):
 
     @property
     def meta(self) -> StateMeta:
-        """What the snapshot says of it."""
+        """Return the description of the state in the snapshot."""
         ...
 
     def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
-        """Write all of it; `buffers` are empty before and afterwards."""
+        """Write the whole state; `buffers` are empty before and afterwards."""
         ...
 
     def release(self) -> None:
-        """Say that nobody needs it any more."""
+        """Release the part: no writer needs it any more."""
         ...
 
 
@@ -92,24 +92,24 @@ class FrozenTimers:
         writer.put_buffers(buffers)
 
     def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: the timers are a copy, which holds up no writer."""
 
 
 @dataclass(frozen=True)
 class UnreadState:
-    """A state of an earlier snapshot that nobody has asked for since: it goes on from snapshot to snapshot."""
+    """A state of an earlier snapshot that no function has asked for since: it goes on from snapshot to snapshot."""
 
     meta: StateMeta
     sources: Sequence[StoredState]
 
     def write(self, writer: StateSections, buffers: GroupWriter, key_groups: KeyGroups) -> None:
-        """Write its bytes, which are kept from now on: the snapshot they come from may be deleted after this one."""
+        """Write the state's bytes, and keep them: the snapshot they come from may be deleted after this one."""
         for source in self.sources:
             for key_group, data in source.keep(key_groups):
                 writer.put(key_group, data)
 
     def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: the state is read only."""
 
 
 class LiveKeyedSnapshot:
@@ -132,7 +132,7 @@ class LiveKeyedSnapshot:
         return lambda: KeyedStateHandle(groups.first, groups.last, groups.max_parallelism, target.output.handle(*place))
 
     def readable(self) -> KeyedSnapshot:
-        """Return it as what a backend restores; written once, and released."""
+        """Return the snapshot in the form that a backend restores; written once, and released."""
         if self._readable is None:
             output = SnapshotOutput(None, 0)
             state = self.write(SnapshotTarget(output))
@@ -142,7 +142,7 @@ class LiveKeyedSnapshot:
         return self._readable
 
     def release(self) -> None:
-        """Say that nobody needs it any more; from any thread."""
+        """Release all parts: no writer needs them any more; from any thread."""
         for part in self._parts:
             part.release()
 

@@ -37,7 +37,7 @@ class Bell(Protocol):
         ...
 
     def ring(self) -> None:
-        """Wake whoever sleeps; from any thread."""
+        """Wake the sleeping thread; from any thread."""
         ...
 
 
@@ -99,7 +99,7 @@ class MailboxProcessor:
     def run_mailbox_step(self) -> bool:
         """Do what can be done now without waiting: mails, then the default action once; returns whether anything was.
 
-        For tests and for whoever drives a task by hand.
+        For tests and for code that drives a task by hand.
         """
         self._is_suspended = False
         self._check_usable()

@@ -55,7 +55,7 @@ class MailboxExecutor(Protocol):
 class OperatorContext:
     """What `StreamOperator.setup` is given.
 
-    State and timers are made by whoever makes the context: the task, or a test harness.
+    State and timers are made by the maker of the context: the task, or a test harness.
     """
 
     task: TaskInfo
@@ -73,7 +73,7 @@ class OperatorContext:
     runtime_context: Any = None  # the user's view: RuntimeContext
     extras: dict[str, Any] = field(default_factory=dict)  # what only one kind of operator needs, such as a collector
     latency: LatencyStats | None = None  # made at the first marker
-    owns_records: bool = False  # nobody else holds the records that come: they were read from bytes just now
+    owns_records: bool = False  # only this operator holds the records that come: they were read from bytes just now
 
     def note_latency(self, marker: LatencyMarker) -> None:
         """Record how long a marker took to this operator."""

@@ -50,7 +50,7 @@ def make_context(
     extras : dict, optional
         What only this kind of operator needs.
     owns_records : bool
-        Whether nobody else holds the records that come to it.
+        Whether only this operator holds the records that come to it.
 
     References
     ----------

@@ -200,7 +200,7 @@ class OperatorStateBackend(OperatorStateStore):
         self._restored = snapshot
 
     def snapshot(self) -> dict[str, dict[str, Any]]:
-        """Return what all states hold, as fields of an `OperatorSnapshot`; those nobody asked for stay as they were."""
+        """Return what all states hold, as fields of an `OperatorSnapshot`; those not asked for stay as they were."""
         live: dict[str, dict[str, Any]] = {"list": {}, "union list": {}, "broadcast": {}}
         for name, (mode, _, state) in self._known.items():
             live[mode][name] = state.frozen()

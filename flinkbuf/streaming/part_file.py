@@ -105,7 +105,7 @@ class PartFile:
     hidden_name : str, optional
         What it is called until then.
     begins_with : PartInProgress, optional
-        What it goes on from: its bytes are copied, since whoever wrote them may not know yet that it is given up.
+        What it goes on from: its bytes are copied, since their writer may not know yet that it is given up.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Functions that see more than the record: its time, timers, state, side outputs, a second stream.
 
 ``process_element`` and its kin return an iterable of results or None, or are generators; ``yield tag, value`` goes to
-the side output of an `OutputTag`. The classes of contexts say what the operators give; nobody derives from them.
+the side output of an `OutputTag`. The classes of contexts say what the operators give; no class derives from them.
 Flink: org.apache.flink.streaming.api.functions; PyFlink: datastream/functions.py.
 """
 

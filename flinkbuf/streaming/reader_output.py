@@ -109,7 +109,7 @@ class EventTimeOutput(ReaderOutput):
         return split
 
     def release_output_for_split(self, split_id: str) -> None:
-        """A split has ended: nobody waits for its watermarks any more."""
+        """Release the output of a split that has ended: its watermarks hold no other back any more."""
         if self._splits.pop(split_id, None) is not None:
             self._event_time.release_output(split_id)
 

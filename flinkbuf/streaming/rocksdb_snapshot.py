@@ -44,7 +44,7 @@ Uploads = dict[str, SharedFile]
 
 
 class UploadedFiles:
-    """Which files of a database lie in the storage already. From any thread.
+    """The files of a database that lie in the storage already. From any thread.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ class UploadedFiles:
         self._lock = threading.Lock()
 
     def note(self, checkpoint_id: int, uploads: Uploads) -> None:
-        """A checkpoint has been written, with these files."""
+        """Note the files of a checkpoint that was written."""
         with self._lock:
             self._open[checkpoint_id] = uploads
 
     def complete(self, checkpoint_id: int) -> None:
-        """A checkpoint counts: later ones may refer to its files."""
+        """Note that a checkpoint is complete: later ones may refer to its files."""
         with self._lock:
             uploads = self._open.get(checkpoint_id)
             if uploads is not None:
@@ -81,7 +81,7 @@ class UploadedFiles:
                 self._open = {other: each for other, each in self._open.items() if other > checkpoint_id}
 
     def abort(self, checkpoint_id: int) -> None:
-        """A checkpoint will never count: its files are deleted."""
+        """Drop the files of an aborted checkpoint: they are deleted."""
         with self._lock:
             self._open.pop(checkpoint_id, None)
 
@@ -110,14 +110,14 @@ class FrozenFiles:
 
 
 class LiveRocksDbSnapshot:
-    """Keyed state of one operator in RocksDB, with its timers and what nobody has read since the restore."""
+    """Keyed state of one operator in RocksDB, with its timers and the states not read since the restore."""
 
     def __init__(self, key_groups: KeyGroups, parts: Sequence[StatePart], files: FrozenFiles) -> None:
         self._key_groups, self._parts, self._files = key_groups, tuple(parts), files
         self._readable: KeyedSnapshot | None = None
 
     def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
-        """Write it in the form that fits the checkpoint; `release` is still to be called."""
+        """Write the database in the form that fits the checkpoint; `release` is still to be called."""
         is_own = self._files.is_incremental and target.open_shared is not None and not target.kind.is_savepoint
         return self._write_own(target) if is_own else self._write_common(target)
 
@@ -181,7 +181,7 @@ class LiveRocksDbSnapshot:
         return lambda: self._handle(target, place, "rocksdb", tuple(shared.values()))
 
     def readable(self) -> KeyedSnapshot:
-        """Return it in the common form; written once, and released."""
+        """Return the state in the common form; written once, and released."""
         if self._readable is None:
             output = SnapshotOutput(None, 0)
             state = self._write_common(SnapshotTarget(output))
@@ -231,11 +231,11 @@ class RocksDbSnapshot:
         self.shared = {each.name: each for each in handle.shared_files}
         numbers = self._region.head["numbers"]
         self.has_places = self._region.head.get("places", 1) == _PLACES  # as tables look for them
-        self.heap = KeyedSnapshot(self._region)  # timers, and states that nobody had read
+        self.heap = KeyedSnapshot(self._region)  # timers, and states that no function had read
         self.metas = dict(zip(numbers, self.index.metas[len(self.index.metas) - len(numbers) :], strict=True))
 
     def key_groups(self) -> range:
-        """Return the groups that it has."""
+        """Return the key groups of the database."""
         return range(self.index.first_key_group, self.index.last_key_group + 1)
 
     def fetch(self, directory: Path) -> None:
@@ -274,8 +274,8 @@ class RocksDbSnapshot:
         )
 
     def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
-        """Raise: it is written from a running backend only."""
+        """Raise: a snapshot is written from a running backend only."""
         raise TypeError("files of RocksDB out of a checkpoint are not written again as they are")
 
     def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no operator waits for stored files."""

@@ -104,7 +104,7 @@ class Sink:
         return None
 
     def of_records(self, type_info: TypeInformation | None) -> Sink:
-        """Return the sink of a stream's records, which have this declared type; None: nobody declared one."""
+        """Return the sink of a stream's records, which have this declared type; None: not declared."""
         return self
 
 

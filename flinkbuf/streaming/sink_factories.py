@@ -43,7 +43,7 @@ class CallableSinkFactory:
 
     So ``results.append`` appends to the program's list. With a parallelism above 1 it is called from several threads.
     On every target it runs in the program's process. Each record comes at least once: a job that goes on from a
-    checkpoint gives those since then again, as nobody can take them back from the program.
+    checkpoint gives those since then again, as they cannot be taken back from the program.
     """
 
     is_in_program = True

@@ -33,7 +33,7 @@ _MODES = {"list": "lists", "union list": "union_lists", "broadcast": "broadcasts
 
 
 def never() -> bool:
-    """Say that nobody cancels."""
+    """Return False: the snapshot is never cancelled."""
     return False
 
 
@@ -48,7 +48,7 @@ def saving(what: str, name: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SnapshotTarget:
-    """Where a snapshot is written to, and how."""
+    """The files and options that a snapshot is written with."""
 
     output: SnapshotOutput
     is_compressed: bool = False
@@ -63,22 +63,22 @@ class KeyedPart(Protocol):
     """Keyed state of one operator, still to be written or out of a snapshot."""
 
     def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
-        """Write it; what is returned says where it is, once the output is finished."""
+        """Write the state; the returned function gives its handle, once the output is finished."""
         ...
 
     def readable(self) -> KeyedSnapshot:
-        """Return it as what a backend restores."""
+        """Return the state in the form that a backend restores."""
         ...
 
     def release(self) -> None:
-        """Say that nobody needs it any more."""
+        """Release the state: no writer needs it any more."""
         ...
 
 
 class StoredState:
     """One state out of a snapshot: bytes by key group, read from its file, or kept.
 
-    Used by the task's thread, and by that which writes snapshots: a state that nobody has asked for goes into those.
+    Used by the task's thread, and by that which writes snapshots: a state not asked for goes into those.
     """
 
     def __init__(self, snapshot: KeyedSnapshot, index: int) -> None:
@@ -86,13 +86,13 @@ class StoredState:
         self._kept: list[tuple[int, bytes]] | None = None
 
     def sections(self, key_groups: Any) -> Iterator[tuple[int, Any]]:
-        """Go over its bytes in those of `key_groups`, as (key group, bytes)."""
+        """Yield the bytes of the state in those of `key_groups`, as (key group, bytes)."""
         if self._kept is not None:
             return iter(self._kept)
         return self._snapshot.read(self._index, key_groups)
 
     def keep(self, key_groups: Any) -> list[tuple[int, bytes]]:
-        """Return what `sections` gives, and keep it from now on: the file may be deleted later."""
+        """Return the sections, and keep them from now on: the file may be deleted later."""
         if self._kept is None:
             self._kept = [(group, bytes(data)) for group, data in self.sections(key_groups)]
         return self._kept
@@ -110,7 +110,7 @@ class KeyedSnapshot:
         self._lock = threading.Lock()
 
     def key_groups(self) -> range:
-        """Return the groups that it has."""
+        """Return the key groups of the snapshot."""
         return range(self.index.first_key_group, self.index.last_key_group + 1)
 
     def find(self, key: tuple[str, str]) -> int | None:
@@ -122,11 +122,11 @@ class KeyedSnapshot:
         return self._stored.setdefault(index, StoredState(self, index))
 
     def forget(self, index: int) -> None:
-        """Nobody will ask for this state again but those who have it already."""
+        """Drop a state; code that has it already may go on with it."""
         self._stored.pop(index, None)
 
     def read(self, index: int, key_groups: Any) -> Iterator[tuple[int, Any]]:
-        """Go over the bytes of one state in some key groups."""
+        """Yield the bytes of one state in some key groups."""
         found = [each for each in self._region.sections if each.state == index and each.key_group in key_groups]
         with self._lock:
             try:
@@ -136,7 +136,7 @@ class KeyedSnapshot:
                 self._region.close()
 
     def write(self, target: SnapshotTarget) -> Callable[[], KeyedStateHandle]:
-        """Write it as it is."""
+        """Write the snapshot as it is."""
         writer = SectionWriter(target.output, KEYED, target.is_compressed)
         for section, data in self._region.read(self._region.sections):
             writer.put(section.state, section.key_group, data)
@@ -146,11 +146,11 @@ class KeyedSnapshot:
         )
 
     def readable(self) -> KeyedSnapshot:
-        """Return itself."""
+        """Return this snapshot."""
         return self
 
     def release(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing: no operator waits for stored state."""
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class OperatorSnapshot:
         return OperatorSnapshot((), found["list"], found["union list"], found["broadcast"])
 
     def encode(self) -> bytes:
-        """Return all of it as bytes, and release what they were made of; from any thread."""
+        """Return the snapshot as bytes, and release its parts; from any thread."""
         try:
             parts = SnapshotOutput(None, 0)
             target = SnapshotTarget(parts)
@@ -233,7 +233,7 @@ class OperatorSnapshot:
         return OperatorSnapshot(keyed, snapshot.lists, snapshot.union_lists, snapshot.broadcasts)
 
     def release(self) -> None:
-        """Say that it has been written, or never will be; from any thread."""
+        """Release all parts when they have been written, or never will be; from any thread."""
         for part in self.keyed:
             part.release()
 
@@ -266,7 +266,7 @@ def redistribute(snapshots: Iterable[OperatorSnapshot], parallelism: int, subtas
 def _deal(old: list[OperatorSnapshot], parallelism: int, subtask_index: int) -> dict[str, list[Any]]:
     """Deal the elements of each list out in order, to each subtask as many as to any other or one more.
 
-    Who gets one more moves on from list to list, so that no subtask gets it each time.
+    The subtask that gets one more changes from list to list.
     """
     names = dict.fromkeys(name for snapshot in old for name in snapshot.lists)
     dealt: dict[str, list[Any]] = {}

@@ -208,7 +208,7 @@ class SnapshotRunner:
 
     def _discard(self, job: SnapshotJob, state: SubtaskState | None) -> None:
         if state is None:
-            return  # whoever wrote it has deleted it
+            return  # its writer has deleted it
         try:
             job.discard(state)
         except Exception as error:

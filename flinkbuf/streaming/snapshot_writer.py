@@ -21,7 +21,7 @@ MAX_INLINE_SIZE = 5 << 20  # of a subtask, where there is no directory: Flink's 
 
 
 class SnapshotCancelledError(Exception):
-    """Nobody wants the snapshot any more."""
+    """The snapshot was cancelled while it was written."""
 
 
 def write_snapshot(
@@ -95,7 +95,7 @@ def write_snapshot(
 
 def _abort(target: SnapshotTarget) -> None:
     target.output.abort()
-    for shared in target.shared:  # most of them whole already: nobody else knows of them
+    for shared in target.shared:  # most of them are whole already, and known only here
         shared.discard()
 
 
@@ -111,7 +111,7 @@ def _write(snapshot: TaskStateSnapshot, target: SnapshotTarget) -> SubtaskState:
 def _write_operator(
     operator_id: str, snapshot: OperatorSnapshot, target: SnapshotTarget
 ) -> Callable[[], OperatorSubtaskState | None]:
-    """Write one operator; what is returned is called once the output is finished."""
+    """Write one operator; the returned function is called once the output is finished."""
     try:
         place = snapshot.write_operator(target)
         keyed = [part.write(target) for part in snapshot.keyed]

@@ -30,7 +30,7 @@ class InputSorting:
     memory_bytes : int
         What all of them sort in, at most.
     memory : OperatorMemory, optional
-        Of the operator's slot: it is taken from there, where half of what is left is not less. None: nobody counts.
+        Of the operator's slot: it is taken from there, where half of what is left is not less. None: not counted.
     io_manager : IOManager, optional
         Where there is room for more; None: the process's own.
     """

@@ -41,7 +41,7 @@ class NonTimestampContext:
         """Nothing: there is no event time."""
 
     def mark_as_temporarily_idle(self) -> None:
-        """Nothing: nobody waits for watermarks."""
+        """Do nothing: no operator waits for watermarks."""
 
     def close(self) -> None:
         """Nothing is open."""
@@ -52,7 +52,7 @@ class ManualWatermarkContext:
 
     def __init__(self, output: Output, is_batch: bool = False) -> None:
         self._output = output
-        self._is_batch = is_batch  # nobody wants a watermark before the last
+        self._is_batch = is_batch  # no operator needs a watermark before the last
         self._is_idle = False
         self._is_at_end = False
 
@@ -100,7 +100,7 @@ class AutomaticWatermarkContext:
     interval_ms : int
         pipeline.auto-watermark-interval.
     is_batch : bool
-        There is no watermark but the last, and nobody is idle.
+        There is no watermark but the last, and no source is idle.
     """
 
     def __init__(self, output: Output, time: ProcessingTimeService, interval_ms: int, is_batch: bool = False) -> None:

@@ -115,7 +115,7 @@ class SourceCoordinator:
         self._thread: threading.Thread | None = None
         self._is_closed = threading.Event()
 
-    # Called by whoever runs the job
+    # Called by the code that runs the job
 
     def start(self, checkpoint: Any = None) -> None:
         """Make the enumerator and start it, before any reader comes; from a snapshot of one unless it is None."""
@@ -192,7 +192,7 @@ class SourceCoordinator:
                 raise TypeError(f"a source operator does not send {event!r}")
 
     def reader_ended(self, subtask_index: int) -> None:
-        """A subtask has come to its end: nobody waits for it any more."""
+        """Note that a subtask has ended: the others do not wait for it any more."""
         if self._alignment is not None:
             self._store.report(self._alignment.group, (id(self), subtask_index), None)
 
@@ -312,7 +312,7 @@ class SourceCoordinator:
 
 
 class SplitAssignmentTracker:
-    """Which splits were given to whom, and which checkpoint holds them. Flink: SplitAssignmentTracker."""
+    """Which reader has which split, and which checkpoint holds them. Flink: SplitAssignmentTracker."""
 
     def __init__(self) -> None:
         self._by_checkpoint: dict[int, dict[int, list[Any]]] = {}

@@ -123,13 +123,13 @@ class SourceOperatorFactory:
     def create_coordinator(
         self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
     ) -> SourceCoordinator:
-        """Make what the operators of all subtasks talk to; whoever runs the job starts and closes it."""
+        """Make the coordinator of all subtasks' operators; the runner of the job starts and closes it."""
         alignment = None if self.watermark_strategy is None else self.watermark_strategy.alignment
         return SourceCoordinator(self.source, parallelism, clock, store, report_failure, alignment)
 
 
 def required_parameter_count(function: Any) -> int:
-    """How many arguments a function has to be given by position; 0 where nobody can tell."""
+    """Return how many arguments a function has to be given by position; 0 where that is unknown."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # some builtin functions do not tell

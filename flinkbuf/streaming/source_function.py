@@ -86,7 +86,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         if self._has_ended and (self._ending is not None or not self._is_canceled):
             return InputStatus.END_OF_INPUT if self._ending is None else self._ending
         if self._handover.has_failed:  # type: ignore[union-attr]
-            return InputStatus.MORE_AVAILABLE  # its error comes with the next turn, and nobody would wake us for it
+            return InputStatus.MORE_AVAILABLE  # its error comes with the next turn, for which no bell rings
         return InputStatus.NOTHING_AVAILABLE
 
     def _emit_taken(self, output: Output | None, max_records: int) -> None:

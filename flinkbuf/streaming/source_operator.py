@@ -223,7 +223,7 @@ class SourceOperator(ReaderSourceOperator):
 
 
 class PlainOutput(ReaderOutput):
-    """A reader's output where nobody makes watermarks: all splits share it."""
+    """A reader's output where no watermarks are made: all splits share it."""
 
     def create_output_for_split(self, split_id: str) -> ReaderOutput:
         """Return the output of one split."""

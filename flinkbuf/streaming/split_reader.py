@@ -15,7 +15,7 @@ from flinkbuf.streaming.source import EnumeratorContext, ReaderContext, SourceRe
 
 
 class QueueEnumerator(SplitEnumerator):
-    """Gives the splits of a bounded source to whoever asks first.
+    """Gives the splits of a bounded source to the reader that asks first.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class QueueEnumerator(SplitEnumerator):
         self._splits.extendleft(reversed(splits))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """The splits that nobody has yet."""
+        """Return the splits not assigned yet."""
         return list(self._splits)
 
 

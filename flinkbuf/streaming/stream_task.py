@@ -61,7 +61,7 @@ from flinkbuf.streaming.task_storage import ReadRestore, TaskStorage, WriteSnaps
 
 
 def ignore_event(event: TaskEvent) -> None:
-    """Report to nobody."""
+    """Drop the report."""
 
 
 class StreamTask:
@@ -328,7 +328,7 @@ class StreamTask:
         self.mailbox_processor.report_throwable(CancelTaskError(f"{self.info.task_name_with_subtask} was cancelled"))
         try:
             self.cancel_source()
-        except BaseException:  # the user's cancel(), on the thread of whoever minds all tasks
+        except BaseException:  # the user's cancel(), on the thread that controls all tasks
             logger.exception("cancel() of the source of %s failed", self.info.task_name_with_subtask)
 
     def cancel_source(self) -> None:

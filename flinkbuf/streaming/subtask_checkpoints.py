@@ -55,7 +55,7 @@ class InFlight(Protocol):
         """Return how many bytes that is so far."""
 
     def abort(self, checkpoint_id: int) -> None:
-        """Forget it, and older ones."""
+        """Forget this checkpoint, and older ones."""
 
 
 @dataclass
@@ -178,7 +178,7 @@ class SubtaskCheckpoints:
         return snapshot
 
     def _is_due(self, checkpoint_id: int) -> bool:
-        """Whether to take it; else those behind are told not to wait, unless they know."""
+        """Return whether to take the checkpoint; else downstream tasks are told not to wait, unless they know."""
         if checkpoint_id <= self._last_id:
             logger.debug("%s: checkpoint %d is out of order", self._info.task_name_with_subtask, checkpoint_id)
             return False
@@ -317,7 +317,7 @@ class SubtaskCheckpoints:
     # ---- how they end -----------------------------------------------------------------------------------
 
     def give_up(self, checkpoint_id: int, reason: str, error: BaseException | None = None) -> None:
-        """It will not be complete here: those behind shall not wait for it, and the job master hears why."""
+        """Abort the checkpoint here: downstream tasks shall not wait for it, and the job master hears why."""
         self._drop(checkpoint_id)
         is_known = checkpoint_id in self._aborted
         self._last_id = max(self._last_id, checkpoint_id)
@@ -332,7 +332,7 @@ class SubtaskCheckpoints:
         self._report(CheckpointDeclined(self._info, checkpoint_id, reason, error))
 
     def _drop(self, checkpoint_id: int) -> None:
-        """Forget what was taken for it."""
+        """Forget the state that was taken for a checkpoint."""
         self.runner.cancel(checkpoint_id)
         if self.in_flight is not None:
             self.in_flight.abort(checkpoint_id)
@@ -343,13 +343,13 @@ class SubtaskCheckpoints:
             _release(taken.snapshot.operators)
 
     def complete(self, checkpoint_id: int) -> None:
-        """It counts; an id that is not above the last one is passed over."""
+        """Notify operators: checkpoint complete; an id that is not above the last one is passed over."""
         if checkpoint_id > self.completed_id:
             self.completed_id = checkpoint_id
             self._chain.notify("notify_checkpoint_complete", checkpoint_id)
 
     def abort(self, checkpoint_id: int, latest_completed_id: int) -> None:
-        """It will never count. A completion that was missed is told first."""
+        """Notify operators: checkpoint aborted. A completion that was missed is told first."""
         self.complete(latest_completed_id)
         self._drop(checkpoint_id)
         if checkpoint_id > self._last_id:
@@ -367,7 +367,7 @@ class SubtaskCheckpoints:
             )
 
     def is_over(self, checkpoint_id: int) -> bool:
-        """Whether it was taken, or will not be."""
+        """Return whether the checkpoint was taken, or will not be."""
         return checkpoint_id <= self._last_id or checkpoint_id in self._aborted
 
     @property
@@ -397,14 +397,14 @@ class SubtaskCheckpoints:
         return not waits or is_all_read()
 
     def close(self) -> None:
-        """Give up what was not written."""
+        """Give up all snapshots that were not written."""
         for checkpoint_id in list(self._taken):
             self._drop(checkpoint_id)
         self.runner.close()
 
 
 def _release(operators: Mapping[str, Any]) -> None:
-    """The operators may change their state in place again."""
+    """Let the operators change their state in place again."""
     for state in operators.values():
         release = getattr(state, "release", None)
         if release is not None:

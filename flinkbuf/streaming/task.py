@@ -78,7 +78,7 @@ class Task:
         self._gates = list(gates)
         self._partitions = list(partitions)
         self._report = report
-        self._lock = threading.RLock()  # of the state and of what follows from it; nobody is called under it
+        self._lock = threading.RLock()  # of the state and of what follows from it; no callback runs under it
         self._state = TaskState.CREATED
         self._changes: deque[TaskStateChanged] = deque()  # that were not reported yet
         self._is_reporting = False
@@ -101,16 +101,16 @@ class Task:
 
     @property
     def state(self) -> TaskState:
-        """Where it is in its life."""
+        """Return the state of the task."""
         return self._state
 
     @property
     def is_over(self) -> bool:
-        """Whether its thread has come out, and all is freed."""
+        """Return whether the task's thread has ended, and all is freed."""
         return self._over.is_set()
 
     def wait(self, timeout_ms: int | None = None) -> bool:
-        """Wait until it is over; returns whether it is."""
+        """Wait for the end of the task; return whether it has ended."""
         return self._over.wait(None if timeout_ms is None else timeout_ms / 1000)
 
     def _step(self, step: TaskStep, error: BaseException | None = None) -> TaskState:
@@ -147,7 +147,7 @@ class Task:
     # ---- the task's thread ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Run it on the calling thread to its end; once. Never raises: `state` and `error` say how it ended."""
+        """Run the task on the calling thread to its end; once. Never raises: `state` and `error` say how it ended."""
         with self._lock:
             if self._state.is_terminal and self._thread is None:
                 return  # cancelled before it began
@@ -183,7 +183,7 @@ class Task:
         return self._state is TaskState.CANCELING or self._failure is not None
 
     def _refuse_interrupts(self) -> None:
-        """What cleans up is not interrupted; one that is on its way is dropped."""
+        """Drop an interrupt that is on its way: the code that cleans up is not interrupted."""
         with self._lock:
             self._thread = None
         if self._is_interrupted:
@@ -205,7 +205,7 @@ class Task:
         return error
 
     def _free(self, cause: str | BaseException) -> None:
-        """Give up what it reads and writes; the first cause that a partition is told stays."""
+        """Free gates and partitions; the first cause that a partition is told stays."""
         for partition in self._partitions:
             partition.abort(cause, timeout_ms=0)
         for gate in self._gates:
@@ -224,18 +224,18 @@ class Task:
     # ---- any thread -------------------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """Have it end as soon as its thread comes back from what it is in; at any time, from any thread.
+        """End the task as soon as its thread comes back from its call; at any time, from any thread.
 
         Returns at once. A function of the user that does not return keeps the task in CANCELING; see `interrupt`.
         """
         self._stop(TaskStep.CANCEL, None)
 
     def fail(self, error: BaseException) -> None:
-        """As `cancel`, but it ends FAILED with this error; from any thread."""
+        """End the task as FAILED with this error, as `cancel` does; from any thread."""
         self._stop(TaskStep.FAIL, error)
 
     def _stop(self, step: TaskStep, error: BaseException | None) -> None:
-        """Wake its thread wherever it waits. The first of `cancel` and `fail` decides what it ends as."""
+        """Wake the task's thread wherever it waits. The first of `cancel` and `fail` decides the final state."""
         with self._lock:
             if self._state.is_terminal or self._is_stopping:
                 return
@@ -279,27 +279,27 @@ class Task:
             return True
 
     def trigger_checkpoint(self, checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions) -> bool:
-        """Have a checkpoint taken between two records; what comes of it is reported. False: it does not run."""
+        """Take a checkpoint between two records; the result is reported. False: the task does not run."""
         stream_task = self._stream_task
         return stream_task is not None and stream_task.trigger_checkpoint(checkpoint_id, timestamp_ms, options)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> bool:
-        """Tell its operators that a checkpoint counts. False: it does not run."""
+        """Notify operators: checkpoint complete. False: the task does not run."""
         stream_task = self._stream_task
         return stream_task is not None and stream_task.notify_checkpoint_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int = 0) -> bool:
-        """Tell its operators that a checkpoint will never count. False: it does not run."""
+        """Notify operators: checkpoint aborted. False: the task does not run."""
         stream_task = self._stream_task
         return stream_task is not None and stream_task.notify_checkpoint_aborted(checkpoint_id, latest_completed_id)
 
     @property
     def metrics(self) -> TaskMetrics:
-        """Its numbers now, or those it ended with."""
+        """Return the task's numbers now, or those it ended with."""
         stream_task = self._stream_task
         return self._last_metrics if stream_task is None or self.is_over else stream_task.metrics
 
     def accumulators(self) -> dict[str, Any]:
-        """What its functions have added up, now or at its end; as `AccumulatorRegistry.to_json` gives it."""
+        """Return the accumulators of the functions, now or at the end; as `AccumulatorRegistry.to_json` gives them."""
         stream_task = self._stream_task
         return self._last_accumulators if stream_task is None else stream_task.chain.accumulators.to_json()

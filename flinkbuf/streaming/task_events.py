@@ -1,4 +1,4 @@
-"""What a task reports to whoever runs it. Frozen; called on the thread where it happens."""
+"""What a task reports to its runner. Frozen; called on the thread where it happens."""
 
 from __future__ import annotations
 

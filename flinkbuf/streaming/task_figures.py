@@ -1,4 +1,4 @@
-"""Reads what a task's gates, partitions and operators count, for whoever watches; from any thread.
+"""Reads what a task's gates, partitions and operators count, for pages and metrics; from any thread.
 
 Nothing is counted for this: the core and the chain keep their counters anyway. Flink: TaskIOMetricGroup,
 InternalOperatorIOMetricGroup.

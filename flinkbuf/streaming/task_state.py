@@ -32,7 +32,7 @@ class TaskStep(Enum):
     RUN = "run"
     FINISH = "finish"  # its thread has come out without an error
     FAIL = "fail"  # ... with an error
-    CANCEL = "cancel"  # somebody asks for it
+    CANCEL = "cancel"  # the user or the job master asks for it
     CONFIRM_CANCEL = "confirm cancel"  # its thread has come out because it was to stop
 
 

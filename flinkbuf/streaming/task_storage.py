@@ -84,7 +84,7 @@ class TaskStorage:
         )
 
     def discard(self, state: SubtaskState) -> None:
-        """Delete what nobody will know of; on the snapshot thread."""
+        """Delete state of which no handle was passed on; on the snapshot thread."""
         handles = [handle for handle in state.handles() if handle.path]
         if handles:
             self._storage_for(handles[0].path).delete(handles)

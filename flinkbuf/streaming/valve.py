@@ -91,7 +91,7 @@ class StatusWatermarkValve:
     def _leave(self, channel: int) -> None:
         self._aligned.discard(channel)
         if not self._active_count:
-            self._emit_if_higher(max(self._watermarks))  # nobody is left to wait for
+            self._emit_if_higher(max(self._watermarks))  # no channel is left to wait for
             self.is_idle = True
             self.output.emit_watermark_status(True)
         elif self._watermarks[channel] == self.last_watermark:  # the others may have waited for this one

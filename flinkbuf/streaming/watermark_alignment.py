@@ -11,7 +11,7 @@ from flinkbuf._core.stream_operator import MAX_WATERMARK
 
 
 class AlignmentGroup:
-    """How far each member of a group is. A member that has not reported yet holds nobody back.
+    """How far each member of a group is. A member that has not reported yet holds no other back.
 
     Examples
     --------
@@ -26,12 +26,12 @@ class AlignmentGroup:
         self._announced: int | None = None
 
     def report(self, member: Hashable, watermark: int) -> int | None:
-        """A member has come to `watermark`; returns how far all may go now, None: as far as before."""
+        """Note that a member has come to `watermark`; return how far all may go now, None: as far as before."""
         self._watermarks[member] = watermark
         return self._changed_limit()
 
     def leave(self, member: Hashable) -> int | None:
-        """A member has ended; returns as report()."""
+        """Drop a member that has ended; return as report()."""
         self._watermarks.pop(member, None)
         return self._changed_limit()
 
@@ -68,7 +68,7 @@ class ReaderAlignment:
         self._paused: set[str] = set()
 
     def is_ahead(self, watermark: int) -> bool:
-        """Whether who has come to `watermark` is to wait."""
+        """Return whether a reader that has come to `watermark` is to wait."""
         return watermark > self.limit
 
     def changes(self, split_watermarks: dict[str, int]) -> tuple[list[str], list[str]]:

@@ -95,14 +95,14 @@ class WatermarkMultiplexer:
         self._is_collecting = False
 
     def register(self, split_id: str) -> SplitWatermarks:
-        """A split has come; nothing goes on until it has a watermark."""
+        """Add a split; event time stands still until it has a watermark."""
         if split_id in self._splits:
             raise ValueError(f"split {split_id!r} has an output already; release it first")
         split = self._splits[split_id] = SplitWatermarks(self)
         return split
 
     def unregister(self, split_id: str) -> None:
-        """A split has ended: nobody waits for it any more."""
+        """Remove a split that has ended: it holds no other back any more."""
         if self._splits.pop(split_id, None) is not None:
             self.update()
 
