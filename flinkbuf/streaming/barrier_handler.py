@@ -81,7 +81,7 @@ class SingleCheckpointBarrierHandler:
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, is_triggered: bool = False
     ) -> list[BarrierAction]:
-        """A barrier was read; `is_triggered`: it was not, the job master stands in for those before this task."""
+        """Take a barrier; `is_triggered`: none was read, the job master stands in for the tasks before this one."""
         is_blocked = not is_triggered and blocks_channel(barrier)
         if self._is_over(barrier.checkpoint_id):
             return [ResumeChannels((channel,))] if is_blocked else []
@@ -96,7 +96,7 @@ class SingleCheckpointBarrierHandler:
     def on_announcement(
         self, barrier: CheckpointBarrier, sequence_number: int, channel: int, now_ms: int
     ) -> list[BarrierAction]:
-        """A barrier is on its way behind records of a channel."""
+        """Note that a barrier is on its way behind records of a channel."""
         if not self._can_overtake or self._is_over(barrier.checkpoint_id):
             return []
         actions = self._begin(barrier)
@@ -108,7 +108,7 @@ class SingleCheckpointBarrierHandler:
         return actions + self.on_time(now_ms)
 
     def on_cancellation(self, checkpoint_id: int, channel: int, now_ms: int) -> list[BarrierAction]:
-        """A task before this one has given a checkpoint up."""
+        """Give up a checkpoint that a task before this one has given up."""
         if checkpoint_id < self._current_id or (checkpoint_id == self._current_id and self._barrier is None):
             return []
         actions: list[BarrierAction] = []
@@ -128,7 +128,7 @@ class SingleCheckpointBarrierHandler:
         return self._arrive(channel, now_ms) + self._proceed(self._barrier, channel, now_ms)
 
     def on_abort(self, checkpoint_id: int) -> list[BarrierAction]:
-        """The job master has given a checkpoint up: barriers of it count no more."""
+        """Give up a checkpoint that the job master has given up: its barriers count no more."""
         if checkpoint_id < self._current_id or (checkpoint_id == self._current_id and self._barrier is None):
             return []
         if self._barrier is not None and self._barrier.checkpoint_id == checkpoint_id:
@@ -192,7 +192,7 @@ class SingleCheckpointBarrierHandler:
         return actions
 
     def _overtake(self, barrier: CheckpointBarrier) -> list[BarrierAction]:
-        """Wait no longer: barriers that are announced overtake, and with the first one the checkpoint is taken."""
+        """Let announced barriers overtake: with the first one the checkpoint is taken."""
         actions: list[BarrierAction] = [ConvertToPriority(*announced) for announced in self._announced.items()]
         self._announced.clear()
         self._phase = _Phase.OVERTAKEN
@@ -208,7 +208,7 @@ class SingleCheckpointBarrierHandler:
         return [BeginInputState(sent, missing), TakeCheckpoint(sent, self._start_delay_ms, None)]
 
     def _finish(self) -> list[BarrierAction]:
-        """The pending checkpoint is over here; its channels go on."""
+        """End the pending checkpoint here; its channels go on."""
         blocked = tuple(self._blocked)
         self._forget()
         return [ResumeChannels(blocked)] if blocked else []

@@ -35,7 +35,7 @@ class _Tracked:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all channels have said something of it."""
+        """Return whether all channels have brought a barrier or its stand-in."""
         return self.open <= self.arrived
 
 
@@ -74,7 +74,7 @@ class CheckpointBarrierTracker:
     def on_barrier(
         self, barrier: CheckpointBarrier, channel: int, now_ms: int, is_triggered: bool = False
     ) -> list[BarrierAction]:
-        """A barrier was read, or stands for one that will not be."""
+        """Count a barrier that was read, or stands for one that will not be."""
         actions = self._count_in(barrier, channel, now_ms)
         if not is_triggered and blocks_channel(barrier):
             actions.append(ResumeChannels((channel,)))
@@ -97,11 +97,11 @@ class CheckpointBarrierTracker:
     def on_announcement(
         self, barrier: CheckpointBarrier, sequence_number: int, channel: int, now_ms: int
     ) -> list[BarrierAction]:
-        """A barrier is on its way: it is counted when it comes."""
+        """Do nothing: a barrier is counted when it comes."""
         return []
 
     def on_cancellation(self, checkpoint_id: int, channel: int, now_ms: int) -> list[BarrierAction]:
-        """A task before this one has given a checkpoint up: older ones will not be complete either."""
+        """Give up a checkpoint that a task before this one has given up, and older ones."""
         actions = self._drop_older_than(
             checkpoint_id, CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER
         )
@@ -130,7 +130,7 @@ class CheckpointBarrierTracker:
         return actions
 
     def on_abort(self, checkpoint_id: int) -> list[BarrierAction]:
-        """The job master has given a checkpoint up: it is counted on, and not taken."""
+        """Note that the job master has given a checkpoint up: it is counted on, and not taken."""
         tracked = self._tracked.get(checkpoint_id)
         return [] if tracked is None else self._abort(tracked, CheckpointFailureReason.CHECKPOINT_SUBSUMED)
 

@@ -52,7 +52,7 @@ def barrier_of(checkpoint_id: int, timestamp_ms: int, options: CheckpointOptions
 
 
 def options_of(barrier: CheckpointBarrier) -> CheckpointOptions:
-    """Return what `barrier_of` was given, as far as a barrier on its way still knows."""
+    """Return the options that `barrier_of` was given, as far as a barrier on its way still knows."""
     is_unaligned = barrier.alignment is AlignmentType.UNALIGNED
     can_time_out = barrier.alignment is AlignmentType.ALIGNED and barrier.aligned_timeout_ms != NO_TIMEOUT
     timeout_ms = barrier.aligned_timeout_ms if can_time_out else 0 if is_unaligned else checkpoint_options.NO_TIMEOUT
@@ -66,12 +66,12 @@ def options_of(barrier: CheckpointBarrier) -> CheckpointOptions:
 
 
 def kind_of(barrier: CheckpointBarrier) -> SnapshotKind:
-    """Return what its checkpoint is for."""
+    """Return the kind of the barrier's checkpoint."""
     return _KINDS[barrier.snapshot_type]
 
 
 def blocks_channel(barrier: CheckpointBarrier) -> bool:
-    """Whether nothing comes behind it until its channel is resumed."""
+    """Return whether the channel delivers nothing behind the barrier until it is resumed."""
     return barrier.alignment in (AlignmentType.ALIGNED, AlignmentType.FORCED_ALIGNED)
 
 
@@ -83,7 +83,7 @@ def overtaking(barrier: CheckpointBarrier) -> CheckpointBarrier:
 
 
 def times_out_at(barrier: CheckpointBarrier) -> int | None:
-    """Return from when on it begins to overtake; None: never."""
+    """Return when the barrier begins to overtake; None: never."""
     if barrier.alignment is not AlignmentType.ALIGNED or barrier.aligned_timeout_ms == NO_TIMEOUT:
         return None
     return barrier.timestamp + barrier.aligned_timeout_ms

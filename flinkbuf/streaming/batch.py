@@ -17,13 +17,13 @@ from flinkbuf.streaming.timers import TimerServices
 
 
 class BatchTimerServices(TimerServices):
-    """Timers of the key at hand: they fire when it ends, or event time does."""
+    """Timers of the key at hand: they fire when the key ends, or event time does."""
 
     def _make_service(self, name: str, target: Any) -> InternalTimerService:
         return BatchTimerService(name, self._keys, target, self._clock)
 
     def advance_watermark(self, timestamp: int) -> None:
-        """No more records follow the last watermark; those before it say nothing."""
+        """Fire all timers at the last watermark; those before it mean nothing in batch."""
         if timestamp == MAX_WATERMARK:
             self.end_key()
 
@@ -34,10 +34,10 @@ class BatchTimerServices(TimerServices):
 
 
 class BatchKeyedStateBackend(KeyedStateBackend):
-    """State of the key at hand, which is gone when it ends. It is in memory, whatever the job says."""
+    """State of the key at hand, which is gone when the key ends. In memory, whatever the job's backend is."""
 
     def end_key(self) -> None:
-        """Another key follows: timers of this one fire, then its state goes."""
+        """End the key: its timers fire, then its state goes."""
         self._timers.end_key()  # type: ignore[attr-defined]
         for _, _, state in self._states.values():
             state.forget_keys()
@@ -67,5 +67,5 @@ class WithoutWatermarks:
 
 
 def strategy_of(strategy: Any, is_batch: bool) -> Any:
-    """Return what there is of a strategy in this kind of execution; None stays None."""
+    """Return the part of a strategy that this kind of execution has; None stays None."""
     return WithoutWatermarks(strategy) if is_batch and strategy is not None else strategy

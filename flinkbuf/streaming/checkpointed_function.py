@@ -96,22 +96,22 @@ class FunctionCheckpoints:
         self._aborted = _method(function, "notify_checkpoint_aborted")
 
     def initialize_state(self, store: OperatorStateBackend, snapshot: Any) -> None:
-        """Let it get its state."""
+        """Let the function get its state."""
         if self._initialize is not None:
             self._initialize(FunctionInitializationContext(store, snapshot is not None))
 
     def snapshot_state(self, checkpoint_id: int) -> None:
-        """Let it update its state."""
+        """Let the function update its state."""
         if self._snapshot is not None:
             self._snapshot(FunctionSnapshotContext(checkpoint_id))
 
     def notify_complete(self, checkpoint_id: int) -> None:
-        """Tell it."""
+        """Notify the function: checkpoint complete."""
         if self._complete is not None:
             self._complete(checkpoint_id)
 
     def notify_aborted(self, checkpoint_id: int) -> None:
-        """Tell it."""
+        """Notify the function: checkpoint aborted."""
         if self._aborted is not None:
             self._aborted(checkpoint_id)
 

@@ -30,13 +30,13 @@ CheckpointBarrierHandler = SingleCheckpointBarrierHandler | CheckpointBarrierTra
 
 
 class CheckpointTaking(Protocol):
-    """What is done when the handler says so: `SubtaskCheckpoints`, with what its task adds."""
+    """The actions of a barrier handler: `SubtaskCheckpoints`, with what its task adds."""
 
     def take(self, action: TakeCheckpoint, bytes_processed: int) -> Any:
         """Take a checkpoint."""
 
     def give_up(self, checkpoint_id: int, reason: str) -> None:
-        """It will not be complete here."""
+        """Abort the checkpoint here: it will not be complete."""
 
     def begin_input(self, checkpoint_id: int) -> bool:
         """Keep what comes before the barriers that have not come; False: the checkpoint cannot be taken any more."""
@@ -108,16 +108,16 @@ class CheckpointedInputs:
     # ---- what comes out of gates ------------------------------------------------------------------------
 
     def process_barrier(self, barrier: CheckpointBarrier, gate: Any, channel: int) -> None:
-        """A barrier was read."""
+        """Handle a barrier that was read."""
         self._perform(self.handler.on_barrier(barrier, self._number(gate, channel), self._timers.now_ms()))
 
     def process_cancellation(self, marker: CancelCheckpointMarker, gate: Any, channel: int) -> None:
-        """A task before this one has given a checkpoint up."""
+        """Handle a checkpoint that a task before this one has given up."""
         number = self._number(gate, channel)
         self._perform(self.handler.on_cancellation(marker.checkpoint_id, number, self._timers.now_ms()))
 
     def process_announcement(self, announcement: EventAnnouncement, gate: Any, channel: int) -> None:
-        """An event is on its way behind records; a handler cares for barriers."""
+        """Handle an event on its way behind records; only barriers matter to the handler."""
         barrier = announcement.announced
         if isinstance(barrier, CheckpointBarrier):
             number, now_ms = self._number(gate, channel), self._timers.now_ms()
@@ -133,12 +133,12 @@ class CheckpointedInputs:
     # ---- what the job master says -----------------------------------------------------------------------
 
     def trigger(self, barrier: CheckpointBarrier) -> None:
-        """All tasks before this one have finished: a barrier counts as read from each channel that has not ended."""
+        """Count a barrier for each channel that has not ended: all tasks before this one have finished."""
         for channel in self.handler.open_channels:
             self._perform(self.handler.on_barrier(barrier, channel, self._timers.now_ms(), is_triggered=True))
 
     def abort(self, checkpoint_id: int) -> None:
-        """A checkpoint was given up: channels that wait for others because of it go on."""
+        """Give up a checkpoint: channels that wait for others because of it go on."""
         if self._places:
             self._perform(self.handler.on_abort(checkpoint_id))
 

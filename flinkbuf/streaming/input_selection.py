@@ -17,7 +17,7 @@ NONE_AVAILABLE = -1
 
 @dataclass(frozen=True)
 class InputSelection:
-    """The inputs that an operator wants to be given next; what `next_selection` of a selectable operator returns.
+    """The inputs that an operator selects next; the result of `next_selection` of a selectable operator.
 
     Parameters
     ----------
@@ -102,17 +102,17 @@ class MultipleInputSelectionHandler:
 
     @property
     def is_any_input_available(self) -> bool:
-        """Whether a selected input has something."""
+        """Return whether a selected input has records."""
         return self._selected & self._available & self._not_finished != 0
 
     @property
     def unavailable_inputs(self) -> list[int]:
-        """Selected inputs that have not ended and had nothing; they may have something now."""
+        """Return selected inputs that have not ended and had nothing; they may have records now."""
         mask = self._selected & self._not_finished & ~self._available
         return [index for index in range(mask.bit_length()) if mask >> index & 1]
 
     def set_available(self, index: int) -> None:
-        """There may be something to read."""
+        """Note that an input may have records."""
         self._available |= 1 << index
 
     # ---- after a read -----------------------------------------------------------------------------------
@@ -167,5 +167,5 @@ class MultipleInputSelectionHandler:
 
     @property
     def are_all_inputs_finished(self) -> bool:
-        """Whether nothing comes from any input."""
+        """Return whether all inputs have ended."""
         return self._not_finished == 0

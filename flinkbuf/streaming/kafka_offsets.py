@@ -35,24 +35,24 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def earliest() -> KafkaOffsetsInitializer:
-        """The first record that is still there."""
+        """Begin at the first record that is still there."""
         return KafkaOffsetsInitializer("earliest")
 
     @staticmethod
     def latest() -> KafkaOffsetsInitializer:
-        """Behind the last record."""
+        """Begin behind the last record."""
         return KafkaOffsetsInitializer("latest")
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """The first record that is not older than this many milliseconds since 1970; behind the last if all are."""
+        """Begin at the first record not older than this many milliseconds since 1970; behind the last if all are."""
         return KafkaOffsetsInitializer("timestamp", timestamp_ms=timestamp)
 
     @staticmethod
     def committed_offsets(
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.NONE,
     ) -> KafkaOffsetsInitializer:
-        """What the group has committed."""
+        """Begin at the offsets that the group has committed."""
         return KafkaOffsetsInitializer("committed", reset_strategy=offset_reset_strategy)
 
     @staticmethod
@@ -60,7 +60,7 @@ class KafkaOffsetsInitializer:
         offsets: Mapping[KafkaTopicPartition, int],
         offset_reset_strategy: KafkaOffsetResetStrategy = KafkaOffsetResetStrategy.EARLIEST,
     ) -> KafkaOffsetsInitializer:
-        """These; for a partition that is not among them the strategy holds."""
+        """Begin at these offsets; for a partition that is not among them the strategy holds."""
         return KafkaOffsetsInitializer("offsets", given=dict(offsets), reset_strategy=offset_reset_strategy)
 
     def find(self, consumer: Any, partitions: Sequence[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:

@@ -46,7 +46,7 @@ class KafkaSinkOptions:
 
 @dataclass(frozen=True)
 class KafkaTransaction:
-    """Records that are to be visible together. It is what the sink commits."""
+    """Records that are to be visible together: the committable of the sink."""
 
     transactional_id: str
     unique: str
@@ -106,14 +106,14 @@ class ProducingWriter(SinkWriter):
             raise client_library().KafkaException(error)
 
     def flush(self, end_of_input: bool) -> None:
-        """Wait until the brokers have everything."""
+        """Wait until the brokers have all records."""
         if self._options.waits_for_brokers or end_of_input:
             while self._producer.flush(_WAIT_S):
                 self._check()
             self._check()
 
     def close(self) -> None:
-        """Drop what the brokers do not have."""
+        """Drop the records that the brokers do not have."""
         self._producer.purge()
         self._producer.flush(_WAIT_S)
 
@@ -132,10 +132,10 @@ class TransactionalWriter(SinkWriter):
         self._records.append((topic, key, value, context.timestamp()))
 
     def flush(self, end_of_input: bool) -> None:
-        """Nothing is held back."""
+        """Do nothing: no record is written before the commit."""
 
     def prepare_commit(self) -> Sequence[KafkaTransaction]:
-        """What came since the last call."""
+        """Return the records since the last call."""
         records, self._records = self._records, []
         return [KafkaTransaction(self._transactional_id, uuid.uuid4().hex[:20], tuple(records))] if records else []
 
@@ -177,13 +177,13 @@ class KafkaCommitter(Committer):
                 return
 
     def _drop(self, transactional_id: str) -> None:
-        """Begin anew the next time; what the producer had begun is aborted then."""
+        """Drop a session, to begin anew the next time; its open transaction is aborted then."""
         session = self._sessions.pop(transactional_id, None)
         if session is not None:
             session.close()
 
     def close(self) -> None:
-        """Leave the brokers."""
+        """Close all producers."""
         for transactional_id in list(self._sessions):
             self._drop(transactional_id)
 
@@ -198,7 +198,7 @@ class _Session:
         self._committed: dict[KafkaTopicPartition, list[str]] = {}  # the last ones, by where their mark is
 
     def commit(self, transaction: KafkaTransaction) -> bool:
-        """Write and commit it; False: that was done before."""
+        """Write and commit a transaction; False: that was done before."""
         committed = self._committed_by(transaction.marker)
         if transaction.unique in committed:
             return False

@@ -57,7 +57,7 @@ class Suspension:
             processor.steer(lambda: processor.resume(self), "resume default action")
 
     def has_been_rung(self, bell: Bell) -> bool:
-        """Whether there may be something to do since it was suspended."""
+        """Return whether the bell has rung since the suspension, so that there may be work."""
         return self._seen is not None and bell.seen() != self._seen
 
 
@@ -84,7 +84,7 @@ class MailboxProcessor:
 
     @property
     def is_default_action_suspended(self) -> bool:
-        """Whether there is nothing to do but mails."""
+        """Return whether only mails are to be done."""
         return self._suspension is not None
 
     def run_mailbox_loop(self) -> None:
@@ -177,7 +177,7 @@ class MailboxProcessor:
         return self._suspension
 
     def resume(self, suspension: Suspension) -> None:
-        """On the task's thread; nothing happens if another suspension has come since."""
+        """End a suspension, on the task's thread; nothing happens if another has come since."""
         if self._suspension is suspension:
             self._suspension = None
             self.times.enter(BUSY)
@@ -185,19 +185,19 @@ class MailboxProcessor:
     # ---- the loop, from any thread ----------------------------------------------------------------------
 
     def steer(self, action: Callable[[], Any], description: str) -> None:
-        """Do this before all mails; nothing happens if the mailbox takes none any more."""
+        """Add a mail before all others; nothing happens if the mailbox takes none any more."""
         with contextlib.suppress(MailboxClosedError):
             self.mailbox.put_first(Mail(action, MAX_PRIORITY, description))
 
     def suspend(self) -> None:
-        """Let `run_mailbox_loop` return; it can be called again."""
+        """End `run_mailbox_loop`; it can be called again."""
         self.steer(self._suspend, "suspend mailbox loop")
 
     def _suspend(self) -> None:
         self._is_suspended = True
 
     def report_throwable(self, error: BaseException) -> None:
-        """Let the loop end with this error."""
+        """End the loop with this error."""
 
         def fail() -> None:
             raise error
@@ -211,12 +211,12 @@ class MailboxProcessor:
         self.mailbox.quiesce()
 
     def drain(self) -> None:
-        """Run the mails that are still there."""
+        """Run the mails that are left."""
         for mail in self.mailbox.drain():
             self._run(mail)
 
     def close(self) -> None:
-        """Drop what was not run; idempotent."""
+        """Drop the mails that were not run; idempotent."""
         self.mailbox.close()
 
 
@@ -276,7 +276,7 @@ class OperatorMailboxExecutor:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the task has nothing to do: no input, no mail."""
+        """Return whether the task has nothing to do: no input, no mail."""
         processor = self._processor
         is_open = processor.mailbox.state == "OPEN"
         return is_open and processor.is_default_action_suspended and not processor.mailbox.has_mail_waiting

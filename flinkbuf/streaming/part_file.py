@@ -45,7 +45,7 @@ class PendingFile:
         return f"file {self.final_path!r}"
 
     def commit(self) -> bool:
-        """Give it its name; returns False if there is neither the file nor one of that name."""
+        """Rename the file; return False if neither it nor a file of the final name exists."""
         try:
             os.replace(self.in_progress_path, self.final_path)
         except FileNotFoundError:
@@ -71,7 +71,7 @@ class PartInProgress:
 
     @property
     def size(self) -> int:
-        """How many of its bytes count."""
+        """Return how many of the file's bytes count."""
         return self.info.size
 
 
@@ -142,7 +142,7 @@ class PartFile:
         self.info.last_update_ms = now_ms
 
     def flush(self) -> None:
-        """Have the system write what is there."""
+        """Hand the bytes to the operating system."""
         try:
             self._writer.flush()
             self._file.flush()
@@ -150,7 +150,7 @@ class PartFile:
             raise self._located(error) from error
 
     def persist(self) -> PartInProgress:
-        """Have all its bytes on the disk, and return what a checkpoint keeps of it."""
+        """Write all bytes to the disk, and return what a checkpoint keeps of the file."""
         self.flush()
         try:
             os.fsync(self._file.fileno())
@@ -159,7 +159,7 @@ class PartFile:
         return PartInProgress(self._path, replace(self.info, size=self._file.tell()), self._replaces)
 
     def finish(self) -> PendingFile:
-        """End it: all its bytes are on the disk, and it waits for its name."""
+        """End the file: all its bytes are on the disk, and it waits for its name."""
         try:
             self._writer.finish()
             self._file.flush()
@@ -170,7 +170,7 @@ class PartFile:
         return PendingFile(self._path, self._final_path, self._replaces)
 
     def abandon(self) -> None:
-        """Close it as it is, under its hidden name: what a failed job leaves.
+        """Close the file as it is, under its hidden name: what a failed job leaves.
 
         A writer that holds something of its own has a method ``abandon()``.
         """
@@ -180,7 +180,7 @@ class PartFile:
             self._file.close()
 
     def _located(self, error: OSError) -> OSError:
-        """The same error with the path, which Python does not know while it writes."""
+        """Return the same error with the path, which Python does not know while it writes."""
         if error.filename is not None or error.errno is None:
             return error
         return OSError(error.errno, os.strerror(error.errno), self._path)

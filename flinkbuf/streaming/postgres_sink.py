@@ -160,7 +160,7 @@ class PostgresTableSink(Sink):
         )
 
     def create_committer(self) -> Committer | None:
-        """Commit what was prepared."""
+        """Make the committer of prepared transactions."""
         return TransactionCommitter(self.options) if self.options.is_exactly_once else None
 
 
@@ -181,7 +181,7 @@ class Rows:
         return len(self.batch)
 
     def send(self, connection: Any) -> None:
-        """Have the server execute what waits."""
+        """Execute the waiting rows on the server."""
         batch, self.batch = self.batch, []
         with connection.cursor() as cursor:
             if self._copy is None:
@@ -234,7 +234,7 @@ class BatchWriter(SinkWriter):
                 self._rows.send(self._connection)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         if self._timer is not None:
             self._timer.cancel()
         self._connection.close()
@@ -280,17 +280,17 @@ class TransactionWriter(SinkWriter):
             self._prepared.append(self._prepare())
 
     def prepare_commit(self) -> Sequence[PreparedTransaction]:
-        """What was prepared since the last call."""
+        """Return the transactions prepared since the last call."""
         prepared, self._prepared = self._prepared, []
         return prepared
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """Nothing; what is begun from now on is behind this checkpoint."""
+        """Return nothing; the next transaction is begun behind this checkpoint."""
         self._names = replace(self._names, checkpoint_id=checkpoint_id)
         return []
 
     def close(self) -> None:
-        """Leave; the server rolls back what was not prepared."""
+        """Close the connection; the server rolls back the transaction that was not prepared."""
         self._connection.close()
 
     def _send(self) -> None:
@@ -363,7 +363,7 @@ class TransactionCommitter(Committer):
         request.signal_already_committed()
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

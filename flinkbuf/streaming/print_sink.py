@@ -15,7 +15,7 @@ _lock = threading.Lock()  # subtasks are threads of one process: a line is never
 
 
 def line_prefix(sink_identifier: str | None, subtask_index: int, parallelism: int) -> str:
-    """What stands before each record: the identifier if there is one, the subtask if there are several.
+    """Return the text before each record: the identifier if there is one, the subtask if there are several.
 
     Examples
     --------
@@ -66,6 +66,6 @@ class PrintLines:
         self.flush()
 
     def flush(self) -> None:
-        """Have everything written."""
+        """Flush all lines."""
         with _lock:
             (self._stream or sys.stdout).flush()

@@ -52,12 +52,12 @@ class EventTime:
         return WatermarkingOutput(self._output, turn, extract, generator, split_watermarks)
 
     def release_output(self, split_id: str) -> None:
-        """A split has ended."""
+        """Drop the generator of a split that has ended."""
         self._generators.pop(split_id, None)
         self.multiplexer.unregister(split_id)
 
     def emit_periodically(self) -> None:
-        """Let all generators emit what they think; called every pipeline.auto-watermark-interval."""
+        """Let all generators emit their watermarks; called every pipeline.auto-watermark-interval."""
         self.multiplexer.update_together(self._ask_generators)
 
     def _ask_generators(self) -> None:
@@ -83,20 +83,20 @@ class EventTimeOutput(ReaderOutput):
         return self.main.collect_from(iterator)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """A watermark of the source's own."""
+        """Emit a watermark of the source's own."""
         self.main.emit_watermark(timestamp)
 
     def mark_idle(self) -> None:
-        """The source has nothing outside of splits for now."""
+        """Mark the source idle outside of splits."""
         self.main.mark_idle()
 
     def mark_active(self) -> None:
-        """It has again."""
+        """Mark the source active outside of splits."""
         self.main.mark_active()
 
     @property
     def main(self) -> WatermarkingOutput:
-        """Made when it is first used: without records it holds no split back."""
+        """Return the output for records of no split, made at first use: without records it holds no split back."""
         if self._main is None:
             self._main = self._event_time.create_output(MAIN_OUTPUT, self.turn)
         return self._main
@@ -115,7 +115,7 @@ class EventTimeOutput(ReaderOutput):
 
 
 def generates_watermarks(strategy: WatermarkStrategy, clock: Clock) -> bool:
-    """Whether a strategy does anything: assigns timestamps, makes watermarks, or tells idleness."""
+    """Return whether a strategy does anything: assigns timestamps, makes watermarks, or tells idleness."""
     if strategy.create_timestamp_assigner() is not None or strategy.idle_timeout_ms is not None:
         return True
     return not isinstance(strategy.create_watermark_generator(clock), NoWatermarksGenerator)

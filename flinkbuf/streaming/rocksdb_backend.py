@@ -116,7 +116,7 @@ class RocksDbStateBackend(KeyedStateBackend):
             self._store.write(entries[begin : begin + _BATCH_COUNT])
 
     def snapshot(self) -> Any:
-        """Put what differs into the database and link its files; the operator may go on at once."""
+        """Flush changed values to the database and link its files; the operator may go on at once."""
         for table in self._tables:
             table.write_back()
         parts: list[Any] = [*self._frozen_timers()]
@@ -128,11 +128,11 @@ class RocksDbStateBackend(KeyedStateBackend):
         return LiveRocksDbSnapshot(self.key_groups, parts, files)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Later ones may refer to its files."""
+        """Note a complete checkpoint: later ones may refer to its files."""
         self._uploads.complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Its files are deleted."""
+        """Drop the files of an aborted checkpoint: they are deleted."""
         self._uploads.abort(checkpoint_id)
 
     # ---- the beginning

@@ -53,7 +53,7 @@ class RocksDbStore:
         blocks = package.BlockBasedOptions()
         blocks.set_bloom_filter(10, False)
         options.set_block_based_table_factory(blocks)
-        # What is not in a checkpoint is not needed after a failure, so nothing is logged.
+        # State that is in no checkpoint is not needed after a failure, so nothing is logged.
         self._unlogged = package.WriteOptions()
         self._unlogged.disable_wal = True
         arguments = {"access_type": package.AccessType.read_only()} if is_read_only else {}
@@ -63,7 +63,7 @@ class RocksDbStore:
         self._is_closed = False
 
     def get(self, place: bytes) -> bytes | None:
-        """Return what is there; None: nothing."""
+        """Return the bytes at a place; None: nothing."""
         found: bytes | None = self._db.get(place)
         return found
 
@@ -78,30 +78,30 @@ class RocksDbStore:
         self._db.write(batch, self._unlogged)
 
     def scan(self, begin: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Go over what is from `begin` to before `end`, in order."""
+        """Yield the entries from `begin` to before `end`, in order."""
         for place, data in self._db.items(from_key=begin):
             if place >= end:
                 return
             yield place, data
 
     def delete_range(self, begin: bytes, end: bytes) -> None:
-        """Delete what is from `begin` to before `end`."""
+        """Delete the entries from `begin` to before `end`."""
         if begin < end:
             self._db.delete_range(begin, end, self._unlogged)
 
     def freeze(self, directory: Path) -> None:
-        """Make a store with all there is now in another directory; files that never change are linked."""
+        """Make a store with the present entries in another directory; files that never change are linked."""
         directory.parent.mkdir(parents=True, exist_ok=True)
         self._db.flush()
         self._package.Checkpoint(self._db).create_checkpoint(str(directory))
 
     def close(self) -> None:
-        """Leave the files; again: nothing."""
+        """Close the store and leave its files; again: nothing."""
         if not self._is_closed:
             self._is_closed = True
             self._db.close()
 
     def destroy(self) -> None:
-        """Delete the files, too."""
+        """Close the store and delete its files."""
         self.close()
         shutil.rmtree(self._directory, ignore_errors=True)

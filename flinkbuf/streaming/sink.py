@@ -42,12 +42,12 @@ class WriterContext:
 
     @property
     def subtask_index(self) -> int:
-        """Which of the subtasks it belongs to, from 0."""
+        """Return which of the subtasks the writer belongs to, from 0."""
         return self.task.subtask_index
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks the sink has."""
+        """Return how many subtasks the sink has."""
         return self.task.parallelism
 
 
@@ -59,18 +59,18 @@ class SinkWriter:
         raise NotImplementedError(f"{type(self).__name__}.write")
 
     def write_watermark(self, watermark: int) -> None:
-        """Event time has come to `watermark`, in milliseconds since 1970."""
+        """Note that event time has come to `watermark`, in milliseconds since 1970."""
 
     def flush(self, end_of_input: bool) -> None:
         """Have everything written that write() took: before each checkpoint, and at the end."""
         raise NotImplementedError(f"{type(self).__name__}.flush")
 
     def prepare_commit(self) -> Sequence[Any]:
-        """What a committer is to make visible of all that was flushed; each call gives what is new."""
+        """Return what a committer is to make visible of all that was flushed; each call gives what is new."""
         return ()
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """What a writer that goes on from here has to be told."""
+        """Return the state from which another writer goes on."""
         return []
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Committer:
     """Makes visible what writers prepared. Flink: Committer."""
 
     def commit(self, requests: Sequence[CommitRequest]) -> None:
-        """Commit each; committing the same twice must be harmless. A request that was not marked otherwise is done."""
+        """Commit each request; committing the same twice must be harmless. An unmarked request is done."""
         raise NotImplementedError(f"{type(self).__name__}.commit")
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class CommitRequest:
         self.error: BaseException | None = None
 
     def retry_later(self) -> None:
-        """Commit it again later."""
+        """Commit this request again later."""
         self.state = CommitState.RETRY
 
     def update_and_retry_later(self, committable: Any) -> None:
@@ -163,14 +163,14 @@ class CommitRequest:
         self.state = CommitState.RETRY
 
     def signal_already_committed(self) -> None:
-        """It was committed before, by an earlier attempt."""
+        """Note that the request was committed before, by an earlier attempt."""
         self.state = CommitState.COMMITTED
 
     def signal_failed_with_known_reason(self, error: BaseException) -> None:
-        """It cannot be committed, but the job may go on."""
+        """Note that the request cannot be committed, but the job may go on."""
         self.state = CommitState.FAILED
         self.error = error
 
     def signal_failed_with_unknown_reason(self, error: BaseException) -> None:
-        """It cannot be committed, and the job fails with `error`."""
+        """Fail the job with `error`: the request cannot be committed."""
         raise error

@@ -46,7 +46,7 @@ class PrintSinkOperator(SinkFunctionOperator):
         self._lines.write(value)  # type: ignore[union-attr]
 
     def close(self) -> None:
-        """What was printed before a failure is seen, too."""
+        """Flush the lines, so that those printed before a failure are seen, too."""
         if self._lines is not None:
             self._lines.flush()
 
@@ -69,11 +69,11 @@ class CheckpointedSinkOperator(SinkFunctionOperator):
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Tell the function."""
+        """Notify the function: checkpoint complete."""
         self._checkpoints.notify_complete(checkpoint_id)
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Tell the function."""
+        """Notify the function: checkpoint aborted."""
         self._checkpoints.notify_aborted(checkpoint_id)
 
 
@@ -120,14 +120,14 @@ class CollectSinkOperator(SinkFunctionOperator):
             self._part.records.append(record)
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """The records before it wait for this checkpoint from now on."""
+        """Hold the records before this checkpoint until it is complete."""
         if self._part is not None:
             self._part.seal(checkpoint_id)
         self._last.update([checkpoint_id])
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Give the program what belongs to it."""
+        """Give the program the records of the checkpoint."""
         if self._part is not None:
             self._collector.complete_part(self.context.task.subtask_index, self._part, checkpoint_id)
 
@@ -180,7 +180,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         self.use_writer(self._writer)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Tell the writer."""
+        """Pass the watermark to the writer."""
         super().emit_watermark(timestamp)
         try:
             self._opened_writer().write_watermark(timestamp)
@@ -203,13 +203,13 @@ class SinkWriterOperator(SinkWriterOperatorBase):
         return super().snapshot_state(checkpoint_id)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """What belongs to this checkpoint, or to one before whose notice was lost, is committed."""
+        """Commit what belongs to this checkpoint, or to one before whose notice was lost."""
         due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
         self._requests = [each for each in self._requests if each[0] > checkpoint_id]
         self._commit(due)
 
     def end_input(self, input_number: int) -> None:
-        """No record comes any more: the rest belongs to the next checkpoint, and to none that was taken before."""
+        """Flush the rest at the end: it belongs to the next checkpoint, and to none that was taken before."""
         self._has_ended = True
         self._flush(end_of_input=True)
 

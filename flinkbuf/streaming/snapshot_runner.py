@@ -65,7 +65,7 @@ class SnapshotRunner:
         self._is_closed = False
 
     def submit(self, job: SnapshotJob) -> None:
-        """Have it written."""
+        """Queue a snapshot to be written."""
         with self._changed:
             refusal = self._refused_thread()
             if refusal is None:
@@ -78,7 +78,7 @@ class SnapshotRunner:
             job.failed(refusal)
 
     def _refused_thread(self) -> Exception | None:
-        """Have a thread that takes the next job; under the lock. Returns why there can be none."""
+        """Start a thread that takes the next job; under the lock. Return why there can be none."""
         if self._is_closed:
             return RuntimeError("the task has ended")
         if self._worker is None and len(self._threads) >= MAX_THREADS:
@@ -93,11 +93,11 @@ class SnapshotRunner:
         return None
 
     def cancel(self, checkpoint_id: int) -> None:
-        """Give one job up; nothing happens if it is done."""
+        """Cancel one job; nothing happens if it is done."""
         self._cancel(lambda job: job.checkpoint_id == checkpoint_id)
 
     def cancel_all(self) -> None:
-        """Give all jobs up."""
+        """Cancel all jobs."""
         self._cancel(lambda job: True)
 
     def _cancel(self, is_meant: Callable[[SnapshotJob], bool]) -> None:
@@ -122,7 +122,7 @@ class SnapshotRunner:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no job waits or runs, but those that were given up."""
+        """Return whether no job waits or runs, but for cancelled ones."""
         return self._running is None and not self._waiting
 
     def wait_until_idle(self) -> None:

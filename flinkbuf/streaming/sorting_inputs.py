@@ -49,7 +49,7 @@ class InputSorting:
         self.inputs: list[SortedInput] = []
 
     def make(self, index: int, config: InputConfig, reader: Any, operator: Any) -> SortedInput:
-        """Return where the records of an input go."""
+        """Return the sorter of an input."""
         key: Any = config.sort_key
         if isinstance(key.selector, SelectorCall):
             self._selectors.append(key.selector)
@@ -71,7 +71,7 @@ class InputSorting:
             selector.open(runtime_context)
 
     def close(self) -> None:
-        """Close them, free memory and files."""
+        """Close the key selectors, free memory and files."""
         for each in self.inputs:
             each.sorter.close()
         reserved, self._reserved = self._reserved, 0
@@ -106,7 +106,7 @@ class SortingInputProcessor:
         self._is_sorted = False
 
     def process_input(self) -> int:
-        """Do one turn; an `InputStatus`."""
+        """Do one turn; return an `InputStatus`."""
         if self._is_sorted and self._merge is not None:
             status: int = self._merge.emit_next()
             if status == InputStatus.END_OF_DATA:
@@ -146,9 +146,9 @@ class FirstInputs:
         self._waiting = set(input_numbers)
 
     def end_input(self, input_number: int) -> None:
-        """Nothing more comes from this input."""
+        """Note that no more records come from this input."""
         self._waiting.discard(input_number)
 
     def next_selection(self) -> InputSelection:
-        """Return what is to be read next."""
+        """Return the inputs to read next."""
         return InputSelection.of(*self._waiting) if self._waiting else InputSelection.ALL

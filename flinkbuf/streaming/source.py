@@ -41,11 +41,11 @@ class Source:
     boundedness: Boundedness = Boundedness.BOUNDED
 
     def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
-        """Make what gives out the splits."""
+        """Make the enumerator, which gives out the splits."""
         raise NotImplementedError(f"{type(self).__name__}.create_enumerator")
 
     def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
-        """Make one that goes on from what an enumerator's snapshot_state gave."""
+        """Make an enumerator that goes on from what an enumerator's snapshot_state gave."""
         raise NotImplementedError(f"{type(self).__name__}.restore_enumerator")
 
     def create_reader(self, context: ReaderContext) -> SourceReader:
@@ -58,12 +58,12 @@ class EnumeratorContext(Protocol):
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks read."""
+        """Return how many subtasks read."""
         ...
 
     @property
     def registered_readers(self) -> frozenset[int]:
-        """The subtasks whose readers run."""
+        """Return the subtasks whose readers run."""
         ...
 
     def assign_split(self, split: Any, subtask_index: int) -> None:
@@ -75,11 +75,11 @@ class EnumeratorContext(Protocol):
         ...
 
     def signal_no_more_splits(self, subtask_index: int) -> None:
-        """Tell a reader that it gets no split any more: it ends after those that it has."""
+        """Tell a reader that it gets no split any more: it ends after the splits that it has."""
         ...
 
     def send_event_to_source_reader(self, subtask_index: int, event: Any) -> None:
-        """Send something of the source's own to a reader."""
+        """Send an event of the source's own to a reader."""
         ...
 
     def call_async(
@@ -103,23 +103,23 @@ class SplitEnumerator:
         """Begin; no reader is registered yet."""
 
     def add_reader(self, subtask_index: int) -> None:
-        """A reader has started."""
+        """Note that a reader has started."""
 
     def handle_split_request(self, subtask_index: int, host: str | None) -> None:
-        """A reader has nothing to do; `host` is where it runs, if it told."""
+        """Handle the request of a reader without splits; `host` is where it runs, if it told."""
 
     def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
-        """A reader failed; these splits of it were in no complete checkpoint."""
+        """Take splits back from a failed reader: they were in no complete checkpoint."""
 
     def handle_source_event(self, subtask_index: int, event: Any) -> None:
-        """A reader sent something of the source's own."""
+        """Handle an event of the source's own, from a reader."""
 
     def snapshot_state(self, checkpoint_id: int) -> Any:
-        """All that is not yet assigned."""
+        """Return all that is not yet assigned."""
         return None
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint counts."""
+        """Note that a checkpoint is complete."""
 
     def close(self) -> None:
         """Free what was opened; called once."""
@@ -127,7 +127,7 @@ class SplitEnumerator:
 
 @dataclass(frozen=True)
 class ReaderContext:
-    """What a reader is told when it is made, and what it may do. Flink: SourceReaderContext."""
+    """The surroundings of a reader, and what it may do. Flink: SourceReaderContext."""
 
     task: TaskInfo
     processing_time: ProcessingTimeService
@@ -142,12 +142,12 @@ class ReaderContext:
 
     @property
     def subtask_index(self) -> int:
-        """Which of the subtasks it belongs to, from 0."""
+        """Return which of the subtasks the reader belongs to, from 0."""
         return self.task.subtask_index
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks read."""
+        """Return how many subtasks read."""
         return self.task.parallelism
 
 
@@ -168,13 +168,13 @@ class SourceReader:
         raise NotImplementedError(f"{type(self).__name__}.poll_next")
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """More to read."""
+        """Take more splits to read."""
 
     def notify_no_more_splits(self) -> None:
-        """No split comes any more."""
+        """Note that no split comes any more."""
 
     def handle_source_event(self, event: Any) -> None:
-        """The enumerator sent something of the source's own."""
+        """Handle an event of the source's own, from the enumerator."""
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
         """Read on from splits only that are not too far ahead in event time."""
@@ -184,11 +184,11 @@ class SourceReader:
         )
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """All splits that are not read to their end, so that each goes on where it is now."""
+        """Return all splits that are not read to their end, so that each goes on where it is now."""
         return []
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint counts."""
+        """Note that a checkpoint is complete."""
 
     def close(self) -> None:
         """Free what was opened; called once, also after a failure."""

@@ -38,7 +38,7 @@ class NonTimestampContext:
         self._output.collect(value, NO_TIMESTAMP)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Nothing: there is no event time."""
+        """Do nothing: there is no event time."""
 
     def mark_as_temporarily_idle(self) -> None:
         """Do nothing: no operator waits for watermarks."""
@@ -67,7 +67,7 @@ class ManualWatermarkContext:
         self._output.collect(value, timestamp)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """No record with a timestamp up to this one follows."""
+        """Emit a watermark: no record with a timestamp up to this one follows."""
         if self._is_at_end or (self._is_batch and timestamp != MAX_WATERMARK):
             return
         self._is_at_end = timestamp == MAX_WATERMARK
@@ -131,7 +131,7 @@ class AutomaticWatermarkContext:
         self.collect(value)
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Only the end of event time is the source's to tell."""
+        """Emit the last watermark only: the source's others are replaced."""
         if timestamp == MAX_WATERMARK and not self._is_at_end:
             self._is_at_end = True
             self._timer.cancel()

@@ -31,10 +31,10 @@ _SLICE_S = 0.1  # the thread of periodic work looks so often whether its clock w
 
 
 class ReaderGateway(Protocol):
-    """The way to one source operator."""
+    """Sends events to one source operator."""
 
     def send(self, event: Any) -> None:
-        """Hand it an event; from any thread, without waiting."""
+        """Send an event to the operator; from any thread, without waiting."""
         ...
 
 
@@ -48,14 +48,14 @@ class CoordinatorStore:
         self._members: dict[str, list[SourceCoordinator]] = {}
 
     def join(self, coordinator: SourceCoordinator, alignment: WatermarkAlignment) -> None:
-        """A source belongs to a group; the smallest drift of its sources counts."""
+        """Add a source to a group; the smallest drift of its sources counts."""
         with self._lock:
             group = self._groups.setdefault(alignment.group, AlignmentGroup(alignment.max_drift_ms))
             group.max_drift_ms = min(group.max_drift_ms, alignment.max_drift_ms)
             self._members.setdefault(alignment.group, []).append(coordinator)
 
     def report(self, name: str, member: tuple[int, int], watermark: int | None) -> None:
-        """A subtask has come to `watermark`, None: to its end. Everybody in the group learns how far it may go."""
+        """Note that a subtask has come to `watermark`, None: to its end. All in the group learn how far they may go."""
         with self._announcing:
             with self._lock:
                 group = self._groups[name]
@@ -75,7 +75,7 @@ class _PeriodicWork:
 
 
 class SourceCoordinator:
-    """The enumerator of one source, and the ways to its readers.
+    """The enumerator of one source, and the gateways to its readers.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ class SourceCoordinator:
             self._enumerator.start()
 
     def snapshot(self, checkpoint_id: int, when_taken: Callable[[], None] | None = None) -> Any:
-        """The enumerator's state; what was assigned before belongs to the readers' own.
+        """Return the enumerator's state; splits assigned before belong to the readers' own.
 
         `when_taken` is called before the enumerator can assign anything more.
         """
@@ -139,13 +139,13 @@ class SourceCoordinator:
             return state
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Splits that were assigned before it are safe with their readers."""
+        """Note a complete checkpoint: splits assigned before it are safe with their readers."""
         with self._lock:
             self._tracker.complete(checkpoint_id)
             self._started().notify_checkpoint_complete(checkpoint_id)
 
     def reset_reader(self, subtask_index: int, checkpoint_id: int | None) -> None:
-        """A subtask failed and goes back to a checkpoint (None: to the beginning): it forgets later splits."""
+        """Take a failed subtask back to a checkpoint (None: to the beginning): later splits are taken back."""
         with self._lock:
             self._readers.pop(subtask_index, None)
             splits = self._tracker.take_back(subtask_index, checkpoint_id)
@@ -173,13 +173,13 @@ class SourceCoordinator:
     # Called by source operators
 
     def register_reader(self, subtask_index: int, gateway: ReaderGateway) -> None:
-        """A reader runs, and events for it go through `gateway`."""
+        """Register a reader that runs; events for it go through `gateway`."""
         with self._lock:
             self._readers[subtask_index] = gateway
             self._started().add_reader(subtask_index)
 
     def handle_event(self, subtask_index: int, event: Any) -> None:
-        """A source operator says something."""
+        """Handle an event of a source operator."""
         if isinstance(event, WatermarkReported):
             self._report_watermark(subtask_index, event.watermark)
             return
@@ -211,12 +211,12 @@ class SourceCoordinator:
 
     @property
     def parallelism(self) -> int:
-        """How many subtasks read."""
+        """Return how many subtasks read."""
         return self._parallelism
 
     @property
     def registered_readers(self) -> frozenset[int]:
-        """The subtasks whose readers run."""
+        """Return the subtasks whose readers run."""
         with self._lock:
             return frozenset(self._readers)
 
@@ -238,7 +238,7 @@ class SourceCoordinator:
             self._gateway(subtask_index, "be told that no splits follow").send(NoMoreSplits())
 
     def send_event_to_source_reader(self, subtask_index: int, event: Any) -> None:
-        """Send something of the source's own to a reader."""
+        """Send an event of the source's own to a reader."""
         with self._lock:
             self._gateway(subtask_index, "be sent an event").send(SourceEvent(event))
 
@@ -323,15 +323,15 @@ class SplitAssignmentTracker:
         self._since.setdefault(subtask_index, []).extend(splits)
 
     def snapshot(self, checkpoint_id: int) -> None:
-        """What was assigned before belongs to the readers' part of this checkpoint."""
+        """Note a checkpoint: splits assigned before belong to the readers' part of it."""
         self._by_checkpoint[checkpoint_id], self._since = self._since, {}
 
     def complete(self, checkpoint_id: int) -> None:
-        """Forget what this checkpoint and those before it hold."""
+        """Forget the splits that this checkpoint and those before it hold."""
         self._by_checkpoint = {key: value for key, value in self._by_checkpoint.items() if key > checkpoint_id}
 
     def take_back(self, subtask_index: int, checkpoint_id: int | None) -> list[Any]:
-        """Forget, and return, what was given to a subtask after a checkpoint."""
+        """Forget, and return, the splits given to a subtask after a checkpoint."""
         splits = []
         for key in sorted(self._by_checkpoint):
             if checkpoint_id is None or key > checkpoint_id:

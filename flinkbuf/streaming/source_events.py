@@ -1,4 +1,4 @@
-"""What source operators and the coordinator of their source tell each other.
+"""Events between source operators and the coordinator of their source.
 
 Flink: org.apache.flink.runtime.source.event. Frozen: they become messages between processes.
 """
@@ -50,7 +50,7 @@ class AlignmentAnnounced:
 
 
 class OperatorEventHandler(Protocol):
-    """A source operator, as its coordinator's events come to it. Flink: OperatorEventHandler."""
+    """A source operator, as the receiver of its coordinator's events. Flink: OperatorEventHandler."""
 
     def handle_event(self, event: Any) -> None:
         """Take an event; on the task's thread."""
@@ -61,13 +61,13 @@ class OperatorEventGateway(Protocol):
     """The coordinator of a source, as its operators know it. Flink: OperatorEventGateway."""
 
     def register_reader(self, subtask_index: int, operator: OperatorEventHandler) -> None:
-        """Tell it that the operator's reader runs: events for it may come now."""
+        """Tell the coordinator that the operator's reader runs: events for the reader may come now."""
         ...
 
     def handle_event(self, subtask_index: int, event: Any) -> None:
-        """Tell it what the operator has to say."""
+        """Send an event of the operator to the coordinator."""
         ...
 
     def reader_ended(self, subtask_index: int) -> None:
-        """Tell it that the operator has come to its end."""
+        """Tell the coordinator that the operator has come to its end."""
         ...

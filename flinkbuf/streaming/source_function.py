@@ -74,7 +74,7 @@ class SourceFunctionOperator(SourceOperatorBase):
     def emit_next(self, output: Output, max_records: int) -> int:
         """Emit what was handed over."""
         if self._ending is not None and self._thread is None:
-            return self._ending  # it never began
+            return self._ending  # run() was never called
         if self._thread is None:
             self._start()
         has_rest = bool(self._taken)
@@ -112,7 +112,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         self._thread.start()
 
     def _run(self) -> None:
-        """The source's thread."""
+        """Run the source; on its thread."""
         error: BaseException | None = None
         handover = self._handover
         assert handover is not None, "open() was called"
@@ -125,7 +125,7 @@ class SourceFunctionOperator(SourceOperatorBase):
         handover.end(error)
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
-        """What the source has emitted belongs before the barrier, and its state is that of this moment."""
+        """Emit what the source has handed over before the barrier, as its state is that of this moment."""
         handover = self._handover
         if handover is None:
             return

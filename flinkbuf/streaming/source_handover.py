@@ -44,7 +44,7 @@ class SourceHandover:
     def put(self, element: Any) -> None:
         """Hand over one element, waiting while there is no room."""
         with self._lock:
-            # Who holds the lock must not be interrupted between an element and what belongs to it.
+            # A thread that holds the lock must not be interrupted between an element and the state of it.
             if not self._depth:
                 self._wait_for_room()
             self._check_open()
@@ -54,7 +54,7 @@ class SourceHandover:
             self._wake()
 
     def enter(self) -> None:
-        """Begin something that no checkpoint comes between."""
+        """Begin a section that no checkpoint comes between."""
         self._lock.acquire()
         if not self._depth:
             try:
@@ -66,12 +66,12 @@ class SourceHandover:
         self._depth += 1
 
     def leave(self) -> None:
-        """End it."""
+        """End the section."""
         self._depth -= 1
         self._lock.release()
 
     def end(self, error: BaseException | None) -> None:
-        """run(context) has returned, or raised."""
+        """Note that run(context) has returned, or raised."""
         with self._lock:
             self._has_ended = True
             self._error = error
@@ -79,12 +79,12 @@ class SourceHandover:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the task wants nothing any more."""
+        """Return whether the task takes no elements any more."""
         return self._is_closed
 
     @property
     def has_failed(self) -> bool:
-        """Whether run(context) has raised what `take` is still to raise."""
+        """Return whether run(context) has raised what `take` is still to raise."""
         return self._error is not None
 
     def _wait_for_room(self) -> None:

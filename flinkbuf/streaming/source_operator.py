@@ -65,7 +65,7 @@ class SourceOperator(ReaderSourceOperator):
         self._restored_splits: list[Any] = []
 
     def initialize_state(self, snapshot: Any) -> None:
-        """Get the splits that were not read to their end."""
+        """Take the splits that were not read to their end."""
         super().initialize_state(snapshot)
         self._splits = self.context.operator_state.get_list_state(ListStateDescriptor(SPLITS_STATE, None))
         self._restored_splits = self._splits.get()
@@ -108,7 +108,7 @@ class SourceOperator(ReaderSourceOperator):
         return EventTimeOutput(output, self._event_time)
 
     def _repeat(self, name: str, interval_ms: int, work: Any) -> None:
-        """Do it every so often, for as long as the operator is open."""
+        """Call a function every so often, for as long as the operator is open."""
         if interval_ms <= 0:
             return
         time = self.context.processing_time
@@ -132,7 +132,7 @@ class SourceOperator(ReaderSourceOperator):
         return InputStatus.STOPPED if self.state is SourceState.SOURCE_STOPPED else InputStatus.END_OF_INPUT
 
     def stop(self, is_drain: bool) -> None:
-        """Read no more, though there is more: the job stops with a savepoint."""
+        """Stop reading, though there is more: the job stops with a savepoint."""
         if self.state is not SourceState.DATA_FINISHED:
             self._end(SourceState.SOURCE_DRAINED if is_drain else SourceState.SOURCE_STOPPED)
 
@@ -169,7 +169,7 @@ class SourceOperator(ReaderSourceOperator):
         self._coordinator.handle_event(self._subtask_index, event)
 
     def handle_event(self, event: Any) -> None:
-        """The coordinator says something; on the task's thread."""
+        """Handle an event of the coordinator; on the task's thread."""
         if self._reader is None:
             return  # closed meanwhile
         if isinstance(event, SplitsAssigned):
@@ -218,7 +218,7 @@ class SourceOperator(ReaderSourceOperator):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it waits for slower sources of its group."""
+        """Return whether the source waits for slower sources of its group."""
         return self.state is SourceState.WAITING_FOR_ALIGNMENT
 
 

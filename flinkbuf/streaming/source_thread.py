@@ -37,12 +37,12 @@ class SourceThread:
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait until it has ended; returns whether it has."""
+        """Wait for the end of the thread; return whether it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def end(self, source: str, patience_s: float) -> None:
-        """Wait for it no longer than it is worth: interrupt it after `patience_s`, leave it behind after as much again.
+        """Wait for the thread's end: interrupt it after `patience_s`, leave it behind after as much again.
 
         A warning tells of a thread that is left behind. It is a daemon: it does not keep the process.
         """

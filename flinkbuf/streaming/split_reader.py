@@ -36,7 +36,7 @@ class QueueEnumerator(SplitEnumerator):
             self._context.signal_no_more_splits(subtask_index)
 
     def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
-        """They are the next to be given out."""
+        """Give these splits out next."""
         self._splits.extendleft(reversed(splits))
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
@@ -61,11 +61,11 @@ class SplitReader(SourceReader):
         self._has_no_more = False
 
     def open_split(self, split: Any) -> Iterator[Any]:
-        """The records of a split."""
+        """Return the records of a split."""
         raise NotImplementedError(f"{type(self).__name__}.open_split")
 
     def split_after(self, split: Any, record_count: int) -> Any:
-        """The split without its first records, for a snapshot."""
+        """Return the split without its first records, for a snapshot."""
         raise NotImplementedError(f"{type(self).__name__}.split_after")
 
     def start(self) -> None:
@@ -74,11 +74,11 @@ class SplitReader(SourceReader):
             self._context.send_split_request()
 
     def add_splits(self, splits: Sequence[Any]) -> None:
-        """More to read."""
+        """Take more splits to read."""
         self._waiting.extend(splits)
 
     def notify_no_more_splits(self) -> None:
-        """The end comes after those that are there."""
+        """End after the splits that are there."""
         self._has_no_more = True
 
     def poll_next(self, output: ReaderOutput) -> int:
@@ -112,10 +112,10 @@ class SplitReader(SourceReader):
             iterator.close()
 
     def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
-        """Nothing: there is one split at a time, and the operator waits as a whole."""
+        """Do nothing: there is one split at a time, and the operator waits as a whole."""
 
     def snapshot_state(self, checkpoint_id: int) -> list[Any]:
-        """The rest of the split in hand, and those that wait."""
+        """Return the rest of the split in hand, and the splits that wait."""
         splits = list(self._waiting)
         if self._split is not None and self._output is not None:
             splits.insert(0, self.split_after(self._split, self._output.count - self._count_before))

@@ -163,13 +163,13 @@ class KeyedStateBackend:
             self._timers.restore(name, _DOMAINS.index(domain), timers)
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """The checkpoint counts."""
+        """Note that a checkpoint is complete."""
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """The checkpoint will never count."""
+        """Note that a checkpoint was aborted."""
 
     def close(self) -> None:
-        """Free what it has outside of memory."""
+        """Free the memory that states have outside of Python."""
 
 
 def _make(descriptor: Any, key_context: KeyContext, clock: Clock) -> Any:

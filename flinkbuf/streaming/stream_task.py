@@ -186,7 +186,7 @@ class StreamTask:
         self._progress.is_running = True
 
     def _restore_in_flight(self, restored: TaskStateSnapshot | None) -> None:
-        """What was under way at an unaligned checkpoint comes before all else, also before what open() emits."""
+        """Restore the records in flight of an unaligned checkpoint, before open() emits anything."""
         inputs, outputs = ((), ()) if restored is None else (restored.input_channels, restored.output_channels)
         if not (self._settings.unaligned_checkpoints_enabled or inputs or outputs):
             return
@@ -230,7 +230,7 @@ class StreamTask:
 
     @property
     def _source_config(self) -> Any:
-        """Of the source: what no function of the chain has raised is from it."""
+        """Return the source's configuration: an error that no function of the chain has raised is from it."""
         return self._config.operators[0] if self.chain.is_source and not self._progress.has_ended_data else None
 
     def _process_input(self, processor: MailboxProcessor) -> None:
@@ -243,7 +243,7 @@ class StreamTask:
         try:
             status = self._input_processor.process_input()
         except BaseException as error:
-            self.chain.locate(error, self._config.operators[0])  # no function of it: its source, or what it reads
+            self.chain.locate(error, self._config.operators[0])  # no function of the chain: its source, or its input
             raise
         if status == InputStatus.MORE_AVAILABLE:
             return
@@ -271,7 +271,7 @@ class StreamTask:
             self.perform_checkpoint(savepoint)
 
     def _end_event_time(self) -> None:
-        if not self.chain.operators:  # all was finished before
+        if not self.chain.operators:  # all operators were finished before
             for writer in self._writers:
                 writer.write_watermark(MAX_WATERMARK)
             return
@@ -303,14 +303,14 @@ class StreamTask:
         return all(partition.is_all_data_processed or partition.is_released for partition in self._partitions)
 
     def finish_partitions(self) -> None:
-        """Nothing follows: what was written stays readable until it was read."""
+        """Finish the partitions: their records stay readable until they were read."""
         for writer, partition in zip(self._writers, self._partitions, strict=True):
             writer.stop()
             partition.finish()
             partition.close()
 
     def _fail_for_state(self, error: BaseException) -> None:
-        """A state holds a value that cannot be written; from any thread."""
+        """Fail the task, as a state holds a value that cannot be written; from any thread."""
 
         def fail() -> None:
             for operator in self._config.operators:
@@ -321,7 +321,7 @@ class StreamTask:
         self.mailbox_processor.steer(fail, "a state that cannot be written")
 
     def cancel(self) -> None:
-        """End as soon as the task's thread comes back to its loop; from any thread."""
+        """End the task as soon as its thread comes back to its loop; from any thread."""
         self._is_canceled = True
         self._progress.is_running = False
         self.checkpoints.runner.cancel_all()
@@ -379,7 +379,7 @@ class StreamTask:
     # ---- checkpoints ------------------------------------------------------------------------------------
 
     def _submit(self, action: Callable[[], Any], description: str, mail_priority: int = MAX_PRIORITY) -> bool:
-        """Have it done on the task's thread; returns whether it will be."""
+        """Have a call made on the task's thread; return whether it will be."""
         try:
             self.mailbox.put(Mail(action, mail_priority, description))
         except MailboxClosedError:
@@ -405,25 +405,25 @@ class StreamTask:
         return is_reading and not self.checkpoints.is_over(checkpoint_id)
 
     def _stop_source(self, barrier: CheckpointBarrier) -> None:
-        """The savepoint is taken when the source has come to its end, and nothing comes behind it."""
+        """Stop the source: the savepoint is taken at its end, and no record comes after it."""
         self._savepoint = barrier
         self.checkpoints.synchronous_id = barrier.checkpoint_id
         if (head := self.chain.made_head) is not None:
             source: Any = head.operator
             source.stop(kind_of(barrier) is SnapshotKind.SAVEPOINT_TERMINATE)
-        self.bell.ring()  # it may have had nothing to do
+        self.bell.ring()  # the source may have had nothing to do
 
     def perform_checkpoint(self, barrier: CheckpointBarrier) -> TaskStateSnapshot | None:
-        """Send the barrier on and take the operators' state, on the task's thread; None if it is not to be."""
+        """Send the barrier on and take the operators' state, on the task's thread; None if it is not due."""
         start_delay_ms = max(self.system_timers.now_ms() - barrier.timestamp, 0)
         return self.checkpoints.take(TakeCheckpoint(barrier, start_delay_ms))
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> bool:
-        """The checkpoint counts; from any thread. An id that is not above the last one is passed over."""
+        """Notify operators: checkpoint complete; from any thread. An old id is passed over."""
         return self._submit(lambda: self.checkpoints.complete(checkpoint_id), f"checkpoint {checkpoint_id} complete")
 
     def notify_checkpoint_aborted(self, checkpoint_id: int, latest_completed_id: int = 0) -> bool:
-        """The checkpoint will never count; from any thread. A completion that was missed is told first."""
+        """Notify operators: checkpoint aborted; from any thread. A missed completion is told first."""
         self.checkpoints.runner.cancel(checkpoint_id)  # at once, whatever the task's thread is in
         return self._submit(
             lambda: self._abort_checkpoint(checkpoint_id, latest_completed_id), f"checkpoint {checkpoint_id} aborted"
@@ -437,7 +437,7 @@ class StreamTask:
 
     @property
     def metrics(self) -> TaskMetrics:
-        """Its numbers now; from any thread."""
+        """Return the task's numbers now; from any thread."""
         counters, times, processor = self.chain.task_counters, self.times, self.mailbox_processor
         last = self.checkpoints.last_metrics
         return TaskMetrics(

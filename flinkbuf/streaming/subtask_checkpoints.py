@@ -40,19 +40,19 @@ class InFlight(Protocol):
         """Let a barrier that is still queued overtake."""
 
     def is_output_settled(self, checkpoint_id: int) -> bool:
-        """Whether nothing more can be overtaken by it."""
+        """Return whether no buffer is left that the barrier can overtake."""
 
     def start_input(self, checkpoint_id: int) -> bool:
-        """Keep what comes before the barriers that have not come; False: one of a newer checkpoint has."""
+        """Keep the records before barriers that have not come; False: a newer checkpoint's barrier has come."""
 
     def stop_input(self, checkpoint_id: int) -> None:
-        """All barriers are here."""
+        """End keeping records: all barriers are here."""
 
     def take(self, checkpoint_id: int) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return what belongs to the checkpoint, of inputs and of outputs."""
+        """Return the buffers that belong to the checkpoint, of inputs and of outputs."""
 
     def size(self, checkpoint_id: int) -> int:
-        """Return how many bytes that is so far."""
+        """Return how many bytes the checkpoint has so far."""
 
     def abort(self, checkpoint_id: int) -> None:
         """Forget this checkpoint, and older ones."""
@@ -60,7 +60,7 @@ class InFlight(Protocol):
 
 @dataclass
 class TaskProgress:
-    """How far a task has come."""
+    """The progress of a task."""
 
     is_running: bool = False
     has_ended_data: bool = False  # its operators are finished
@@ -69,7 +69,7 @@ class TaskProgress:
 
 @dataclass
 class _Taken:
-    """A snapshot of which something is still under way."""
+    """A snapshot with buffers still under way."""
 
     snapshot: TaskStateSnapshot
     barrier: CheckpointBarrier
@@ -198,7 +198,7 @@ class SubtaskCheckpoints:
             self.in_flight.broadcast(barrier)
 
     def _take_state(self, checkpoint_id: int) -> TaskStateSnapshot:
-        """References to the state of all operators, which the task may change again afterwards."""
+        """Return references to the state of all operators, which the task may change again afterwards."""
         operators: dict[str, Any] = {}
         slowest = ("", 0)
         before_ns = self._ticks()
@@ -260,7 +260,7 @@ class SubtaskCheckpoints:
         return self.in_flight is not None and self.in_flight.start_input(checkpoint_id)
 
     def end_input(self, checkpoint_id: int, alignment_ms: int, bytes_processed: int) -> None:
-        """All barriers have come: the checkpoint has all that was under way."""
+        """End keeping records: all barriers have come, and the checkpoint has all that was under way."""
         taken = self._taken.get(checkpoint_id)
         if taken is None or self.in_flight is None:
             return
@@ -372,18 +372,18 @@ class SubtaskCheckpoints:
 
     @property
     def has_unsettled(self) -> bool:
-        """Whether something is still under way that belongs to a checkpoint."""
+        """Return whether buffers of a checkpoint are still under way."""
         return bool(self._taken)
 
     @property
     def is_last_one_complete(self) -> bool:
-        """Whether the checkpoint counts that the task ends with."""
+        """Return whether the checkpoint that the task ends with is complete."""
         if self.synchronous_id is not None:
             return self.completed_id >= self.synchronous_id
         return self.final_id is not None and self.completed_id >= self.final_id
 
     def may_end(self, settings: ExecutionSettings, is_all_read: Callable[[], bool]) -> bool:
-        """Whether the task, to which nothing comes any more, need not wait for a checkpoint.
+        """Return whether the task, whose input has ended, need not wait for a checkpoint.
 
         It waits for the savepoint that it ends with, or for a checkpoint after the end of its operators, which commits
         what sinks wrote last; for that one its consumers must also have processed all that it sent (`is_all_read`).

@@ -12,7 +12,7 @@ from flinkbuf.streaming.task_state import TaskState
 
 @dataclass(frozen=True)
 class TaskEvent:
-    """Something that a task has to say."""
+    """A report of a task."""
 
     info: TaskInfo
 

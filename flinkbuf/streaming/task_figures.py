@@ -54,7 +54,7 @@ def output_figures(partitions: Sequence[ResultPartition]) -> dict[str, Any]:
 
 
 def _pool_usage(partition: ResultPartition) -> dict[str, int] | None:
-    """None: its writer is done with it."""
+    """Return the used share of a partition's pool; None: its writer is done with it."""
     with suppress(Exception):  # closed just now
         return None if partition.is_closed else partition.buffer_pool_usage()
     return None
@@ -103,7 +103,7 @@ def _of_operator(made: ChainedOperator) -> dict[str, Any]:
 
 
 def _labels_of(group: MetricGroup) -> dict[str, dict[str, str]]:
-    """By name of the metrics that travel: what groups with a key and a value say of them."""
+    """Return labels by name of the metrics that travel: the groups with a key and a value."""
     named = (
         (name, variables) for (name, _), variables in islice(zip(group, group.variables(), strict=False), METRICS_LIMIT)
     )

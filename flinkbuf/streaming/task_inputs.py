@@ -136,7 +136,7 @@ class TaskInputs:
         return network_input
 
     def process_priority_events(self) -> bool:
-        """Hear what overtakes records, without reading any; returns whether there was something."""
+        """Handle events that overtake records, without reading any; return whether there was one."""
         heard = [each.process_priority() for each in self._inputs]
         return any(heard)
 
@@ -146,12 +146,12 @@ class TaskInputs:
         return valve
 
     def request_partitions(self) -> None:
-        """Have all channels send."""
+        """Request the partitions of all channels."""
         for gate in self._gates:
             gate.request_partitions()
 
     @property
     def closers(self) -> list[Callable[[], None]]:
-        """What is to be called at the task's end, each also if another fails."""
+        """Return the calls for the task's end, each made also if another fails."""
         gates = [*self._gates, *self._task_gates]
         return [*(reader.close for reader in self.readers), *(gate.close for gate in gates)]

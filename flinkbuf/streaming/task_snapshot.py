@@ -29,6 +29,6 @@ class TaskStateSnapshot:
     output_channels: Sequence[tuple[int, int, Any]] = ()
 
     def release(self) -> None:
-        """Say that it has been written, or never will be: operators may write into their tables again. Any thread."""
+        """Release the state once written, or given up: operators may write into their tables again. Any thread."""
         for snapshot in self.operators.values():
             snapshot.release()

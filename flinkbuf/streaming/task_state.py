@@ -7,7 +7,7 @@ from typing import Final
 
 
 class TaskState(Enum):
-    """Where a task is in its life."""
+    """The states of a task's life."""
 
     CREATED = "CREATED"
     DEPLOYING = "DEPLOYING"  # its writers, readers and mailbox are made
@@ -20,7 +20,7 @@ class TaskState(Enum):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether nothing follows."""
+        """Return whether no state follows."""
         return self in (TaskState.FINISHED, TaskState.CANCELED, TaskState.FAILED)
 
 

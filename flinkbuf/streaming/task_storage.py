@@ -71,7 +71,7 @@ class TaskStorage:
         return self._read_restore(restore, self._info, self._storage_for(paths[0] if paths else ""))
 
     def _storage_for(self, location: str) -> Any:
-        """The job's own; where it has none, that of a savepoint that lies somewhere all the same."""
+        """Return the job's storage; where the job has none, that of the savepoint's directory."""
         return storage_of(location) if self._storage is None and location else self._storage
 
     def write(

@@ -74,15 +74,15 @@ class TwoPhaseCommitSinkFunction(SinkFunction):
 
     @abstractmethod
     def pre_commit(self, transaction: Any) -> None:
-        """Have everything written, so that nothing but the commit is left: it must not fail for lack of anything."""
+        """Write everything, so that only the commit is left: that must not fail for lack of anything."""
 
     @abstractmethod
     def commit(self, transaction: Any) -> None:
-        """Make what was written visible. It may be called again for one that was committed."""
+        """Make a transaction visible. Called again, perhaps, for one that was committed."""
 
     @abstractmethod
     def abort(self, transaction: Any) -> None:
-        """Forget what was written. It may be called for one that does not exist any more."""
+        """Abort a transaction, which may not exist any more."""
 
     def recover_and_commit(self, transaction: Any) -> None:
         """Commit a transaction that an earlier attempt has prepared; an error ends the job unless it was too old."""
@@ -93,7 +93,7 @@ class TwoPhaseCommitSinkFunction(SinkFunction):
         self.abort(transaction)
 
     def finish_processing(self, transaction: Any) -> None:
-        """No record comes any more: have what is held back written."""
+        """Write all records held back: no record comes any more."""
 
     def set_transaction_timeout(self, transaction_timeout_ms: int) -> TwoPhaseCommitSinkFunction:
         """Say after how many milliseconds the outside system gives a transaction up by itself."""
@@ -132,7 +132,7 @@ class TransactionsState:
 
 
 class TransactionAge:
-    """What the age of a transaction means; decides only."""
+    """Decides by the age of a transaction."""
 
     def __init__(self, function: TwoPhaseCommitSinkFunction) -> None:
         self._timeout_ms = function._timeout_ms
@@ -140,11 +140,11 @@ class TransactionAge:
         self._ignores_failures = function._ignores_failures_after_timeout
 
     def is_worth_a_warning(self, age_ms: int) -> bool:
-        """Whether it came near its timeout."""
+        """Return whether the transaction came near its timeout."""
         return self._timeout_ms is not None and self._ratio is not None and age_ms > self._ratio * self._timeout_ms
 
     def excuses_failure(self, age_ms: int) -> bool:
-        """Whether the job may go on without it."""
+        """Return whether the job may go on without the transaction."""
         return self._ignores_failures and self._timeout_ms is not None and age_ms > self._timeout_ms
 
 
@@ -193,13 +193,13 @@ class TwoPhaseCommitSinkOperator(SinkFunctionOperator):
         self._invoke(self._current.handle, value)  # type: ignore[union-attr,call-arg]
 
     def end_input(self, input_number: int) -> None:
-        """Have what is held back written."""
+        """Write the records held back."""
         self._has_finished = True
         if self._current is not None:
             self._sink.finish_processing(self._current.handle)
 
     def finish(self) -> None:
-        """A bounded job has come to its end, and no checkpoint follows: what was written becomes visible now."""
+        """Commit at the end of a bounded job that no checkpoint follows."""
         settings = self.context.settings
         if settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish:
             return
@@ -223,7 +223,7 @@ class TwoPhaseCommitSinkOperator(SinkFunctionOperator):
         self._commit_until(checkpoint_id)
 
     def _commit_until(self, checkpoint_id: int | None) -> None:
-        """Each is tried, oldest first; the first error is raised then."""
+        """Try each transaction, oldest first, and raise the first error then."""
         first: BaseException | None = None
         while self._pending and (checkpoint_id is None or self._pending[0][0] <= checkpoint_id):
             _, holder = self._pending.popleft()

@@ -16,11 +16,11 @@ class ValveOutput(Protocol):
     """Where a valve's watermarks and statuses go. Flink: PushingAsyncDataInput.DataOutput."""
 
     def emit_watermark(self, timestamp: int) -> None:
-        """No record with a timestamp up to this one comes through any channel that counts."""
+        """Take a watermark: no record with a timestamp up to this one comes through a channel that counts."""
         ...
 
     def emit_watermark_status(self, is_idle: bool) -> None:
-        """Whether all channels are idle."""
+        """Take the status: whether all channels are idle."""
         ...
 
 
@@ -72,12 +72,12 @@ class StatusWatermarkValve:
         self._watermarks[channel] = timestamp
         if channel in self._aligned:
             self._aligned.sink(channel)
-        elif timestamp >= self.last_watermark:  # it resumed too far behind, and has caught up now
+        elif timestamp >= self.last_watermark:  # the channel resumed too far behind, and has caught up now
             self._aligned.add(channel)
         self._emit_lowest()
 
     def input_watermark_status(self, is_idle: bool, channel: int) -> None:
-        """Take word of a channel that it sends no watermarks for a while, or that it does again."""
+        """Note that a channel sends no watermarks for a while, or that it does again."""
         if is_idle == (not self._is_active[channel]):
             return
         self._is_active[channel] = not is_idle
@@ -98,7 +98,7 @@ class StatusWatermarkValve:
             self._emit_lowest()
 
     def _resume(self, channel: int) -> None:
-        # One that is behind would hold the others back: it counts again once it has caught up.
+        # A channel that is behind would hold the others back: it counts again once it has caught up.
         if self._watermarks[channel] >= self.last_watermark:
             self._aligned.add(channel)
         if self.is_idle:

@@ -1,4 +1,4 @@
-"""Sources of one group wait for the slowest of them: who is how far, and who may go how far.
+"""Sources of one group wait for the slowest of them: how far each is, and how far each may go.
 
 Decides only. Flink: FLIP-182, FLIP-217; SourceCoordinator.WatermarkAggregator, SourceOperator.
 """
@@ -37,7 +37,7 @@ class AlignmentGroup:
 
     @property
     def limit(self) -> int:
-        """How far all may go."""
+        """Return how far all may go."""
         lowest = min(self._watermarks.values(), default=MAX_WATERMARK)
         return min(lowest + self.max_drift_ms, MAX_WATERMARK)
 

@@ -38,14 +38,14 @@ class SourceWatermarks:
         self._on_change()
 
     def mark_idle(self) -> None:
-        """There is nothing to wait for here."""
+        """Mark the source idle: no operator needs to wait for it."""
         if not self.is_idle:
             self.is_idle = True
             self._output.emit_watermark_status(True)
             self._on_change()
 
     def mark_active(self) -> None:
-        """Wait for watermarks from here again."""
+        """Mark the source active: operators wait for its watermarks again."""
         if self.is_idle:
             self._make_active()
             self._on_change()
@@ -57,7 +57,7 @@ class SourceWatermarks:
 
 
 class SplitWatermarks:
-    """What one split says of its event time; handed to its watermark generator as its output."""
+    """The event time of one split; handed to its watermark generator as its output."""
 
     def __init__(self, multiplexer: WatermarkMultiplexer) -> None:
         self._multiplexer = multiplexer
@@ -74,13 +74,13 @@ class SplitWatermarks:
             self._multiplexer.update()
 
     def mark_idle(self) -> None:
-        """Others need not wait for this split."""
+        """Mark the split idle: the other splits need not wait for it."""
         if not self.is_idle:
             self.is_idle = True
             self._multiplexer.update()
 
     def mark_active(self) -> None:
-        """Others wait for this split again."""
+        """Mark the split active: the others wait for it again."""
         if self.is_idle:
             self.is_idle = False
             self._multiplexer.update()
@@ -108,7 +108,7 @@ class WatermarkMultiplexer:
 
     @property
     def split_watermarks(self) -> dict[str, int]:
-        """How far each split is."""
+        """Return the watermark of each split."""
         return {split_id: split.watermark for split_id, split in self._splits.items()}
 
     def update_together(self, work: Callable[[], None]) -> None:
@@ -121,7 +121,7 @@ class WatermarkMultiplexer:
         self.update()
 
     def update(self) -> None:
-        """Emit what follows from the splits as they are."""
+        """Emit the watermark and status that follow from the splits as they are."""
         if self._is_collecting or not self._splits:
             return
         active = [split.watermark for split in self._splits.values() if not split.is_idle]
