@@ -228,7 +228,7 @@ class LocalProcesses:
     def _recognize(self, connection: Connection, message: object) -> _Manager:
         manager = self._managers.get(message.manager_id) if isinstance(message, RegisterManager) else None
         if manager is None or manager.connection is not None:
-            raise ConnectionError(f"the first message of a connection is {message!r:.100}: nobody waits for it")
+            raise ConnectionError(f"the first message of a connection is {message!r:.100}: no manager is due with it")
         manager.connection = connection
         manager.has_registered = True
         self._by_connection[connection.number] = manager
@@ -318,7 +318,7 @@ class LocalProcesses:
         before, self._oom_kills = self._oom_kills, _oom_kills()
         if self._oom_kills > before:
             return f" by the system, which was out of memory; {peak}: lower the parallelism, or hold less in functions"
-        return f" by somebody; {peak}"
+        return f" by another process; {peak}"
 
     def _start_failure(self, manager: _Manager) -> Failure:
         end = manager.process_end or ProcessEnd(error=manager.connection_end)

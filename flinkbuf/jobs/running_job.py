@@ -622,7 +622,7 @@ class RunningJob:
 
     def _exception_of(self, failure: Failure | None) -> BaseException:
         if failure is None:
-            return InternalJobError("the job failed, and nobody said why", self._story.entries())
+            return InternalJobError("the job failed without a reason", self._story.entries())
         error = failure.to_exception()
         if self._limits.refusal is not None:
             add_note(error, self._limits.refusal)

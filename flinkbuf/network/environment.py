@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CONSUMER_PATIENCE_MS = 30_000  # how long a clean exit waits for readers that make no progress
 CLOSE_PATIENCE_MS = 5_000  # how long close() waits for threads that write
 _CLOSED = "its network environment was closed"
-_RELEASED = "it was released: nobody needs it any more"
+_RELEASED = "it was released: no task needs it any more"
 _POLL_S = 0.005
 
 T = TypeVar("T")

@@ -223,7 +223,9 @@ class PartFileCommitter(Committer):
                 continue
             if not request.is_restored:
                 raise FileNotFoundError(
-                    errno.ENOENT, "a part file is gone that was to get its name; somebody has removed it", str(file)
+                    errno.ENOENT,
+                    "a part file is gone that was to get its name; another process has removed it",
+                    str(file),
                 )
             # It had its name before the job failed, and its reader has taken it away.
             logger.warning("%s is not there any more; it is taken for one that was committed before", file)

@@ -193,7 +193,7 @@ def _copy(part: PartInProgress, file: IO[bytes]) -> None:
         raise FileNotFoundError(
             error.errno,
             "a part file that the checkpoint has in progress is gone; either a later checkpoint has completed it (then "
-            "begin from the latest one), or somebody has removed hidden files",
+            "begin from the latest one), or another process has removed hidden files",
             part.path,
         ) from error
     with source:

@@ -357,8 +357,8 @@ class TransactionCommitter(Committer):
             return
         if not request.is_restored and not request.attempts:
             raise FlinkbufError(
-                f"{request.committable} is gone, though nobody has committed it: somebody else has ended it, and its "
-                "rows are lost unless the job goes on from an earlier checkpoint"
+                f"{request.committable} is gone, though this job has not committed it: another client has ended it, "
+                "and its rows are lost unless the job goes on from an earlier checkpoint"
             )
         request.signal_already_committed()
 

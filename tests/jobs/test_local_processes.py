@@ -478,7 +478,7 @@ def test_a_process_that_the_system_killed_for_memory_is_said_to_be(monkeypatch):
     monkeypatch.setattr(local_processes, "_oom_kills", lambda: 4)
     says = "was killed by SIGKILL by the system, which was out of memory; it had 5120 MiB at most"
     assert f"task manager 2 (process 77) {says}" in provider._reason(manager)
-    assert "was killed by SIGKILL by somebody; it had 5120 MiB" in provider._reason(manager)
+    assert "was killed by SIGKILL by another process; it had 5120 MiB" in provider._reason(manager)
 
 
 def test_a_function_that_holds_the_interpreter_is_not_taken_for_dead():

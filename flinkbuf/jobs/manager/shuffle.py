@@ -25,7 +25,7 @@ SEGMENT_SIZE = 32 * 1024
 BUFFERS_PER_CHANNEL, FLOATING_BUFFERS = 2, 8
 SORT_BUFFERS, LEAST_SORT_BUFFERS = 512, 64  # of a blocking partition: it can do with two, but not fast
 POOL_LIMIT = 8192  # segments (256 MiB) that a job has for comfort; a job that cannot run with so many has what it needs
-RELEASED = "it was released: nobody needs it any more"
+RELEASED = "it was released: no task needs it any more"
 
 
 class Shuffle(Protocol):

@@ -183,7 +183,7 @@ def _safe(picture: Picture) -> Json:
         return _answer(question, QUIET, "No checkpoints", detail)
     failure = None
     if failed and (best is None or failed["trigger_timestamp"] > best["trigger_timestamp"]):
-        message = (failed.get("failure_message") or "nobody said why").split("\n")[0]
+        message = (failed.get("failure_message") or "no reason was given").split("\n")[0]
         failure = f"checkpoint {failed['id']} failed: {message}"
     running = checkpoints["running"][:1]
     progress = "".join(f", now {each['num_acknowledged_subtasks']:,} of {each['num_subtasks']:,}" for each in running)

@@ -54,7 +54,7 @@ class ManagerTable:
             return None if manager_id not in self.leaving else "the program's task manager was told to end"
         slots = range(message.index, message.index + message.slot_count)
         if not self.slots.expects(slots, message.run):
-            return f"nobody waits for slots {slots.start} to {slots.stop - 1} of run {message.run} (any more)"
+            return f"the job does not wait for slots {slots.start} to {slots.stop - 1} of run {message.run} (any more)"
         return None
 
     def add(self, manager_id: str, message: RegisterManager, now_ms: int) -> Manager:

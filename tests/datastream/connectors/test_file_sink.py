@@ -210,7 +210,7 @@ def test_committing_twice_is_harmless_and_a_lost_file_is_an_error(tmp_path, capl
     pending.commit()
     assert contents(tmp_path) == {"a": "x"}
     gone = PendingFile(str(tmp_path / ".gone"), str(tmp_path / "gone"))
-    with pytest.raises(FileNotFoundError, match="somebody has removed it.*gone"):
+    with pytest.raises(FileNotFoundError, match="another process has removed it.*gone"):
         PartFileCommitter().commit([CommitRequest(gone)])
     PartFileCommitter().commit([request := CommitRequest(gone, is_restored=True)])
     assert request.state is CommitState.COMMITTED and "committed before" in caplog.text

@@ -288,7 +288,7 @@ def test_a_transaction_that_somebody_else_has_ended_is_an_error_unless_it_may_ha
     sink.process_element((1, "a"))
     state = stored(sink.snapshot(1))
     database.execute(f"ROLLBACK PREPARED '{database.prepared[0]}'")
-    with pytest.raises(FlinkbufError, match="is gone, though nobody has committed it"):
+    with pytest.raises(FlinkbufError, match="is gone, though this job has not committed it"):
         sink.operator.notify_checkpoint_complete(1)
     sink.close()
     opened(builder(database).build(), state).close()

@@ -113,12 +113,12 @@ def test_a_registration_that_comes_twice_is_answered_twice():
 @pytest.mark.parametrize(
     "index, run, manager_id, slot_count, text",
     [
-        (0, 0, "late", 1, "nobody waits for slots 0 to 0 of run 0"),
-        (0, 1, "other", 1, "nobody waits for slots 0 to 0 of run 1"),  # somebody holds it
-        (2, 1, "wide", 1, "nobody waits for slots 2 to 2"),
-        (1, 1, "wide", 2, "nobody waits for slots 1 to 2"),
+        (0, 0, "late", 1, "the job does not wait for slots 0 to 0 of run 0"),
+        (0, 1, "other", 1, "the job does not wait for slots 0 to 0 of run 1"),  # somebody holds it
+        (2, 1, "wide", 1, "the job does not wait for slots 2 to 2"),
+        (1, 1, "wide", 2, "the job does not wait for slots 1 to 2"),
         (1, 1, "m1-0", 1, "registered already, with other slots"),
-        (1, 1, "none", 0, "nobody waits"),
+        (1, 1, "none", 0, "the job does not wait for slots"),
     ],
 )
 def test_who_is_not_wanted_is_told_so_and_ended(index, run, manager_id, slot_count, text):
