@@ -57,7 +57,7 @@ def _unpack_tar(archive: str, directory: Path) -> None:
 
 
 def _unpack_zip(archive: str, directory: Path) -> None:
-    """As zipfile does, but with links and permissions, without which an environment that was zipped would not run."""
+    """Unpack as zipfile does, but with links and permissions, without which a zipped environment would not run."""
     with zipfile.ZipFile(archive) as zipped:
         for member in zipped.infolist():
             _check_inside(archive, directory, member.filename)

@@ -81,7 +81,7 @@ def _report_of(error: BaseException) -> Iterator[str]:
 
 
 def _formatted(error: BaseException, frames: list[TracebackType]) -> Iterator[str]:
-    """As Python prints it, with these frames, and of what it was raised from only what is the user's, too."""
+    """Format an exception as Python does, with these frames; causes without a frame of the user's are left out."""
     first = traceback.TracebackException(type(error), error, _chained(frames))
     told: traceback.TracebackException | None = first
     while told is not None:
@@ -128,7 +128,7 @@ def _first_of_program(frames: list[TracebackType]) -> int:
 
 
 def _chained(frames: list[TracebackType]) -> TracebackType | None:
-    """The same frames as one traceback, without those between them."""
+    """Return the same frames as one traceback, without those between them."""
     chained: TracebackType | None = None
     for frame in reversed(frames):
         chained = TracebackType(chained, frame.tb_frame, frame.tb_lasti, frame.tb_lineno)

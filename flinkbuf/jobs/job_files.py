@@ -296,7 +296,7 @@ def _content_named(path: str, directory: Path) -> Path:
 
 
 def _zip(source: Path, file: Any) -> None:
-    """The same bytes for the same content: times of files are left out."""
+    """Zip a directory, the same bytes for the same content: times of files are left out."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as zipped:
         for each in sorted(source.rglob("*")):
             if "__pycache__" in each.parts or not each.is_file():

@@ -276,7 +276,7 @@ def _die_with_parent(parent_pid: int) -> None:
 
 
 def _pidfd(pid: int) -> int | None:
-    """What can be polled for the end of a process; None where there is no such thing."""
+    """Return a descriptor to poll for the end of a process; None where the system has none."""
     try:
         return os.pidfd_open(pid)
     except (AttributeError, OSError):

@@ -91,7 +91,7 @@ class LauncherProcess:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it can start task managers: it has not ended, and this is not a forked child of its program."""
+        """Return whether the launcher can start task managers: it runs, and belongs to this process."""
         return not self._has_ended and self._program_pid == os.getpid()
 
     def keep(self, job: str, bundle: bytes) -> None:

@@ -49,7 +49,7 @@ def libraries_of(bundle: bytes) -> list[str]:
 
 
 def is_library(module: ModuleType) -> bool:
-    """Whether a module was installed, or came with Python."""
+    """Return whether a module was installed, or came with Python."""
     path = getattr(module, "__file__", None)
     if not isinstance(path, str):
         return module.__name__.partition(".")[0] in _STANDARD

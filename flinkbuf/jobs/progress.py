@@ -43,7 +43,7 @@ class ProgressLine:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        """One text for each column."""
+        """Return one text for each column."""
         return (
             self.name if len(self.name) <= NAME_WIDTH else self.name[: NAME_WIDTH - 1] + "…",
             str(self.parallelism),

@@ -319,7 +319,7 @@ class OperatorChain:
 
 
 def _is_last_way(config: OperatorConfig, edge: ChainedEdge) -> bool:
-    """Whether a record that comes to this edge goes no other way afterwards.
+    """Return whether a record that comes to this edge goes no other way afterwards.
 
     A function may emit one object on its main output and on a side output, in any order.
     """

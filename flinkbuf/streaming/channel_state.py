@@ -102,7 +102,7 @@ class TaskChannelState:
         return is_anywhere
 
     def is_output_settled(self, checkpoint_id: int) -> bool:
-        """Whether `convert_output` would change nothing. The task's bell rings when that may have become so."""
+        """Return whether `convert_output` would change nothing. The task's bell rings when that may be so."""
         return not any(output.has_barrier(checkpoint_id) for _, output in self._converting())
 
     def _converting(self) -> list[tuple[int, OutputChannelState]]:
@@ -133,7 +133,7 @@ class TaskChannelState:
         return True
 
     def stop_input(self, checkpoint_id: int) -> None:
-        """All barriers are here: what was kept is the checkpoint's, and nothing is kept any more.
+        """End keeping records: all barriers are here, and the kept records belong to the checkpoint.
 
         Raises
         ------
@@ -205,7 +205,7 @@ class TaskChannelState:
 
     @property
     def is_restored(self) -> bool:
-        """Whether all restored input has been read."""
+        """Return whether all restored input has been read."""
         return all(part.is_restored for part in self._inputs)
 
     def _collected(self, checkpoint_id: int) -> _Collected:

@@ -42,7 +42,7 @@ class CheckpointTaking(Protocol):
         """Keep what comes before the barriers that have not come; False: the checkpoint cannot be taken any more."""
 
     def end_input(self, checkpoint_id: int, alignment_ms: int, bytes_processed: int) -> None:
-        """All barriers have come."""
+        """End keeping records: all barriers have come."""
 
 
 def make_barrier_handler(channels: int, settings: ExecutionSettings) -> CheckpointBarrierHandler:
@@ -102,7 +102,7 @@ class CheckpointedInputs:
 
     @property
     def has_open_channels(self) -> bool:
-        """Whether anything may still come."""
+        """Return whether a channel has not ended."""
         return bool(self._places) and bool(self.handler.open_channels)
 
     # ---- what comes out of gates ------------------------------------------------------------------------

@@ -33,15 +33,15 @@ class StreamFormat:
     """Whether several readers may share one file."""
 
     def get_produced_type(self) -> TypeInformation | None:
-        """What its records are; None: not declared."""
+        """Return the type of the records; None: not declared."""
         return None
 
     def read_file(self, file: IO[bytes], path: str) -> Iterator[Any]:
-        """The records of a file that was opened, and decompressed if its name says so."""
+        """Yield the records of a file that was opened, and decompressed if its name says so."""
         raise NotImplementedError(f"{type(self).__name__}.read_file")
 
     def read_split(self, split: FileSplit) -> Iterator[Any]:
-        """The records of a range of a file."""
+        """Yield the records of a range of a file."""
         with open_file(split.path) as file:
             yield from self.read_file(file, split.path)
 
@@ -85,11 +85,11 @@ class LineFormat(StreamFormat):
         self._skips_blank = skips_blank
 
     def get_produced_type(self) -> TypeInformation | None:
-        """What was declared."""
+        """Return the declared type."""
         return self._type_info
 
     def read_split(self, split: FileSplit) -> Iterator[Any]:
-        """The lines that begin in the range."""
+        """Yield the records of the lines that begin in the range."""
         is_whole = not self.is_splittable or split.path.endswith(COMPRESSED)
         with open_file(split.path) as file:
             size = 0 if is_whole else file.seek(0, 2)
@@ -123,9 +123,9 @@ class BulkFormat:
     is_splittable = True
 
     def get_produced_type(self) -> TypeInformation | None:
-        """What its records are; None: not declared."""
+        """Return the type of the records; None: not declared."""
         return None
 
     def read_split(self, split: FileSplit) -> Iterator[Any]:
-        """The records that begin in a range of a file."""
+        """Yield the records that begin in a range of a file."""
         raise NotImplementedError(f"{type(self).__name__}.read_split")

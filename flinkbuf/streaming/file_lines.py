@@ -25,7 +25,7 @@ _SPLITTABLE = ("ascii", "utf-8", "iso8859-", "latin-1", "cp125", "koi8-")
 
 
 def is_splittable_charset(charset: str) -> bool:
-    """Whether lines can be found without reading from the beginning."""
+    """Return whether lines can be found without reading from the beginning."""
     return codecs.lookup(charset).name.startswith(_SPLITTABLE)
 
 
@@ -85,7 +85,7 @@ class _Decompressed(RawIOBase):
 
 
 def first_line_at(file: IO[bytes], offset: int, size: int) -> int:
-    """Where the first line begins that does so at `offset` or behind it; `size` if none does."""
+    """Return where the first line begins at `offset` or behind it; `size` if none does."""
     if offset <= 0:
         return 0
     if offset >= size:
@@ -110,7 +110,7 @@ def _first_line_end(block: bytes) -> int | None:
 
 
 def read_lines(file: IO[bytes], start: int, end: int | None, charset: str) -> Iterator[str]:
-    """The lines of a range that begins and ends where lines do; `end` None: up to the end of the file.
+    """Yield the lines of a range that begins and ends where lines do; `end` None: up to the end of the file.
 
     What is not valid in the charset becomes U+FFFD, as in Java.
     """
@@ -163,6 +163,6 @@ def _whole_lines(file: IO[bytes], charset: str) -> Iterator[str]:
 
 
 def line_number(path: str, start: int, index: int) -> int:
-    """The number, from 1, of the line `index` (from 0) of a range; reads all that is before it."""
+    """Return the number, from 1, of the line `index` (from 0) of a range; reads all that is before it."""
     with open_file(path) as file:
         return sum(1 for _ in read_lines(file, 0, start, "latin-1")) + index + 1 if start else index + 1

@@ -176,7 +176,7 @@ class ProgramIterable:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether no element of it has to be waited for."""
+        """Return whether no element of the iterable has to be waited for."""
         return type(self._iterable) in IN_MEMORY
 
     def why_not_again(self) -> str | None:

@@ -57,7 +57,7 @@ class KafkaTransaction:
 
     @property
     def marker(self) -> KafkaTopicPartition:
-        """Where the group of the transactional id commits an offset together with the records."""
+        """Return the place where the group of the transactional id commits an offset together with the records."""
         return KafkaTopicPartition(self.records[0][0], 0)
 
 

@@ -351,7 +351,7 @@ class _Fetcher:
 
     @property
     def has_messages(self) -> bool:
-        """Whether a batch waits, or an error."""
+        """Return whether a batch waits, or an error."""
         return bool(self._batches) or self._error is not None
 
     def take(self) -> list[Any]:

@@ -128,7 +128,7 @@ class BatchCall:
         return self._with_kept(given, timestamps)
 
     def _given(self, results: Any) -> Iterator[tuple[ArrowBatch, TypeCodec]]:
-        """The batches in what the function gave, with the codec of their rows."""
+        """Yield the batches in the function's result, with the codec of their rows."""
         for result in _each_batch(results):
             if self._codec is not None:
                 for each in arrow_batches(_without_index(result)):
@@ -192,7 +192,7 @@ class BatchCall:
 
 
 def _each_batch(results: Any) -> Iterable[Any]:
-    """What the function gave as an iterable of batches."""
+    """Yield the batches of an iterable that the function gave."""
     if results is None:
         return ()
     if is_batch(results):
@@ -226,7 +226,7 @@ def _lost_timestamps(count: int, given: Any) -> ValueError:
 
 
 def _without_index(result: Any) -> Any:
-    """The same columns; a DataFrame of pandas that was filtered would bring its index as one more."""
+    """Return the same columns; a filtered DataFrame of pandas would bring its index as one more."""
     if type(result).__module__.partition(".")[0] == "pandas":
         import pyarrow as pa
 
@@ -235,7 +235,7 @@ def _without_index(result: Any) -> Any:
 
 
 def _record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
-    """A batch of any kind as those of pyarrow."""
+    """Yield a batch of any kind as batches of pyarrow."""
     import pyarrow as pa
 
     result = _without_index(result)
@@ -250,7 +250,7 @@ def _record_batches(result: Any) -> Iterable[pyarrow.RecordBatch]:
 
 
 def _milliseconds(column: pyarrow.Array, name: str) -> np.ndarray:
-    """Timestamps as an operator has them."""
+    """Return timestamps as an operator has them."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

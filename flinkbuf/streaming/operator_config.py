@@ -119,5 +119,5 @@ class TaskInfo:
 
     @property
     def task_name_with_subtask(self) -> str:
-        """As Flink shows it: name (1/4)#0."""
+        """Return the name as Flink shows it: name (1/4)#0."""
         return f"{self.task_name} ({self.subtask_index + 1}/{self.parallelism})#{self.attempt_number}"

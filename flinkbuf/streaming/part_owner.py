@@ -74,7 +74,7 @@ class PartOwner:
         return f".{name}.inprogress.{place}.{uuid.uuid4()}"
 
     def left_behind(self, hidden_name: str) -> bool:
-        """Whether a file is of an earlier attempt of this subtask and was begun behind the checkpoint.
+        """Return whether a file is of an earlier attempt of this subtask and was begun behind the checkpoint.
 
         At another parallelism the subtasks that there were are dealt out among those that there are. What a program has
         written that took the job over from this one is not left behind; a name without an epoch is an older version's.

@@ -107,7 +107,7 @@ class TransactionNames:
         return f"{self.prefix}:{self.subtask_index}:{self.checkpoint_id}:{self.job}:{self.epoch}:{unique}"
 
     def left_behind(self, name: str) -> bool:
-        """Whether a transaction is of an earlier attempt of this subtask and was begun behind the checkpoint.
+        """Return whether an earlier attempt of this subtask began a transaction behind the checkpoint.
 
         At another parallelism the subtasks that there were are dealt out among those that there are. What a program has
         prepared that took the job over from this one is not left behind; epochs of another job say nothing, and a name

@@ -133,7 +133,7 @@ class Lifecycle:
 
 
 def takes_context(function: Callable[..., Any], before: int = 1) -> bool:
-    """Whether a method takes one argument more than those `before` it, or any number."""
+    """Return whether a method takes one argument more than those `before` it, or any number."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # builtin functions do not tell

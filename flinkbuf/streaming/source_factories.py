@@ -70,7 +70,7 @@ class IterableSourceFactory:
 
     @property
     def is_in_program(self) -> bool:
-        """Whether it reads an object of the program itself."""
+        """Return whether the source reads an object of the program itself."""
         return self.iterable is not None
 
     def __call__(self) -> IterableSourceOperator | GeneratorSourceOperator:

@@ -161,5 +161,5 @@ class SourceContext:
 
     @property
     def is_canceled(self) -> bool:
-        """Whether run() had better return."""
+        """Return whether run() had better return."""
         return self._handover.is_closed

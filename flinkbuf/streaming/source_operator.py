@@ -230,4 +230,4 @@ class PlainOutput(ReaderOutput):
         return self
 
     def release_output_for_split(self, split_id: str) -> None:
-        """A split has ended."""
+        """Do nothing: splits have no outputs of their own."""

@@ -44,7 +44,7 @@ class IncrementalCleanup(CleanupStrategy):
         return self._cleanup_size
 
     def run_cleanup_for_every_record(self) -> bool:
-        """Whether each record makes a step, not only each access."""
+        """Return whether each record makes a step, not only each access."""
         return self._is_with_every_record
 
 
@@ -193,7 +193,7 @@ class StateTtlConfig:
         return self.ttl_time_characteristic
 
     def is_enabled(self) -> bool:
-        """Whether values expire at all."""
+        """Return whether values expire at all."""
         return self.update_type is not StateTtlConfig.UpdateType.Disabled
 
     def get_cleanup_strategies(self) -> TtlCleanup:

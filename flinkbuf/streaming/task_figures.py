@@ -61,7 +61,7 @@ def _pool_usage(partition: ResultPartition) -> dict[str, int] | None:
 
 
 def _usage(pools: Sequence[Mapping[str, int]]) -> float:
-    """Of all that they may have: which share is in use."""
+    """Return which share of all buffers that they may have is in use."""
     size = sum(pool["size"] for pool in pools)
     used = sum(max(0, pool["requested"] - pool["stock"]) for pool in pools)
     return round(used / size, 4) if size else 0.0

@@ -98,12 +98,12 @@ def _boolean_text(value: Any) -> str:
 
 
 def _double_text(value: float) -> str:
-    """As Java's Double.toString: plain from 0.001 to 10 million, else with one digit before the point and an E."""
+    """Format as Java's Double.toString: plain from 0.001 to 10 million, else one digit before the point and an E."""
     return _java_number(float(value), repr(float(value)))
 
 
 def _float_text(value: float) -> str:
-    """The same of the shortest decimal that is the same 32-bit number."""
+    """Format as Java's Float.toString: the shortest decimal that is the same 32-bit number."""
     value = float(value)
     if not math.isfinite(value):
         return _java_number(value, repr(value))

@@ -9,7 +9,7 @@ from flinkbuf.records.partitioner import pointwise_targets
 
 
 def subpartition_count(producer: int, producers: int, consumers: int, is_pointwise: bool) -> int:
-    """How many subpartitions the result partition of subtask `producer` has.
+    """Return how many subpartitions the result partition of subtask `producer` has.
 
     Examples
     --------
@@ -20,7 +20,7 @@ def subpartition_count(producer: int, producers: int, consumers: int, is_pointwi
 
 
 def channels_of(consumer: int, producers: int, consumers: int, is_pointwise: bool) -> list[tuple[int, int]]:
-    """What subtask `consumer` reads: (producer, index of its subpartition) for each channel, in order.
+    """Return (producer, index of its subpartition) for each channel of subtask `consumer`, in order.
 
     Where a producer has several consumers, subtask i reads subpartition ``i % count``, not its place among them.
 

@@ -59,7 +59,7 @@ def _edge_as_dict(edge: StreamEdge) -> dict[str, Any]:
 
 
 def _pretty(value: Any, indent: str = "") -> str:
-    """As Jackson's default pretty printer writes it: " : ", and lists on the line of their brackets."""
+    """Return JSON as Jackson's pretty printer writes it: " : ", and lists on the line of their brackets."""
     if isinstance(value, dict):
         inner = indent + "  "
         fields = ",\n".join(f"{inner}{json.dumps(key)} : {_pretty(each, inner)}" for key, each in value.items())

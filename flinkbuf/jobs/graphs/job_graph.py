@@ -51,7 +51,7 @@ class JobEdge:
     is_pipelined: bool = True  # read while it is written, and once; else when it is complete
 
     def subpartition_count(self, producer: int) -> int:
-        """How many subpartitions the partition of one subtask of the source has."""
+        """Return how many subpartitions the partition of one subtask of the source has."""
         return subpartition_count(
             producer, self.source.producer.parallelism, self.target.parallelism, self.is_pointwise
         )
@@ -113,7 +113,7 @@ class JobGraph:
 
     @property
     def edges(self) -> Iterator[JobEdge]:
-        """All edges."""
+        """Return all edges."""
         return (edge for vertex in self.vertices for edge in vertex.inputs)
 
     @property

@@ -69,7 +69,7 @@ class JobPlan:
     slot_limit: int | None = None  # so many slots at most
 
     def subpartition_count(self, edge: EdgePlan, producer: int) -> int:
-        """How many subpartitions the partition of one subtask of the edge's source has."""
+        """Return how many subpartitions the partition of one subtask of the edge's source has."""
         source, target = self.vertices[edge.source], self.vertices[edge.target]
         return subpartition_count(producer, source.parallelism, target.parallelism, edge.is_pointwise)
 
@@ -123,5 +123,5 @@ def _vertex_plan(vertex: JobVertex) -> VertexPlan:
 
 
 def _is_of_slot(factory: object) -> bool:
-    """Whether its operator reads what Spark gives a slot, or gives Spark what a slot has."""
+    """Return whether the vertex's operator reads what Spark gives a slot, or gives Spark what a slot has."""
     return any(getattr(factory, name, False) for name in ("reads_spark", "feeds_spark"))

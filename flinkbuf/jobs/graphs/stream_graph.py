@@ -57,14 +57,14 @@ class StreamNode:
 
     @property
     def name(self) -> str:
-        """What the user called it, or what it does; a source's begins with "Source: ", a sink's with "Sink: "."""
+        """Return the user's name, or what the operator does; a source's begins with "Source: ", a sink's "Sink: "."""
         name = self.transformation.name
         prefix = "Source: " if self.transformation.is_source else "Sink: " if self.transformation.is_sink else ""
         return name if name.startswith(prefix) else prefix + name
 
     @property
     def reads_one_input_first(self) -> bool:
-        """Whether it has a broadcast input beside others; in batch that is read to its end before them."""
+        """Return whether it has a broadcast input beside others, which in batch is read to its end first."""
         everywhere = [edge.partitioner == "broadcast" for edge in self.in_edges]
         return any(everywhere) and not all(everywhere)
 
@@ -95,12 +95,12 @@ class StreamEdge:
 
     @property
     def is_forward(self) -> bool:
-        """Whether subtask i sends to subtask i alone."""
+        """Return whether subtask i sends to subtask i alone."""
         return bool(self.partitioner == "forward")
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether each subtask sends to its own few subtasks of the target."""
+        """Return whether each subtask sends to its own few subtasks of the target."""
         return self.partitioner in ("forward", "rescale")
 
 
@@ -114,7 +114,7 @@ class StreamGraph:
 
     @property
     def edges(self) -> Iterable[StreamEdge]:
-        """All edges, by their source."""
+        """Return all edges, by their source."""
         return (edge for node in self.nodes for edge in node.out_edges)
 
 
@@ -170,7 +170,7 @@ def build_stream_graph(transformations: Iterable[Transformation], settings: Grap
 
 
 def _operators_of(transformations: Iterable[Transformation]) -> list[OperatorTransformation]:
-    """All operators that are reached, in the order in which the program made them."""
+    """Return all operators that are reached, in the order in which the program made them."""
     found: dict[int, Transformation] = {}
     pending = list(transformations)
     while pending:
@@ -313,7 +313,7 @@ def _check_co_location(graph: StreamGraph) -> None:
 
 
 def is_chainable(edge: StreamEdge, settings: GraphSettings) -> bool:
-    """Whether source and target of an edge share a task. Flink: StreamingJobGraphGenerator.isChainable."""
+    """Return whether both ends of an edge share a task. Flink: StreamingJobGraphGenerator.isChainable."""
     up, down = edge.source.transformation, edge.target.transformation
     return (
         len(edge.target.in_edges) == 1
@@ -333,7 +333,7 @@ def is_chainable(edge: StreamEdge, settings: GraphSettings) -> bool:
 
 
 def is_pipelined(graph: StreamGraph) -> bool:
-    """Whether what one task writes is read by another while it is written.
+    """Return whether the records of one task are read by another while they are written.
 
     In batch it is not, unless that is asked for; and not where an operator reads one input to its end before another:
     what writes both would wait for it. Flink: StreamingJobGraphGenerator.determineUndefinedResultPartitionType.

@@ -65,7 +65,7 @@ class OperatorTransformation(Transformation):
 
     @property
     def is_in_program(self) -> bool:
-        """Whether it uses an object of the program itself, such as a list that a sink appends to."""
+        """Return whether the operator uses an object of the program itself, such as a list that a sink appends to."""
         return bool(getattr(self.factory, "is_in_program", False))
 
 

@@ -92,7 +92,7 @@ class _Search:
 
 
 def _parts_of(value: Any) -> Iterator[_Part]:
-    """What a pickle of the value holds, as far as it can be told without pickling it."""
+    """Yield the parts in a pickle of the value, as far as they can be told without pickling it."""
     if isinstance(value, types.FunctionType):
         yield from _parts_of_function(value)
     elif isinstance(value, types.MethodType):
@@ -171,7 +171,7 @@ def _parts_of_object(value: Any) -> Iterator[_Part]:
 
 
 def _attributes_of(value: Any) -> dict[str, Any]:
-    """What the object says that it consists of, else all its attributes."""
+    """Return the state that the object gives pickle, else all its attributes."""
     state: Any = None
     if hasattr(type(value), "__getstate__") and getattr(object, "__getstate__", None) is not type(value).__getstate__:
         try:

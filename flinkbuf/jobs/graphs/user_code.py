@@ -23,7 +23,7 @@ DYNAMIC_CODE = "<dynamic-code>"  # what cloudpickle 3.1.2 and later write instea
 
 
 def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ...]]:
-    """As cloudpickle does, but with the file that the code is from: a traceback shows its lines."""
+    """Reduce code as cloudpickle does, but with its file: a traceback shows the lines."""
     make, arguments = cloudpickle.CloudPickler.dispatch_table[CodeType](code)
     return make, tuple(code.co_filename if each == DYNAMIC_CODE else each for each in arguments)
 
@@ -34,7 +34,7 @@ class UserCodePickler(cloudpickle.CloudPickler):
     dispatch_table: ClassVar[Any] = ChainMap({CodeType: _reduce_code}, cloudpickle.CloudPickler.dispatch_table)
 
     def reducer_override(self, value: Any) -> Any:
-        """As cloudpickle does it, which gives the copy of a class with slots a ``__dict__`` instead of them.
+        """Reduce as cloudpickle does, which gives the copy of a class with slots a ``__dict__`` instead of them.
 
         Objects of such a copy could not be unpickled where the class itself is.
         """

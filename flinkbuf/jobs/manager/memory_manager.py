@@ -107,9 +107,9 @@ class OperatorMemory:
         self.owner = owner
 
     def reserve_part(self, size: int) -> int:
-        """As `MemoryManager.reserve_part`."""
+        """Reserve for this operator, as `MemoryManager.reserve_part`."""
         return self._manager.reserve_part(self.owner, size)
 
     def release_reserved(self, size: int) -> None:
-        """As `MemoryManager.release_reserved`."""
+        """Give back memory of this operator, as `MemoryManager.release_reserved`."""
         self._manager.release_reserved(self.owner, size)

@@ -256,7 +256,7 @@ class RunningTask:
         )
 
     def _make_context(self, *, config: OperatorConfig, extras: dict[str, Any], **rest: Any) -> OperatorContext:
-        """As every task's; a source also knows who gives it splits."""
+        """Make the context of an operator; a source's also has its coordinator."""
         owner = (self.attempt, config.operator_id)
         self._owners.append(owner)
         extras = {**self._surroundings.extras, **extras, "memory": OperatorMemory(self._memory, owner)}

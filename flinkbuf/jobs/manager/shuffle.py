@@ -304,7 +304,7 @@ def network_shuffle(bundle: JobBundle, config: NetworkConfig, manager_id: str, *
 
 
 def segments_needed(plan: JobPlan) -> int:
-    """How many segments the partitions of a job share in one process: what each would like, if that is not too much."""
+    """Return how many segments a job's partitions share in one process: what each would like, up to a limit."""
     least = wanted = 0
     for edge in plan.edges:
         for producer in range(plan.vertices[edge.source].parallelism):
@@ -320,7 +320,7 @@ def segments_needed(plan: JobPlan) -> int:
 
 
 def slot_segments_needed(plan: JobPlan, config: NetworkConfig, *, in_program: bool = False) -> int:
-    """How many segments the tasks of one slot need at most, whichever subtasks they are.
+    """Return how many segments the tasks of one slot need at most, whichever subtasks they are.
 
     Parameters
     ----------

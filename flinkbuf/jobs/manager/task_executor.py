@@ -504,7 +504,7 @@ class TaskExecutor:
             self._do(InterruptTask(attempt))
 
     def _give_up(self, attempt: AttemptId) -> None:
-        """A task has not come out in time: its process ends; if that is the program's own, its thread is left."""
+        """End the process of a task that has not ended in time; in the program's own, leave its thread behind."""
         text = (
             f"attempt {attempt} has not ended {self.config.cancellation_timeout_ms // 1000} s after it was cancelled "
             "(task.cancellation.timeout): a function does not return"

@@ -129,7 +129,7 @@ def _stuck(picture: Picture) -> Json:
 
 
 def _lag_slope(history: Picture, now_ms: int) -> float:
-    """How much the lag grew, as a share of the time in which it did; 0 while too little is known."""
+    """Return how much the lag grew, as a share of the time in which it did; 0 while too little is known."""
     points = [
         (time_ms, lag_ms)
         for time_ms, lag_ms in zip(history["time"], history["watermark_lag"], strict=True)

@@ -432,7 +432,7 @@ class JobMaster:
         self._vanished([each for each in missing if not each.state.is_terminal], now_ms)
 
     def _check_accumulators(self, execution: Execution, now_ms: int) -> None:
-        """One name has one kind in all tasks: their values are one result. Restarted, the program would be the same."""
+        """Fail the job if one name has two kinds: the values are one result, and a restart changes nothing."""
         for name, data in execution.accumulators.items():
             kind, task = self._accumulator_kinds.setdefault(name, (data["type"], str(execution.vertex)))
             if kind != data["type"] and self._life.is_active:
