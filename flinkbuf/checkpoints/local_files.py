@@ -170,7 +170,7 @@ class _LocalInput(StateInput):
         return b"".join(pieces)
 
     def close(self) -> None:
-        """Close it; again: nothing."""
+        """Close the file; again: nothing."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)

@@ -174,5 +174,5 @@ class _RemoteInput(StateInput):
             return bytes(self._file.read_at(size, offset))
 
     def close(self) -> None:
-        """Close it; again: nothing."""
+        """Close the file; again: nothing."""
         self._file.close()

@@ -39,7 +39,7 @@ class PythonArchive:
 
     @classmethod
     def of(cls, path: str, target: str | None = None) -> PythonArchive:
-        """Return one whose file is there; without a target it is named as its file.
+        """Return the archive of a file that is there; without a target it is named as its file.
 
         Raises
         ------

@@ -20,7 +20,7 @@ CONNECT_TIMEOUT_S = 30.0  # the program is on this machine, but its threads may 
 
 @dataclass(frozen=True)
 class ManagerOrder:
-    """What one task manager of a job is; JSON on its way to the launcher.
+    """The settings of one task manager of a job; JSON on their way to the launcher.
 
     Attributes
     ----------

@@ -178,7 +178,7 @@ class AsyncWaitOperator(StreamOperator):
         self._looking = timers.register_timer(timers.now_ms() + _LOOK_MS, self._look)
 
     def _send_mail(self) -> None:
-        """On the loop's thread: something can leave, or the operator has to fail."""
+        """Send a mail from the loop's thread: results can leave, or the operator has to fail."""
         with self._mutex:
             is_first, self._has_mail = not self._has_mail, True
         if is_first:
@@ -200,7 +200,7 @@ class AsyncWaitOperator(StreamOperator):
             self.output.collect(element.value, NO_TIMESTAMP if element.timestamp is None else element.timestamp)
 
     def _interrupted(self, error: BaseException) -> None:
-        """On the loop's thread: Ctrl-C or exit came out of the user's code."""
+        """Pass on Ctrl-C or exit from the user's code; on the loop's thread."""
         if self._calls is not None:
             self._calls.fail(error)
 

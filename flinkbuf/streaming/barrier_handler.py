@@ -117,7 +117,7 @@ class SingleCheckpointBarrierHandler:
         return actions + self._abort(checkpoint_id, CheckpointFailureReason.CHECKPOINT_DECLINED_ON_CANCELLATION_BARRIER)
 
     def on_end_of_partition(self, channel: int, now_ms: int) -> list[BarrierAction]:
-        """Nothing comes from this channel any more."""
+        """Note that a channel has ended."""
         self._open.discard(channel)
         self._blocked.pop(channel, None)
         self._announced.pop(channel, None)

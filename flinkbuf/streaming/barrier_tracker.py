@@ -115,7 +115,7 @@ class CheckpointBarrierTracker:
         return actions + self._complete(tracked, channel, now_ms)
 
     def on_end_of_partition(self, channel: int, now_ms: int) -> list[BarrierAction]:
-        """Nothing comes from this channel any more."""
+        """Note that a channel has ended."""
         self._open.discard(channel)
         actions: list[BarrierAction] = []
         if not self._takes_after_end:
@@ -135,7 +135,7 @@ class CheckpointBarrierTracker:
         return [] if tracked is None else self._abort(tracked, CheckpointFailureReason.CHECKPOINT_SUBSUMED)
 
     def on_time(self, now_ms: int) -> list[BarrierAction]:
-        """Nothing waits here."""
+        """Do nothing: no channel waits here."""
         return []
 
     # ---- what follows from it ---------------------------------------------------------------------------

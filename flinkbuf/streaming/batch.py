@@ -62,7 +62,7 @@ class WithoutWatermarks:
         return self._strategy.create_timestamp_assigner()
 
     def create_watermark_generator(self, clock: Clock) -> NoWatermarksGenerator:
-        """Return one that makes none."""
+        """Return a generator that makes no watermarks."""
         return NoWatermarksGenerator()
 
 

@@ -216,7 +216,7 @@ class OperatorChain:
     # ---- the end ----------------------------------------------------------------------------------------
 
     def end_input(self, input_number: int) -> None:
-        """Nothing more comes to this input of the head."""
+        """End an input of the head: no more records come to it."""
         self._end_input(self.head, input_number)
 
     def _end_input(self, made: ChainedOperator, input_number: int) -> None:

@@ -124,7 +124,7 @@ class CheckpointedInputs:
             self._perform(self.handler.on_announcement(barrier, announcement.sequence_number, number, now_ms))
 
     def process_end_of_partition(self, gate: Any, channel: int) -> None:
-        """Nothing comes from this channel any more."""
+        """Handle the end of a channel."""
         self._perform(self.handler.on_end_of_partition(self._number(gate, channel), self._timers.now_ms()))
 
     def _number(self, gate: Any, channel: int) -> int:

@@ -265,7 +265,7 @@ class OperatorMailboxExecutor:
         self._processor._run(self._processor.mailbox.take(self._priority))
 
     def try_yield(self) -> bool:
-        """Run one such mail if there is one; returns whether."""
+        """Run one such mail if there is one; return whether there was."""
         mailbox = self._processor.mailbox
         mailbox.post_due_timers()
         mail = mailbox.try_take(self._priority)

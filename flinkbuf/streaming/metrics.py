@@ -38,7 +38,7 @@ class TaskTimes:
         self._since = ticks()
 
     def enter(self, state: int) -> int:
-        """From now on the task is in this state; returns the one before."""
+        """Change the state that the task is in from now on; return the one before."""
         now = self.ticks()
         before = self._state
         self._totals[before] += now - self._since

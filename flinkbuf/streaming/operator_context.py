@@ -47,7 +47,7 @@ class MailboxExecutor(Protocol):
         ...
 
     def try_yield(self) -> bool:
-        """Run one such mail if there is one; returns whether."""
+        """Run one such mail if there is one; return whether there was."""
         ...
 
 

@@ -189,7 +189,7 @@ class SinkWriterOperator(SinkWriterOperatorBase):
             raise
 
     def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
-        """Everything that was written belongs to this checkpoint."""
+        """Flush the writer: all records written so far belong to this checkpoint."""
         if not self._has_ended:
             self._flush(end_of_input=False)
 

@@ -44,7 +44,7 @@ class NonTimestampContext:
         """Do nothing: no operator waits for watermarks."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class ManualWatermarkContext:
@@ -81,7 +81,7 @@ class ManualWatermarkContext:
             self._output.emit_watermark_status(True)
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
     def _be_active(self) -> None:
         if self._is_idle:

@@ -154,7 +154,7 @@ def watermarks_json(vertex: VertexPicture) -> list[Json]:
 
 
 def subtask_json(subtask: SubtaskPicture, now_ms: int) -> Json:
-    """Return its newest attempt, with those before."""
+    """Return a subtask's newest attempt, with those before."""
     details = attempt_json(subtask.current, now_ms)
     details["former_attempts"] = [attempt_json(each, now_ms) for each in subtask.history]
     return details

@@ -11,7 +11,7 @@ _SPANS: Final = (("year", 31_557_600_000), ("day", 86_400_000), ("h", 3_600_000)
 
 
 def duration_text(ms: float) -> str:
-    """Return one or two units.
+    """Return a duration in one or two units.
 
     Examples
     --------
