@@ -157,7 +157,7 @@ class CheckpointCoordinator:
         kind = stimulus.kind
         directory = (stimulus.directory or self.config.savepoint_directory) if kind.is_savepoint else ""
         if kind.is_savepoint and not directory:
-            refusal = "no directory for savepoints is set: give one, or set execution.checkpointing.savepoint-dir"
+            refusal = "no savepoint directory is set: give a directory, or set execution.checkpointing.savepoint-dir"
         elif not is_running:
             refusal = "the job does not run"
         elif self._stop is not None:
