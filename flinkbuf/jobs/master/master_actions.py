@@ -1,6 +1,6 @@
 """Stimuli of a job master besides the messages of task managers, and the actions it returns.
 
-None of this travels: the shell around the job master (jobs/job_runner.py) makes the one and performs the other, in
+None of this travels: the shell around the job master (jobs/running_job.py) makes the one and performs the other, in
 order, each list to its end before the next message is handled.
 """
 
