@@ -119,15 +119,20 @@ def _verdict(line: Line, ours: float, rival: float) -> str:
     return times + (f", goal of {goal:g} × missed" if ratio < goal else "")
 
 
-def with_table(text: str, table: str) -> str:
-    """Return README's `text` with `table` between the two marks."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+def between_marks(page: Path, text: str, marks: tuple[str, str], what: str) -> str:
+    """Return the `text` of a page with `what` between two marks, each a line."""
+    head, begin, rest = text.partition(marks[0])
+    _, end, tail = rest.partition(marks[1])
     if not (begin and end):
         raise ValueError(
-            f"{README} needs the lines {BEGIN.strip()!r} and {END.strip()!r}, between which the table stands"
+            f"{page} needs the lines {marks[0].strip()!r} and {marks[1].strip()!r}, for what stands between"
         )
-    return head + begin + "\n" + table + "\n" + end + tail
+    return head + begin + what + end + tail
+
+
+def with_table(text: str, table: str) -> str:
+    """Return README's `text` with `table` between the two marks."""
+    return between_marks(README, text, (BEGIN, END), f"\n{table}\n")
 
 
 def main(arguments: list[str] | None = None) -> int:

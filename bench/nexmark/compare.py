@@ -52,6 +52,7 @@ CHECK_RATE = 100  # events a second of event time: many windows, and hardly two 
 MEMORY_STEP_S = 0.1
 FIRST_TRIAL, LAST_TRIAL, TRIAL_S = 400_000, 6_400_000, 0.7
 FEWEST_EVENTS, MOST_EVENTS = 400_000, 20_000_000
+RATES = {"events_per_s": "a second", "events_per_cpu_s": "a CPU second"}
 
 
 def parsed(arguments=None):
@@ -302,14 +303,11 @@ def sizes_of(options, name):
     """
     if options.events:
         return [options.events // 4, options.events]
-    events = FIRST_TRIAL
-    while True:
-        short, long = run_ours(options, name, [events // 4, events])
-        seconds = long["wall_s"] - short["wall_s"]
-        if seconds >= TRIAL_S or events >= LAST_TRIAL:
-            break
-        events *= 4
-    wanted = 0.75 * events / max(seconds, TRIAL_S) * options.seconds
+    short, long = run_ours(options, name, [FIRST_TRIAL // 4, FIRST_TRIAL])
+    while long["wall_s"] - short["wall_s"] < TRIAL_S and long["events"] < LAST_TRIAL:
+        short, (long,) = long, run_ours(options, name, [4 * long["events"]])
+    seconds = max(long["wall_s"] - short["wall_s"], TRIAL_S)
+    wanted = (long["events"] - short["events"]) / seconds * options.seconds
     quarter = round(min(max(wanted, FEWEST_EVENTS), MOST_EVENTS) / 400_000) * 100_000
     return [quarter, 4 * quarter]
 
@@ -333,9 +331,7 @@ def ratios_of(result):
     """Return what flinkbuf's rates are of Flink's."""
     if "flink" not in result:
         return {}
-    return {
-        f"{key}_ratio": result["flinkbuf"][key] / result["flink"][key] for key in ("events_per_s", "events_per_cpu_s")
-    }
+    return {f"{key}_ratio": result["flinkbuf"][key] / result["flink"][key] for key in RATES}
 
 
 # --- what is printed
@@ -350,7 +346,7 @@ def line_of(name, result):
     """Return the line of a query in the table."""
     ours, flinks = result["flinkbuf"], result.get("flink")
     text = f"{name:4} {result['events'] / 1e6:8.1f}"
-    for key in ("events_per_s", "events_per_cpu_s"):
+    for key in RATES:
         text += f" {ours[key] / 1e3:11,.0f}"
         text += f" {flinks[key] / 1e3:11,.0f} {result[f'{key}_ratio']:7.2f}" if flinks else f" {'':11} {'':7}"
     text += f" {ours['peak_bytes'] / 1e6:8,.0f}"
@@ -365,17 +361,23 @@ def geometric_mean(ratios):
     return math.exp(statistics.fmean(map(math.log, ratios)))
 
 
+def compared(results, rate):
+    """Return the ratios of a rate by query, the source and what is not known left out, and where flinkbuf is ahead."""
+    of_queries = {name: result for name, result in results.items() if name != "src" and "flink" in result}
+    ratios = {name: result[f"{rate}_ratio"] for name, result in of_queries.items()}
+    known = {name: ratio for name, ratio in ratios.items() if not math.isnan(ratio)}
+    return known, [name for name, ratio in known.items() if ratio > 1]
+
+
 def summary_of(results):
     """Return the lines under the table."""
-    of_queries = [result for name, result in results.items() if name != "src" and "flink" in result]
     lines = []
-    for key, what in (("events_per_s", "a second"), ("events_per_cpu_s", "a CPU second")):
-        ratios = [result[f"{key}_ratio"] for result in of_queries if not math.isnan(result[f"{key}_ratio"])]
+    for rate, what in RATES.items():
+        ratios, ahead = compared(results, rate)
         if ratios:
-            ahead = sum(ratio > 1 for ratio in ratios)
-            mean = geometric_mean(ratios)
+            mean = geometric_mean(ratios.values())
             lines.append(
-                f"events {what}: {mean:.2f} times Flink's in the geometric mean, ahead in {ahead} of {len(ratios)}"
+                f"events {what}: {mean:.2f} times Flink's in the geometric mean, ahead in {len(ahead)} of {len(ratios)}"
             )
     return lines
 

@@ -11,17 +11,18 @@ import sys
 import textwrap
 from html import escape
 
-from nexmark.compare import NOT_IN_SQL, ROOT, geometric_mean, ratios_of
+from readme import between_marks
+
+from nexmark.compare import NOT_IN_SQL, RATES, ROOT, compared, geometric_mean, ratios_of
 
 FIGURES = ROOT / "bench" / "nexmark" / "figures.json"
 PAGE, CHART, README = ROOT / "docs" / "nexmark.md", ROOT / "docs" / "assets" / "nexmark.svg", ROOT / "README.md"
-BEGIN, END = "<!-- figures of make nexmark -->\n", "<!-- end of the figures of make nexmark -->\n"
+MARKS = "<!-- figures of make nexmark -->\n", "<!-- end of the figures of make nexmark -->\n"
 
 NO_FIGURES = "There are no figures here yet: they want a machine that does nothing else for half an hour.\n"
 
-KINDS = ("events_per_s", "events_per_cpu_s")
-KEPT = (*KINDS, "peak_bytes")
-INK, LINE, OURS, FLINKS = "#7d8894", "#7d8894", "#e8833a", "#8fb4d9"
+KEPT = (*RATES, "peak_bytes")
+INK, OURS, FLINKS = "#7d8894", "#e8833a", "#8fb4d9"
 BAR, STEP, LEFT, WIDTH, TOP = 7, 22, 46, 760, 40
 
 
@@ -33,7 +34,7 @@ def kept_of(measured):
         for who in ("flinkbuf", "flink"):
             if who in result:
                 queries[name][who] = {key: three_digits(result[who][key]) for key in KEPT}
-    settings = {key: measured[key] for key in ("rate", "parallelism", "rounds", "target")}
+    settings = {key: measured[key] for key in ("rate", "parallelism", "rounds", "target", "java_options")}
     return {**settings, **{key: measured["machine_before"][key] for key in ("cpus", "python")}, "queries": queries}
 
 
@@ -64,23 +65,20 @@ def table_of(figures):
     for name, result in with_ratios(figures).items():
         ours, flinks = result["flinkbuf"], result.get("flink")
         cells = ["events alone" if name == "src" else name, f"{result['events'] / 1e6:.1f} M"]
-        for kind in KINDS:
-            cells.append(number(ours[kind] / 1e3))
-            cells += [number(flinks[kind] / 1e3), f"{result[f'{kind}_ratio']:.2f}"] if flinks else ["", ""]
+        for rate in RATES:
+            cells.append(number(ours[rate] / 1e3))
+            cells += [number(flinks[rate] / 1e3), f"{result[f'{rate}_ratio']:.2f}"] if flinks else ["", ""]
         cells += [number(ours["peak_bytes"] / 1e6), number(flinks["peak_bytes"] / 1e6) if flinks else ""]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
 def means_of(figures):
-    """Return how many queries there are; of each kind the geometric mean of the ratios, and where flinkbuf is ahead."""
-    queries = {name: each for name, each in with_ratios(figures).items() if name != "src" and "flink" in each}
-    found = []
-    for kind in KINDS:
-        ratios = {name: each[f"{kind}_ratio"] for name, each in queries.items()}
-        known = {name: ratio for name, ratio in ratios.items() if not math.isnan(ratio)}
-        found.append((geometric_mean(known.values()), [name for name, ratio in known.items() if ratio > 1]))
-    return len(queries), *found
+    """Return how many queries there are; of each rate the geometric mean of the ratios, and where flinkbuf is ahead."""
+    queries = with_ratios(figures)
+    count = sum(name != "src" and "flink" in result for name, result in queries.items())
+    found = (compared(queries, rate) for rate in RATES)
+    return count, *((geometric_mean(ratios.values()), ahead) for ratios, ahead in found)
 
 
 def sentence_of(figures):
@@ -101,7 +99,7 @@ def summary_of(figures):
         f"ahead in {len(ahead)} ({', '.join(ahead)}); {cpu:.2f} times its events a CPU second, ahead in "
         f"{len(cpu_ahead)} ({', '.join(cpu_ahead)}). {figures['rounds']} rounds, `{figures['target']}`, parallelism "
         f"{figures['parallelism']}, {figures['rate']:,} events a second of event time, {figures['cpus']} cores, Python "
-        f"{figures['python']}. Flink's memory is that of a JVM with a heap of 4 GB. {NOT_IN_SQL['q6']} (q6)."
+        f"{figures['python']}. Flink's JVM has `{figures['java_options']}`. {NOT_IN_SQL['q6']} (q6)."
     ) + "\n"  # fmt: skip
 
 
@@ -140,25 +138,13 @@ def chart_of(figures):
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def between_marks(text, what):
-    """Return a page with `what` between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}{what}{END}{after}"
-
-
 def pages_of(figures):
     """Return what each file is to hold; without figures the pages say so."""
-    if figures is None:
-        return {
-            PAGE: between_marks(PAGE.read_text(), NO_FIGURES),
-            README: between_marks(README.read_text(), ""),
-        }
-    return {
-        PAGE: between_marks(PAGE.read_text(), summary_of(figures) + table_of(figures)),
-        README: between_marks(README.read_text(), sentence_of(figures)),
-        CHART: chart_of(figures),
+    page, sentence = (summary_of(figures) + table_of(figures), sentence_of(figures)) if figures else (NO_FIGURES, "")
+    pages = {
+        path: between_marks(path, path.read_text(), MARKS, what) for path, what in ((PAGE, page), (README, sentence))
     }
+    return {**pages, CHART: chart_of(figures)} if figures else pages
 
 
 def main(arguments=None):

@@ -19,7 +19,7 @@ def measured():
         "q6": {"events": 400_000, "flinkbuf": side(1000.0)},
     }
     machine = {"cpus": 2, "python": "3.11.7"}
-    settings = {"rate": 10_000, "parallelism": 2, "rounds": 3, "target": "local"}
+    settings = {"rate": 10_000, "parallelism": 2, "rounds": 3, "target": "local", "java_options": "-Xmx4g"}
     return {**settings, "machine_before": machine, "queries": queries}
 
 
@@ -54,5 +54,6 @@ def test_the_chart_has_a_bar_for_each_rate_that_is_known(figures):
 
 
 def test_a_page_keeps_what_is_outside_its_marks():
-    text = f"before\n{page.BEGIN}old\n{page.END}after\n"
-    assert page.between_marks(text, "new\n") == f"before\n{page.BEGIN}new\n{page.END}after\n"
+    begin, end = page.MARKS
+    text = f"before\n{begin}old\n{end}after\n"
+    assert page.between_marks(page.PAGE, text, page.MARKS, "new\n") == f"before\n{begin}new\n{end}after\n"
