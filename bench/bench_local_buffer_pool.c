@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../tests/core/pools.h"
 #include "bench.h"
 #include "memory/buffer_builder.h"
 #include "memory/local_buffer_pool.h"
@@ -24,20 +25,11 @@ struct bench {
   struct fb_local_buffer_pool* local; /* NULL: straight from the global pool */
 };
 
-static void give(struct fb_buffer* buffer) { fb_network_buffer_pool_give(buffer->owner, buffer); }
-
-static struct fb_buffer* take(struct fb_network_buffer_pool* global) {
-  struct fb_buffer* taken = fb_network_buffer_pool_take(global);
-
-  if (taken != NULL) fb_buffer_reset(taken, give, global);
-  return taken;
-}
-
 static struct fb_buffer* request(const struct bench* bench) {
   struct fb_buffer* buffer;
   do {
     if (bench->local != NULL) fb_local_buffer_pool_request(bench->local, 0, &buffer);
-    else buffer = take(bench->global);
+    else buffer = take_segment(bench->global);
   } while (buffer == NULL);
   return buffer;
 }
