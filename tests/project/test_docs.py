@@ -236,6 +236,7 @@ def test_pictures_are_what_the_script_draws(tmp_path):
     subprocess.run([sys.executable, str(DOCS / "pictures.py"), str(tmp_path)], check=True, timeout=60)
     drawn = {path.name: path.read_text("utf-8") for path in tmp_path.glob("*.svg")}
     kept = {path.name: path.read_text("utf-8") for path in (DOCS / "assets").glob("*.svg")}
+    kept.pop("nexmark.svg", None)  # drawn of what was measured, by bench/nexmark/page.py
     assert drawn == kept, "run python docs/pictures.py"
 
 
