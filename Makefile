@@ -16,10 +16,10 @@ SHORT   := -m 'not long' -q --durations=15
 LONG    := -m long -q --durations=15
 SHARE1  := tests/spark
 SHARE2  := tests/project tests/pyflink tests/interop tests/control tests/records tests/datastream
-SHARE3  := tests/jobs tests/nexmark tests/web tests/checkpoints
+SHARE3  := tests/runtime tests/targets tests/nexmark tests/web tests/checkpoints
 NEXMARK := build/nexmark
 PEER    := $(wildcard tests/interop/java/flinkbuf/interop/*.java)
-SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*.pyx flinkbuf/_core/*.pxd flinkbuf/_core/*.h)
+SOURCES := setup.py pyproject.toml $(wildcard csrc/*/*.[ch] flinkbuf/_core/*/*.pyx flinkbuf/_core/*/*.pxd flinkbuf/_core/*/*.h)
 
 # Installs Debian packages, or says what is missing: make would only show a compiler's or a JVM's own complaint.
 APT = sh -c 'if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -196,12 +196,12 @@ docs: $(VENV)/.docs
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*.[ch] tests/core/*.[ch] bench/*.[ch] flinkbuf/_core/*.h)
+	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*.[ch] tests/core/*.[ch] tests/core/*/*.c bench/*.[ch] flinkbuf/_core/*/*.h)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/cython-lint flinkbuf bench
 
 clean:
 	rm -rf $(VENV) build dist demo-output bench-output *.egg-info .pytest_cache .hypothesis .benchmarks .mypy_cache
-	rm -f flinkbuf/_core/*.c flinkbuf/_core/*.so
+	rm -f flinkbuf/_core/*.c flinkbuf/_core/*/*.so flinkbuf/_core/*.so
 	rm -f bench/nexmark/*.so
 	find flinkbuf tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""Builds csrc/*/*.c into one static library and each flinkbuf/_core/*.pyx into an extension linked to it.
+"""Builds csrc/*/*.c into one static library and each flinkbuf/_core/*/*.pyx into an extension linked to it.
 
 FLINKBUF_BUILD     release (default), debug, or werror (release with warnings as errors)
 FLINKBUF_SANITIZE  a list for -fsanitize=, such as address,undefined
@@ -54,7 +54,7 @@ flags += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else 
 core_speed, binding_speed = ([], []) if has_symbols else (["-O3"], ["-O2"])
 link = ["-pthread"] + ([f"-fsanitize={sanitize}"] if sanitize else [])
 warnings = ["-Wall", "-Wextra", "-Wconversion"] + (["-Werror"] if build == "werror" else [])
-headers, sources = sorted(glob("csrc/*/*.h") + glob("flinkbuf/_core/*.h")), sorted(glob("csrc/*/*.c"))
+headers, sources = sorted(glob("csrc/*/*.h") + glob("flinkbuf/_core/*/*.h")), sorted(glob("csrc/*/*.c"))
 core = {
     "sources": sources,
     "cflags": flags + core_speed + warnings,
@@ -63,9 +63,9 @@ core = {
 }
 
 
-def extension(name, source):
+def extension(source):
     return Extension(
-        f"flinkbuf._core.{name}",
+        ".".join(Path(source).with_suffix("").parts),
         [source],
         include_dirs=["csrc", "flinkbuf"],
         depends=headers + sources,  # a change in one of these links every extension again
@@ -93,8 +93,8 @@ setup(
     options={"build_ext": {"parallel": os.cpu_count()}},
     ext_modules=checked(
         cythonize(
-            [extension(Path(pyx).stem, pyx) for pyx in sorted(glob("flinkbuf/_core/*.pyx"))]
-            + [extension("_cyutility", "flinkbuf/_core/_cyutility.c")],
+            [extension(pyx) for pyx in sorted(glob("flinkbuf/_core/*/*.pyx"))]
+            + [extension("flinkbuf/_core/_cyutility.c")],
             shared_utility_qualified_name="flinkbuf._core._cyutility",
             build_dir="build/cython",
             nthreads=os.cpu_count() or 1,

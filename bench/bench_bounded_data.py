@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.bounded_partition import BoundedStorage
-from flinkbuf._core.io_executor import IOExecutor
-from flinkbuf._core.local_buffer_pool import NetworkBufferPool
-from flinkbuf._core.result_partition import ResultPartition
+from flinkbuf._core.io.io_executor import IOExecutor
+from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
+from flinkbuf._core.partition.bounded_partition import BoundedStorage
+from flinkbuf._core.partition.result_partition import ResultPartition
 
 SEGMENT_SIZE, PLAIN_SIZE = 32768, 256 * 1024
 TOTAL = scaled(64) << 20

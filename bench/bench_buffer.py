@@ -3,7 +3,7 @@
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.buffer import Buffer
+from flinkbuf._core.memory.buffer import Buffer
 
 COUNT = scaled(20_000)
 DATA = bytes(32768)

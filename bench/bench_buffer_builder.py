@@ -8,7 +8,7 @@ from io import BytesIO
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.local_buffer_pool import NetworkBufferPool
+from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 
 COUNT = scaled(32_700)
 RECORD = bytes(100)

@@ -5,7 +5,7 @@ import random
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.buffer_codec import BufferCodec
+from flinkbuf._core.memory.buffer_codec import BufferCodec
 
 lz4 = pytest.importorskip("lz4.block") if __name__ != "__main__" else __import__("lz4.block").block
 SIZE = 32 * 1024

@@ -26,22 +26,22 @@ from pathlib import Path
 import pytest
 from measure import SMOKE, report, scaled
 
-from flinkbuf._core.key_context import KeyContext
+from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.checkpoints.handles import OperatorRestore, TaskRestore
 from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.checkpoints.storage import storage_of
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import KeyedProcessFunction, MapFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
-from flinkbuf.streaming.snapshot import OperatorSnapshot
-from flinkbuf.streaming.snapshot_reader import read_restore
-from flinkbuf.streaming.snapshot_writer import write_snapshot
-from flinkbuf.streaming.state import ValueStateDescriptor
-from flinkbuf.streaming.state_backend import KeyedStateBackend
-from flinkbuf.streaming.task_snapshot import TaskStateSnapshot
-from flinkbuf.streaming.timers import TimerServices
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.streaming.checkpoint.snapshot_reader import read_restore
+from flinkbuf.streaming.checkpoint.snapshot_writer import write_snapshot
+from flinkbuf.streaming.checkpoint.task_snapshot import TaskStateSnapshot
+from flinkbuf.streaming.state.key_groups import KeyGroups
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+from flinkbuf.streaming.state.state import ValueStateDescriptor
+from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.testing import ManualClock
 
 KEYS = scaled(1_000_000)

@@ -6,7 +6,7 @@ import zlib
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.crc32 import crc32
+from flinkbuf._core.ground.crc32 import crc32
 
 DATA = os.urandom(scaled(1 << 20))
 SMALL = DATA[:128]

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.key_group import key_group_range
+from flinkbuf._core.record.key_group import key_group_range
 from flinkbuf.checkpoints.handles import (
     CheckpointMetadata,
     KeyedStateHandle,
@@ -23,16 +23,16 @@ from flinkbuf.checkpoints.handles import (
     SubtaskState,
     VertexInCheckpoint,
 )
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
-from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
-from flinkbuf.jobs.master.job_details import job_details
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.master_actions import CheckpointStored, ManagerSaid, SendTo, StartJob, StoreCheckpoint
-from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.master.state_assignment import StateAssignment
-from flinkbuf.jobs.messages import CheckpointAcknowledgement, DeployTask, RegisterManager, TaskStateReport
-from flinkbuf.jobs.time_passed import TimePassed
+from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.runtime.checkpoint.state_assignment import StateAssignment
+from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.master.restart_strategy import NoRestart
+from flinkbuf.runtime.picture.job_details import job_details
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.messages import CheckpointAcknowledgement, DeployTask, RegisterManager, TaskStateReport
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.runtime.scheduler.master_actions import CheckpointStored, ManagerSaid, SendTo, StartJob, StoreCheckpoint
 
 PARALLELISM = scaled(500)
 SUBTASKS = 2 * PARALLELISM

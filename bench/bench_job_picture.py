@@ -12,15 +12,15 @@ import pytest
 from measure import measure, scaled
 
 from flinkbuf.control.message_codec import MessageCodec
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.job_details import job_details
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.job_picture import PictureMaker
-from flinkbuf.jobs.master.page_picture import page_picture
-from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.messages import KINDS, HeartbeatReport
+from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.master.restart_strategy import NoRestart
+from flinkbuf.runtime.picture.job_details import job_details
+from flinkbuf.runtime.picture.job_picture import PictureMaker
+from flinkbuf.runtime.picture.page_picture import page_picture
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.messages import KINDS, HeartbeatReport
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 
 TASKS, PARALLELISM = 10, scaled(1_000)
 SUBTASKS = TASKS * PARALLELISM

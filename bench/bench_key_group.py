@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.key_group import KeyHasher
+from flinkbuf._core.record.key_group import KeyHasher
 from flinkbuf.types.types import Types
 
 os.environ.setdefault("PYTHONHASHSEED", "0")  # portable_hash refuses to work without it

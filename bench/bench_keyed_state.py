@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.key_context import KeyContext
-from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkbuf.streaming.state_backend import KeyedStateBackend
-from flinkbuf.streaming.timers import TimerServices
+from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf.streaming.state.key_groups import KeyGroups
+from flinkbuf.streaming.state.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.testing import ManualClock
 
 COUNT = scaled(100_000)

@@ -9,7 +9,7 @@ import struct
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.memory_segment import MemorySegment
+from flinkbuf._core.memory.memory_segment import MemorySegment
 
 SIZE = 32768
 OFFSETS = [offset % (SIZE - 8) for offset in range(0, 7 * scaled(20_000), 7)]

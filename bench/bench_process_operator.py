@@ -8,11 +8,11 @@ import heapq
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.process_operator import KeyedProcessOperator
-from flinkbuf._core.stream_operator import Output
-from flinkbuf.streaming.process_functions import KeyedProcessFunction
-from flinkbuf.streaming.state import ValueStateDescriptor
-from flinkbuf.streaming.time_domain import TimeDomain
+from flinkbuf._core.operators.process_operator import KeyedProcessOperator
+from flinkbuf._core.operators.stream_operator import Output
+from flinkbuf.streaming.chain.process_functions import KeyedProcessFunction
+from flinkbuf.streaming.state.state import ValueStateDescriptor
+from flinkbuf.streaming.time.time_domain import TimeDomain
 from flinkbuf.testing import OperatorHarness
 
 COUNT = scaled(100_000)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.reactor import Reactor
+from flinkbuf._core.io.reactor import Reactor
 
 COUNT = scaled(1_000)
 REACTOR = Reactor()

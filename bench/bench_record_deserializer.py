@@ -10,7 +10,7 @@ import struct
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.record_deserializer import RecordDeserializer
+from flinkbuf._core.record.record_deserializer import RecordDeserializer
 
 BUFFER_SIZE = 32768
 

@@ -12,7 +12,7 @@ from data import RECORDS
 from measure import measure
 
 import flinkbuf as fb
-from flinkbuf._core.record_exchange import RecordExchange
+from flinkbuf._core.flow.record_exchange import RecordExchange
 
 TYPE = fb.Types.TUPLE([fb.Types.LONG(), fb.Types.STRING(), fb.Types.DOUBLE()])
 SEGMENTS = 4096

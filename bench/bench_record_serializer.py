@@ -9,7 +9,7 @@ import struct
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.record_serializer import RecordSerializer
+from flinkbuf._core.record.record_serializer import RecordSerializer
 
 BUFFER_SIZE = 32768
 

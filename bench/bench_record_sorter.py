@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.record_sorter import RecordSorter
+from flinkbuf._core.sort.record_sorter import RecordSorter
 
 COUNT = scaled(200_000)
 CHANCE = random.Random(7)

@@ -7,9 +7,9 @@ says no. Behind a source stands a chained filter that calls the same function: w
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.function_operator import FilterOperator
-from flinkbuf._core.operator_chain import ChainingOutput, OperatorCounters
-from flinkbuf._core.source_operator import IteratorSourceOperator, ReaderOutput
+from flinkbuf._core.operators.function_operator import FilterOperator
+from flinkbuf._core.operators.source_operator import IteratorSourceOperator, ReaderOutput
+from flinkbuf._core.task.operator_chain import ChainingOutput, OperatorCounters
 
 COUNT = scaled(200_000)
 ELEMENTS = list(range(COUNT))

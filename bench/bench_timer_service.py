@@ -10,8 +10,8 @@ import random
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.timer_service import InternalTimerService
+from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf._core.state.timer_service import InternalTimerService
 from flinkbuf.testing import ManualClock
 
 COUNT = scaled(100_000)

@@ -30,7 +30,7 @@ from measure import SMOKE, report, scaled
 from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.streaming.state import ValueStateDescriptor
+from flinkbuf.streaming.state.state import ValueStateDescriptor
 from flinkbuf.web.serving import close_servers
 
 COUNT = scaled(8_000_000)

@@ -13,10 +13,10 @@ from operator import itemgetter
 import pytest
 from measure import measure, scaled
 
-from flinkbuf._core.operator_chain import BroadcastingOutput, OperatorCounters
-from flinkbuf._core.timestamps_operator import TimestampsAndWatermarksOperator
-from flinkbuf.streaming.aggregations import ReduceOperatorFactory, field_reduce
-from flinkbuf.streaming.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkbuf._core.operators.timestamps_operator import TimestampsAndWatermarksOperator
+from flinkbuf._core.task.operator_chain import BroadcastingOutput, OperatorCounters
+from flinkbuf.streaming.chain.aggregations import ReduceOperatorFactory, field_reduce
+from flinkbuf.streaming.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from flinkbuf.streaming.windows.count_windows import CountTumblingWindowAssigner
 from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows
 from flinkbuf.streaming.windows.time_windows import SlidingEventTimeWindows, TumblingEventTimeWindows

@@ -14,7 +14,9 @@ from flinkbuf._version import __version__ as __version__
 from flinkbuf.lazy_names import bring
 
 _folder = os.path.dirname(os.path.abspath(__file__))
-if not any(os.path.exists(os.path.join(_folder, "_core", f"buffer{suffix}")) for suffix in EXTENSION_SUFFIXES):
+if not any(
+    os.path.exists(os.path.join(_folder, "_core", "memory", f"buffer{suffix}")) for suffix in EXTENSION_SUFFIXES
+):
     raise ImportError(
         f"{_folder} is flinkbuf's source, which is not built for this Python: start Python in another directory to use "
         f"an installed flinkbuf, or build this one with: pip install -e {os.path.dirname(_folder)}"
@@ -23,9 +25,9 @@ del _folder
 
 # Where each public name lives. `__init__.pyi` says the same to type checkers; a test compares the two.
 _NAMES = {
-    "flinkbuf._core.local_buffer_pool": "LocalBufferPool NetworkBufferPool",
-    "flinkbuf._core.memory_segment": "MemorySegment",
-    "flinkbuf._core.read_buffer_pool": "ReadBufferPool",
+    "flinkbuf._core.memory.local_buffer_pool": "LocalBufferPool NetworkBufferPool",
+    "flinkbuf._core.memory.memory_segment": "MemorySegment",
+    "flinkbuf._core.partition.read_buffer_pool": "ReadBufferPool",
     "flinkbuf.async_io.function": "CallContext CompletedTwiceError ResultFuture",
     "flinkbuf.async_io.retry": "ExponentialRetry FixedDelayRetry",
     "flinkbuf.async_io.stats": "AsyncStats SkippedRecord",
@@ -54,8 +56,8 @@ _NAMES = {
     "flinkbuf.records.record_reader": "RecordReader",
     "flinkbuf.records.record_writer": "RecordWriter",
     "flinkbuf.spark.async_map.async_map": "async_map",
-    "flinkbuf.spark.column_functions": "from_flink to_flink",
-    "flinkbuf.spark.data_source_registration": "register_data_source",
+    "flinkbuf.spark.frames.column_functions": "from_flink to_flink",
+    "flinkbuf.spark.data_source.registration": "register_data_source",
     "flinkbuf.spark.exchange.exchange": "exchange",
     "flinkbuf.spark.exchange.pipelined": "exchange_summaries",
     "flinkbuf.spark.exchange.summary": "ExchangeSummary",

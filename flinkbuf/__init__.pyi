@@ -1,8 +1,8 @@
 """The public names of flinkbuf, as type checkers read them; `__init__.py` brings each at its first use."""
 
-from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
-from flinkbuf._core.memory_segment import MemorySegment
-from flinkbuf._core.read_buffer_pool import ReadBufferPool
+from flinkbuf._core.memory.local_buffer_pool import LocalBufferPool, NetworkBufferPool
+from flinkbuf._core.memory.memory_segment import MemorySegment
+from flinkbuf._core.partition.read_buffer_pool import ReadBufferPool
 from flinkbuf._version import __version__
 from flinkbuf.async_io.function import CallContext, CompletedTwiceError, ResultFuture
 from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
@@ -54,11 +54,11 @@ from flinkbuf.records.record_buffers import read_batches, read_buffers, write_bu
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.spark.async_map.async_map import async_map
-from flinkbuf.spark.column_functions import from_flink, to_flink
-from flinkbuf.spark.data_source_registration import register_data_source
+from flinkbuf.spark.data_source.registration import register_data_source
 from flinkbuf.spark.exchange.exchange import exchange
 from flinkbuf.spark.exchange.pipelined import exchange_summaries
 from flinkbuf.spark.exchange.summary import ExchangeSummary
+from flinkbuf.spark.frames.column_functions import from_flink, to_flink
 from flinkbuf.types.types import TypeInformation, Types, as_type, row_data_type
 from flinkbuf.types.values import (
     Instant,

@@ -2,6 +2,6 @@
 
 import sys
 
-from flinkbuf.cli import main
+from flinkbuf.commands.cli import main
 
 sys.exit(main())

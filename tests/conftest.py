@@ -73,7 +73,9 @@ def spark():
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         # functions of test modules run in the workers
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(str(TESTS / folder) for folder in ("spark", "support")),
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
+            str(folder) for folder in (TESTS / "support", *(TESTS / "spark").glob("**/"))
+        ),
     }
     builder = SparkSession.builder.master("local[2]").appName("flinkbuf tests")
     for name, value in settings.items():

@@ -2,7 +2,7 @@
  *
  * A compressed buffer is one block: 4 bytes little-endian length of the body, 4 bytes little-endian length of the
  * original, the body. Nothing in it names the codec: producer and consumer agree beforehand.
- * LZ4 is in C (fb_buffer_codec_lz4); ZSTD is a codec of flinkbuf/_core/buffer_codec.pyx, which takes the GIL.
+ * LZ4 is in C (fb_buffer_codec_lz4); ZSTD is a codec of flinkbuf/_core/memory/buffer_codec.pyx, which takes the GIL.
  * Flink: BlockCompressor and BlockDecompressor, as BufferCompressor and BufferDecompressor use them.
  *
  * Owner:   whoever holds a reference; the last release() frees the codec. That of LZ4 is never freed.

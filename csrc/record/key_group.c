@@ -1,8 +1,8 @@
 #include "record/key_group.h"
 
 #include "ground/byte_order.h"
-#include "record/binary_row.h"
-#include "record/object.h"
+#include "value/binary_row.h"
+#include "value/object.h"
 
 /* A count over what is left can only be honest where elements take no bytes at all (NULL_VALUE, the empty
  * tuple); nobody has more of these in a key, and without a limit four bytes could keep us busy for

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#include "record/type.h"
+#include "value/type.h"
 
 #define FB_MAX_PARALLELISM             32768u /* Flink: UPPER_BOUND_MAX_PARALLELISM */
 #define FB_DEFAULT_MIN_MAX_PARALLELISM 128u   /* Flink: DEFAULT_LOWER_BOUND_MAX_PARALLELISM */

@@ -2,8 +2,8 @@
 
 #include <stdlib.h>
 
-#include "record/number.h"
-#include "record/text.h"
+#include "value/number.h"
+#include "value/text.h"
 
 #define SIGN_BIT       ((uint64_t)1 << 63)
 #define BILLION        1000000000u

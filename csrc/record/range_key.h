@@ -13,7 +13,7 @@
 #define FB_RANGE_KEY_H
 
 #include "ground/data_view.h"
-#include "record/type.h"
+#include "value/type.h"
 
 struct fb_range_order {
   bool is_descending;

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import Context
 from typing import Any, Protocol
 
-from flinkbuf._core.async_call import AsyncCall
+from flinkbuf._core.operators.async_call import AsyncCall
 from flinkbuf.async_io.function import AsyncOptions, CompletedTwiceError, Function, ResultFuture
 from flinkbuf.async_io.handover import Inbox
 from flinkbuf.async_io.timer import Timers

@@ -15,7 +15,7 @@ from operator import attrgetter
 from time import monotonic
 from typing import Any
 
-from flinkbuf._core.async_call import AsyncCall, start_many
+from flinkbuf._core.operators.async_call import AsyncCall, start_many
 from flinkbuf.async_io.admission import Admission, Batch
 from flinkbuf.async_io.attempt import Attempts
 from flinkbuf.async_io.function import AsyncOptions, CallContext, Function

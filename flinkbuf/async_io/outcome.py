@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from flinkbuf._core.async_call import as_results
+from flinkbuf._core.operators.async_call import as_results
 from flinkbuf.async_io.admission import Batch
 from flinkbuf.async_io.function import AsyncOptions, CallContext, Function
 from flinkbuf.async_io.queue import Entry

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from flinkbuf._core.crc32 import crc32
+from flinkbuf._core.ground.crc32 import crc32
 from flinkbuf.checkpoints.damage import damaged
 from flinkbuf.checkpoints.files import StateInput, StateOutput
 from flinkbuf.checkpoints.handles import StateHandle

@@ -1,6 +1,6 @@
 """Values that functions add up, with one result for the whole job: ``context.add_accumulator(name, IntCounter())``."""
 
-from flinkbuf.streaming.accumulators import (
+from flinkbuf.streaming.chain.accumulators import (
     Accumulator,
     AverageAccumulator,
     DoubleCounter,

@@ -10,9 +10,9 @@ from typing import Any
 
 from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
-from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.snapshot_writer import MAX_INLINE_SIZE
+from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.checkpoint.snapshot_writer import MAX_INLINE_SIZE
 
 
 @dataclass(frozen=True)

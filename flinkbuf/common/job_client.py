@@ -9,10 +9,10 @@ from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.common.completable_future import CompletableFuture, completed, failed
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.job_id import JobID
-from flinkbuf.jobs.checkpoint_log import log_stop
-from flinkbuf.jobs.failure import JobCanceledError, JobSuspendedError
-from flinkbuf.jobs.job_status import JobStatus
 from flinkbuf.log import logger
+from flinkbuf.runtime.driver.checkpoint_log import log_stop
+from flinkbuf.runtime.protocol.failure import JobCanceledError, JobSuspendedError
+from flinkbuf.runtime.protocol.job_status import JobStatus
 
 
 class JobEnd:
@@ -53,8 +53,8 @@ class JobEnd:
     def _archive(self) -> None:
         if self._archive_directory is None:
             return
-        from flinkbuf.jobs.master.job_archive import archive_job
-        from flinkbuf.jobs.master.page_picture import page_picture
+        from flinkbuf.runtime.picture.job_archive import archive_job
+        from flinkbuf.runtime.picture.page_picture import page_picture
 
         try:
             details = self.job.details()

@@ -10,14 +10,14 @@ from flinkbuf.common import options
 from flinkbuf.common.configuration import Configuration
 from flinkbuf.common.restart_strategy import RestartStrategies, RestartStrategyConfiguration
 from flinkbuf.config import NetworkConfig
-from flinkbuf.jobs.master.job_master_config import JobMasterConfig
-from flinkbuf.jobs.master.restart_strategy import (
+from flinkbuf.runtime.master.restart_strategy import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
     NoRestart,
     RestartConfig,
 )
+from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
 
 
 def target_name(configuration: Configuration) -> str:

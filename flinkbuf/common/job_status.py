@@ -1,3 +1,3 @@
 """Where a job is in its life. Flink: JobStatus."""
 
-from flinkbuf.jobs.job_status import JobStatus as JobStatus
+from flinkbuf.runtime.protocol.job_status import JobStatus as JobStatus

@@ -23,7 +23,7 @@ from flinkbuf.common.configuration import (
     unreadable,
 )
 from flinkbuf.config import network_keys, parse_duration_ms, parse_size
-from flinkbuf.streaming.latency_stats import GRANULARITIES
+from flinkbuf.streaming.time.latency_stats import GRANULARITIES
 
 
 def granularity_of(text: str) -> str:

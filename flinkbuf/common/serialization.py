@@ -6,8 +6,8 @@ import codecs
 from collections.abc import Callable
 from typing import IO, Any
 
-from flinkbuf.streaming.part_file import PartWriter
-from flinkbuf.streaming.value_text import file_text_of
+from flinkbuf.streaming.sinks.part_file import PartWriter
+from flinkbuf.streaming.sinks.value_text import file_text_of
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
 

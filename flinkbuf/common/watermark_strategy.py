@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flinkbuf.streaming.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from flinkbuf.streaming.time.watermark_strategy import TimestampAssigner, WatermarkStrategy
 
 __all__ = ["AssignerWithPeriodicWatermarksWrapper", "TimestampAssigner", "WatermarkStrategy"]
 

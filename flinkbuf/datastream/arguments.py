@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
-from flinkbuf.jobs.graphs.transformation import OperatorTransformation
-from flinkbuf.streaming.functions import Function, MapFunction
+from flinkbuf.runtime.graph.transformation import OperatorTransformation
+from flinkbuf.streaming.chain.functions import Function, MapFunction
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type
 from flinkbuf.types.types import Types, as_type
 

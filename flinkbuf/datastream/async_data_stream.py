@@ -7,9 +7,9 @@ from typing import Any
 
 from flinkbuf.datastream.arguments import check_is_object, declared
 from flinkbuf.datastream.data_stream import DataStream
-from flinkbuf.datastream.operator_factories import MadeBy
-from flinkbuf.streaming.async_functions import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
-from flinkbuf.streaming.async_wait_operator import AsyncWaitOperatorFactory
+from flinkbuf.datastream.program.operator_factories import MadeBy
+from flinkbuf.streaming.chain.async_functions import NO_RETRY_STRATEGY, AsyncFunction, AsyncRetryStrategy
+from flinkbuf.streaming.chain.async_wait_operator import AsyncWaitOperatorFactory
 from flinkbuf.types.duration import Time, milliseconds_of
 
 OPERATOR_NAME = "async wait operator"

@@ -1,6 +1,6 @@
 """When an asynchronous call is made again. PyFlink: datastream/async_retry_strategies.py."""
 
-from flinkbuf.streaming.async_functions import (
+from flinkbuf.streaming.chain.async_functions import (
     NO_RETRY_STRATEGY,
     ExponentialBackoffDelayRetryStrategy,
     FixedDelayRetryStrategy,

@@ -6,22 +6,22 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 
 from flinkbuf.datastream.arguments import declared
-from flinkbuf.datastream.operator_factories import (
+from flinkbuf.datastream.program.operator_factories import (
     BroadcastProcessFactory,
     CoFunctionFactory,
     CoProcessFactory,
     KeyedBroadcastProcessFactory,
     KeyedCoProcessFactory,
 )
-from flinkbuf.streaming.functions import CoFlatMapFunction, CoMapFunction, KeySelector
-from flinkbuf.streaming.process_functions import (
+from flinkbuf.streaming.chain.functions import CoFlatMapFunction, CoMapFunction, KeySelector
+from flinkbuf.streaming.chain.process_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
     KeyedBroadcastProcessFunction,
     KeyedCoProcessFunction,
 )
-from flinkbuf.streaming.state import MapStateDescriptor
+from flinkbuf.streaming.state.state import MapStateDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -27,7 +27,7 @@ from flinkbuf.datastream.arguments import (
 from flinkbuf.datastream.connected_streams import BroadcastConnectedStream, BroadcastStream, ConnectedStreams
 from flinkbuf.datastream.data_stream_sink import CloseableIterator, DataStreamSink
 from flinkbuf.datastream.joined_streams import CoGroupedStreams, IntervalJoin, JoinedStreams
-from flinkbuf.datastream.operator_factories import (
+from flinkbuf.datastream.program.operator_factories import (
     FunctionFactory,
     KeyedProcessFactory,
     MadeBy,
@@ -39,7 +39,7 @@ from flinkbuf.datastream.operator_factories import (
 )
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
 from flinkbuf.datastream.windowed_stream import AllWindowedStream, WindowedStream
-from flinkbuf.jobs.graphs.transformation import (
+from flinkbuf.runtime.graph.transformation import (
     ChainingStrategy,
     CustomExchange,
     KeyedExchange,
@@ -49,8 +49,8 @@ from flinkbuf.jobs.graphs.transformation import (
     Transformation,
     UnionTransformation,
 )
-from flinkbuf.streaming.aggregations import ReduceOperatorFactory, field_reduce
-from flinkbuf.streaming.functions import (
+from flinkbuf.streaming.chain.aggregations import ReduceOperatorFactory, field_reduce
+from flinkbuf.streaming.chain.functions import (
     FilterFunction,
     FlatMapFunction,
     Function,
@@ -61,18 +61,18 @@ from flinkbuf.streaming.functions import (
     ReduceFunction,
     as_selector,
 )
-from flinkbuf.streaming.output_tag import OutputTag
-from flinkbuf.streaming.process_functions import KeyedProcessFunction, ProcessFunction
-from flinkbuf.streaming.sink import Sink, SupportsPreprocessing
-from flinkbuf.streaming.sink_factories import (
+from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.chain.process_functions import KeyedProcessFunction, ProcessFunction
+from flinkbuf.streaming.sinks.sink import Sink, SupportsPreprocessing
+from flinkbuf.streaming.sinks.sink_factories import (
     PRINT_SINK_NAME,
     CollectSinkFactory,
     PrintSinkFactory,
     SinkWriterFactory,
     sink_factory_of,
 )
-from flinkbuf.streaming.state import MapStateDescriptor
-from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
+from flinkbuf.streaming.state.state import MapStateDescriptor
+from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.count_windows import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 from flinkbuf.types.duration import Duration, milliseconds_of
@@ -1270,7 +1270,7 @@ class DataStream(Generic[T]):
         >>> squares.sum()  # doctest: +SKIP
         14
         """
-        return of_spark("to_spark").to_rdd(self)
+        return of_spark("stage.to_spark").to_rdd(self)
 
     def to_data_frame(self, schema: Any = None) -> Any:
         """Give Spark the records of this stream, as a DataFrame; see `to_rdd`.
@@ -1292,7 +1292,7 @@ class DataStream(Generic[T]):
         ... )
         >>> pairs.to_data_frame("n bigint, square bigint").collect()  # doctest: +SKIP
         """
-        return of_spark("to_spark").to_data_frame(self, schema)
+        return of_spark("stage.to_spark").to_data_frame(self, schema)
 
     def cache(self) -> CachedDataStream[T]:
         """Give a stream that a batch job would keep; streaming jobs compute it each time, as in Flink.

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from flinkbuf.datastream.arguments import checked_uid_hash, group_name, set_parallelism
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
-from flinkbuf.jobs.graphs.transformation import ChainingStrategy, OperatorTransformation
+from flinkbuf.runtime.graph.transformation import ChainingStrategy, OperatorTransformation
 
 T = TypeVar("T")  # of the records
 

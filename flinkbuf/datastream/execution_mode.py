@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sized
 from enum import Enum
 from typing import Any
 
-from flinkbuf.jobs.graphs.transformation import OperatorTransformation, Transformation
+from flinkbuf.runtime.graph.transformation import OperatorTransformation, Transformation
 
 
 class RuntimeExecutionMode(Enum):

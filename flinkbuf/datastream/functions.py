@@ -1,13 +1,13 @@
 """What a user's function derives from. PyFlink: datastream/functions.py."""
 
-from flinkbuf.streaming.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
-from flinkbuf.streaming.checkpointed_function import (
+from flinkbuf.streaming.chain.async_functions import AsyncFunction, AsyncRetryPredicate, AsyncRetryStrategy
+from flinkbuf.streaming.chain.checkpointed_function import (
     CheckpointedFunction,
     CheckpointListener,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from flinkbuf.streaming.functions import (
+from flinkbuf.streaming.chain.functions import (
     AggregateFunction,
     CoFlatMapFunction,
     CoGroupFunction,
@@ -27,7 +27,7 @@ from flinkbuf.streaming.functions import (
     SinkFunction,
     SourceFunction,
 )
-from flinkbuf.streaming.process_functions import (
+from flinkbuf.streaming.chain.process_functions import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     CoProcessFunction,
@@ -37,10 +37,10 @@ from flinkbuf.streaming.process_functions import (
     ProcessFunction,
     ProcessJoinFunction,
 )
-from flinkbuf.streaming.runtime_context import RuntimeContext
-from flinkbuf.streaming.state import KeyedStateStore
-from flinkbuf.streaming.timers import TimerService
-from flinkbuf.streaming.two_phase_commit import TwoPhaseCommitSinkFunction
+from flinkbuf.streaming.chain.runtime_context import RuntimeContext
+from flinkbuf.streaming.sinks.two_phase_commit import TwoPhaseCommitSinkFunction
+from flinkbuf.streaming.state.state import KeyedStateStore
+from flinkbuf.streaming.state.timers import TimerService
 from flinkbuf.streaming.windows.window_functions import (
     AllWindowFunction,
     ProcessAllWindowFunction,

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Generic, NoReturn, TypeVar
 
 from flinkbuf.datastream.arguments import check_function, declared, with_names
 from flinkbuf.datastream.connected_streams import keyed_options
-from flinkbuf.datastream.operator_factories import IntervalJoinFactory
-from flinkbuf.streaming.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, KeySelector
-from flinkbuf.streaming.output_tag import OutputTag
-from flinkbuf.streaming.process_functions import ProcessJoinFunction
+from flinkbuf.datastream.program.operator_factories import IntervalJoinFactory
+from flinkbuf.streaming.chain.functions import CoGroupFunction, FlatJoinFunction, JoinFunction, KeySelector
+from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.chain.process_functions import ProcessJoinFunction
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.co_group import (
     CoGroupWindowFunction,

@@ -1,3 +1,3 @@
 """The name of a side output. Flink: OutputTag."""
 
-from flinkbuf.streaming.output_tag import OutputTag as OutputTag
+from flinkbuf.streaming.chain.output_tag import OutputTag as OutputTag

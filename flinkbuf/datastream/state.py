@@ -1,6 +1,6 @@
 """State and its descriptions. PyFlink: datastream/state.py."""
 
-from flinkbuf.streaming.state import (
+from flinkbuf.streaming.state.state import (
     AggregatingState,
     AggregatingStateDescriptor,
     AppendingState,
@@ -19,7 +19,7 @@ from flinkbuf.streaming.state import (
     ValueState,
     ValueStateDescriptor,
 )
-from flinkbuf.streaming.state_ttl import StateTtlConfig
+from flinkbuf.streaming.state.state_ttl import StateTtlConfig
 
 __all__ = [
     "AggregatingState",

@@ -21,18 +21,22 @@ from flinkbuf.datastream.checkpointing_mode import CheckpointingMode
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.data_stream_sink import CloseableIterator
 from flinkbuf.datastream.execution_mode import RuntimeExecutionMode, is_bounded, runs_in_batch
-from flinkbuf.datastream.forgotten import next_program, note_sink, warn, was_used
+from flinkbuf.datastream.program.forgotten import next_program, note_sink, warn, was_used
 from flinkbuf.datastream.slot_sharing_group import SlotSharingGroup
-from flinkbuf.jobs.error_report import show_errors
-from flinkbuf.jobs.graphs.transformation import OperatorTransformation
-from flinkbuf.jobs.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
-from flinkbuf.streaming.clock import Clock
-from flinkbuf.streaming.collect import Collector
-from flinkbuf.streaming.functions import ParallelSourceFunction
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.sink_factories import PrintSinkFactory
-from flinkbuf.streaming.source_factories import COLLECTION_SOURCE_NAME, CollectionSourceFactory, source_factory_of
-from flinkbuf.streaming.watermark_strategy import WatermarkStrategy
+from flinkbuf.runtime.driver.error_report import show_errors
+from flinkbuf.runtime.driver.job_files import CachedFile, JobFiles, PythonArchive, existing, import_place
+from flinkbuf.runtime.graph.transformation import OperatorTransformation
+from flinkbuf.streaming.chain.functions import ParallelSourceFunction
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.sinks.collect import Collector
+from flinkbuf.streaming.sinks.sink_factories import PrintSinkFactory
+from flinkbuf.streaming.sources.source_factories import (
+    COLLECTION_SOURCE_NAME,
+    CollectionSourceFactory,
+    source_factory_of,
+)
+from flinkbuf.streaming.time.clock import Clock
+from flinkbuf.streaming.time.watermark_strategy import WatermarkStrategy
 from flinkbuf.types.type_information import TypeInformation
 
 DEFAULT_JOB_NAME = options.DEFAULT_JOB_NAME
@@ -750,7 +754,7 @@ class StreamExecutionEnvironment:
         >>> sorted(numbers.set_parallelism(2).execute_and_collect())
         [1, 2, 3, 4]
         """
-        from flinkbuf.streaming.source_factories import SourceOperatorFactory
+        from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 
         if not isinstance(watermark_strategy, WatermarkStrategy):
             raise TypeError(
@@ -797,7 +801,7 @@ class StreamExecutionEnvironment:
         --------
         >>> env.from_rdd(sc.parallelize(range(10), 2), Types.LONG()).map(lambda n: n * n).print()  # doctest: +SKIP
         """
-        stream: DataStream = of_spark("spark_source").from_rdd(self, rdd, type_info)
+        stream: DataStream = of_spark("frames.spark_source").from_rdd(self, rdd, type_info)
         return stream
 
     def from_data_frame(self, data_frame: Any) -> DataStream[Any]:
@@ -812,7 +816,7 @@ class StreamExecutionEnvironment:
         --------
         >>> env.from_data_frame(spark.range(3)).map(lambda row: row.id).print()  # doctest: +SKIP
         """
-        stream: DataStream = of_spark("spark_source").from_data_frame(self, data_frame)
+        stream: DataStream = of_spark("frames.spark_source").from_data_frame(self, data_frame)
         return stream
 
     # --- execution
@@ -880,7 +884,7 @@ class StreamExecutionEnvironment:
         >>> [(node["type"], node["predecessors"][0]["ship_strategy"]) for node in nodes if "predecessors" in node]
         [('Reduce', 'HASH'), ('Sink: Print to Std. Out', 'FORWARD')]
         """
-        from flinkbuf.jobs.graphs.execution_plan import to_json
+        from flinkbuf.runtime.graph.execution_plan import to_json
 
         was_used(self._program)
         return to_json(self._stream_graph(None, self._runs_in_program()))
@@ -904,8 +908,8 @@ class StreamExecutionEnvironment:
         [3] Sink: Print to Std. Out  x 1
             from [2] by REBALANCE
         """
-        from flinkbuf.jobs.graphs.execution_plan import draw
-        from flinkbuf.jobs.graphs.job_graph import build_job_graph
+        from flinkbuf.runtime.graph.execution_plan import draw
+        from flinkbuf.runtime.graph.job_graph import build_job_graph
 
         was_used(self._program)
         print(draw(build_job_graph(self._stream_graph(None, self._runs_in_program()))))
@@ -971,7 +975,7 @@ class StreamExecutionEnvironment:
         return job_options.target_name(self._configuration) == "embedded"
 
     def _stream_graph(self, job_name: str | None, runs_in_program: bool) -> Any:
-        from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
+        from flinkbuf.runtime.graph.stream_graph import GraphSettings, build_stream_graph
 
         max_parallelism = self.get_max_parallelism()
         is_batch = runs_in_batch(self._operators, options.read(self._configuration, options.RUNTIME_MODE))
@@ -1040,7 +1044,7 @@ class StreamExecutionEnvironment:
         can_be_taken_over: bool = False,
     ) -> tuple[Any, JobEnd]:
         """Make a job of the program, which is forgotten then: the next execution runs what is made from now on."""
-        from flinkbuf.datastream.job_start import start_of
+        from flinkbuf.datastream.program.job_start import start_of
 
         self._warn_of_keys(target_name or job_options.target_name(self._configuration))
         end = JobEnd(options.read(self._configuration, options.ARCHIVE_DIRECTORY))
@@ -1087,7 +1091,7 @@ class StreamExecutionEnvironment:
 
         The program is still there afterwards; `_forget_program` ends that.
         """
-        from flinkbuf.jobs.graphs.job_graph import build_job_graph
+        from flinkbuf.runtime.graph.job_graph import build_job_graph
 
         was_used(self._program)
         graph = build_job_graph(self._stream_graph(job_name, False))
@@ -1123,7 +1127,7 @@ class StreamExecutionEnvironment:
 
     def _progress_of(self, job: Any) -> contextlib.AbstractContextManager[Any]:
         """What shows a job on the terminal, if it is wanted."""
-        from flinkbuf.jobs.progress import JobProgress
+        from flinkbuf.runtime.picture.progress import JobProgress
 
         if not self._shows_progress():
             return contextlib.nullcontext()

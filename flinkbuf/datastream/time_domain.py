@@ -1,3 +1,3 @@
 """Which time a timer is of. Flink: TimeDomain."""
 
-from flinkbuf.streaming.time_domain import TimeDomain as TimeDomain
+from flinkbuf.streaming.time.time_domain import TimeDomain as TimeDomain

@@ -1,3 +1,3 @@
 """What tells a function the time and sets its timers. Flink: TimerService."""
 
-from flinkbuf.streaming.timers import TimerService as TimerService
+from flinkbuf.streaming.state.timers import TimerService as TimerService

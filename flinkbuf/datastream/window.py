@@ -1,6 +1,6 @@
 """Windows, what puts records into them, and what says when they are complete. PyFlink: datastream/window.py."""
 
-from flinkbuf._core.time_window import TimeWindow
+from flinkbuf._core.operators.time_window import TimeWindow
 from flinkbuf.streaming.windows.assigner import MergingWindowAssigner, SessionWindowTimeGapExtractor, WindowAssigner
 from flinkbuf.streaming.windows.count_windows import (
     CountSlidingWindowAssigner,

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
 from flinkbuf.datastream.arguments import declared, said
-from flinkbuf.datastream.operator_factories import MadeBy
-from flinkbuf.streaming.functions import (
+from flinkbuf.datastream.program.operator_factories import MadeBy
+from flinkbuf.streaming.chain.functions import (
     AggregateFunction,
     Function,
     NullByteKeySelector,
     ReduceFunction,
     as_selector,
 )
-from flinkbuf.streaming.output_tag import OutputTag
+from flinkbuf.streaming.chain.output_tag import OutputTag
 from flinkbuf.streaming.windows.assigner import MergingWindowAssigner, WindowAssigner
 from flinkbuf.streaming.windows.evictors import Evictor
 from flinkbuf.streaming.windows.trigger import Trigger

@@ -10,11 +10,11 @@ import sys
 from contextlib import suppress
 from typing import Any
 
-from flinkbuf._core.bounded_partition import BoundedStorage
-from flinkbuf._core.local_buffer_pool import LocalBufferPool, NetworkBufferPool
-from flinkbuf._core.read_buffer_pool import ReadBufferPool
-from flinkbuf._core.result_partition import PartitionStorage
-from flinkbuf._core.sort_merge_partition import SortMergeStorage
+from flinkbuf._core.memory.local_buffer_pool import LocalBufferPool, NetworkBufferPool
+from flinkbuf._core.partition.bounded_partition import BoundedStorage
+from flinkbuf._core.partition.read_buffer_pool import ReadBufferPool
+from flinkbuf._core.partition.result_partition import PartitionStorage
+from flinkbuf._core.partition.sort_merge_partition import SortMergeStorage
 from flinkbuf.errors import InsufficientBuffersError
 from flinkbuf.network.compression import buffer_codec
 from flinkbuf.network.io_manager import IOManager, default_io_manager

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from flinkbuf._core.buffer import Buffer
-from flinkbuf._core.buffer_builder import BufferBuilder, BufferConsumer
+from flinkbuf._core.memory.buffer import Buffer
+from flinkbuf._core.memory.buffer_builder import BufferBuilder, BufferConsumer
 
 __all__ = ["Buffer", "BufferBuilder", "BufferConsumer", "DataType"]
 

@@ -11,7 +11,7 @@ import struct
 from importlib import import_module
 from typing import Any
 
-from flinkbuf._core.buffer_codec import BlockDecompressor, BufferCodec
+from flinkbuf._core.memory.buffer_codec import BlockDecompressor, BufferCodec
 from flinkbuf.errors import CorruptDataError
 
 CODECS = ("LZ4", "ZSTD")

@@ -19,13 +19,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakValueDictionary
 
-from flinkbuf._core.dialer import Dialer
-from flinkbuf._core.local_buffer_pool import NetworkBufferPool
-from flinkbuf._core.partition_client import PartitionClient
-from flinkbuf._core.partition_manager import PartitionManager
-from flinkbuf._core.partition_server import PartitionServer
-from flinkbuf._core.reactor import Reactor
-from flinkbuf._core.read_buffer_pool import ReadBufferPool
+from flinkbuf._core.io.dialer import Dialer
+from flinkbuf._core.io.reactor import Reactor
+from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
+from flinkbuf._core.partition.read_buffer_pool import ReadBufferPool
+from flinkbuf._core.wire.partition_client import PartitionClient
+from flinkbuf._core.wire.partition_manager import PartitionManager
+from flinkbuf._core.wire.partition_server import PartitionServer
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CancelTaskError, RemoteTransportError
 from flinkbuf.log import logger

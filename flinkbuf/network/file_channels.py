@@ -11,10 +11,10 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkbuf._core.buffer_header import HEADER_SIZE, read_header, write_header
-from flinkbuf._core.file_channel import FileChannel
-from flinkbuf._core.io_channel import IOChannel, IOOperation
-from flinkbuf._core.io_executor import IOExecutor
+from flinkbuf._core.io.file_channel import FileChannel
+from flinkbuf._core.io.io_channel import IOChannel, IOOperation
+from flinkbuf._core.io.io_executor import IOExecutor
+from flinkbuf._core.partition.buffer_header import HEADER_SIZE, read_header, write_header
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.network.buffer import Buffer
 

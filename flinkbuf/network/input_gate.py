@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from flinkbuf._core.input_gate import InputGate as _InputGate
-from flinkbuf._core.union_input_gate import UnionInputGate as _UnionInputGate
+from flinkbuf._core.gate.input_gate import InputGate as _InputGate
+from flinkbuf._core.gate.union_input_gate import UnionInputGate as _UnionInputGate
 from flinkbuf.network.partition_file import PartitionFile
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from flinkbuf._core.io_executor import IOExecutor
+from flinkbuf._core.io.io_executor import IOExecutor
 from flinkbuf.network.file_channels import (
     BlockChannelReader,
     BlockChannelWriter,

@@ -6,9 +6,9 @@ import operator
 import os
 from typing import Any
 
-from flinkbuf._core.local_buffer_pool import NetworkBufferPool
-from flinkbuf._core.output_flusher import add_partition, remove_partition
-from flinkbuf._core.result_partition import ResultPartition as _ResultPartition
+from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
+from flinkbuf._core.partition.output_flusher import add_partition, remove_partition
+from flinkbuf._core.partition.result_partition import ResultPartition as _ResultPartition
 from flinkbuf.network import blocking_storage as blocking
 from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.network.events import Event

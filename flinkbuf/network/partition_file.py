@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from flinkbuf._core.partition_file import PartitionFile as _PartitionFile
-from flinkbuf._core.result_partition import ResultPartition as _ResultPartition
-from flinkbuf._core.sort_merge_partition import open_partition_file
-from flinkbuf._core.subpartition import AvailabilityListener, SubpartitionView
+from flinkbuf._core.partition.partition_file import PartitionFile as _PartitionFile
+from flinkbuf._core.partition.result_partition import ResultPartition as _ResultPartition
+from flinkbuf._core.partition.sort_merge_partition import open_partition_file
+from flinkbuf._core.partition.subpartition import AvailabilityListener, SubpartitionView
 from flinkbuf.network.blocking_storage import default_read_pool
 from flinkbuf.network.buffer import Buffer
 from flinkbuf.network.compression import BufferDecompressor

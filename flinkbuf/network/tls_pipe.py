@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
-from flinkbuf._core.dialer import Carrier
-from flinkbuf._core.partition_server import PartitionServer
-from flinkbuf._core.reactor import Reactor
+from flinkbuf._core.io.dialer import Carrier
+from flinkbuf._core.io.reactor import Reactor
+from flinkbuf._core.wire.partition_server import PartitionServer
 from flinkbuf.network.tls_context import NOT_TLS, reason_of
 
 CHUNK = 256 * 1024  # bytes of one read

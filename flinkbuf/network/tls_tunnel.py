@@ -25,9 +25,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from flinkbuf._core.dialer import Carrier, Dialer
-from flinkbuf._core.partition_server import PartitionServer
-from flinkbuf._core.reactor import Reactor
+from flinkbuf._core.io.dialer import Carrier, Dialer
+from flinkbuf._core.io.reactor import Reactor
+from flinkbuf._core.wire.partition_server import PartitionServer
 from flinkbuf.config import TlsConfig
 from flinkbuf.network.tls_context import make_context
 from flinkbuf.network.tls_pipe import CHUNK, LINGER_S, TlsPipe, end_socket

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flinkbuf._core.partition_file import PartitionFile
+from flinkbuf._core.partition.partition_file import PartitionFile
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.network.buffer import DataType
 from flinkbuf.network.compression import BufferDecompressor

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.batch_reader import BatchBufferReader
-from flinkbuf._core.partition_file import PartitionFile
+from flinkbuf._core.flow.batch_reader import BatchBufferReader
+from flinkbuf._core.partition.partition_file import PartitionFile
 from flinkbuf.errors import CorruptDataError, PartitionNotFoundError
 from flinkbuf.network.compression import BufferDecompressor
 from flinkbuf.partition_files.data_set import DATA_SUFFIX, INDEX_SUFFIX

@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.sort_merge_partition import written_file
+from flinkbuf._core.partition.sort_merge_partition import written_file
 from flinkbuf.config import NetworkConfig
 from flinkbuf.network.partition import NetworkBufferPool, ResultPartition
 from flinkbuf.partition_files.data_set import DATA_SUFFIX

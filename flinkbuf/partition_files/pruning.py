@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from flinkbuf._core.key_group import key_group_of_hash, operator_index
+from flinkbuf._core.record.key_group import key_group_of_hash, operator_index
 from flinkbuf.records.partitioner import by_key
 from flinkbuf.types.types import RowTypeInfo, TypeInformation
 

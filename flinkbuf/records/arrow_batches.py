@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.arrow_column import ArrowBatch, ArrowPlan, batches_of
-from flinkbuf._core.batch_reader import BatchBuilder
+from flinkbuf._core.columns.arrow_column import ArrowBatch, ArrowPlan, batches_of
+from flinkbuf._core.flow.batch_reader import BatchBuilder
 from flinkbuf.records import spark_arrow
 from flinkbuf.records.numpy_columns import batch_of_arrays
 from flinkbuf.types.schema import DecimalParser

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.arrow_column import ArrowBatch, ArrowPlan, batches_of
-from flinkbuf._core.binary_column import read_values, write_values
+from flinkbuf._core.columns.arrow_column import ArrowBatch, ArrowPlan, batches_of
+from flinkbuf._core.flow.binary_column import read_values, write_values
 from flinkbuf.records.arrow_batches import (
     HAS_FIELDS,
     SINGLE,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.numpy_batch import numpy_batch
+from flinkbuf._core.flow.numpy_batch import numpy_batch
 
 if TYPE_CHECKING:
-    from flinkbuf._core.arrow_column import ArrowBatch
+    from flinkbuf._core.columns.arrow_column import ArrowBatch
 
 _NUMBERS = {
     "i1": b"c", "u1": b"C", "i2": b"s", "u2": b"S", "i4": b"i", "u4": b"I", "i8": b"l", "u8": b"L",

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from flinkbuf._core.channel_selector import ChannelSelector
-from flinkbuf._core.range_selector import BatchRanges, RangeField, RangeSelector
+from flinkbuf._core.columns.range_selector import BatchRanges, RangeField, RangeSelector
+from flinkbuf._core.record.channel_selector import ChannelSelector
 from flinkbuf.records.arrow_batches import record_type, split_batches
 from flinkbuf.records.partitioner import WHOLE_RECORD, Partitioner
 from flinkbuf.types.types import TypeInformation, as_type

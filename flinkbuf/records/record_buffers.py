@@ -6,9 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.batch_reader import BatchBufferReader
-from flinkbuf._core.batch_writer import HashBatchWriter, SortBatchWriter
-from flinkbuf._core.record_buffers import HashBufferWriter, RecordBufferReader, RecordBufferWriter, SortBufferWriter
+from flinkbuf._core.flow.batch_reader import BatchBufferReader
+from flinkbuf._core.flow.batch_writer import HashBatchWriter, SortBatchWriter
+from flinkbuf._core.flow.record_buffers import (
+    HashBufferWriter,
+    RecordBufferReader,
+    RecordBufferWriter,
+    SortBufferWriter,
+)
 from flinkbuf.config import NetworkConfig
 from flinkbuf.records.arrow_batches import MAX_BYTES, MAX_ROWS, batch_builder, is_batch, record_type, split_batches
 from flinkbuf.records.partitioner import as_partitioner

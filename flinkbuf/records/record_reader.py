@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.batch_reader import GateBatches
-from flinkbuf._core.record_reader import RecordReader as _RecordReader
+from flinkbuf._core.flow.batch_reader import GateBatches
+from flinkbuf._core.flow.record_reader import RecordReader as _RecordReader
 from flinkbuf.network.events import Event, EventRegistry, event_from_bytes
 from flinkbuf.network.input_gate import InputGate, UnionInputGate
 from flinkbuf.network.io_manager import IOManager, temporary_directories

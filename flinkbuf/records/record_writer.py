@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.batch_writer import RowChunks, write_batch
-from flinkbuf._core.channel_selector import ChannelSelector
-from flinkbuf._core.record_writer import RecordWriter as _RecordWriter
+from flinkbuf._core.flow.batch_writer import RowChunks, write_batch
+from flinkbuf._core.flow.record_writer import RecordWriter as _RecordWriter
+from flinkbuf._core.record.channel_selector import ChannelSelector
 from flinkbuf.network.events import EndOfData, Event
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.records.arrow_batches import arrow_batches, is_batch, record_type

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 PROBE_TIMEOUT_S = 30.0
-_PROBE = "import flinkbuf._core.buffer, flinkbuf._version; print(flinkbuf._version.build_version())"
+_PROBE = "import flinkbuf._core.memory.buffer, flinkbuf._version; print(flinkbuf._version.build_version())"
 
 _checked: weakref.WeakSet[SparkContext] = weakref.WeakSet()
 
@@ -126,7 +126,7 @@ def _unpack(data: bytes, version: str) -> Any:
     )
     python = f"this worker of Spark runs {sys.executable} (Python {sys.version.split()[0]}), which"
     try:
-        import flinkbuf._core.buffer  # noqa: F401 - the compiled part
+        import flinkbuf._core.memory.buffer  # noqa: F401 - the compiled part
         from flinkbuf._version import build_version
     except ImportError as error:
         raise RuntimeError(f"{python} cannot import flinkbuf ({error}). {advice}") from None

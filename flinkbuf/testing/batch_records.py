@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from flinkbuf._core.stream_operator import NO_TIMESTAMP
-from flinkbuf._core.type_codec import TypeCodec
-from flinkbuf.jobs.graphs.batch_inputs import sort_key_of
-from flinkbuf.jobs.graphs.transformation import OperatorTransformation, PartitionTransformation, UnionTransformation
-from flinkbuf.streaming.key_groups import codec_of
-from flinkbuf.streaming.operator_config import SortKey
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.value.type_codec import TypeCodec
+from flinkbuf.runtime.graph.batch_inputs import sort_key_of
+from flinkbuf.runtime.graph.transformation import OperatorTransformation, PartitionTransformation, UnionTransformation
+from flinkbuf.streaming.chain.operator_config import SortKey
+from flinkbuf.streaming.state.key_groups import codec_of
 
 _UNDECLARED = TypeCodec("OBJECT", is_key=True)
 

@@ -10,8 +10,8 @@ from typing import Any
 from flinkbuf.checkpoints.options import SnapshotKind
 from flinkbuf.datastream.data_stream import DataStream
 from flinkbuf.datastream.stream_execution_environment import StreamExecutionEnvironment
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.streaming.clock import Clock
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.streaming.time.clock import Clock
 
 DEFAULT_TIMEOUT_S = 60.0
 LOOK_EVERY_S = 0.005

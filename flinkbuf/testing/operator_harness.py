@@ -8,12 +8,12 @@ from typing import Any
 
 import cloudpickle
 
-from flinkbuf._core.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Output, StreamOperator
-from flinkbuf.jobs.graphs.transformation import OperatorTransformation
+from flinkbuf._core.operators.stream_operator import MAX_WATERMARK, NO_TIMESTAMP, Output, StreamOperator
 from flinkbuf.metrics import MetricGroup
-from flinkbuf.streaming.operator_config import ExecutionSettings, OperatorConfig, SortKey, TaskInfo
-from flinkbuf.streaming.operator_setup import make_context
-from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
+from flinkbuf.runtime.graph.transformation import OperatorTransformation
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings, OperatorConfig, SortKey, TaskInfo
+from flinkbuf.streaming.chain.operator_setup import make_context
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot, redistribute
 from flinkbuf.testing.batch_records import BatchRecords, sort_keys_of
 from flinkbuf.testing.manual_clock import ManualClock
 from flinkbuf.testing.manual_mailbox import ManualMailbox
@@ -79,7 +79,7 @@ class OperatorHarness:
 
     Examples
     --------
-    >>> from flinkbuf._core.function_operator import MapOperator
+    >>> from flinkbuf._core.operators.function_operator import MapOperator
     >>> with OperatorHarness(MapOperator(lambda value: value + 1)) as harness:
     ...     harness.process_element(1, 10)
     ...     harness.process_watermark(10)

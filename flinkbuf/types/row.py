@@ -9,7 +9,7 @@ from enum import IntEnum
 from keyword import iskeyword
 from typing import Any, ClassVar, NoReturn
 
-from flinkbuf._core.row_codec import NamedFields, prepare_row_class
+from flinkbuf._core.value.row_codec import NamedFields, prepare_row_class
 
 
 class RowKind(IntEnum):

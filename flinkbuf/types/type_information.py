@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum, Flag
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.types.values import (
     Instant,
     InternalWatermark,
@@ -34,7 +34,7 @@ from flinkbuf.types.values import (
 if TYPE_CHECKING:
     import numpy
 
-# Name in Types: (kind in csrc/record/type.h, bytes of every value or None where they vary, is None a value?, the
+# Name in Types: (kind in csrc/value/type.h, bytes of every value or None where they vary, is None a value?, the
 # classes for what Python's own values cannot hold). An INSTANT has its class for every value.
 _BASIC: dict[str, tuple[str, int | None, bool, tuple[type, ...]]] = {
     "BOOLEAN": ("BOOLEAN", 1, False, ()),
@@ -113,7 +113,7 @@ class TypeInformation:
 
     @property
     def kind(self) -> str:
-        """Which codec encodes it: a name of ``FB_TYPE_KINDS`` in ``csrc/record/type.h``."""
+        """Which codec encodes it: a name of ``FB_TYPE_KINDS`` in ``csrc/value/type.h``."""
         raise TypeError(f"{type(self).__name__} describes no type by itself")
 
     @property

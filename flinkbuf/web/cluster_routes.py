@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from flinkbuf._version import __version__
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master.job_details import manager_json
-from flinkbuf.jobs.master.job_picture import JobPicture, ManagerPicture
+from flinkbuf.runtime.picture.job_details import manager_json
+from flinkbuf.runtime.picture.job_picture import JobPicture, ManagerPicture
+from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.web.job_routes import configuration_entries
 from flinkbuf.web.router import Cluster, HttpError, Json, Request, Router
 

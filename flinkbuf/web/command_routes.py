@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.failure import Failure
+from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.web.job_routes import failure_cause
 from flinkbuf.web.router import FLAG, OPTIONAL_TEXT, TEXT, Answer, Cluster, HttpError, Json, Request, Router, whole
 from flinkbuf.web.served_job import ServedJob

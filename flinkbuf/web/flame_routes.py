@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from flinkbuf.jobs.flame_tree import KINDS
+from flinkbuf.runtime.protocol.flame_tree import KINDS
 from flinkbuf.web.router import TEXT, Cluster, HttpError, Json, Request, Router, whole
 from flinkbuf.web.vertex_routes import VERTEX, subtask_of
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from flinkbuf._version import __version__
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.jobs.flame_tree import TERMINATED
-from flinkbuf.jobs.master.job_archive import archived_jobs, read_archived_job
+from flinkbuf.runtime.picture.job_archive import archived_jobs, read_archived_job
+from flinkbuf.runtime.protocol.flame_tree import TERMINATED
 from flinkbuf.web.router import Answer, HttpError, Json, Later, Request, Router
 
 KEPT: Final = 8  # archives in memory

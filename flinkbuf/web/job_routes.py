@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master.checkpoint_statistics import CheckpointStatistics, quantiles
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.job_details import (
+from flinkbuf.runtime.checkpoint.checkpoint_statistics import CheckpointStatistics, quantiles
+from flinkbuf.runtime.picture.job_details import (
     UNKNOWN,
     accumulators_json,
     exceptions_json,
@@ -18,8 +16,10 @@ from flinkbuf.jobs.master.job_details import (
     state_counts,
     vertex_summary,
 )
-from flinkbuf.jobs.master.job_picture import JobPicture
-from flinkbuf.jobs.master.page_picture import ROWS, ROWS_MAX, page_picture
+from flinkbuf.runtime.picture.job_picture import JobPicture
+from flinkbuf.runtime.picture.page_picture import ROWS, ROWS_MAX, page_picture
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.web.router import TEXTS, Cluster, HttpError, Json, Request, Router, whole
 
 router = Router()

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from flinkbuf.jobs.master.job_picture import JobPicture
-from flinkbuf.jobs.master.metric_names import all_metrics
 from flinkbuf.log import logger
+from flinkbuf.runtime.picture.job_picture import JobPicture
+from flinkbuf.runtime.picture.metric_names import all_metrics
 from flinkbuf.web.served_job import ServedJob
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, Final
 
-from flinkbuf.jobs.master.metric_names import job_metrics, manager_metrics, task_metrics
+from flinkbuf.runtime.picture.metric_names import job_metrics, manager_metrics, task_metrics
 from flinkbuf.web.cluster_routes import manager_of
 from flinkbuf.web.prometheus import CONTENT_TYPE, exposition
 from flinkbuf.web.router import TEXTS, Answer, Cluster, HttpError, Json, Request, Router

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from flinkbuf.jobs.manager.task_log import logged
-from flinkbuf.jobs.manager.thread_dump import thread_dump
+from flinkbuf.runtime.manager.task_log import logged
+from flinkbuf.runtime.manager.thread_dump import thread_dump
 from flinkbuf.web.cluster_routes import manager_of
 from flinkbuf.web.router import Answer, Cluster, HttpError, Json, Later, Request, Router
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from flinkbuf.jobs.master.job_picture import JobPicture
-from flinkbuf.jobs.master.metric_names import NamedMetric, all_metrics
 from flinkbuf.log import logger
+from flinkbuf.runtime.picture.job_picture import JobPicture
+from flinkbuf.runtime.picture.metric_names import NamedMetric, all_metrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 SAID_MAX: Final = 1_000  # families of which it was said that something is left out

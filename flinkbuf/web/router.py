@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from flinkbuf.jobs.master.job_picture import JobPicture, VertexPicture
+from flinkbuf.runtime.picture.job_picture import JobPicture, VertexPicture
 from flinkbuf.web.served_job import Operations, ServedJob
 
 Json = dict[str, Any]

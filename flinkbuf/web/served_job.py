@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from typing import Any, Final
 
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.flame_tree import TERMINATED
-from flinkbuf.jobs.master.job_picture import JobPicture
+from flinkbuf.runtime.picture.job_picture import JobPicture
+from flinkbuf.runtime.protocol.flame_tree import TERMINATED
 
 OPERATIONS_MAX: Final = 100  # that are remembered
 LINGER_MS: Final = 60_000

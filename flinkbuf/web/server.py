@@ -34,8 +34,8 @@ from urllib.parse import quote
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from flinkbuf.jobs.manager.task_log import keep_log
 from flinkbuf.log import RepeatedMessage, logger
+from flinkbuf.runtime.manager.task_log import keep_log
 from flinkbuf.web.connections import ConnectionLimits, Connections, HttpConnection
 from flinkbuf.web.peers import is_loopback, is_own
 from flinkbuf.web.router import Answer, Cluster, Later, Request

@@ -6,9 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from flinkbuf.jobs.master.execution_graph import aggregate_state
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.job_details import (
+from flinkbuf.runtime.picture.job_details import (
     RECONCILING,
     UNASSIGNED,
     UNKNOWN,
@@ -21,7 +19,9 @@ from flinkbuf.jobs.master.job_details import (
     status_durations,
     watermarks_json,
 )
-from flinkbuf.jobs.master.job_picture import AttemptPicture, SubtaskPicture, VertexPicture
+from flinkbuf.runtime.picture.job_picture import AttemptPicture, SubtaskPicture, VertexPicture
+from flinkbuf.runtime.scheduler.execution_graph import aggregate_state
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.web.job_routes import as_texts
 from flinkbuf.web.router import Cluster, HttpError, Json, Request, Router
 

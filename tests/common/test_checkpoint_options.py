@@ -11,8 +11,8 @@ from flinkbuf.common.checkpoint_options import (
     recovery_of,
     with_checkpoints,
 )
-from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
-from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 
 
 def configured(options):

@@ -10,8 +10,8 @@ from flinkbuf.common import CompletableFuture, JobID, JobStatus, RestartStrategi
 from flinkbuf.common.job_client import JobClient, JobEnd
 from flinkbuf.common.job_execution_result import JobExecutionResult
 from flinkbuf.common.typeinfo import BasicType, BasicTypeInfo, ExternalTypeInfo, LocalTimeTypeInfo, RowTypeInfo
-from flinkbuf.jobs.failure import JobCanceledError, JobSuspendedError
-from flinkbuf.jobs.savepoint_requests import SavepointError
+from flinkbuf.runtime.driver.savepoint_requests import SavepointError
+from flinkbuf.runtime.protocol.failure import JobCanceledError, JobSuspendedError
 
 
 class FakeJob:

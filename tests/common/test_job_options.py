@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from flinkbuf.common import Configuration, RestartStrategies
 from flinkbuf.common.job_options import master_config_of, network_config_of, restart_of, set_restart, target_name
-from flinkbuf.jobs.master.restart_strategy import (
+from flinkbuf.runtime.master.restart_strategy import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,

@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 
 from flinkbuf.control.message_codec import MessageCodec
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.messages import KINDS, HeartbeatReport, HeartbeatRequest, OperatorEventReport, TaskStateReport
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import (
+    KINDS,
+    HeartbeatReport,
+    HeartbeatRequest,
+    OperatorEventReport,
+    TaskStateReport,
+)
 
 CODEC = MessageCodec(KINDS)
 JSON_LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()

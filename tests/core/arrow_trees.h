@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "check.h"
-#include "record/arrow_column.h"
+#include "columns/arrow_column.h"
 
 #define TREE_FIELDS 12
 #define TREE_NODES  40

@@ -32,8 +32,8 @@ from flinkbuf.datastream.connectors.base import StreamTransformer, SupportsPrepr
 from flinkbuf.datastream.connectors.file_system import FileSink
 from flinkbuf.datastream.state import MapStateDescriptor
 from flinkbuf.datastream.window import CountTrigger, EventTimeSessionWindows, TumblingEventTimeWindows
-from flinkbuf.jobs.graphs.transformation import ChainingStrategy, CustomExchange, KeyedExchange
-from flinkbuf.streaming.file_sink import PartFileSink
+from flinkbuf.runtime.graph.transformation import ChainingStrategy, CustomExchange, KeyedExchange
+from flinkbuf.streaming.sinks.file_sink import PartFileSink
 
 INT, STRING = Types.INT(), Types.STRING()
 

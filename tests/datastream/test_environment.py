@@ -47,11 +47,11 @@ from flinkbuf.datastream.connectors.file_system import FileSource, StreamFormat
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.execution_mode import is_bounded
 from flinkbuf.datastream.functions import ParallelSourceFunction
-from flinkbuf.datastream.job_start import start_of
+from flinkbuf.datastream.program.job_start import start_of
 from flinkbuf.datastream.state import ValueStateDescriptor
-from flinkbuf.jobs.failure import JobCanceledError
-from flinkbuf.jobs.master.job_archive import archived_jobs, read_archived_job
-from flinkbuf.streaming.sink import Sink, SinkWriter
+from flinkbuf.runtime.picture.job_archive import archived_jobs, read_archived_job
+from flinkbuf.runtime.protocol.failure import JobCanceledError
+from flinkbuf.streaming.sinks.sink import Sink, SinkWriter
 
 
 def configured(**values):

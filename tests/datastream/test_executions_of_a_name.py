@@ -8,10 +8,11 @@ import pytest
 
 from flinkbuf.checkpoints import ha_directory
 from flinkbuf.checkpoints.ha_store import HaStore
-from flinkbuf.cli import main
+from flinkbuf.commands.cli import main
 from flinkbuf.common import Configuration
-from flinkbuf.datastream import StreamExecutionEnvironment, job_start
-from flinkbuf.jobs.failure import JobSuspendedError
+from flinkbuf.datastream import StreamExecutionEnvironment
+from flinkbuf.datastream.program import job_start
+from flinkbuf.runtime.protocol.failure import JobSuspendedError
 
 
 @pytest.fixture

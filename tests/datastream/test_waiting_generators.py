@@ -9,7 +9,7 @@ from flinkbuf.common import Configuration, Duration, Time, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import SinkFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from flinkbuf.jobs.failure import JobCanceledError
+from flinkbuf.runtime.protocol.failure import JobCanceledError
 
 
 class Waits:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import RuntimeExecutionMode, StreamExecutionEnvironment
-from flinkbuf.jobs.savepoint_requests import SavepointError
+from flinkbuf.runtime.driver.savepoint_requests import SavepointError
 from matrix.sources import Inputs, Shown
 from matrix.ways import KILL, MOVE, RAISE
 

@@ -8,7 +8,7 @@ from flinkbuf.common import Duration, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream.functions import CheckpointedFunction, CheckpointListener, MapFunction, SourceFunction
 from flinkbuf.datastream.state import ListStateDescriptor
-from flinkbuf.streaming.source import Boundedness
+from flinkbuf.streaming.sources.source import Boundedness
 from matrix.values import shown
 from matrix.ways import CALM, KILL, MOVE, RAISE
 

@@ -33,36 +33,46 @@ SIMULATED = ("tests/simulation/test_simulation.py::test_every_seed_holds_what_mu
 CHECKPOINTED = ("tests/simulation/test_checkpoints.py::test_every_seed_holds_what_must_hold",)
 BATCHES = ("tests/simulation/test_batch.py::test_every_seed_holds_what_must_hold",)
 BARRIERS = ("test_barrier_handler.py", "test_barrier_tracker.py", "test_barriers.py", "test_checkpointed_inputs.py")
+MASTER = (
+    "tests/runtime/scheduler",
+    "tests/runtime/checkpoint",
+    "tests/runtime/master",
+    "tests/runtime/picture",
+    "tests/runtime/test_job_master_in_any_order.py",
+    "tests/runtime/test_restart_log.py",
+    "tests/runtime/test_accumulators_of_jobs.py",
+    "tests/web/test_prometheus.py",
+)
 WINDOWS = (
     "tests/streaming/windows",
-    "tests/core/test_window_operator.py",
-    "tests/core/test_aligned_window_operator.py",
-    "tests/core/test_session_window_operator.py",
+    "tests/core/operators/test_window_operator.py",
+    "tests/core/operators/test_aligned_window_operator.py",
+    "tests/core/operators/test_session_window_operator.py",
     "tests/datastream/test_joined_streams.py",
 )
 AREAS = {  # what is changed, the tests that should see it, and what is simulated then
-    "jobs/master/*.py": (
-        (
-            "tests/jobs/master",
-            "tests/jobs/test_job_master_in_any_order.py",
-            "tests/jobs/test_restart_log.py",
-            "tests/jobs/test_accumulators_of_jobs.py",
-            "tests/web/test_prometheus.py",
-        ),
-        (*SIMULATED, *CHECKPOINTED, *BATCHES),
+    "runtime/scheduler/*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
+    "runtime/checkpoint/*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
+    "runtime/master/*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
+    "runtime/picture/*_*.py": (MASTER, (*SIMULATED, *CHECKPOINTED, *BATCHES)),
+    "streaming/checkpoint/barrier_*.py": (
+        tuple(f"tests/streaming/checkpoint/{name}" for name in BARRIERS),
+        CHECKPOINTED,
     ),
-    "streaming/barrier_*.py": (tuple(f"tests/streaming/{name}" for name in BARRIERS), CHECKPOINTED),
     "checkpoints/ha_*.py": (
         (
             "tests/checkpoints/test_ha_protocol.py",
             "tests/checkpoints/test_ha_store.py",
-            "tests/jobs/test_leadership.py",
+            "tests/runtime/driver/test_leadership.py",
         ),
         CHECKPOINTED,
     ),
-    "streaming/valve.py": (("tests/streaming/test_valve.py",), ()),
-    "streaming/timers.py": (("tests/streaming/test_processing_time.py", *WINDOWS), ()),
-    "streaming/mailbox.py": (("tests/streaming/test_mailbox.py", "tests/streaming/test_stream_task.py"), ()),
+    "streaming/time/valve.py": (("tests/streaming/time/test_valve.py",), ()),
+    "streaming/state/timers.py": (("tests/streaming/time/test_processing_time.py", *WINDOWS), ()),
+    "streaming/chain/mailbox.py": (
+        ("tests/streaming/chain/test_mailbox.py", "tests/streaming/task/test_stream_task.py"),
+        (),
+    ),
     "streaming/windows/*.py": (WINDOWS, ()),
 }
 RUNS = 40  # seeds of each simulation

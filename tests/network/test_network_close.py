@@ -16,7 +16,7 @@ from fault_job import HANG_S, TYPE, Task, config_of, nothing_left, records_of
 from fault_proxy import wait_until
 
 import flinkbuf as fb
-from flinkbuf._core.record_exchange import RecordExchange
+from flinkbuf._core.flow.record_exchange import RecordExchange
 from flinkbuf.network import environment as network
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="threads and files are counted in /proc")

@@ -10,7 +10,7 @@ import time
 import pytest
 
 import flinkbuf as fb
-from flinkbuf._core.record_exchange import RecordExchange
+from flinkbuf._core.flow.record_exchange import RecordExchange
 from flinkbuf.network import metrics as network_metrics
 
 

@@ -12,7 +12,7 @@ import pytest
 from later import later
 
 import flinkbuf.network.events as ev
-from flinkbuf._core.local_buffer_pool import NetworkBufferPool
+from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 from flinkbuf.errors import CancelTaskError, InsufficientBuffersError
 from flinkbuf.network.buffer import DataType
 from flinkbuf.network.partition import ResultPartition, buffer_limits

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from certificates import CAN_MAKE, make_certificates, openssl
 
-from flinkbuf._core.dialer import Dialer
-from flinkbuf._core.partition_manager import PartitionManager
-from flinkbuf._core.partition_server import PartitionServer
-from flinkbuf._core.reactor import Reactor
+from flinkbuf._core.io.dialer import Dialer
+from flinkbuf._core.io.reactor import Reactor
+from flinkbuf._core.wire.partition_manager import PartitionManager
+from flinkbuf._core.wire.partition_server import PartitionServer
 from flinkbuf.config import NetworkConfig, TlsConfig
 from flinkbuf.errors import CancelTaskError, RemoteTransportError
 from flinkbuf.network import ports

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import flinkbuf as fb
-from flinkbuf._core.partition_file import PartitionFile
+from flinkbuf._core.partition.partition_file import PartitionFile
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.partition_files.manifest import Layout
 from flinkbuf.partition_files.part_reader import Piece, read_pieces

@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 
 import pytest
 
-from flinkbuf import cli
+from flinkbuf.commands import cli
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.demo import analysis as demo_analysis
 from flinkbuf.demo import flights as demo

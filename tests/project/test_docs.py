@@ -214,7 +214,7 @@ def test_links_lead_somewhere(page):
 
 def errors_in_the_sources():
     """All text of the package in which error messages stand, as one string without line breaks and quotes between."""
-    files = [*ROOT.glob("flinkbuf/**/*.py"), *ROOT.glob("flinkbuf/_core/*.pyx"), *ROOT.glob("csrc/*/*.[ch]")]
+    files = [*ROOT.glob("flinkbuf/**/*.py"), *ROOT.glob("flinkbuf/_core/*/*.pyx"), *ROOT.glob("csrc/*/*.[ch]")]
     text = "\n".join(path.read_text("utf-8") for path in files)
     return re.sub(r'"\s*\n\s*f?"', "", text)  # literals that Python joins
 

@@ -6,6 +6,7 @@ uses only what stands before it; so each can be read from top to bottom knowing 
 
 import ast
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,7 @@ import flinkbuf
 
 ROOT = Path(__file__).parents[2]
 
-# The layers of the C core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the
-# stem.
+# The layers of the core, lowest first, and in each its stems: csrc/<layer>/<stem>.{h,c} and all that carries the stem.
 LAYERS = {
     "ground": [
         "errors",
@@ -41,7 +41,7 @@ LAYERS = {
         "network_buffer_pool",
         "local_buffer_pool",
     ],
-    "record": [
+    "value": [
         "calendar",
         "text",
         "binary_row",
@@ -63,10 +63,12 @@ LAYERS = {
         "object_key",
         "object_codec",
         "variant_codec",
-        "inline_element",
         "type_codec",
         "conversion",
         "own_value",
+    ],
+    "record": [
+        "inline_element",
         "key_group",
         "key_token",
         "channel_selector",
@@ -74,6 +76,10 @@ LAYERS = {
         "record_deserializer",
         "record_digest",
         "record_batch",
+        "range_key",
+        "range_bounds",
+    ],
+    "columns": [
         "arrow_c_data",
         "arrow_type",
         "arrow_column",
@@ -89,8 +95,6 @@ LAYERS = {
         "arrow_data_records",
         "arrow_records",
         "arrow_binary",
-        "range_key",
-        "range_bounds",
         "arrow_range",
         "range_selector",
     ],
@@ -108,7 +112,12 @@ LAYERS = {
         "connection",
         "dialer",
     ],
-    "sort": ["record_run", "record_order", "record_merge", "record_sorter"],
+    "sort": [
+        "record_run",
+        "record_order",
+        "record_merge",
+        "record_sorter",
+    ],
     "partition": [
         "subpartition_view",
         "subpartition",
@@ -144,68 +153,78 @@ LAYERS = {
         "remote_channel",
         "partition_client",
     ],
-    "gate": ["buffer_debloater", "input_gate", "union_input_gate"],
+    "gate": [
+        "buffer_debloater",
+        "input_gate",
+        "union_input_gate",
+    ],
+    # Loops over Python objects: Cython without a C half, above all of the core.
+    "flow": [
+        "record_buffers",
+        "record_writer",
+        "record_reader",
+        "channel_state",
+        "record_exchange",
+        "numpy_batch",
+        "batch_writer",
+        "batch_reader",
+        "binary_column",
+        "batch_records",
+    ],
+    "state": [
+        "key_context",
+        "state_table",
+        "keyed_state",
+        "ttl_state",
+        "state_codec",
+        "rocksdb_table",
+        "timer_service",
+    ],
+    "operators": [
+        "async_call",
+        "stream_operator",
+        "function_results",
+        "function_operator",
+        "batch_operator",
+        "watermark_generator",
+        "timestamps_operator",
+        "iterator_handover",
+        "source_operator",
+        "sink_operator",
+        "process_operator",
+        "broadcast_operator",
+        "interval_join_operator",
+        "time_window",
+        "window_context",
+        "window_operator",
+        "incremental_window_operator",
+        "aligned_window_operator",
+        "session_window_operator",
+        "aggregate_operator",
+    ],
+    "task": [
+        "task_mailbox",
+        "operator_chain",
+        "record_writer_output",
+        "input_status",
+        "stream_input",
+        "sorted_input",
+        "thread_frames",
+    ],
 }
-# Loops over Python objects: Cython without a C half, above all layers.
-LOOPS = [
-    "record_buffers",
-    "record_writer",
-    "record_reader",
-    "channel_state",
-    "record_exchange",
-    "numpy_batch",
-    "batch_writer",
-    "batch_reader",
-    "binary_column",
-    "batch_records",
-    "async_call",
-    "key_context",
-    "state_table",
-    "keyed_state",
-    "ttl_state",
-    "state_codec",
-    "rocksdb_table",
-    "timer_service",
-    "stream_operator",
-    "function_results",
-    "function_operator",
-    "batch_operator",
-    "watermark_generator",
-    "timestamps_operator",
-    "iterator_handover",
-    "source_operator",
-    "sink_operator",
-    "process_operator",
-    "broadcast_operator",
-    "interval_join_operator",
-    "time_window",
-    "window_context",
-    "window_operator",
-    "incremental_window_operator",
-    "aligned_window_operator",
-    "session_window_operator",
-    "aggregate_operator",
-    "task_mailbox",
-    "operator_chain",
-    "record_writer_output",
-    "input_status",
-    "stream_input",
-    "sorted_input",
-    "thread_frames",
-]
 LAYER_OF = {stem: layer for layer, stems in LAYERS.items() for stem in stems}
-STEMS = [*LAYER_OF, *LOOPS]
+STEMS = list(LAYER_OF)
 
 # What a whole column has. A binding that counts references itself may have C of its own beside it, which includes
-# Python.h: flinkbuf/_core/<stem>.h.
+# Python.h: flinkbuf/_core/<layer>/<stem>.h.
 PARTS = {
     "h": "csrc/{layer}/{stem}.h",
     "c": "csrc/{layer}/{stem}.c",
-    "pxd": "flinkbuf/_core/{stem}.pxd",
-    "pyx": "flinkbuf/_core/{stem}.pyx",
-    "pyi": "flinkbuf/_core/{stem}.pyi",
-    "test.c": "tests/core/test_{stem}.c",
-    "test.py": "tests/core/test_{stem}.py",
+    "pxd": "flinkbuf/_core/{layer}/{stem}.pxd",
+    "pyx": "flinkbuf/_core/{layer}/{stem}.pyx",
+    "pyi": "flinkbuf/_core/{layer}/{stem}.pyi",
+    "test.c": "tests/core/{layer}/test_{stem}.c",
+    "test.py": "tests/core/{layer}/test_{stem}.py",
     "bench": "bench/bench_{stem}.py",
 }
 
@@ -337,7 +356,7 @@ DOES_WITHOUT = {
     "record_reader": (LOOP_OVER_OBJECTS, "Python objects come out: a loop in Cython"),
     "channel_state": (
         LOOP_OVER_OBJECTS | {"test.py", "bench"},
-        "once a checkpoint; tested with what stands on it, in tests/streaming/test_channel_state.py",
+        "once a checkpoint; tested with what stands on it, in tests/streaming/checkpoint/test_channel_state.py",
     ),
     "record_exchange": (LOOP_OVER_OBJECTS, "Python objects go in and come out: a loop in Cython"),
     "async_call": (
@@ -521,34 +540,47 @@ PACKAGE = [
         ],
     ),
     (
-        "streaming",
+        "streaming.time",
         [
-            "functions",
-            "async_functions",
             "clock",
-            "input_status",
-            "channel_state",
-            "operator_config",
-            "error_location",
+            "latency_stats",
+            "valve",
+            "combined_watermark",
+            "watermark_strategy",
+            "time_domain",
+            "watermark_alignment",
+            "watermark_multiplexer",
+            "processing_time",
+            "",
+        ],
+    ),
+    (
+        "streaming.state",
+        [
             "key_groups",
             "snapshot",
             "keyed_snapshot",
             "rocksdb_store",
             "rocksdb_snapshot",
-            "latency_stats",
-            "operator_context",
-            "valve",
-            "combined_watermark",
-            "watermark_strategy",
-            "time_domain",
-            "output_tag",
             "timers",
             "state_ttl",
             "state",
-            "process_functions",
             "state_backend",
             "rocksdb_backend",
             "operator_state",
+            "",
+        ],
+    ),
+    (
+        "streaming.chain",
+        [
+            "functions",
+            "async_functions",
+            "operator_config",
+            "error_location",
+            "operator_context",
+            "output_tag",
+            "process_functions",
             "checkpointed_function",
             "accumulators",
             "function_metrics",
@@ -558,68 +590,12 @@ PACKAGE = [
             "operator_setup",
             "aggregations",
             "by_reference",
-            "value_text",
             "latency_markers",
-            "interrupts",
-            "source_thread",
-            "iterator_source",
-            "source_context",
-            "source_handover",
-            "source_function",
-            "source",
-            "source_events",
-            "watermark_alignment",
-            "watermark_multiplexer",
-            "reader_output",
-            "source_coordinator",
-            "source_operator",
-            "source_factories",
-            "print_sink",
-            "collect",
-            "sink",
-            "sink_operator",
-            "two_phase_commit",
-            "sink_factories",
             "metrics",
             "mailbox",
             "async_wait_operator",
             "map_batches",
-            "processing_time",
             "chain",
-            "input_selection",
-            "barriers",
-            "barrier_actions",
-            "barrier_handler",
-            "barrier_tracker",
-            "checkpointed_inputs",
-            "input_processor",
-            "task_snapshot",
-            "snapshot_writer",
-            "snapshot_reader",
-            "task_storage",
-            "task_state",
-            "task_events",
-            "task_figures",
-            "snapshot_runner",
-            "subtask_checkpoints",
-            "sorting_inputs",
-            "task_inputs",
-            "task_outputs",
-            "stream_task",
-            "task",
-            "file_lines",
-            "file_split",
-            "file_format",
-            "part_file",
-            "part_owner",
-            "file_sink",
-            "postgres_sink",
-            "kafka_client",
-            "kafka_offsets",
-            "kafka_source",
-            "kafka_sink",
-            "split_reader",
-            "file_source",
             "",
         ],
     ),
@@ -644,7 +620,87 @@ PACKAGE = [
         ],
     ),
     (
-        "jobs.graphs",
+        "streaming.sources",
+        [
+            "input_status",
+            "interrupts",
+            "source_thread",
+            "iterator_source",
+            "source_context",
+            "source_handover",
+            "source_function",
+            "source",
+            "source_events",
+            "reader_output",
+            "source_coordinator",
+            "source_operator",
+            "source_factories",
+            "file_lines",
+            "file_split",
+            "file_format",
+            "kafka_client",
+            "kafka_offsets",
+            "kafka_source",
+            "split_reader",
+            "file_source",
+            "",
+        ],
+    ),
+    (
+        "streaming.sinks",
+        [
+            "value_text",
+            "print_sink",
+            "collect",
+            "sink",
+            "sink_operator",
+            "two_phase_commit",
+            "sink_factories",
+            "part_file",
+            "part_owner",
+            "file_sink",
+            "postgres_sink",
+            "kafka_sink",
+            "",
+        ],
+    ),
+    (
+        "streaming.checkpoint",
+        [
+            "channel_state",
+            "barriers",
+            "barrier_actions",
+            "barrier_handler",
+            "barrier_tracker",
+            "checkpointed_inputs",
+            "task_snapshot",
+            "snapshot_writer",
+            "snapshot_reader",
+            "task_storage",
+            "snapshot_runner",
+            "",
+        ],
+    ),
+    (
+        "streaming.task",
+        [
+            "input_selection",
+            "input_processor",
+            "task_state",
+            "task_events",
+            "task_figures",
+            "subtask_checkpoints",
+            "sorting_inputs",
+            "task_inputs",
+            "task_outputs",
+            "stream_task",
+            "task",
+            "",
+        ],
+    ),
+    ("streaming", [""]),
+    (
+        "runtime.graph",
         [
             "edge_wiring",
             "slot_needs",
@@ -659,24 +715,26 @@ PACKAGE = [
             "job_plan",
             "unpicklable",
             "user_code",
+            "main_module",
             "",
         ],
     ),
     (
-        "jobs",
+        "runtime.protocol",
         [
             "job_status",
             "deployment",
             "failure",
             "messages",
             "operator_events",
-            "main_module",
             "time_passed",
             "flame_tree",
+            "control_link",
+            "",
         ],
     ),
     (
-        "jobs.manager",
+        "runtime.manager",
         [
             "coordinator_proxy",
             "manager_link",
@@ -697,29 +755,31 @@ PACKAGE = [
         ],
     ),
     (
-        "jobs.master",
+        "runtime.scheduler",
         [
             "execution_state",
             "heartbeat",
-            "job_archive",
             "job_master_config",
             "manager",
             "master_actions",
             "job_life",
             "regions",
             "partition_tracker",
-            "restart_limits",
-            "restart_strategy",
             "restarts",
             "slots",
             "execution_graph",
             "slot_assignment",
             "cancellations",
             "deployment_builder",
-            "failure_history",
             "manager_table",
             "scheduler",
             "task_control",
+            "",
+        ],
+    ),
+    (
+        "runtime.checkpoint",
+        [
             "checkpoint_config",
             "ends_of_data",
             "checkpoint_plan",
@@ -733,37 +793,41 @@ PACKAGE = [
             "checkpoint_notices",
             "checkpoint_restores",
             "checkpoint_coordinator",
-            "failover",
-            "job_master",
+            "",
+        ],
+    ),
+    ("runtime.master", ["restart_limits", "restart_strategy", "failure_history", "failover", "job_master", ""]),
+    (
+        "runtime.picture",
+        [
+            "job_archive",
             "job_picture",
             "job_details",
             "plain_words",
             "answers",
             "page_picture",
             "metric_names",
+            "progress",
+            "top_view",
+            "flame_graphs",
             "",
         ],
     ),
     (
-        "jobs",
+        "runtime.driver",
         [
             "archives",
             "job_directory",
             "job_files",
-            "progress",
-            "top_view",
-            "control_link",
             "coordinators",
             "story",
             "savepoint_requests",
-            "flame_graphs",
             "manager_inquiries",
             "job_result",
             "error_report",
             "ended_job",
             "target",
             "in_process_manager",
-            "embedded",
             "threads",
             "lease_term",
             "leadership",
@@ -776,14 +840,11 @@ PACKAGE = [
             "stored_job",
             "rescalable_job",
             "recovery",
-            "local_manager",
-            "libraries",
-            "launcher",
-            "launcher_process",
-            "local_processes",
             "",
         ],
     ),
+    ("runtime", [""]),
+    ("targets", ["embedded", "local_manager", "libraries", "launcher", "launcher_process", "local_processes", ""]),
     (
         "web",
         [
@@ -836,6 +897,7 @@ PACKAGE = [
             "",
         ],
     ),
+    ("datastream.program", ["operator_factories", "job_start", "forgotten", ""]),
     (
         "datastream",
         [
@@ -847,7 +909,6 @@ PACKAGE = [
             "externalized_checkpoint_retention",
             "checkpoint_config",
             "functions",
-            "operator_factories",
             "output_tag",
             "slot_sharing_group",
             "arguments",
@@ -862,8 +923,6 @@ PACKAGE = [
             "joined_streams",
             "data_stream",
             "async_data_stream",
-            "job_start",
-            "forgotten",
             "stream_execution_environment",
             "",
         ],
@@ -892,23 +951,28 @@ PACKAGE = [
     ),
     ("datastream.formats", ["avro", "csv", "json", "parquet", ""]),
     ("testing", ["manual_clock", "manual_mailbox", "batch_records", "operator_harness", "job_harness", ""]),
+    ("spark", ["java", "worker_output", "workers"]),
     (
-        "spark",
+        "spark.frames",
         [
-            "java",
             "schema",
-            "worker_output",
-            "workers",
-            "barrier_stage",
-            "barrier_task",
-            "stage_progress",
-            "slot_input",
             "local_times",
             "arrow_input",
             "rdd_order",
             "spark_source",
             "spark_sink",
             "arrow_output",
+            "column_functions",
+            "",
+        ],
+    ),
+    (
+        "spark.stage",
+        [
+            "barrier_stage",
+            "barrier_task",
+            "stage_progress",
+            "slot_input",
             "driver_address",
             "task_end",
             "stage_attempts",
@@ -918,15 +982,10 @@ PACKAGE = [
             "job",
             "job_output",
             "to_spark",
-            "data_source_options",
-            "data_source_types",
-            "data_source_filters",
-            "data_source",
-            "data_source_registration",
-            "column_functions",
             "",
         ],
     ),
+    ("spark.data_source", ["options", "types", "filters", "data_source", "registration", ""]),
     (
         "spark.exchange",
         [
@@ -957,22 +1016,11 @@ PACKAGE = [
         ],
     ),
     ("spark.async_map", ["arrow_values", "report", "frame", "async_map", ""]),
+    ("spark", [""]),
     ("", ["table", ""]),
     ("demo", ["analysis", "report", "stream", "stream_kill", "stream_report", "stream_job", "kept", "flights", ""]),
-    (
-        "",
-        [
-            "script",
-            "command_output",
-            "checkpoint_command",
-            "inspect_command",
-            "recovery_command",
-            "history_command",
-            "top_command",
-            "cli",
-            "__main__",
-        ],
-    ),
+    ("commands", ["run", "output", "checkpoint", "inspect", "recover", "history", "top", "cli", ""]),
+    ("", ["__main__"]),
 ]
 MODULES = [".".join(filter(None, (folder, module))) for folder, modules in PACKAGE for module in modules]
 
@@ -981,7 +1029,7 @@ INCLUDE = r'^\s*#\s*include\s+"([^"]+)"'
 
 
 def source_files(folder, *suffixes):
-    return sorted(path for path in (ROOT / folder).iterdir() if path.suffix in suffixes)
+    return sorted(path for path in (ROOT / folder).glob("*/*") if path.suffix in suffixes)
 
 
 def name(path):
@@ -991,7 +1039,7 @@ def name(path):
 CORE_FILES = source_files("flinkbuf/_core", ".pxd", ".pyx")
 CORE_HEADERS = source_files("flinkbuf/_core", ".h")
 C_FILES = sorted(path for path in (ROOT / "csrc").rglob("*") if path.suffix in (".h", ".c"))
-PYTHON_FILES = sorted(path for path in (ROOT / "flinkbuf").rglob("*.py") if path.parent.name != "_core")
+PYTHON_FILES = sorted(path for path in (ROOT / "flinkbuf").rglob("*.py") if "_core" not in path.parts)
 
 
 def module_of(path):
@@ -1044,6 +1092,11 @@ def test_c_file_lies_in_its_layer(path):
     assert LAYER_OF.get(path.stem) == path.parent.name, "give it a place in LAYERS, and the folder of that layer"
 
 
+@pytest.mark.parametrize("path", CORE_FILES + CORE_HEADERS, ids=name)
+def test_binding_lies_in_its_layer(path):
+    assert LAYER_OF.get(path.stem) == path.parent.name, "give it a place in LAYERS, and the folder of that layer"
+
+
 @pytest.mark.parametrize("path", C_FILES, ids=name)
 def test_c_file_includes_only_what_stands_before_it(path):
     layers, stem = list(LAYERS), path.stem
@@ -1057,7 +1110,8 @@ def test_c_file_includes_only_what_stands_before_it(path):
 def test_header_of_a_binding_includes_only_what_stands_before_it(path):
     assert path.with_suffix(".pxd").exists(), "it belongs to a binding"
     for layer, included in included_files(path.read_text()):
-        assert layer == "_core" or LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h"
+        layer = layer.removeprefix("_core/")
+        assert LAYER_OF.get(included) == layer, f"{name(path)} includes {layer}/{included}.h"
         assert STEMS.index(included) < STEMS.index(path.stem), f"{name(path)} looks down at {included}"
 
 
@@ -1078,7 +1132,8 @@ def test_binding_imports_only_what_stands_before_it(path):
     before = STEMS[: STEMS.index(path.stem) + 1]
     for module in cimported_modules(path.read_text()):
         if module.startswith("_core."):
-            assert module.removeprefix("_core.") in before, f"{name(path)} looks down"
+            layer, _, stem = module.removeprefix("_core.").partition(".")
+            assert stem in before and LAYER_OF[stem] == layer, f"{name(path)} looks down"
         else:
             assert module in MODULES[: MODULES.index("_core")], f"{name(path)} looks down"
 
@@ -1129,9 +1184,9 @@ def test_every_public_name_comes_from_what_stands_before_them():
 
 # What decides does nothing else: time and chance come in as arguments, so a test sets them. Folders end in a slash.
 DECIDERS = [
-    "streaming/valve.py",
-    "streaming/combined_watermark.py",
-    "streaming/watermark_strategy.py",
+    "streaming/time/valve.py",
+    "streaming/time/combined_watermark.py",
+    "streaming/time/watermark_strategy.py",
     "streaming/windows/",
     "control/message_codec.py",
     "control/secure_link.py",
@@ -1139,50 +1194,50 @@ DECIDERS = [
     "checkpoints/locations.py",
     "checkpoints/metadata.py",
     "checkpoints/ha_protocol.py",
-    "jobs/master/restart_strategy.py",
-    "jobs/master/heartbeat.py",
-    "jobs/master/slots.py",
-    "jobs/master/regions.py",
-    "jobs/master/partition_tracker.py",
-    "jobs/master/slot_assignment.py",
-    "jobs/master/execution_state.py",
-    "jobs/master/manager.py",
-    "jobs/master/execution_graph.py",
-    "jobs/master/manager_table.py",
-    "jobs/master/deployment_builder.py",
-    "jobs/master/failure_history.py",
-    "jobs/master/cancellations.py",
-    "jobs/master/restarts.py",
-    "jobs/master/scheduler.py",
-    "jobs/master/job_life.py",
-    "jobs/master/task_control.py",
-    "jobs/master/checkpoint_config.py",
-    "jobs/master/checkpoint_failures.py",
-    "jobs/master/checkpoint_plan.py",
-    "jobs/master/checkpoint_requests.py",
-    "jobs/master/shared_files.py",
-    "jobs/master/completed_checkpoints.py",
-    "jobs/master/pending_checkpoint.py",
-    "jobs/master/checkpoint_statistics.py",
-    "jobs/master/state_assignment.py",
-    "jobs/master/checkpoint_coordinator.py",
-    "jobs/master/failover.py",
-    "jobs/master/job_master.py",
-    "jobs/master/job_picture.py",
-    "jobs/master/job_details.py",
-    "jobs/master/page_picture.py",
-    "jobs/master/metric_names.py",
-    "jobs/manager/task_actions.py",
-    "jobs/manager/task_executor.py",
-    "_core/watermark_generator.pyx",
-    "_core/timestamps_operator.pyx",
-    "_core/timer_service.pyx",
-    "_core/time_window.pyx",
-    "_core/window_context.pyx",
-    "_core/window_operator.pyx",
-    "_core/incremental_window_operator.pyx",
-    "_core/aligned_window_operator.pyx",
-    "_core/session_window_operator.pyx",
+    "runtime/master/restart_strategy.py",
+    "runtime/scheduler/heartbeat.py",
+    "runtime/scheduler/slots.py",
+    "runtime/scheduler/regions.py",
+    "runtime/scheduler/partition_tracker.py",
+    "runtime/scheduler/slot_assignment.py",
+    "runtime/scheduler/execution_state.py",
+    "runtime/scheduler/manager.py",
+    "runtime/scheduler/execution_graph.py",
+    "runtime/scheduler/manager_table.py",
+    "runtime/scheduler/deployment_builder.py",
+    "runtime/master/failure_history.py",
+    "runtime/scheduler/cancellations.py",
+    "runtime/scheduler/restarts.py",
+    "runtime/scheduler/scheduler.py",
+    "runtime/scheduler/job_life.py",
+    "runtime/scheduler/task_control.py",
+    "runtime/checkpoint/checkpoint_config.py",
+    "runtime/checkpoint/checkpoint_failures.py",
+    "runtime/checkpoint/checkpoint_plan.py",
+    "runtime/checkpoint/checkpoint_requests.py",
+    "runtime/checkpoint/shared_files.py",
+    "runtime/checkpoint/completed_checkpoints.py",
+    "runtime/checkpoint/pending_checkpoint.py",
+    "runtime/checkpoint/checkpoint_statistics.py",
+    "runtime/checkpoint/state_assignment.py",
+    "runtime/checkpoint/checkpoint_coordinator.py",
+    "runtime/master/failover.py",
+    "runtime/master/job_master.py",
+    "runtime/picture/job_picture.py",
+    "runtime/picture/job_details.py",
+    "runtime/picture/page_picture.py",
+    "runtime/picture/metric_names.py",
+    "runtime/manager/task_actions.py",
+    "runtime/manager/task_executor.py",
+    "_core/operators/watermark_generator.pyx",
+    "_core/operators/timestamps_operator.pyx",
+    "_core/state/timer_service.pyx",
+    "_core/operators/time_window.pyx",
+    "_core/operators/window_context.pyx",
+    "_core/operators/window_operator.pyx",
+    "_core/operators/incremental_window_operator.pyx",
+    "_core/operators/aligned_window_operator.pyx",
+    "_core/operators/session_window_operator.pyx",
 ]
 DOERS = "time random threading socket asyncio uuid"
 
@@ -1215,21 +1270,28 @@ def test_lists_name_only_what_exists():
 
 
 def test_folders_hold_nothing_else():
-    assert {path.name for path in (ROOT / "csrc").iterdir()} == set(LAYERS)
+    assert {path.name for path in (ROOT / "csrc").iterdir()} == set(list(LAYERS)[:10])
+    assert {path.parent.name for path in CORE_FILES} == set(LAYERS)
     assert {path.suffix for path in (ROOT / "csrc").glob("*/*")} <= {".h", ".c"}
-    assert [path.name for path in (ROOT / "flinkbuf" / "_core").glob("*.py")] == ["__init__.py"]
+    assert {path.name for path in (ROOT / "flinkbuf" / "_core").rglob("*.py")} == {"__init__.py"}
+
+
+def test_no_room_is_larger_than_one_subject():
+    """Of more than 25 files, or stems, a reader finds none by looking: such a room is two."""
+    sizes = {layer: len(stems) for layer, stems in LAYERS.items()}
+    sizes |= Counter(path.parent.relative_to(ROOT).as_posix() for path in PYTHON_FILES)
+    assert not {room: size for room, size in sizes.items() if size > 25}
 
 
 def test_a_file_that_looks_down_would_be_found():
-    imports = (
-        "import flinkbuf.records.record_reader\nfrom flinkbuf import cli\nfrom flinkbuf._core.buffer import Buffer\n"
-    )
+    imports = "import flinkbuf.records.record_reader\nfrom flinkbuf.commands import cli\n"
+    imports += "from flinkbuf._core.memory.buffer import Buffer\n"
     imports += "from flinkbuf import Row\nfrom flinkbuf.spark.exchange.exchange import exchange\n"
     found = list(imported_modules(ast.parse(imports), "x"))
-    assert found == ["records.record_reader", "cli", "_core", "", "spark.exchange.exchange"]
-    cimports = "from flinkbuf._core.buffer cimport (\n  x)\ncimport flinkbuf._core.wakeup as w\n"
+    assert found == ["records.record_reader", "commands.cli", "_core", "", "spark.exchange.exchange"]
+    cimports = "from flinkbuf._core.memory.buffer cimport (\n  x)\ncimport flinkbuf._core.ground.wakeup as w\n"
     cimports += "    from flinkbuf.types.values import Row\n"
-    assert cimported_modules(cimports) == ["_core.buffer", "_core.wakeup", "types.values"]
+    assert cimported_modules(cimports) == ["_core.memory.buffer", "_core.ground.wakeup", "types.values"]
     includes = '#include <stdio.h>\n# include "memory/buffer.h"\n#include "frame.h"\n'
     assert included_files(includes) == [("memory", "buffer"), ("", "frame")]
 

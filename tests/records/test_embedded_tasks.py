@@ -9,8 +9,8 @@ import time
 import pytest
 
 import flinkbuf as fb
-from flinkbuf._core.output_flusher import flushed_partition_count
-from flinkbuf._core.wakeup import TaskBell
+from flinkbuf._core.ground.wakeup import TaskBell
+from flinkbuf._core.partition.output_flusher import flushed_partition_count
 from flinkbuf.network.partition import buffer_limits
 
 LONG_MAX = 2**63 - 1

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from support.arrow_data import batches, records_of
 
 import flinkbuf as fb
-from flinkbuf._core.batch_writer import HashBatchWriter
-from flinkbuf._core.record_buffers import HashBufferWriter
+from flinkbuf._core.flow.batch_writer import HashBatchWriter
+from flinkbuf._core.flow.record_buffers import HashBufferWriter
 from flinkbuf.records.arrow_batches import split_batches
 from flinkbuf.records.partitioner import as_partitioner, key_group_range
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flinkbuf.streaming.snapshot_runner import SnapshotJob
+from flinkbuf.streaming.checkpoint.snapshot_runner import SnapshotJob
 
 if TYPE_CHECKING:
     from simulation.flow_task import FlowTask

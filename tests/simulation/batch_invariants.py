@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs import messages as ms
-from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
-from flinkbuf.jobs.master import master_actions as ma
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.slots import slot_count
+from flinkbuf.runtime.protocol import messages as ms
+from flinkbuf.runtime.protocol.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
+from flinkbuf.runtime.scheduler import master_actions as ma
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
+from flinkbuf.runtime.scheduler.slots import slot_count
 from simulation.invariants import Invariants, Subtask, demand
 
 if TYPE_CHECKING:

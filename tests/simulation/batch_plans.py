@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from flinkbuf.jobs.graphs.job_plan import BLOCKING, PIPELINED_BOUNDED, JobPlan
-from flinkbuf.jobs.master.regions import PipelinedRegions
-from flinkbuf.jobs.master.slots import slot_count
+from flinkbuf.runtime.graph.job_plan import BLOCKING, PIPELINED_BOUNDED, JobPlan
+from flinkbuf.runtime.scheduler.regions import PipelinedRegions
+from flinkbuf.runtime.scheduler.slots import slot_count
 from simulation.plans import random_plan
 
 

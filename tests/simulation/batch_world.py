@@ -6,8 +6,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
+from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.failure import Failure
 from simulation.batch_invariants import BatchInvariants
 from simulation.batch_plans import random_batch_plan
 from simulation.invariants import demand

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master.master_actions import CoordinatorFailed, ManagerSaid
-from flinkbuf.jobs.messages import (
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import (
     CancelTask,
     DeployTask,
     HeartbeatReport,
@@ -18,7 +17,8 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
-from flinkbuf.jobs.time_passed import TimePassed
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.runtime.scheduler.master_actions import CoordinatorFailed, ManagerSaid
 
 if TYPE_CHECKING:
     from simulation.managers import SimManager

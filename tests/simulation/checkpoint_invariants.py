@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import CheckpointMetadata, SubtaskState
 from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
-from flinkbuf.jobs import messages as ms
-from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master import master_actions as ma
 from flinkbuf.network.events import CheckpointBarrier
-from flinkbuf.streaming.task_state import TaskState
+from flinkbuf.runtime.protocol import messages as ms
+from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.scheduler import master_actions as ma
+from flinkbuf.streaming.task.task_state import TaskState
 from simulation.cuts import check_cut
 from simulation.flow_records import Records
 from simulation.invariants import STATUSES, Invariants, demand

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
 from simulation.odds import Odds
 
 DIRECTORY = "sim://disk/checkpoints"

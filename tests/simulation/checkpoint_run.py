@@ -10,12 +10,12 @@ from typing import Any
 
 from flinkbuf.checkpoints.handles import CheckpointMetadata
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.graphs.job_plan import JobPlan
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master import master_actions as ma
-from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
-from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
-from flinkbuf.jobs.master.slots import slot_count
+from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
+from flinkbuf.runtime.graph.job_plan import JobPlan
+from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.scheduler import master_actions as ma
+from flinkbuf.runtime.scheduler.slots import slot_count
 from simulation.agenda import Agenda
 from simulation.checkpoint_invariants import files_of
 from simulation.checkpoint_odds import DriverFault, draw_checkpointing, draw_flow, draw_naps

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.handles import StateHandle
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.checkpoint_io import CheckpointIo
-from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.jobs.job_result import JobResult
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.job_steps import JobSteps
-from flinkbuf.jobs.master import master_actions as ma
-from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.messages import DeployTask
-from flinkbuf.streaming.operator_config import ExecutionSettings
+from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
+from flinkbuf.runtime.driver.checkpoint_io import CheckpointIo
+from flinkbuf.runtime.driver.job_result import JobResult
+from flinkbuf.runtime.driver.job_steps import JobSteps
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import DeployTask
+from flinkbuf.runtime.scheduler import master_actions as ma
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
 from simulation import breakages
 from simulation.checkpoint_invariants import CheckpointInvariants
 from simulation.checkpoint_odds import A_TASK_IS_DEPLOYED, NAPS_MS, SLEEP

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.master.master_actions import ResetSources, SubtaskGone, TellCoordinator
-from flinkbuf.jobs.messages import OperatorEventMessage
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.messages import OperatorEventMessage
+from flinkbuf.runtime.scheduler.master_actions import ResetSources, SubtaskGone, TellCoordinator
 
 if TYPE_CHECKING:
     from simulation.world import World

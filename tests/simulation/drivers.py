@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from flinkbuf.checkpoints.ha_store import HaLease, HaStore, LeaseLostError
 from flinkbuf.checkpoints.storage import FILES_OF_SCHEME
-from flinkbuf.jobs.graphs.job_plan import JobPlan
-from flinkbuf.jobs.leadership import Leadership
-from flinkbuf.jobs.lease_term import RENEWALS_PER_TIMEOUT
-from flinkbuf.jobs.master.checkpoint_config import RestoredCheckpoint
-from flinkbuf.jobs.recovery import TakenJob
+from flinkbuf.runtime.checkpoint.checkpoint_config import RestoredCheckpoint
+from flinkbuf.runtime.driver.leadership import Leadership
+from flinkbuf.runtime.driver.lease_term import RENEWALS_PER_TIMEOUT
+from flinkbuf.runtime.driver.recovery import TakenJob
+from flinkbuf.runtime.graph.job_plan import JobPlan
 from simulation.invariants import demand
 from simulation.sim_files import Operations, SimDirectory, SimFiles
 from simulation.sim_threads import SimEvent, SimLock, SimThreads, current

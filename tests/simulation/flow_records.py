@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flinkbuf._core.key_group import key_group_range, operator_index
-from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan
+from flinkbuf._core.record.key_group import key_group_range, operator_index
 from flinkbuf.network.events import NO_TIMEOUT, AlignmentType, CheckpointBarrier
-from flinkbuf.streaming.barriers import overtaking
+from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan
+from flinkbuf.streaming.checkpoint.barriers import overtaking
 
 if TYPE_CHECKING:
     from simulation.flow_task import FlowTask

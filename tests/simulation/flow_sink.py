@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.stream_operator import Output
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.operator_state import OperatorStateBackend
-from flinkbuf.streaming.postgres_sink import TransactionNames
-from flinkbuf.streaming.snapshot import OperatorSnapshot
-from flinkbuf.streaming.state import ListStateDescriptor
-from flinkbuf.streaming.two_phase_commit import (
+from flinkbuf._core.operators.stream_operator import Output
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.sinks.postgres_sink import TransactionNames
+from flinkbuf.streaming.sinks.two_phase_commit import (
     TRANSACTIONS_STATE,
     TransactionsState,
     TwoPhaseCommitSinkFunction,
     TwoPhaseCommitSinkOperator,
 )
+from flinkbuf.streaming.state.operator_state import OperatorStateBackend
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+from flinkbuf.streaming.state.state import ListStateDescriptor
 from simulation.flow_records import Records
 
 if TYPE_CHECKING:

@@ -9,19 +9,19 @@ from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs.coordinators import CoordinatorHost
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master.master_actions import (
+from flinkbuf.runtime.driver.coordinators import CoordinatorHost
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import OperatorEventMessage
+from flinkbuf.runtime.scheduler.master_actions import (
     CoordinatorFailed,
     CoordinatorsSnapshotted,
     ResetSources,
     SubtaskGone,
     TellCoordinator,
 )
-from flinkbuf.jobs.messages import OperatorEventMessage
-from flinkbuf.streaming.source import SplitEnumerator
-from flinkbuf.streaming.source_coordinator import SourceCoordinator
+from flinkbuf.streaming.sources.source import SplitEnumerator
+from flinkbuf.streaming.sources.source_coordinator import SourceCoordinator
 
 if TYPE_CHECKING:
     from simulation.checkpoint_world import CheckpointWorld

@@ -15,7 +15,7 @@ from flinkbuf.checkpoints.handles import (
     TaskRestore,
 )
 from flinkbuf.checkpoints.options import CheckpointOptions, SnapshotKind
-from flinkbuf.streaming.two_phase_commit import TransactionsState
+from flinkbuf.streaming.sinks.two_phase_commit import TransactionsState
 from simulation.flow_records import MAX_PARALLELISM, Path, Records, key_group_of, key_groups_of
 
 if TYPE_CHECKING:

@@ -10,9 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
-from flinkbuf.jobs.manager import task_actions as tm
-from flinkbuf.jobs.manager.coordinator_proxy import CoordinatorProxy
 from flinkbuf.network.events import (
     AlignmentType,
     CancelCheckpointMarker,
@@ -22,14 +19,17 @@ from flinkbuf.network.events import (
     EventAnnouncement,
     StopMode,
 )
-from flinkbuf.streaming.barrier_actions import TakeCheckpoint
-from flinkbuf.streaming.barriers import barrier_of, blocks_channel, kind_of, overtaking
-from flinkbuf.streaming.checkpointed_inputs import CheckpointedInputs
-from flinkbuf.streaming.operator_config import TaskInfo
-from flinkbuf.streaming.source_events import NoMoreSplits, SplitRequested, SplitsAssigned
-from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
-from flinkbuf.streaming.task_events import CheckpointAcknowledged, TaskEvent
-from flinkbuf.streaming.task_state import TaskState, TaskStep
+from flinkbuf.runtime.manager import task_actions as tm
+from flinkbuf.runtime.manager.coordinator_proxy import CoordinatorProxy
+from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
+from flinkbuf.streaming.chain.operator_config import TaskInfo
+from flinkbuf.streaming.checkpoint.barrier_actions import TakeCheckpoint
+from flinkbuf.streaming.checkpoint.barriers import barrier_of, blocks_channel, kind_of, overtaking
+from flinkbuf.streaming.checkpoint.checkpointed_inputs import CheckpointedInputs
+from flinkbuf.streaming.sources.source_events import NoMoreSplits, SplitRequested, SplitsAssigned
+from flinkbuf.streaming.task.subtask_checkpoints import SubtaskCheckpoints, TaskProgress
+from flinkbuf.streaming.task.task_events import CheckpointAcknowledged, TaskEvent
+from flinkbuf.streaming.task.task_state import TaskState, TaskStep
 from simulation.async_part import AsyncPart, TaskFailure
 from simulation.flow_checkpoints import FlowChain, FlowGate, FlowInFlight, FlowStorage, FlowTimers
 from simulation.flow_mailbox import FlowMailbox

@@ -8,15 +8,15 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs import messages as ms
-from flinkbuf.jobs.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master import master_actions as ma
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.slots import slot_count, slot_of
-from flinkbuf.jobs.time_passed import TimePassed
-from flinkbuf.streaming.task_state import TaskState
+from flinkbuf.runtime.protocol import messages as ms
+from flinkbuf.runtime.protocol.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.runtime.scheduler import master_actions as ma
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
+from flinkbuf.runtime.scheduler.slots import slot_count, slot_of
+from flinkbuf.streaming.task.task_state import TaskState
 
 if TYPE_CHECKING:
     from simulation.managers import SimManager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.manager import task_actions as tm
-from flinkbuf.jobs.manager.task_executor import TaskExecutor
-from flinkbuf.jobs.messages import RegisterManager
-from flinkbuf.jobs.time_passed import TimePassed
-from flinkbuf.streaming.task_state import TaskState
+from flinkbuf.runtime.manager import task_actions as tm
+from flinkbuf.runtime.manager.task_executor import TaskExecutor
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import RegisterManager
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.streaming.task.task_state import TaskState
 from simulation.agenda import Inbox
 from simulation.network import Connection
 from simulation.tasks import SimTask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf.jobs.messages import (
+from flinkbuf.runtime.protocol.messages import (
     NotifyCheckpointAborted,
     NotifyCheckpointComplete,
     OperatorEventMessage,

@@ -6,24 +6,25 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkbuf.jobs.manager import task_executor
-from flinkbuf.jobs.manager.task_executor import TaskExecutor
-from flinkbuf.jobs.master import execution_state, failure_history, job_master, scheduler
-from flinkbuf.jobs.master.cancellations import Cancellations
-from flinkbuf.jobs.master.deployment_builder import DeploymentBuilder
-from flinkbuf.jobs.master.execution_graph import ExecutionGraph
-from flinkbuf.jobs.master.execution_state import ExecutionState, ExecutionStep
-from flinkbuf.jobs.master.failover import Failover
-from flinkbuf.jobs.master.failure_history import FailureHistory
-from flinkbuf.jobs.master.heartbeat import HeartbeatMonitor
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.manager_table import ManagerTable
-from flinkbuf.jobs.master.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
-from flinkbuf.jobs.master.regions import PipelinedRegions
-from flinkbuf.jobs.master.restarts import Restarts
-from flinkbuf.jobs.master.slots import SlotPool
-from flinkbuf.jobs.messages import AcknowledgeReport, ReleaseManager
-from flinkbuf.jobs.time_passed import TimePassed
+from flinkbuf.runtime.manager import task_executor
+from flinkbuf.runtime.manager.task_executor import TaskExecutor
+from flinkbuf.runtime.master import failure_history, job_master
+from flinkbuf.runtime.master.failover import Failover
+from flinkbuf.runtime.master.failure_history import FailureHistory
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.protocol.messages import AcknowledgeReport, ReleaseManager
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.runtime.scheduler import execution_state, scheduler
+from flinkbuf.runtime.scheduler.cancellations import Cancellations
+from flinkbuf.runtime.scheduler.deployment_builder import DeploymentBuilder
+from flinkbuf.runtime.scheduler.execution_graph import ExecutionGraph
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState, ExecutionStep
+from flinkbuf.runtime.scheduler.heartbeat import HeartbeatMonitor
+from flinkbuf.runtime.scheduler.manager_table import ManagerTable
+from flinkbuf.runtime.scheduler.master_actions import ManagerSaid, ResetSources, StopManager, SubtaskGone
+from flinkbuf.runtime.scheduler.regions import PipelinedRegions
+from flinkbuf.runtime.scheduler.restarts import Restarts
+from flinkbuf.runtime.scheduler.slots import SlotPool
 
 BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from flinkbuf.jobs.master import failover, scheduler, task_control
-from flinkbuf.jobs.master.failover import Failover
-from flinkbuf.jobs.master.partition_tracker import PartitionTracker
-from flinkbuf.jobs.master.regions import BlockingGroup, PipelinedRegions
-from flinkbuf.jobs.master.slot_assignment import SlotAssignment
+from flinkbuf.runtime.master import failover
+from flinkbuf.runtime.master.failover import Failover
+from flinkbuf.runtime.scheduler import scheduler, task_control
+from flinkbuf.runtime.scheduler.partition_tracker import PartitionTracker
+from flinkbuf.runtime.scheduler.regions import BlockingGroup, PipelinedRegions
+from flinkbuf.runtime.scheduler.slot_assignment import SlotAssignment
 
 BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
 

@@ -7,28 +7,28 @@ from dataclasses import replace
 from typing import Any
 
 from flinkbuf.checkpoints import ha_protocol
-from flinkbuf.jobs.coordinators import CoordinatorHost, _AttemptGateway
-from flinkbuf.jobs.lease_term import LeaseTerm
-from flinkbuf.jobs.manager.coordinator_proxy import CoordinatorProxy
-from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
-from flinkbuf.jobs.master.checkpoint_requests import CheckpointRequests
-from flinkbuf.jobs.master.completed_checkpoints import CompletedCheckpoints
-from flinkbuf.jobs.master.master_actions import ResetSources
-from flinkbuf.jobs.master.pending_checkpoint import PendingCheckpoint
-from flinkbuf.jobs.master.shared_files import SharedFiles
-from flinkbuf.jobs.master.state_assignment import StateAssignment, _Deal
-from flinkbuf.jobs.operator_events import decode_event
-from flinkbuf.streaming.barrier_actions import ResumeChannels
-from flinkbuf.streaming.barrier_handler import SingleCheckpointBarrierHandler
-from flinkbuf.streaming.barrier_tracker import CheckpointBarrierTracker
-from flinkbuf.streaming.postgres_sink import TransactionNames
-from flinkbuf.streaming.source_coordinator import SplitAssignmentTracker
-from flinkbuf.streaming.subtask_checkpoints import SubtaskCheckpoints
-from flinkbuf.streaming.two_phase_commit import (
+from flinkbuf.runtime.checkpoint.checkpoint_coordinator import CheckpointCoordinator
+from flinkbuf.runtime.checkpoint.checkpoint_requests import CheckpointRequests
+from flinkbuf.runtime.checkpoint.completed_checkpoints import CompletedCheckpoints
+from flinkbuf.runtime.checkpoint.pending_checkpoint import PendingCheckpoint
+from flinkbuf.runtime.checkpoint.shared_files import SharedFiles
+from flinkbuf.runtime.checkpoint.state_assignment import StateAssignment, _Deal
+from flinkbuf.runtime.driver.coordinators import CoordinatorHost, _AttemptGateway
+from flinkbuf.runtime.driver.lease_term import LeaseTerm
+from flinkbuf.runtime.manager.coordinator_proxy import CoordinatorProxy
+from flinkbuf.runtime.protocol.operator_events import decode_event
+from flinkbuf.runtime.scheduler.master_actions import ResetSources
+from flinkbuf.streaming.checkpoint.barrier_actions import ResumeChannels
+from flinkbuf.streaming.checkpoint.barrier_handler import SingleCheckpointBarrierHandler
+from flinkbuf.streaming.checkpoint.barrier_tracker import CheckpointBarrierTracker
+from flinkbuf.streaming.sinks.postgres_sink import TransactionNames
+from flinkbuf.streaming.sinks.two_phase_commit import (
     TransactionsState,
     TwoPhaseCommitSinkFunction,
     TwoPhaseCommitSinkOperator,
 )
+from flinkbuf.streaming.sources.source_coordinator import SplitAssignmentTracker
+from flinkbuf.streaming.task.subtask_checkpoints import SubtaskCheckpoints
 
 BUGS: dict[str, Callable[[Any], None]] = {}  # each is given pytest's monkeypatch
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.master.master_actions import RunFailed
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.scheduler.master_actions import RunFailed
 from simulation.managers import PROGRAM, SimManager
 
 if TYPE_CHECKING:

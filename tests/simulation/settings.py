@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from flinkbuf.jobs.master.job_master_config import JobMasterConfig
-from flinkbuf.jobs.master.restart_strategy import (
+from flinkbuf.runtime.master.restart_strategy import (
     ExponentialDelayRestart,
     FailureRateRestart,
     FixedDelayRestart,
     NoRestart,
 )
+from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
 
 Restart = NoRestart | FixedDelayRestart | FailureRateRestart | ExponentialDelayRestart
 

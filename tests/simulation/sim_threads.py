@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class SimThreads:
-    """The threads of one program: `flinkbuf.jobs.threads.Threads`.
+    """The threads of one program: `flinkbuf.runtime.driver.threads.Threads`.
 
     Attributes
     ----------

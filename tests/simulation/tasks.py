@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from flinkbuf.jobs.deployment import TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.streaming.task_state import TaskState, TaskStep, next_state
+from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.streaming.task.task_state import TaskState, TaskStep, next_state
 
 if TYPE_CHECKING:
     from simulation.managers import SimManager

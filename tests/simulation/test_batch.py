@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master.execution_state import ExecutionState
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from simulation import planted_batch
 from simulation.batch_world import BatchWorld
 from simulation.replay import run_batch

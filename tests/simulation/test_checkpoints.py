@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.runtime.protocol.job_status import JobStatus
 from simulation.checkpoint_run import CheckpointRun
 from simulation.replay import FailedRun, run_checkpoints
 from simulation.sim_files import SimFiles

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from flinkbuf.jobs.master.checkpoint_coordinator import CheckpointCoordinator
+from flinkbuf.runtime.checkpoint.checkpoint_coordinator import CheckpointCoordinator
 from simulation import planted, planted_checkpoints
 from simulation.replay import FailedRun, run, run_checkpoints
 

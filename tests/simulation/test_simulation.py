@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.runtime.protocol.job_status import JobStatus
 from simulation.replay import FailedRun, run
 from simulation.world import World
 

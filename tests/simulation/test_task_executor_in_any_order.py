@@ -4,11 +4,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from hypothesis.strategies import booleans, integers, sampled_from
 
-from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.manager import task_actions as tm
-from flinkbuf.jobs.manager.task_executor import TaskExecutor, TaskExecutorConfig
-from flinkbuf.jobs.messages import (
+from flinkbuf.runtime.manager import task_actions as tm
+from flinkbuf.runtime.manager.task_executor import TaskExecutor, TaskExecutorConfig
+from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import (
     AcknowledgeReport,
     CancelTask,
     DeployTask,
@@ -20,8 +20,8 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
-from flinkbuf.jobs.time_passed import TimePassed
-from flinkbuf.streaming.task_state import NEXT, TaskState, TaskStep
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.streaming.task.task_state import NEXT, TaskState, TaskStep
 
 SESSION, OTHER = "5" * 32, "0" * 32
 SUBTASKS = [("a" * 32, 0), ("a" * 32, 1), ("b" * 32, 0)]

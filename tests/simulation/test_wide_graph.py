@@ -3,7 +3,7 @@
 import gc
 import time
 
-from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.runtime.protocol.job_status import JobStatus
 from simulation.odds import calm_odds
 from simulation.plans import wide_plan
 from simulation.settings import calm_settings

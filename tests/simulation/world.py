@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
-from flinkbuf.jobs.control_link import CODEC
-from flinkbuf.jobs.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.graphs.job_plan import JobPlan
-from flinkbuf.jobs.manager.task_executor import TaskExecutorConfig
-from flinkbuf.jobs.master import master_actions as ma
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.slots import slot_count
-from flinkbuf.jobs.messages import DeployTask
-from flinkbuf.jobs.time_passed import TimePassed
-from flinkbuf.streaming.task_state import TaskState
+from flinkbuf.runtime.graph.job_plan import JobPlan
+from flinkbuf.runtime.manager.task_executor import TaskExecutorConfig
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.protocol.control_link import CODEC
+from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import DeployTask
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.runtime.scheduler import master_actions as ma
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
+from flinkbuf.runtime.scheduler.slots import slot_count
+from flinkbuf.streaming.task.task_state import TaskState
 from simulation import breakages
 from simulation.agenda import Agenda, Inbox
 from simulation.coordinators import Coordinators

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import pytest
 from checkpointed_jobs import EXPECTED, completed, environment, program, results, until, wait_for_all
 
-from flinkbuf._core.stream_operator import Output
+from flinkbuf._core.operators.stream_operator import Output
 from flinkbuf.common import Types
-from flinkbuf.jobs.failure import JobFailedError
-from flinkbuf.spark.rdd_order import has_fixed_order
-from flinkbuf.spark.spark_source import SparkSourceOperator
+from flinkbuf.runtime.protocol.failure import JobFailedError
+from flinkbuf.spark.frames.rdd_order import has_fixed_order
+from flinkbuf.spark.frames.spark_source import SparkSourceOperator
 
 pytestmark = pytest.mark.spark
 
@@ -149,7 +149,7 @@ def test_a_job_whose_result_goes_to_spark_keeps_no_checkpoints_and_says_so(sc, t
 
 
 def test_without_a_directory_executors_of_their_own_machines_send_their_state_to_the_driver(sc, tmp_path, monkeypatch):
-    from flinkbuf.spark.job import SparkTarget
+    from flinkbuf.spark.stage.job import SparkTarget
 
     monkeypatch.setattr(SparkTarget, "shares_files", lambda self: False)
     env = environment("spark")

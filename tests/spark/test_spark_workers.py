@@ -59,10 +59,10 @@ def interpreter(tmp_path):
 def other_version(tmp_path):
     """A folder with a flinkbuf of the same version, and other sources."""
     core = tmp_path / "other" / "flinkbuf" / "_core"
-    core.mkdir(parents=True)
+    (core / "memory").mkdir(parents=True)
     (core.parent / "__init__.py").touch()
     (core.parent / "_version.py").write_text('def build_version():\n    return "0.1.0+00000000"\n')
-    for name in ("__init__", "buffer"):
+    for name in ("__init__", "memory/__init__", "memory/buffer"):
         (core / f"{name}.py").touch()
     return core.parents[1]
 

@@ -6,21 +6,21 @@ from types import SimpleNamespace
 import pytest
 from test_rocksdb_backend import restored, save
 
-from flinkbuf._core.key_context import KeyContext
+from flinkbuf._core.state.key_context import KeyContext
 from flinkbuf.common.time import Time
-from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.operator_state import OperatorStateBackend
-from flinkbuf.streaming.rocksdb_backend import CACHE_ENTRIES, LOCAL_DIRECTORIES, RocksDbStateBackend
-from flinkbuf.streaming.state import (
+from flinkbuf.streaming.state.key_groups import KeyGroups
+from flinkbuf.streaming.state.operator_state import OperatorStateBackend
+from flinkbuf.streaming.state.rocksdb_backend import CACHE_ENTRIES, LOCAL_DIRECTORIES, RocksDbStateBackend
+from flinkbuf.streaming.state.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from flinkbuf.streaming.state_backend import KeyedStateBackend
-from flinkbuf.streaming.state_ttl import StateTtlConfig
-from flinkbuf.streaming.timers import TimerServices
+from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state.state_ttl import StateTtlConfig
+from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.testing import ManualClock
 from flinkbuf.types.types import Types
 

@@ -10,16 +10,16 @@ import pytest
 from equal_keys import PAIRS, TableWindow, hashable
 from test_rocksdb_backend import restored, save
 
-from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.key_token import KeyTokens
-from flinkbuf._core.rocksdb_table import entry_in, replaced
+from flinkbuf._core.record.key_token import KeyTokens
+from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf._core.state.rocksdb_table import entry_in, replaced
 from flinkbuf.records.partitioner import key_group
-from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
-from flinkbuf.streaming.state import MapStateDescriptor, ValueStateDescriptor
-from flinkbuf.streaming.state_backend import KeyedStateBackend
-from flinkbuf.streaming.state_ttl import StateTtlConfig
-from flinkbuf.streaming.timers import TimerServices
+from flinkbuf.streaming.state.key_groups import KeyGroups
+from flinkbuf.streaming.state.rocksdb_backend import CACHE_ENTRIES, INCREMENTAL, LOCAL_DIRECTORIES, RocksDbStateBackend
+from flinkbuf.streaming.state.state import MapStateDescriptor, ValueStateDescriptor
+from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state.state_ttl import StateTtlConfig
+from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.testing import ManualClock
 from flinkbuf.types.duration import Time
 from flinkbuf.types.types import Types, object_type
@@ -173,14 +173,14 @@ COUNT_ELSEWHERE = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from equal_keys import PAIRS
-from flinkbuf._core.key_context import KeyContext
-from flinkbuf._core.type_codec import TypeCodec
+from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf._core.value.type_codec import TypeCodec
 from flinkbuf.records.partitioner import key_group
-from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend
-from flinkbuf.streaming.state import ValueStateDescriptor
-from flinkbuf.streaming.state_ttl import StateTtlConfig
-from flinkbuf.streaming.timers import TimerServices
+from flinkbuf.streaming.state.key_groups import KeyGroups
+from flinkbuf.streaming.state.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend
+from flinkbuf.streaming.state.state import ValueStateDescriptor
+from flinkbuf.streaming.state.state_ttl import StateTtlConfig
+from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.testing import ManualClock
 keys, clock = KeyContext(), ManualClock()
 groups = KeyGroups.of_subtask(None, 128, parallelism=1, subtask_index=0)

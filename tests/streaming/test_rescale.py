@@ -5,12 +5,12 @@ from importlib.util import find_spec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkbuf._core.process_operator import KeyedProcessOperator
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.process_functions import KeyedProcessFunction
-from flinkbuf.streaming.snapshot import OperatorSnapshot
-from flinkbuf.streaming.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from flinkbuf.streaming.time_domain import TimeDomain
+from flinkbuf._core.operators.process_operator import KeyedProcessOperator
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.chain.process_functions import KeyedProcessFunction
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
+from flinkbuf.streaming.state.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from flinkbuf.streaming.time.time_domain import TimeDomain
 from flinkbuf.testing import ManualClock, OperatorHarness
 from flinkbuf.types.types import Types
 from flinkbuf.types.values import Watermark

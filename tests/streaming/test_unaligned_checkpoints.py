@@ -11,11 +11,11 @@ from support.checkpointed_tasks import CHECKPOINTING, CountingSink, EndlessSourc
 from support.stream_tasks import InputConfig, chain_of, edge, operator
 
 import flinkbuf as fb
-from flinkbuf._core.stream_operator import StreamOperator
+from flinkbuf._core.operators.stream_operator import StreamOperator
 from flinkbuf.checkpoints.options import CheckpointOptions
-from flinkbuf.streaming.clock import SystemClock
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.task.task_events import CheckpointAcknowledged, CheckpointDeclined
+from flinkbuf.streaming.time.clock import SystemClock
 
 LONG = fb.Types.LONG()
 INPUT = (InputConfig(LONG, (0,)),)

@@ -12,8 +12,17 @@ from flinkbuf.checkpoints.handles import (
     SubtaskState,
 )
 from flinkbuf.checkpoints.options import CheckpointMetrics, SnapshotKind
-from flinkbuf.jobs.master.checkpoint_config import CheckpointCoordinatorConfig
-from flinkbuf.jobs.master.master_actions import (
+from flinkbuf.runtime.checkpoint.checkpoint_config import CheckpointCoordinatorConfig
+from flinkbuf.runtime.master.restart_strategy import FixedDelayRestart
+from flinkbuf.runtime.protocol.messages import (
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
+    EndOfDataReport,
+    NotifyCheckpointAborted,
+    NotifyCheckpointComplete,
+    TriggerCheckpoint,
+)
+from flinkbuf.runtime.scheduler.master_actions import (
     CheckpointEnded,
     CheckpointStored,
     CoordinatorsSnapshotted,
@@ -24,15 +33,6 @@ from flinkbuf.jobs.master.master_actions import (
     SnapshotCoordinators,
     StoreCheckpoint,
     TriggerSavepoint,
-)
-from flinkbuf.jobs.master.restart_strategy import FixedDelayRestart
-from flinkbuf.jobs.messages import (
-    CheckpointAcknowledgement,
-    CheckpointRefusal,
-    EndOfDataReport,
-    NotifyCheckpointAborted,
-    NotifyCheckpointComplete,
-    TriggerCheckpoint,
 )
 
 DIRECTORY = "/checkpoints"

@@ -6,9 +6,9 @@ import time
 from support.stream_tasks import KeptSnapshots, ListSink, ListSource, chain_of, edge, make_task, operator
 
 from flinkbuf.checkpoints.options import CheckpointOptions
-from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.task.task_events import CheckpointAcknowledged, CheckpointDeclined, EndOfDataReached
 
 CHECKPOINTING = ExecutionSettings(checkpointing_enabled=True)
 OPTIONS = CheckpointOptions()

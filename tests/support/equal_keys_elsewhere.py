@@ -11,12 +11,12 @@ from pathlib import Path
 from equal_keys import PAIRS, TableWindow, hashable
 from test_rocksdb_backend import restored, save
 
-from flinkbuf._core.key_context import KeyContext
-from flinkbuf.streaming.key_groups import KeyGroups
-from flinkbuf.streaming.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend
-from flinkbuf.streaming.state import MapStateDescriptor, ValueStateDescriptor
-from flinkbuf.streaming.state_backend import KeyedStateBackend
-from flinkbuf.streaming.timers import TimerServices
+from flinkbuf._core.state.key_context import KeyContext
+from flinkbuf.streaming.state.key_groups import KeyGroups
+from flinkbuf.streaming.state.rocksdb_backend import LOCAL_DIRECTORIES, RocksDbStateBackend
+from flinkbuf.streaming.state.state import MapStateDescriptor, ValueStateDescriptor
+from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state.timers import TimerServices
 from flinkbuf.testing import ManualClock
 from flinkbuf.types.types import Types, object_type
 

@@ -14,7 +14,7 @@ import ha_program
 
 from flinkbuf.checkpoints import ha_directory
 from flinkbuf.checkpoints.ha_protocol import Pause
-from flinkbuf.streaming.two_phase_commit import TwoPhaseCommitSinkFunction
+from flinkbuf.streaming.sinks.two_phase_commit import TwoPhaseCommitSinkFunction
 
 OUTAGE_S = 0.5
 

@@ -7,9 +7,9 @@ run in a task manager of their own. A test can have one of the managers die.
 import itertools
 
 from flinkbuf.config import NetworkConfig
-from flinkbuf.jobs.in_process_manager import InProcessManager
-from flinkbuf.jobs.manager.shuffle import NetworkShuffle
 from flinkbuf.network.environment import NetworkEnvironment
+from flinkbuf.runtime.driver.in_process_manager import InProcessManager
+from flinkbuf.runtime.manager.shuffle import NetworkShuffle
 
 _numbers = itertools.count()
 

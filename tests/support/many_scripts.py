@@ -9,9 +9,8 @@ import sys
 import types
 from pathlib import Path
 
-import flinkbuf.datastream.job_start
-import flinkbuf.jobs.embedded
-import flinkbuf.jobs.running_job  # noqa: F401
+import flinkbuf.datastream.program.job_start
+import flinkbuf.runtime.driver.running_job  # noqa: F401
 
 # What most of them import, or bring along.
 for module in ("common", "datastream", "datastream.state", "datastream.window"):

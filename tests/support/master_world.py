@@ -3,12 +3,22 @@
 from collections import deque
 from random import Random
 
-from flinkbuf.jobs.deployment import AttemptId
-from flinkbuf.jobs.failure import Failure
-from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.job_master_config import JobMasterConfig
-from flinkbuf.jobs.master.master_actions import (
+from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.master.restart_strategy import NoRestart
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import (
+    CancelTask,
+    DeployTask,
+    HeartbeatReport,
+    HeartbeatRequest,
+    RegisterManager,
+    TaskStateReport,
+)
+from flinkbuf.runtime.protocol.time_passed import TimePassed
+from flinkbuf.runtime.scheduler.job_master_config import JobMasterConfig
+from flinkbuf.runtime.scheduler.master_actions import (
     EndJob,
     ManagerLost,
     ManagerSaid,
@@ -17,16 +27,6 @@ from flinkbuf.jobs.master.master_actions import (
     StartManagers,
     StopManager,
 )
-from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.messages import (
-    CancelTask,
-    DeployTask,
-    HeartbeatReport,
-    HeartbeatRequest,
-    RegisterManager,
-    TaskStateReport,
-)
-from flinkbuf.jobs.time_passed import TimePassed
 
 SESSION = "5e" * 16
 JOB = "0b" * 16

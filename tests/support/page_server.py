@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import flinkbuf
-from flinkbuf.jobs.master.answers import answers_of, illness_of
+from flinkbuf.runtime.picture.answers import answers_of, illness_of
 
 STATIC = Path(flinkbuf.__file__).parent / "web" / "static"
 POLICY = "default-src 'self'"  # stricter than the real server's: the page needs no more

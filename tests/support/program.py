@@ -1,7 +1,7 @@
 """Small programs of transformations, for the tests of graphs."""
 
-from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.graphs.transformation import (
+from flinkbuf.runtime.graph.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.runtime.graph.transformation import (
     KeyedExchange,
     OperatorTransformation,
     PartitionTransformation,

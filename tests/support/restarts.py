@@ -4,19 +4,19 @@ import functools
 import threading
 from collections import Counter
 
-from flinkbuf._core.function_operator import MapOperator
+from flinkbuf._core.operators.function_operator import MapOperator
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.jobs.graphs.job_graph import build_job_graph
-from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.graphs.transformation import (
+from flinkbuf.runtime.driver.running_job import RunningJob
+from flinkbuf.runtime.graph.job_graph import build_job_graph
+from flinkbuf.runtime.graph.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.runtime.graph.transformation import (
     ChainingStrategy,
     KeyedExchange,
     OperatorTransformation,
     PartitionTransformation,
 )
-from flinkbuf.jobs.running_job import RunningJob
-from flinkbuf.streaming.sink_factories import CallableSinkFactory
-from flinkbuf.streaming.source_factories import SourceOperatorFactory
+from flinkbuf.streaming.sinks.sink_factories import CallableSinkFactory
+from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 
 lock = threading.Lock()
 left = Counter()  # how often each name still fails

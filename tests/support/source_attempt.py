@@ -5,9 +5,9 @@ import pickle
 import cloudpickle
 from surroundings import ManualTime, Surroundings
 
-from flinkbuf.streaming.snapshot import OperatorSnapshot, redistribute
-from flinkbuf.streaming.source_coordinator import CoordinatorStore
-from flinkbuf.streaming.source_factories import SourceOperatorFactory
+from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
+from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot, redistribute
 
 
 class SourceAttempt:

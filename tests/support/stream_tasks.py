@@ -3,11 +3,10 @@
 import threading
 
 import flinkbuf as fb
-from flinkbuf._core.function_operator import MapOperator
-from flinkbuf._core.stream_operator import NO_TIMESTAMP, StreamOperator
+from flinkbuf._core.operators.function_operator import MapOperator
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP, StreamOperator
 from flinkbuf.checkpoints.handles import SubtaskState
-from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.operator_config import (
+from flinkbuf.streaming.chain.operator_config import (
     ChainConfig,
     ChainedEdge,
     ExecutionSettings,
@@ -16,8 +15,9 @@ from flinkbuf.streaming.operator_config import (
     OperatorConfig,
     TaskInfo,
 )
-from flinkbuf.streaming.operator_context import OperatorContext
-from flinkbuf.streaming.task import Task
+from flinkbuf.streaming.chain.operator_context import OperatorContext
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.task.task import Task
 from flinkbuf.testing import ManualClock
 
 SETTINGS = ExecutionSettings()

@@ -3,11 +3,11 @@
 import threading
 from collections import deque
 
-from flinkbuf._core.source_operator import SourceOutput
-from flinkbuf._core.stream_operator import NO_TIMESTAMP
-from flinkbuf.streaming.operator_config import ExecutionSettings, TaskInfo
-from flinkbuf.streaming.operator_context import OperatorContext
-from flinkbuf.streaming.operator_state import OperatorStateBackend
+from flinkbuf._core.operators.source_operator import SourceOutput
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings, TaskInfo
+from flinkbuf.streaming.chain.operator_context import OperatorContext
+from flinkbuf.streaming.state.operator_state import OperatorStateBackend
 from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 
 OPERATOR_ID = "0123456789abcdef0123456789abcdef"

@@ -5,23 +5,23 @@ import threading
 import time
 import uuid
 
-from flinkbuf._core.function_operator import MapOperator
-from flinkbuf.jobs.deployment import (
+from flinkbuf._core.operators.function_operator import MapOperator
+from flinkbuf.runtime.graph.job_graph import build_job_graph
+from flinkbuf.runtime.graph.job_plan import plan_of
+from flinkbuf.runtime.graph.stream_graph import GraphSettings, build_stream_graph
+from flinkbuf.runtime.graph.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
+from flinkbuf.runtime.manager.job_bundle import JobBundle
+from flinkbuf.runtime.manager.manager_link import link_pair
+from flinkbuf.runtime.manager.shuffle import LocalShuffle, segments_needed
+from flinkbuf.runtime.manager.task_manager import TaskManager
+from flinkbuf.runtime.protocol.deployment import (
     AttemptId,
     ChannelDescriptor,
     GateDescriptor,
     PartitionDescriptor,
     TaskDeploymentDescriptor,
 )
-from flinkbuf.jobs.graphs.job_graph import build_job_graph
-from flinkbuf.jobs.graphs.job_plan import plan_of
-from flinkbuf.jobs.graphs.stream_graph import GraphSettings, build_stream_graph
-from flinkbuf.jobs.graphs.transformation import KeyedExchange, OperatorTransformation, PartitionTransformation
-from flinkbuf.jobs.manager.job_bundle import JobBundle
-from flinkbuf.jobs.manager.manager_link import link_pair
-from flinkbuf.jobs.manager.shuffle import LocalShuffle, segments_needed
-from flinkbuf.jobs.manager.task_manager import TaskManager
-from flinkbuf.jobs.messages import (
+from flinkbuf.runtime.protocol.messages import (
     AcknowledgeReport,
     CancelTask,
     DeployTask,
@@ -34,9 +34,9 @@ from flinkbuf.jobs.messages import (
     ReleaseManager,
     TaskStateReport,
 )
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.sink_factories import CallableSinkFactory
-from flinkbuf.streaming.source_factories import CollectionSourceFactory
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.sinks.sink_factories import CallableSinkFactory
+from flinkbuf.streaming.sources.source_factories import CollectionSourceFactory
 
 SESSION = "5e55" * 8
 FINAL = ("FINISHED", "CANCELED", "FAILED")

@@ -6,8 +6,8 @@ place in the script, so no two are equal. Results are ``(key, start, end, values
 
 from hypothesis import strategies as st
 
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import StreamRecord
 

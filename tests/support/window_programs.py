@@ -2,7 +2,7 @@
 
 from frozen_tables import contents_of
 
-from flinkbuf.streaming.functions import AggregateFunction
+from flinkbuf.streaming.chain.functions import AggregateFunction
 from flinkbuf.streaming.windows.window_functions import ProcessWindowFunction
 from flinkbuf.streaming.windows.window_operation import WindowOperatorFactory
 from flinkbuf.testing import OperatorHarness

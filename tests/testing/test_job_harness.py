@@ -9,7 +9,7 @@ from flinkbuf.common import Configuration, Time, WatermarkStrategy
 from flinkbuf.common.watermark_strategy import TimestampAssigner
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.testing import JobHarness, ManualClock
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from flinkbuf._core.function_operator import MapOperator
-from flinkbuf._core.process_operator import KeyedProcessOperator
-from flinkbuf._core.stream_operator import StreamOperator
+from flinkbuf._core.operators.function_operator import MapOperator
+from flinkbuf._core.operators.process_operator import KeyedProcessOperator
+from flinkbuf._core.operators.stream_operator import StreamOperator
 from flinkbuf.common import Types
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
-from flinkbuf.streaming.output_tag import OutputTag
-from flinkbuf.streaming.state import ValueStateDescriptor
-from flinkbuf.streaming.time_domain import TimeDomain
+from flinkbuf.streaming.chain.output_tag import OutputTag
+from flinkbuf.streaming.state.state import ValueStateDescriptor
+from flinkbuf.streaming.time.time_domain import TimeDomain
 from flinkbuf.testing import OperatorHarness
 from flinkbuf.types.values import StreamRecord, Watermark, WatermarkStatus
 

@@ -16,13 +16,13 @@ from flinkbuf.common import Configuration, Types, WatermarkStrategy
 from flinkbuf.datastream import KeyedProcessFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
 from flinkbuf.datastream.state import ValueStateDescriptor
-from flinkbuf.jobs.failure import JobCanceledError
-from flinkbuf.jobs.graphs.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
-from flinkbuf.jobs.master.execution_state import ExecutionState
-from flinkbuf.jobs.master.job_master import JobMaster
-from flinkbuf.jobs.master.job_picture import PictureMaker
-from flinkbuf.jobs.master.restart_strategy import NoRestart
-from flinkbuf.jobs.running_job import RunningJob, _Answer
+from flinkbuf.runtime.driver.running_job import RunningJob, _Answer
+from flinkbuf.runtime.graph.job_plan import EdgePlan, JobPlan, OperatorPlan, VertexPlan
+from flinkbuf.runtime.master.job_master import JobMaster
+from flinkbuf.runtime.master.restart_strategy import NoRestart
+from flinkbuf.runtime.picture.job_picture import PictureMaker
+from flinkbuf.runtime.protocol.failure import JobCanceledError
+from flinkbuf.runtime.scheduler.execution_state import ExecutionState
 from flinkbuf.web.routes import ROUTER
 from flinkbuf.web.served_job import ServedJob
 from flinkbuf.web.serving import _servers, close_servers

@@ -15,10 +15,10 @@ from chromium import PROGRAM, chromium
 from page_pictures import JOB_ID, picture
 from page_server import with_answers
 
-from flinkbuf.cli import main
+from flinkbuf.commands.cli import main
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import StreamExecutionEnvironment
-from flinkbuf.jobs.master.job_archive import archive_job
+from flinkbuf.runtime.picture.job_archive import archive_job
 from flinkbuf.web import history as history_module
 from flinkbuf.web.history import JobHistory
 from flinkbuf.web.router import Request

@@ -15,7 +15,7 @@ from master_world import MasterWorld, pipeline
 from page_pictures import JOB_ID, NAMES, NOW, QUIET_CHECKPOINTS, after_a_loss, held_back, many_tasks, picture, vertex
 from page_server import page_server
 
-from flinkbuf.jobs.master.job_picture import PictureMaker
+from flinkbuf.runtime.picture.job_picture import PictureMaker
 from flinkbuf.web.served_job import ServedJob
 from flinkbuf.web.server import JobServer
 

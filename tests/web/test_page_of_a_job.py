@@ -13,7 +13,7 @@ import pytest
 from chromium import PROGRAM, chromium
 from screenshots import shoot as shoot_once
 
-from flinkbuf.jobs.launcher_process import end_launcher
+from flinkbuf.targets.launcher_process import end_launcher
 from flinkbuf.web.serving import close_servers
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no chromium")

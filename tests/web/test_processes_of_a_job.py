@@ -10,7 +10,7 @@ from test_served_jobs import Client
 
 from flinkbuf.common import Configuration
 from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
-from flinkbuf.jobs.launcher_process import end_launcher
+from flinkbuf.targets.launcher_process import end_launcher
 from flinkbuf.web import server as server_module
 from flinkbuf.web.serving import _servers, close_servers
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from flinkbuf.jobs.master.metric_names import NamedMetric
+from flinkbuf.runtime.picture.metric_names import NamedMetric
 from flinkbuf.web import prometheus
 from flinkbuf.web.prometheus import exposition_of
 

@@ -10,11 +10,11 @@ import time
 
 import pytest
 
-from flinkbuf.cli import main
+from flinkbuf.commands.cli import main
 from flinkbuf.common import Configuration, WatermarkStrategy
 from flinkbuf.datastream import StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
-from flinkbuf.jobs.failure import JobSuspendedError
+from flinkbuf.runtime.protocol.failure import JobSuspendedError
 from flinkbuf.web.serving import close_servers
 
 

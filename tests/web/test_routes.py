@@ -9,11 +9,11 @@ from checkpoint_world import CheckpointWorld
 from master_world import SESSION, MasterWorld, error, pipeline
 
 from flinkbuf.checkpoints.options import SnapshotKind
-from flinkbuf.jobs.job_status import JobStatus
-from flinkbuf.jobs.master.job_details import headline_of
-from flinkbuf.jobs.master.job_picture import PictureMaker
-from flinkbuf.jobs.master.master_actions import CancelJob
-from flinkbuf.jobs.messages import HeartbeatReport
+from flinkbuf.runtime.picture.job_details import headline_of
+from flinkbuf.runtime.picture.job_picture import PictureMaker
+from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import HeartbeatReport
+from flinkbuf.runtime.scheduler.master_actions import CancelJob
 from flinkbuf.web.router import METHODS, Answer, Cluster, Later, Request
 from flinkbuf.web.routes import ROUTER, answer
 from flinkbuf.web.served_job import OPERATIONS_MAX, Operations, ServedJob

@@ -13,8 +13,8 @@ import pytest
 from flinkbuf.common import Configuration, WatermarkStrategy
 from flinkbuf.datastream import MapFunction, StreamExecutionEnvironment
 from flinkbuf.datastream.connectors.data_gen import DataGeneratorSource
-from flinkbuf.jobs.failure import JobCanceledError
-from flinkbuf.jobs.job_status import JobStatus
+from flinkbuf.runtime.protocol.failure import JobCanceledError
+from flinkbuf.runtime.protocol.job_status import JobStatus
 from flinkbuf.web import serving
 from flinkbuf.web.server import JobServer
 from flinkbuf.web.serving import close_servers

@@ -15,7 +15,7 @@ import pytest
 from master_world import MasterWorld, pipeline
 from other_user import as_other_user, needs_root
 
-from flinkbuf.jobs.master.job_picture import PictureMaker
+from flinkbuf.runtime.picture.job_picture import PictureMaker
 from flinkbuf.web.connections import ConnectionLimits, Connections
 from flinkbuf.web.json_lines import JsonLinesReporter
 from flinkbuf.web.router import Answer

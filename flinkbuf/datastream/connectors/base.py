@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.sink import (
+from flinkbuf.streaming.sinks.sink import (
     CommitRequest,
     Committer,
     Sink,
@@ -19,7 +18,8 @@ from flinkbuf.streaming.sink import (
     SupportsPreprocessing,
     WriterContext,
 )
-from flinkbuf.streaming.source import (
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.source import (
     Boundedness,
     EnumeratorContext,
     ReaderContext,
@@ -27,7 +27,7 @@ from flinkbuf.streaming.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.split_reader import QueueEnumerator, SplitReader
+from flinkbuf.streaming.sources.split_reader import QueueEnumerator, SplitReader
 
 __all__ = [
     "Boundedness",

@@ -10,7 +10,7 @@ import re
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from flinkbuf.streaming.sink import SinkContext
+from flinkbuf.streaming.sinks.sink import SinkContext
 
 __all__ = ["BucketAssigner"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from flinkbuf._core.source_operator import ReaderOutput
+from flinkbuf._core.operators.source_operator import ReaderOutput
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceReader, NumberSequenceSplit, split_sequence
-from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.source import (
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.source import (
     Boundedness,
     EnumeratorContext,
     ReaderContext,
@@ -16,7 +16,7 @@ from flinkbuf.streaming.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.split_reader import QueueEnumerator
+from flinkbuf.streaming.sources.split_reader import QueueEnumerator
 from flinkbuf.types.type_information import TypeInformation
 
 __all__ = ["DataGeneratorSource", "RateLimit"]

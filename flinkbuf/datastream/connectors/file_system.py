@@ -15,10 +15,10 @@ from flinkbuf.datastream.connectors.rolling_policy import (
     OnCheckpointRollingPolicy,
     RollingPolicy,
 )
-from flinkbuf.streaming.file_format import BulkFormat, StreamFormat
-from flinkbuf.streaming.file_sink import FileSinkOptions, PartFileSink
-from flinkbuf.streaming.file_source import FileRangeSource, FileSourceOptions
-from flinkbuf.streaming.file_split import FileSplit, local_path
+from flinkbuf.streaming.sinks.file_sink import FileSinkOptions, PartFileSink
+from flinkbuf.streaming.sources.file_format import BulkFormat, StreamFormat
+from flinkbuf.streaming.sources.file_source import FileRangeSource, FileSourceOptions
+from flinkbuf.streaming.sources.file_split import FileSplit, local_path
 from flinkbuf.types.duration import Duration, milliseconds_of
 from flinkbuf.types.type_information import TypeInformation
 

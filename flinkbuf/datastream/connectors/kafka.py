@@ -10,10 +10,10 @@ from typing import Any
 from flinkbuf.common.serialization import DeserializationSchema, SerializationSchema
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee, StreamTransformer, SupportsPreprocessing
 from flinkbuf.datastream.connectors.java_only import FlinkKafkaConsumer, FlinkKafkaProducer, Semantic
-from flinkbuf.streaming.kafka_client import KafkaTopicPartition, client_library, client_properties
-from flinkbuf.streaming.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
-from flinkbuf.streaming.kafka_sink import KafkaSinkOptions, KafkaTopicSink
-from flinkbuf.streaming.kafka_source import KafkaSourceOptions, KafkaTopicSource
+from flinkbuf.streaming.sinks.kafka_sink import KafkaSinkOptions, KafkaTopicSink
+from flinkbuf.streaming.sources.kafka_client import KafkaTopicPartition, client_library, client_properties
+from flinkbuf.streaming.sources.kafka_offsets import KafkaOffsetResetStrategy, KafkaOffsetsInitializer
+from flinkbuf.streaming.sources.kafka_source import KafkaSourceOptions, KafkaTopicSource
 
 __all__ = [
     "FlinkKafkaConsumer",

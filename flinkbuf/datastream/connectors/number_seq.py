@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flinkbuf.streaming.source import (
+from flinkbuf.streaming.sources.source import (
     Boundedness,
     EnumeratorContext,
     ReaderContext,
@@ -14,7 +14,7 @@ from flinkbuf.streaming.source import (
     SourceReader,
     SplitEnumerator,
 )
-from flinkbuf.streaming.split_reader import QueueEnumerator, SplitReader
+from flinkbuf.streaming.sources.split_reader import QueueEnumerator, SplitReader
 from flinkbuf.types.type_information import TypeInformation
 from flinkbuf.types.types import Types
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee
-from flinkbuf.streaming.postgres_sink import (
+from flinkbuf.streaming.sinks.postgres_sink import (
     PostgresOptions,
     PostgresSetupError,
     PostgresTableSink,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flinkbuf.streaming.part_file import PartFileInfo
+from flinkbuf.streaming.sinks.part_file import PartFileInfo
 
 __all__ = ["DefaultRollingPolicy", "OnCheckpointRollingPolicy", "RollingPolicy"]
 

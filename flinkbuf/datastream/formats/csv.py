@@ -11,9 +11,9 @@ from typing import IO, Any
 
 from flinkbuf.common.serialization import DeserializationSchema, RowDataBulkWriterFactory, SerializationSchema
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.file_format import StreamFormat
-from flinkbuf.streaming.file_lines import first_line_at, line_number, open_file, read_lines
-from flinkbuf.streaming.file_split import COMPRESSED, FileSplit
+from flinkbuf.streaming.sources.file_format import StreamFormat
+from flinkbuf.streaming.sources.file_lines import first_line_at, line_number, open_file, read_lines
+from flinkbuf.streaming.sources.file_split import COMPRESSED, FileSplit
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 from flinkbuf.types.types import Types, as_type

@@ -11,7 +11,7 @@ from typing import Any
 
 from flinkbuf.common.serialization import DeserializationSchema, Encoder, SerializationSchema
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.file_format import LineFormat
+from flinkbuf.streaming.sources.file_format import LineFormat
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation
 

@@ -8,8 +8,8 @@ from typing import IO, Any
 from flinkbuf.common.serialization import RowDataBulkWriterFactory
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import ARROW_NAMES
-from flinkbuf.streaming.file_format import BulkFormat
-from flinkbuf.streaming.file_split import FileSplit
+from flinkbuf.streaming.sources.file_format import BulkFormat
+from flinkbuf.streaming.sources.file_split import FileSplit
 from flinkbuf.types.date_time import Instant
 from flinkbuf.types.row import row_class
 from flinkbuf.types.type_information import RowTypeInfo, TypeInformation, basic_type

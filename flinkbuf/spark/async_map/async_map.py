@@ -12,7 +12,7 @@ from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.spark.async_map.frame import map_frame
 from flinkbuf.spark.async_map.report import Report, call_context, context_of, log_in_task
-from flinkbuf.spark.rdd_order import declare_order
+from flinkbuf.spark.frames.rdd_order import declare_order
 from flinkbuf.spark.workers import check_workers, shipped
 
 if TYPE_CHECKING:

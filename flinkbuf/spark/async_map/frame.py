@@ -37,7 +37,7 @@ def map_frame(data: Any, func: Any, options: AsyncOptions, schema: Any, report: 
     elif isinstance(schema, StructType):
         result = schema
     else:
-        from flinkbuf.spark.schema import to_struct_type
+        from flinkbuf.spark.frames.schema import to_struct_type
 
         result = to_struct_type(schema)
     if not isinstance(result, StructType) or not result.fields:

@@ -5,7 +5,7 @@ from typing import Any
 
 from flinkbuf.config import NetworkConfig
 from flinkbuf.records.partitioner import Partitioner, as_partitioner, by_key
-from flinkbuf.spark.barrier_stage import StageUser
+from flinkbuf.spark.stage.barrier_stage import StageUser
 
 MODES = ("blocking", "pipelined")
 STAGE_USER = StageUser(

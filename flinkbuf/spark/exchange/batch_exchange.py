@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.batch_reader import BatchBuilder, TaskBatches
+from flinkbuf._core.flow.batch_reader import BatchBuilder, TaskBatches
 from flinkbuf.errors import RemoteTransportError
 from flinkbuf.network.metrics import gate_metrics
 from flinkbuf.network.partition import ResultPartition

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.record_digest import RecordDigests
+from flinkbuf._core.record.record_digest import RecordDigests
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.partitioner import CustomPartitioner, KeyPartitioner, Partitioner, pointwise_targets
@@ -20,7 +20,7 @@ from flinkbuf.spark.exchange.envelope import (
     header_of,
 )
 from flinkbuf.spark.exchange.pure_function import is_pure
-from flinkbuf.spark.rdd_order import declare_order
+from flinkbuf.spark.frames.rdd_order import declare_order
 from flinkbuf.spark.workers import shipped
 from flinkbuf.types.types import TypeInformation
 

@@ -28,8 +28,8 @@ from flinkbuf.spark.exchange.messages import (
     TaskMessage,
 )
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
-from flinkbuf.spark.stage_attempts import StageAttempts, TaskAdmission
-from flinkbuf.spark.stage_progress import AttemptTasks, StageProgress, TaskEnd
+from flinkbuf.spark.stage.stage_attempts import StageAttempts, TaskAdmission
+from flinkbuf.spark.stage.stage_progress import AttemptTasks, StageProgress, TaskEnd
 
 LOOK_MS = 1000  # how often Spark is asked about a run
 FAILURE_LOOK_MS = 20  # the same while a failure waits to be told until Spark knows of it

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from flinkbuf.network.partition import ResultPartition
 from flinkbuf.records.record_writer import RecordWriter
-from flinkbuf.spark.barrier_stage import check_allocation, check_chain, check_slots, slot_count
-from flinkbuf.spark.driver_address import DriverAddress
 from flinkbuf.spark.exchange.arguments import STAGE_USER
 from flinkbuf.spark.exchange.batch_exchange import BatchExchange
 from flinkbuf.spark.exchange.frame_tasks import BatchFunction, Columns, FrameReadTask, FrameSource, refused
 from flinkbuf.spark.exchange.pipelined import PipelinedTask, reason_of
+from flinkbuf.spark.stage.barrier_stage import check_allocation, check_chain, check_slots, slot_count
+from flinkbuf.spark.stage.driver_address import DriverAddress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

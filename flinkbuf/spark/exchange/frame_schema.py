@@ -11,7 +11,7 @@ from flinkbuf.records.arrow_batches import record_type
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner
 from flinkbuf.records.range_partitioner import RangePartitioner
 from flinkbuf.records.spark_arrow import arrow_type_of
-from flinkbuf.spark.data_source_types import check_not_collated
+from flinkbuf.spark.data_source.types import check_not_collated
 from flinkbuf.types.row_data import row_data_type
 from flinkbuf.types.types import TypeInformation
 
@@ -33,7 +33,7 @@ def as_struct_type(schema: Any, name: str) -> StructType:
     if isinstance(schema, str):
         schema = StructType.fromDDL(schema)
     elif type(schema).__module__.partition(".")[0] != "pyspark":
-        from flinkbuf.spark.schema import to_struct_type
+        from flinkbuf.spark.frames.schema import to_struct_type
 
         schema = to_struct_type(schema)
     if not isinstance(schema, StructType):

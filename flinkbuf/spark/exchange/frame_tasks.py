@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.batch_reader import BatchBufferReader
-from flinkbuf._core.record_digest import RecordDigests
+from flinkbuf._core.flow.batch_reader import BatchBufferReader
+from flinkbuf._core.record.record_digest import RecordDigests
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.records.arrow_batches import MAX_BYTES, MAX_ROWS, batch_builder

@@ -11,7 +11,6 @@ import time
 
 from flinkbuf.control.control_client import ControlClient
 from flinkbuf.errors import CorruptDataError, PeerFailedError, RemoteTransportError
-from flinkbuf.spark.driver_address import DriverAddress
 from flinkbuf.spark.exchange.messages import (
     CODEC,
     TEXT_LIMIT,
@@ -25,6 +24,7 @@ from flinkbuf.spark.exchange.messages import (
     TaskMessage,
 )
 from flinkbuf.spark.exchange.summary import TaskFigures
+from flinkbuf.spark.stage.driver_address import DriverAddress
 
 GOODBYE_TIMEOUT_S = 1.0
 

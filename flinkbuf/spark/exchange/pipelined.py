@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flinkbuf._core.record_exchange import RecordExchange
+from flinkbuf._core.flow.record_exchange import RecordExchange
 from flinkbuf.config import NetworkConfig
 from flinkbuf.errors import (
     CancelTaskError,
@@ -30,14 +30,14 @@ from flinkbuf.network.partition import ResultPartition, ResultPartitionID, buffe
 from flinkbuf.records.partitioner import NamedPartitioner
 from flinkbuf.records.record_reader import RecordReader
 from flinkbuf.records.record_writer import RecordWriter
-from flinkbuf.spark.barrier_task import check_all_run, data_plane
-from flinkbuf.spark.driver_address import DriverAddress
 from flinkbuf.spark.exchange.blocking import WriteTask, through_shuffle
 from flinkbuf.spark.exchange.membership import Membership
 from flinkbuf.spark.exchange.messages import Peer
 from flinkbuf.spark.exchange.summary import ExchangeSummary, TaskFigures
-from flinkbuf.spark.rdd_order import declare_order
-from flinkbuf.spark.task_end import call_at_end
+from flinkbuf.spark.frames.rdd_order import declare_order
+from flinkbuf.spark.stage.barrier_task import check_all_run, data_plane
+from flinkbuf.spark.stage.driver_address import DriverAddress
+from flinkbuf.spark.stage.task_end import call_at_end
 from flinkbuf.spark.workers import shipped
 
 if TYPE_CHECKING:

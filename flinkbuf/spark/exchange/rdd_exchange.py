@@ -17,11 +17,11 @@ from flinkbuf.config import NetworkConfig
 from flinkbuf.log import logger
 from flinkbuf.records.partitioner import WHOLE_RECORD, KeyPartitioner, Partitioner, as_partitioner
 from flinkbuf.records.range_partitioner import RangePartitioner
-from flinkbuf.spark.barrier_stage import check_barrier_stage
 from flinkbuf.spark.exchange.arguments import STAGE_USER, check_count, choose_partitioner
 from flinkbuf.spark.exchange.blocking import WriteTask, as_written, through_shuffle
 from flinkbuf.spark.exchange.pipelined import exchange_pipelined
 from flinkbuf.spark.exchange.range_sample import with_sampled_bounds
+from flinkbuf.spark.stage.barrier_stage import check_barrier_stage
 from flinkbuf.spark.workers import check_workers, shipped
 from flinkbuf.types.types import TypeInformation, Types, as_type, infer_type
 
@@ -90,7 +90,7 @@ def _read_type(declared: Any) -> tuple[TypeInformation | None, bool]:
     """Return the type of the records, None if it is left out; and whether it was made of a pyspark type."""
     from pyspark.sql.types import DataType
 
-    from flinkbuf.spark.schema import from_spark_rows  # brings pyspark
+    from flinkbuf.spark.frames.schema import from_spark_rows  # brings pyspark
 
     if declared is None:
         return None, False

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from flinkbuf.config import TlsConfig
 from flinkbuf.errors import CorruptDataError
 from flinkbuf.log import logger
-from flinkbuf.spark.driver_address import ClientSettings, DriverAddress, listen_for_tasks
 from flinkbuf.spark.exchange.exchange_runs import (
     Action,
     ExchangeRuns,
@@ -36,8 +35,9 @@ from flinkbuf.spark.exchange.exchange_runs import (
 )
 from flinkbuf.spark.exchange.messages import CODEC, Register
 from flinkbuf.spark.exchange.summary import ExchangeSummary
-from flinkbuf.spark.stage_progress import SparkStages, TaskEnd, UnknownStages
-from flinkbuf.spark.task_end import last_calls_of
+from flinkbuf.spark.stage.driver_address import ClientSettings, DriverAddress, listen_for_tasks
+from flinkbuf.spark.stage.stage_progress import SparkStages, TaskEnd, UnknownStages
+from flinkbuf.spark.stage.task_end import last_calls_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

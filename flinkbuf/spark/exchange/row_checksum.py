@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import struct
 
-from flinkbuf._core.xxh64 import last_word
+from flinkbuf._core.ground.xxh64 import last_word
 
 # Spark's UnsafeRow of (channel int, envelope binary): no nulls, the channel, size and place of the bytes; these follow.
 _ROW = struct.Struct("<qiiII")

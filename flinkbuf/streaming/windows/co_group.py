@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from flinkbuf._core.own_value import copied, is_fixed_value
-from flinkbuf.streaming.functions import (
+from flinkbuf._core.value.own_value import copied, is_fixed_value
+from flinkbuf.streaming.chain.functions import (
     CoGroupFunction,
     FlatJoinFunction,
     Function,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from flinkbuf.streaming.state import ValueStateDescriptor
+from flinkbuf.streaming.state.state import ValueStateDescriptor
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.trigger import Trigger
 from flinkbuf.streaming.windows.triggers import CountTrigger, NeverTrigger

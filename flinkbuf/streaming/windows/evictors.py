@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from flinkbuf._core.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.types.duration import Duration, Time, milliseconds_of
 
 __all__ = ["CountEvictor", "DeltaEvictor", "Evictor", "TimeEvictor", "TimestampedValue"]

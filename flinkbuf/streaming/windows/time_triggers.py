@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-from flinkbuf.streaming.functions import ReduceFunction
-from flinkbuf.streaming.state import ReducingStateDescriptor
+from flinkbuf.streaming.chain.functions import ReduceFunction
+from flinkbuf.streaming.state.state import ReducingStateDescriptor
 from flinkbuf.streaming.windows.trigger import Trigger, TriggerResult
 from flinkbuf.streaming.windows.window import TimeWindow
 from flinkbuf.types.duration import Duration, Time, milliseconds_of

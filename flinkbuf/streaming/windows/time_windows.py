@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Collection
 from typing import Any
 
-from flinkbuf._core.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.streaming.windows.assigner import WindowAssigner
 from flinkbuf.streaming.windows.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
 from flinkbuf.streaming.windows.trigger import Trigger

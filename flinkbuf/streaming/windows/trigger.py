@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import Any, Generic, TypeVar
 
-from flinkbuf._core.window_context import WindowTriggerContext
+from flinkbuf._core.operators.window_context import WindowTriggerContext
 
 __all__ = ["Trigger", "TriggerResult"]
 

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from flinkbuf.streaming.state import ReducingStateDescriptor, ValueStateDescriptor
+from flinkbuf.streaming.state.state import ReducingStateDescriptor, ValueStateDescriptor
 from flinkbuf.streaming.windows.trigger import Trigger, TriggerResult
 from flinkbuf.streaming.windows.window import Window
 from flinkbuf.types.duration import Duration, Time, milliseconds_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from flinkbuf._core.own_value import declare_fixed
-from flinkbuf._core.time_window import TimeWindow
+from flinkbuf._core.operators.time_window import TimeWindow
+from flinkbuf._core.value.own_value import declare_fixed
 from flinkbuf.types.date_time import LONG_MAX
 
 __all__ = ["CountWindow", "GlobalWindow", "TimeWindow", "Window"]

@@ -9,8 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
-from flinkbuf._core.window_context import WindowContext
-from flinkbuf.streaming.functions import Function
+from flinkbuf._core.operators.window_context import WindowContext
+from flinkbuf.streaming.chain.functions import Function
 
 __all__ = ["AllWindowFunction", "ProcessAllWindowFunction", "ProcessWindowFunction", "WindowFunction"]
 

@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from flinkbuf._core.aligned_window_operator import AlignedWindowOperator
-from flinkbuf._core.session_window_operator import SessionWindowOperator
-from flinkbuf._core.window_operator import WindowOperator
+from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperator
+from flinkbuf._core.operators.session_window_operator import SessionWindowOperator
+from flinkbuf._core.operators.window_operator import WindowOperator
 from flinkbuf.metrics import Counter, MetricGroup
-from flinkbuf.streaming.aggregations import plain_reduce
-from flinkbuf.streaming.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
-from flinkbuf.streaming.state import (
+from flinkbuf.streaming.chain.aggregations import plain_reduce
+from flinkbuf.streaming.chain.functions import Function, Lifecycles, ReduceFunction, SelectorCall, as_call
+from flinkbuf.streaming.state.state import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     ReducingStateDescriptor,

@@ -11,7 +11,7 @@ import cloudpickle
 import pytest
 from surroundings import Surroundings
 
-from flinkbuf._core.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
 from flinkbuf.common.serialization import BulkWriterFactory, ByteArraySchema, Encoder
 from flinkbuf.datastream.connectors.bucket_assigner import DateTimeBucketAssigner
 from flinkbuf.datastream.connectors.file_system import (
@@ -34,11 +34,11 @@ from flinkbuf.datastream.formats.json import (
     JsonRowSerializationSchema,
 )
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.file_sink import PartFileCommitter
-from flinkbuf.streaming.file_split import FileSplit
-from flinkbuf.streaming.part_file import PartFile, PartFileInfo, PendingFile
-from flinkbuf.streaming.sink import CommitRequest, CommitState
-from flinkbuf.streaming.sink_factories import SinkWriterFactory
+from flinkbuf.streaming.sinks.file_sink import PartFileCommitter
+from flinkbuf.streaming.sinks.part_file import PartFile, PartFileInfo, PendingFile
+from flinkbuf.streaming.sinks.sink import CommitRequest, CommitState
+from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory
+from flinkbuf.streaming.sources.file_split import FileSplit
 from flinkbuf.types.types import Types
 from flinkbuf.types.values import Instant, Row
 
@@ -479,7 +479,7 @@ def test_maps_and_rows_come_out_of_parquet_as_they_went_in(tmp_path):
 
 @pytest.mark.parametrize("split_size", [1, 50, 10_000])
 def test_each_row_group_is_read_once_by_ranges(tmp_path, monkeypatch, split_size):
-    from flinkbuf.streaming.file_split import split_file
+    from flinkbuf.streaming.sources.file_split import split_file
 
     monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 3)
     sink = bulk(tmp_path, ParquetBulkWriters.for_row_type(ROW))

@@ -12,10 +12,10 @@ import pytest
 from flinkbuf.common.serialization import BulkWriterFactory, Encoder
 from flinkbuf.datastream.connectors.file_system import BucketAssigner, FileSink, RollingPolicy
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.operator_config import ExecutionSettings
-from flinkbuf.streaming.part_owner import PartOwner, remove_leftovers
-from flinkbuf.streaming.sink_factories import SinkWriterFactory
-from flinkbuf.streaming.snapshot import OperatorSnapshot
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.sinks.part_owner import PartOwner, remove_leftovers
+from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.testing import OperatorHarness
 
 WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)

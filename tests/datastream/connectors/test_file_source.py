@@ -19,9 +19,9 @@ from flinkbuf.datastream.connectors.file_system import (
 from flinkbuf.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from flinkbuf.datastream.formats.json import JsonLinesFormat
 from flinkbuf.errors import CorruptDataError
-from flinkbuf.streaming.file_split import FileSplit
-from flinkbuf.streaming.source_coordinator import CoordinatorStore
-from flinkbuf.streaming.source_factories import SourceOperatorFactory
+from flinkbuf.streaming.sources.file_split import FileSplit
+from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore
+from flinkbuf.streaming.sources.source_factories import SourceOperatorFactory
 from flinkbuf.types.duration import Duration
 from flinkbuf.types.types import Types
 
@@ -407,5 +407,5 @@ def test_a_file_that_goes_away_while_its_directory_is_listed_is_left_out(tmp_pat
             (tmp_path / "b").unlink(missing_ok=True)
             yield found
 
-    monkeypatch.setattr("flinkbuf.streaming.file_split.os.walk", taken_away)
+    monkeypatch.setattr("flinkbuf.streaming.sources.file_split.os.walk", taken_away)
     assert read(lines_source(tmp_path).build()) == ["a", "c"]

@@ -23,12 +23,12 @@ from flinkbuf.datastream.connectors.kafka import (  # noqa: E402
     KafkaTopicSelector,
 )
 from flinkbuf.errors import FlinkbufError  # noqa: E402
-from flinkbuf.streaming import kafka_sink  # noqa: E402
-from flinkbuf.streaming.input_status import InputStatus  # noqa: E402
-from flinkbuf.streaming.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.sink_factories import SinkWriterFactory  # noqa: E402
-from flinkbuf.streaming.snapshot import OperatorSnapshot  # noqa: E402
-from flinkbuf.streaming.source import Boundedness  # noqa: E402
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
+from flinkbuf.streaming.sinks import kafka_sink  # noqa: E402
+from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory  # noqa: E402
+from flinkbuf.streaming.sources.input_status import InputStatus  # noqa: E402
+from flinkbuf.streaming.sources.source import Boundedness  # noqa: E402
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot  # noqa: E402
 from flinkbuf.testing import OperatorHarness  # noqa: E402
 
 WITH_CHECKPOINTS = ExecutionSettings(checkpointing_enabled=True)

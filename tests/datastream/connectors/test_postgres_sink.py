@@ -14,11 +14,11 @@ from postgres_server import postgres_server  # noqa: E402
 from flinkbuf.datastream.connectors.base import DeliveryGuarantee  # noqa: E402
 from flinkbuf.datastream.connectors.postgres import PostgresSetupError, PostgresSink  # noqa: E402
 from flinkbuf.errors import FlinkbufError  # noqa: E402
-from flinkbuf.streaming import postgres_sink  # noqa: E402
-from flinkbuf.streaming.operator_config import ExecutionSettings  # noqa: E402
-from flinkbuf.streaming.postgres_sink import TransactionNames  # noqa: E402
-from flinkbuf.streaming.sink_factories import SinkWriterFactory  # noqa: E402
-from flinkbuf.streaming.snapshot import OperatorSnapshot  # noqa: E402
+from flinkbuf.streaming.chain.operator_config import ExecutionSettings  # noqa: E402
+from flinkbuf.streaming.sinks import postgres_sink  # noqa: E402
+from flinkbuf.streaming.sinks.postgres_sink import TransactionNames  # noqa: E402
+from flinkbuf.streaming.sinks.sink_factories import SinkWriterFactory  # noqa: E402
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot  # noqa: E402
 from flinkbuf.testing import OperatorHarness  # noqa: E402
 from flinkbuf.types.values import Row  # noqa: E402
 

@@ -20,9 +20,9 @@ from flinkbuf.datastream.connectors.file_system import (
 from flinkbuf.datastream.connectors.number_seq import NumberSequenceSource
 from flinkbuf.datastream.formats.csv import CsvReaderFormat, CsvSchema
 from flinkbuf.datastream.formats.json import JsonLinesFormat
-from flinkbuf.streaming.input_status import InputStatus
-from flinkbuf.streaming.snapshot import OperatorSnapshot
-from flinkbuf.streaming.source_factories import CollectionSourceFactory, source_factory_of
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.source_factories import CollectionSourceFactory, source_factory_of
+from flinkbuf.streaming.state.snapshot import OperatorSnapshot
 from flinkbuf.types.types import Types
 from flinkbuf.types.values import Row, StreamRecord, Watermark
 

@@ -1,6 +1,0 @@
-from typing import Any
-
-from flinkbuf._core.incremental_window_operator import IncrementalWindowOperator
-
-class AlignedWindowOperator(IncrementalWindowOperator):
-    def __init__(self, operation: Any) -> None: ...

@@ -1,0 +1,19 @@
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from flinkbuf._core.value.type_codec import TypeCodec
+
+class ArrowBatch:
+    def __len__(self) -> int: ...
+
+class ArrowStream:
+    def __init__(self, capsule: Any) -> None: ...
+    def __iter__(self) -> ArrowStream: ...
+    def __next__(self) -> ArrowBatch: ...
+
+class ArrowPlan:
+    def __init__(
+        self, codec: TypeCodec, schema: Any, is_strict: bool = False, skipped: Collection[str] = ()
+    ) -> None: ...
+
+def batches_of(source: Any) -> Iterator[ArrowBatch]: ...

@@ -1,5 +1,0 @@
-from typing import Any
-
-from flinkbuf._core.type_codec import TypeCodec
-
-def convert(codec: TypeCodec, value: Any) -> Any: ...

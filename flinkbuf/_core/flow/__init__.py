@@ -1,0 +1,1 @@
+"""Records and batches into partitions, and out of gates."""

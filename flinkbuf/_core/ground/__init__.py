@@ -1,0 +1,1 @@
+"""Codes, bytes, the bell, compression."""

@@ -1,6 +1,0 @@
-from typing import Any
-
-from flinkbuf._core.window_operator import WindowOperator
-
-class IncrementalWindowOperator(WindowOperator):
-    def __init__(self, operation: Any) -> None: ...

@@ -1,0 +1,1 @@
+"""Sockets, files, timers and the I/O thread."""

@@ -1,0 +1,1 @@
+"""Segments, buffers, pools: who owns which block."""

@@ -1,8 +1,0 @@
-from typing import Any
-
-from flinkbuf._core.arrow_column import ArrowBatch
-
-class NumpyBatch:
-    def __init__(self, length: int, columns: list[tuple[bytes, bytes, int, tuple[Any, ...]]]) -> None: ...
-
-def numpy_batch(length: int, columns: list[tuple[bytes, bytes, int, tuple[Any, ...]]]) -> ArrowBatch: ...

@@ -1,3 +1,0 @@
-from flinkbuf._core.codec cimport codec_node
-
-cdef tuple parts_of(const codec_node* n, object value, int* tag)

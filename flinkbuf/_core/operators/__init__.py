@@ -1,0 +1,1 @@
+"""Loops over records: one for each kind of operator."""

@@ -1,0 +1,24 @@
+from libc.stdint cimport int64_t
+
+from flinkbuf._core.operators.incremental_window_operator cimport IncrementalWindowOperator
+from flinkbuf._core.operators.time_window cimport TimeWindow
+
+
+cdef class Pane:
+    cdef TimeWindow window
+    cdef int64_t last           # the last millisecond of the window
+    cdef int64_t cleanup        # when nothing of it is needed any more; the largest number: never
+    cdef object last_as_object, cleanup_as_object
+
+
+cdef class AlignedWindowOperator(IncrementalWindowOperator):
+    cdef int64_t size_ms, slide_ms, offset_ms
+    cdef int64_t max_time       # a window of a later time would end after the end of time
+    cdef dict panes             # start -> Pane, of the windows in use
+    cdef Pane recent
+
+    cdef Pane pane_at(self, int64_t start)
+    cdef int64_t time_of(self, object value, int64_t timestamp) except? -1
+    cdef int add_to_pane(self, Pane pane, object value, int64_t watermark) except -1
+    cdef int set_timers(self, Pane pane, int64_t watermark) except -1
+    cdef int end_or_fire(self, int64_t timestamp, TimeWindow window) except -1

@@ -1,0 +1,169 @@
+"""The operator that calls a function of the user with many records at once, as a batch of columns.
+
+Records wait in it until there are enough of them, or until the first has waited long enough. Nothing waits longer than
+event time, a checkpoint or the input: before a watermark, a status, a barrier and the end goes on, the function is
+called with what there is. So the operator has no state, and no record is passed by a watermark that came after it.
+Flink: AbstractMapBundleOperator; PyFlink has bundles only inside its own runtime.
+"""
+
+cimport cython
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from cpython.object cimport PyObject
+from libc.stdint cimport INT64_MIN, int64_t
+from libc.string cimport memcpy
+
+from flinkbuf._core.flow.batch_records cimport BatchToRecords, RecordsToBatch
+from flinkbuf._core.value.python_object cimport FB_IDENTITY
+from flinkbuf._core.operators.stream_operator cimport StreamOperator
+
+
+@cython.final
+cdef class MapBatchesOperator(StreamOperator):
+    """Gathers records, calls ``call(batch, timestamps)`` and emits the rows of what it gives.
+
+    Parameters
+    ----------
+    call : callable
+        Gives triples (ArrowBatch, timestamps of its rows, TypeCodec of its records); timestamps are an array of int64
+        or None, as those that it is given.
+    gathered : RecordsToBatch
+    lifecycle : object, optional
+        With open(runtime_context) and close().
+    max_delay_ms : int, default -1
+        How long a record may wait for others; -1: as long as event time stands still. In batch execution nobody waits
+        for it.
+    """
+
+    def __init__(self, call, RecordsToBatch gathered not None, lifecycle=None, int64_t max_delay_ms=-1):
+        self.call, self.gathered, self.lifecycle = call, gathered, lifecycle
+        self.max_delay_ms = max_delay_ms
+
+    def __dealloc__(self):
+        PyMem_Free(self.timestamps)
+
+    def open(self):
+        if self.context.settings.is_batch:
+            self.max_delay_ms = -1
+        if self.lifecycle is not None:
+            self.lifecycle.open(self.context.runtime_context)
+
+    def close(self):
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+        if self.lifecycle is not None:
+            self.lifecycle.close()
+
+    cpdef process_element(self, object value, int64_t timestamp):
+        cdef bint is_full
+        if self.gathered.count == 0 and self.max_delay_ms >= 0:
+            self.begin_batch()
+        self.value_in_hand = value
+        self.is_in_function = True  # a value that is not of the type is told as the function's own error
+        is_full = self.gathered.add(value)
+        self.is_in_function = False
+        self.note_timestamp(timestamp)
+        if is_full:
+            self.flush()
+
+    cpdef process_watermark(self, int64_t timestamp):
+        self.flush()
+        self.emit_watermark(timestamp)
+
+    cpdef process_watermark_status(self, bint is_idle):
+        self.flush()
+        self.output.emit_watermark_status(is_idle)
+
+    def prepare_snapshot_pre_barrier(self, int64_t checkpoint_id):
+        """What came before the barrier leaves before it."""
+        self.flush()
+
+    def end_input(self, int input_number):
+        self.flush()
+
+    def finish(self):
+        self.flush()
+
+    # ---- time
+
+    cdef int begin_batch(self) except -1:
+        """The first record of a batch has come; a timer that waits since an earlier one is used again."""
+        self.began_ms = self.context.processing_time.now_ms()
+        if self.timer is None:
+            self.wait()
+        return 0
+
+    def wait(self):
+        """Have the batch flushed when its first record has waited long enough."""
+        self.timer = self.context.processing_time.register_timer(self.began_ms + self.max_delay_ms - 1, self.end_wait)
+
+    def end_wait(self, timestamp):
+        """The timer; the batch at hand may have begun after it was set."""
+        self.timer = None
+        if self.gathered.count == 0:
+            return
+        if self.context.processing_time.now_ms() - self.began_ms >= self.max_delay_ms:
+            self.flush()
+        else:
+            self.wait()
+
+    cdef int note_timestamp(self, int64_t timestamp) except -1:
+        cdef int64_t room
+        cdef void* grown
+        if self.timestamp_count == self.timestamp_room:
+            room = max(256, 2 * self.timestamp_room)
+            grown = PyMem_Realloc(self.timestamps, room * sizeof(int64_t))
+            if grown is NULL:
+                raise MemoryError
+            self.timestamps, self.timestamp_room = <int64_t*>grown, room
+        self.timestamps[self.timestamp_count] = timestamp
+        self.timestamp_count += 1
+        self.has_timestamps |= timestamp != INT64_MIN
+        return 0
+
+    cdef object take_timestamps(self):
+        """Of the records in the batch: an array of int64, INT64_MIN where there is none; None: no record has one."""
+        cdef int64_t[::1] view
+        count, self.timestamp_count = self.timestamp_count, 0
+        if not self.has_timestamps:
+            return None
+        import numpy  # not before records have timestamps
+
+        taken = numpy.empty(count, numpy.int64)
+        view = taken
+        memcpy(&view[0], self.timestamps, count * sizeof(int64_t))
+        self.has_timestamps = False
+        return taken
+
+    # ---- batches
+
+    cdef int flush(self) except -1:
+        """Call the function with what there is, and emit all that it gives."""
+        if self.gathered.count == 0:
+            return 0
+        self.is_in_function = True
+        batch = self.gathered.take()
+        self.value_in_hand = batch
+        for given, timestamps, codec in self.call(batch, self.take_timestamps()):
+            if self.given is None or self.output_codec_of is not codec:
+                self.given, self.output_codec_of = BatchToRecords(codec), codec
+            self.emit_rows(given, timestamps)
+        self.is_in_function = False
+        self.value_in_hand = None  # a batch is large
+        return 0
+
+    cdef int emit_rows(self, object batch, object timestamps) except -1:
+        """Called while `is_in_function` is set, and leaves it so: what is wrong with rows is the function's fault."""
+        cdef const int64_t[::1] times = timestamps
+        cdef BatchToRecords given = self.given
+        cdef int64_t i = 0
+        cdef PyObject* value
+        given.begin(batch)
+        value = given.take()
+        while value is not NULL:
+            self.is_in_function = False
+            self.output.collect(FB_IDENTITY(value), INT64_MIN if timestamps is None else times[i])
+            self.is_in_function = True
+            i += 1
+            value = given.take()
+        return 0

@@ -1,0 +1,36 @@
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flinkbuf._core.operators.process_operator import CoProcessOperator, ProcessContext
+
+class BroadcastContext(ProcessContext):
+    def current_processing_time(self) -> int: ...
+    def current_watermark(self) -> int: ...
+    def get_broadcast_state(self, state_descriptor: Any) -> Any: ...
+
+class KeyedBroadcastContext(BroadcastContext):
+    def apply_to_keyed_state(self, state_descriptor: Any, function: Callable[[Any, Any], Any]) -> None: ...
+
+class ReadOnlyContext(BroadcastContext): ...
+
+class KeyedReadOnlyContext(ReadOnlyContext):
+    def get_current_key(self) -> Any: ...
+
+class BroadcastOnTimerContext(KeyedReadOnlyContext):
+    def time_domain(self) -> Any: ...
+
+class BroadcastProcessOperator(CoProcessOperator):
+    def __init__(self, function: Any, combined: Any, descriptors: Iterable[Any]) -> None: ...
+
+class KeyedBroadcastProcessOperator(BroadcastProcessOperator):
+    def __init__(
+        self,
+        function: Any,
+        combined: Any,
+        descriptors: Iterable[Any],
+        selector: Callable[[Any], Any],
+        event_time: Any,
+        processing_time: Any,
+    ) -> None: ...
+    def on_event_time(self, timestamp: int, key: Any, namespace: Any) -> None: ...
+    def on_processing_time(self, timestamp: int, key: Any, namespace: Any) -> None: ...

@@ -1,0 +1,1 @@
+"""One record, or a batch, as bytes; key groups and channel selectors."""

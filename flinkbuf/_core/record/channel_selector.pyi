@@ -1,0 +1,49 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flinkbuf._core.record.key_group import KeyHasher
+
+KINDS: dict[str, int]
+WITHOUT_RECORD: tuple[str, ...]
+
+class ChannelSelector:
+    @property
+    def channel_count(self) -> int: ...
+    @property
+    def is_broadcast(self) -> bool: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def max_parallelism(self) -> int | None: ...
+    def __init__(self, kind: str, channel_count: int, seed: int = 0) -> None: ...
+    def select_channel(self, record: Any) -> int: ...
+    def channels_of(self, records: Any) -> NDArray[np.uint32]: ...
+
+class KeyField:
+    @property
+    def hasher(self) -> KeyHasher: ...
+    @property
+    def name(self) -> str | None: ...
+    def __init__(
+        self,
+        hasher: KeyHasher,
+        index: int = -1,
+        name: str | None = None,
+        function: Callable[[Any], Any] | None = None,
+        is_positional: bool = False,
+    ) -> None: ...
+
+class KeyGroupSelector(ChannelSelector):
+    @property
+    def fields(self) -> tuple[KeyField, ...]: ...
+    def __init__(
+        self, fields: Sequence[KeyField], channel_count: int, max_parallelism: int, row_hasher: KeyHasher | None = None
+    ) -> None: ...
+    def hash_code_of(self, record: Any) -> int: ...
+    def channels_of_keys(self, keys: Any) -> NDArray[np.uint32]: ...
+
+class CustomSelector(ChannelSelector):
+    def __init__(self, function: Callable[[Any, int], int], channel_count: int) -> None: ...

@@ -1,0 +1,1 @@
+"""Records in order, in memory and in files."""

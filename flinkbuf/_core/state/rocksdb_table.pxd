@@ -1,0 +1,38 @@
+from libc.stdint cimport int64_t
+
+from flinkbuf._core.ground.data_view cimport fb_data_output
+from flinkbuf._core.state.key_context cimport KeyContext
+from flinkbuf._core.state.keyed_state cimport KeyedState
+from flinkbuf._core.state.state_codec cimport KeyGrouper
+from flinkbuf._core.state.state_table cimport StateTable
+from flinkbuf._core.value.type_codec cimport TypeCodec
+
+
+cdef class CachedValue:
+    cdef object value       # None: there is none
+    cdef object saved       # its bytes in the store, None: it is not there, or UNKNOWN
+    cdef bint may_differ    # from what is in the store
+
+
+cdef class RocksDbTable(StateTable):
+    cdef object store
+    cdef int state_id
+    cdef KeyedState state
+    cdef KeyContext keys
+    cdef KeyGrouper grouper
+    cdef TypeCodec key_codec, codec
+    cdef TypeCodec place_codec  # of keys in places
+    cdef bint has_stamps
+    cdef dict young, old        # (namespace, token) -> CachedValue; what is used moves to the young ones
+    cdef Py_ssize_t capacity    # of each
+    cdef bytes position         # where next_entries goes on, or None
+    cdef fb_data_output output
+
+    cdef bytes bytes_of(self, TypeCodec codec, object value)
+    cdef bytes place_of(self, object namespace, object token)
+    cdef object encoded(self, object token, object value)
+    cdef object decoded(self, object data)
+    cdef CachedValue cached(self, object place)
+    cdef CachedValue found(self, object token)
+    cdef int keep(self, object place, CachedValue found) except -1
+    cdef int write_back_of(self, dict cache) except -1

@@ -1,0 +1,1 @@
+"""One task: its mailbox, its chain of operators, its input."""

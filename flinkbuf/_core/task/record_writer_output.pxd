@@ -1,0 +1,25 @@
+cimport cython
+
+from flinkbuf._core.task.operator_chain cimport EdgeOutput, OperatorCounters
+from flinkbuf._core.flow.record_writer cimport RecordWriter
+
+
+@cython.final
+cdef class RecordWriterOutput(EdgeOutput):
+    cdef readonly RecordWriter writer
+    cdef OperatorCounters task_counters
+    cdef object random
+
+
+@cython.final
+cdef class TaskOutputs:
+    cdef readonly list writers
+    cdef RecordWriter only              # if there is exactly one
+    cdef Py_ssize_t count
+
+    cdef inline bint are_available(self) noexcept:
+        if self.count == 1:
+            return self.only.has_room()
+        return self.count == 0 or self.are_all_available()
+
+    cdef bint are_all_available(self) noexcept

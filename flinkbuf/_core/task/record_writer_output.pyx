@@ -1,0 +1,77 @@
+"""Where a chain ends: records, watermarks and markers go to the writers of the task's result partitions.
+
+Flink: RecordWriterOutput, MultipleRecordWriters.
+"""
+
+cimport cython
+from libc.stdint cimport int64_t
+
+from flinkbuf._core.task.operator_chain cimport EdgeOutput, OperatorCounters
+from flinkbuf._core.flow.record_writer cimport RecordWriter
+
+
+@cython.final
+cdef class RecordWriterOutput(EdgeOutput):
+    """To a result partition. `random` chooses the channel of a latency marker."""
+
+    def __init__(self, OperatorCounters counters not None, OperatorCounters task_counters not None,
+                 RecordWriter writer not None, random, str tag=None):
+        self.counters = counters
+        self.task_counters = task_counters
+        self.writer = writer
+        self.random = random
+        self.tag = tag
+
+    cpdef collect(self, object value, int64_t timestamp):
+        if self.tag is None:
+            self.counters.records_out += 1
+            self.task_counters.records_out += 1
+            self.push(value, timestamp)
+
+    cpdef collect_side(self, str tag_id, object value, int64_t timestamp):
+        if self.tag is not None and self.tag == tag_id:
+            self.counters.records_out += 1
+            self.task_counters.records_out += 1
+            self.push(value, timestamp)
+
+    cdef int push(self, object value, int64_t timestamp) except -1:
+        self.value_in_hand = value
+        self.is_writing = True
+        self.writer.emit_element(value, timestamp)
+        self.is_writing = False
+        return 0
+
+    cdef int push_watermark(self, int64_t timestamp) except -1:
+        return self.writer.emit_watermark(timestamp)
+
+    cdef int push_status(self, bint is_idle) except -1:
+        return self.writer.emit_status(is_idle)
+
+    cdef int push_marker(self, object marker) except -1:
+        return self.writer.emit_marker(marker, self.random.randrange(self.writer.partition.subpartition_count))
+
+    cdef bint is_network(self) noexcept:
+        return True
+
+
+@cython.final
+cdef class TaskOutputs:
+    """The writers of a task. Output is full as soon as one of them is."""
+
+    def __init__(self, writers):
+        self.writers = list(writers)
+        self.count = len(self.writers)
+        if self.count == 1:
+            self.only = self.writers[0]
+
+    cdef bint are_all_available(self) noexcept:
+        cdef RecordWriter writer
+        for writer in self.writers:
+            if not writer.has_room():
+                return False
+        return True
+
+    @property
+    def is_available(self):
+        """Whether each writer takes a record without waiting."""
+        return self.are_available()

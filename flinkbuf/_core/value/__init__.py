@@ -1,0 +1,1 @@
+"""One value as bytes: a codec for each kind of type."""

@@ -1,0 +1,1 @@
+"""What `python -m flinkbuf` does, a file a command."""

@@ -1,0 +1,1 @@
+"""How a program becomes a job."""

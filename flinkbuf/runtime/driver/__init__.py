@@ -1,0 +1,1 @@
+"""The process that runs the job master, and does what it decides."""

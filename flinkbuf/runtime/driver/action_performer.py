@@ -1,0 +1,198 @@
+"""Does what a job master wants done: with task managers, messages and the coordinators of sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from flinkbuf.control.secure_link import MessageTooLargeError
+from flinkbuf.log import logger
+from flinkbuf.runtime.driver.checkpoint_io import CheckpointIo
+from flinkbuf.runtime.driver.coordinators import CoordinatorHost
+from flinkbuf.runtime.driver.in_process_manager import InProcessManager
+from flinkbuf.runtime.driver.target import ManagerListener, ManagerProvider, Target
+from flinkbuf.runtime.manager.job_bundle import JobBundle
+from flinkbuf.runtime.manager.manager_link import ManagerConnection
+from flinkbuf.runtime.protocol.deployment import AttemptId
+from flinkbuf.runtime.protocol.failure import Failure
+from flinkbuf.runtime.protocol.messages import PROGRAM_MANAGER, DeployTask, OperatorEventMessage
+from flinkbuf.runtime.scheduler.master_actions import (
+    CoordinatorFailed,
+    CoordinatorsSnapshotted,
+    DiscardState,
+    NotifyCoordinators,
+    ResetSources,
+    SendTo,
+    SnapshotCoordinators,
+    StartManagers,
+    StopManager,
+    StoreCheckpoint,
+    SubtaskGone,
+    TellCoordinator,
+    WithdrawCheckpoint,
+)
+
+CLOSE_WAIT_S = 5.0  # for the threads of the program's own task manager, whose tasks have all ended
+
+
+class ActionPerformer:
+    """Performs the actions of one job: holds its task managers, connections and coordinators.
+
+    Parameters
+    ----------
+    job : ManagerListener
+    tell : callable
+        Called with each stimulus for the job master; from any thread.
+    checkpoints : CheckpointIo
+    """
+
+    def __init__(self, job: ManagerListener, tell: Callable[[object], None], checkpoints: CheckpointIo) -> None:
+        self._job = job
+        self._tell = tell
+        self._checkpoints = checkpoints
+
+        def coordinator_failed(failure: Failure) -> None:
+            tell(CoordinatorFailed(failure))
+
+        self._coordinators = CoordinatorHost(job.graph, job.job_id, job.clock, self._send_event, coordinator_failed)
+        self._connections: dict[str, ManagerConnection] = {}
+        self._manager_of: dict[AttemptId, str] = {}  # of those that run
+        self._provider: ManagerProvider | None = None
+        self._program_manager: InProcessManager | None = None
+
+    def start(self, target: Target, make_program_bundle: Callable[[], JobBundle], *, is_restored: bool) -> None:
+        """Start what actions need: task managers, checkpoint storage, coordinators. After an exception call `close`."""
+        self._coordinators.start(is_restored=is_restored)
+        self._provider = target.make_provider(self._job)
+        if any(vertex.is_in_program for vertex in self._job.plan.vertices):
+            # Tasks whose functions hold objects of the program run here, beside those of the target.
+            self._program_manager = InProcessManager(
+                self._job, make_program_bundle(), self._provider.program_shuffle(), manager_id=PROGRAM_MANAGER
+            )
+            self._program_manager.start()
+
+    def connected(self, manager_id: str, connection: ManagerConnection) -> None:
+        """Note the connection to a task manager; from any thread."""
+        self._connections[manager_id] = connection
+
+    def lost(self, manager_id: str) -> None:
+        """Drop a lost manager's connection; from any thread."""
+        self._connections.pop(manager_id, None)
+
+    def send(self, manager_id: str, message: object) -> None:
+        """Send a message to a task manager; from any thread. If its connection is lost: nothing happens."""
+        connection = self._connections.get(manager_id)
+        if connection is not None:
+            connection.send(message)
+
+    def perform(self, action: Any) -> None:
+        """Perform one action; its results come back to the job as stimuli."""
+        perform: Any = self._PERFORM.get(type(action))
+        if perform is None:
+            raise TypeError(f"a job master does not ask for {action!r}")
+        perform(self, action)
+
+    def close(self) -> None:
+        """Free everything, and wait until it is freed."""
+        self._coordinators.close()
+        provider, self._provider = self._provider, None
+        if provider is not None:
+            try:
+                provider.close()
+            except BaseException:
+                logger.exception("ending the task managers of job %s failed", self._job.job_id)
+        manager, self._program_manager = self._program_manager, None
+        if manager is not None and not manager.close(CLOSE_WAIT_S):
+            logger.warning("a task of job %s in this process has not come back and was left", self._job.job_id)
+        self._connections.clear()
+        self._manager_of.clear()
+
+    def _start_managers(self, action: StartManagers) -> None:
+        try:
+            self._started_provider().start(action.run, action.indexes)
+        except Exception as error:
+            self._job.run_failed(action.run, Failure.of(error))
+
+    def _send_to(self, action: SendTo) -> None:
+        connection = self._connections.get(action.manager_id)
+        if connection is None:
+            return  # the connection was just lost: the master will hear of it
+        if isinstance(action.message, DeployTask):
+            self._manager_of[action.message.descriptor.attempt] = action.manager_id
+        try:
+            connection.send(action.message)
+        except MessageTooLargeError as error:  # such as of a task that begins with state from the metadata
+            what = f"{type(action.message).__name__} for task manager {action.manager_id} cannot be sent"
+            failure = Failure.of(error)
+            self._tell(CoordinatorFailed(replace(failure, message=f"{what}: {failure.message}")))
+
+    def _stop_manager(self, action: StopManager) -> None:
+        if action.manager_id == PROGRAM_MANAGER:
+            if self._program_manager is not None:
+                self._program_manager.stop(action.reason)
+            return
+        try:
+            self._started_provider().stop(action.manager_id, action.reason)
+        except Exception:
+            logger.exception("a task manager of job %s could not be stopped", self._job.job_id)
+
+    def _subtask_gone(self, action: SubtaskGone) -> None:
+        self._manager_of.pop(action.attempt, None)
+        self._coordinators.gone(action.attempt)
+
+    def _reset_sources(self, action: ResetSources) -> None:
+        reading = {key: partial(self._checkpoints.read, handle) for key, handle in action.states.items()}
+        self._coordinators.reset(action.subtasks, action.is_global, action.checkpoint_id, reading)
+
+    def _snapshot_coordinators(self, action: SnapshotCoordinators) -> None:
+        def taken(states: dict[str, bytes], failure: Failure | None) -> None:
+            self._tell(CoordinatorsSnapshotted(action.checkpoint_id, states, failure))
+
+        self._coordinators.snapshot(action.checkpoint_id, taken)
+
+    def coordinators_were_heard(self, checkpoint_id: int) -> None:
+        """Let coordinators send events again: the job master has acted on the state that they gave."""
+        self._coordinators.let_go(checkpoint_id)
+
+    def _notify_coordinators(self, action: NotifyCoordinators) -> None:
+        self._coordinators.complete(action.checkpoint_id)
+
+    def _store_checkpoint(self, action: StoreCheckpoint) -> None:
+        self._checkpoints.store(action)
+
+    def _withdraw_checkpoint(self, action: WithdrawCheckpoint) -> None:
+        self._checkpoints.withdraw(action)
+
+    def _discard_state(self, action: DiscardState) -> None:
+        self._checkpoints.discard(action)
+
+    def _tell_coordinator(self, action: TellCoordinator) -> None:
+        self._coordinators.tell(action.attempt, action.operator_id, action.payload)
+
+    _PERFORM: Final = {
+        StartManagers: _start_managers,
+        SendTo: _send_to,
+        StopManager: _stop_manager,
+        SubtaskGone: _subtask_gone,
+        ResetSources: _reset_sources,
+        TellCoordinator: _tell_coordinator,
+        SnapshotCoordinators: _snapshot_coordinators,
+        NotifyCoordinators: _notify_coordinators,
+        StoreCheckpoint: _store_checkpoint,
+        WithdrawCheckpoint: _withdraw_checkpoint,
+        DiscardState: _discard_state,
+    }
+
+    def _started_provider(self) -> ManagerProvider:
+        if self._provider is None:
+            raise RuntimeError("the job was not started")
+        return self._provider
+
+    def _send_event(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
+        """Send a coordinator's event to a source operator whose attempt runs; on any thread."""
+        manager_id = self._manager_of.get(attempt)
+        connection = None if manager_id is None else self._connections.get(manager_id)
+        if connection is not None:
+            connection.send(OperatorEventMessage(self._job.session_id, attempt, operator_id, payload))

@@ -1,0 +1,102 @@
+"""How the user's functions get into the subtasks: each has a copy of its own, made by cloudpickle.
+
+So functions that keep something in themselves do not meet in another subtask, whether that is a thread of the same
+process or a process elsewhere. What is meant to be shared says so: `flinkbuf.streaming.chain.by_reference`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import ChainMap
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any, ClassVar
+
+import cloudpickle
+
+from flinkbuf.runtime.graph.job_graph import JobVertex
+from flinkbuf.runtime.graph.unpicklable import find_unpicklable
+from flinkbuf.streaming.chain.operator_config import ChainConfig
+
+DYNAMIC_CODE = "<dynamic-code>"  # what cloudpickle 3.1.2 and later write instead of a function's file
+
+
+def _reduce_code(code: CodeType) -> tuple[Callable[..., CodeType], tuple[Any, ...]]:
+    """Reduce code as cloudpickle does, but with its file: a traceback shows the lines."""
+    make, arguments = cloudpickle.CloudPickler.dispatch_table[CodeType](code)
+    return make, tuple(code.co_filename if each == DYNAMIC_CODE else each for each in arguments)
+
+
+class UserCodePickler(cloudpickle.CloudPickler):
+    """Pickles functions by value with the names of their files, and classes by value with their slots."""
+
+    dispatch_table: ClassVar[Any] = ChainMap({CodeType: _reduce_code}, cloudpickle.CloudPickler.dispatch_table)
+
+    def reducer_override(self, value: Any) -> Any:
+        """Reduce as cloudpickle does, which gives the copy of a class with slots a ``__dict__`` instead of them.
+
+        Objects of such a copy could not be unpickled where the class itself is.
+        """
+        reduced = super().reducer_override(value)
+        if isinstance(value, type) and isinstance(reduced, tuple) and "__slots__" in vars(value):
+            make, (*before, attributes, tracker, extra), *rest = reduced
+            if isinstance(attributes, dict):
+                slots = vars(value)["__slots__"]
+                attributes = {"__slots__": slots if isinstance(slots, str) else tuple(slots), **attributes}
+            return make, (*before, attributes, tracker, extra), *rest
+        return reduced
+
+
+def pickled(value: Any) -> bytes:
+    """Pickle what has functions of the user's in it."""
+    with io.BytesIO() as file:
+        UserCodePickler(file).dump(value)
+        return file.getvalue()
+
+
+@dataclass(frozen=True)
+class PickledChain:
+    """The chain of a vertex, as bytes: one copy for each subtask comes out."""
+
+    vertex_name: str
+    data: bytes
+
+    @classmethod
+    def of(cls, vertex: JobVertex) -> PickledChain:
+        """Pickle the operators of a vertex; an error says which function cannot be.
+
+        Raises
+        ------
+        TypeError
+            A function, or what it holds, cannot be pickled.
+        """
+        try:
+            return cls(vertex.name, pickled(vertex.chain))
+        except Exception:
+            _find_culprit(vertex)
+            raise
+
+    def copy(self) -> ChainConfig:
+        """Return operators' factories and partitioners of their own for one subtask."""
+        chain: ChainConfig = cloudpickle.loads(self.data)
+        return chain
+
+
+def _find_culprit(vertex: JobVertex) -> None:
+    """Pickle one by one what cannot be pickled as a whole: the first error names its operator."""
+    for operator in vertex.chain.operators:
+        _check_picklable(operator.factory, operator.name)
+    partitioners = [edge.partitioner for operator in vertex.chain.operators for edge in operator.network_edges]
+    for partitioner in partitioners:
+        _check_picklable(partitioner, f"{vertex.name}, partitioner")
+
+
+def _check_picklable(value: Any, name: str) -> None:
+    found = find_unpicklable(value)
+    if found is not None:
+        what = found.place or "its function, or something that it holds,"
+        raise TypeError(
+            f"operator {name!r}: {what} cannot be pickled, but each subtask gets a copy: "
+            f"{type(found.error).__name__}: {found.error}; make what cannot be copied in open() instead"
+        ) from found.error

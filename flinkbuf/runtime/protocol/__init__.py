@@ -1,0 +1,1 @@
+"""What the processes of a job say to each other."""

@@ -1,0 +1,1 @@
+"""The executions of a job: where and when each task runs."""

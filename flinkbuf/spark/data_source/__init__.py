@@ -1,0 +1,1 @@
+"""The data source `flinkbuf` of Spark."""

@@ -1,0 +1,1 @@
+"""DataFrames and RDDs as the ends of a job."""

@@ -1,0 +1,315 @@
+"""Streams of what Spark has: ``env.from_rdd`` and ``env.from_data_frame``."""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from flinkbuf._core.operators.source_operator import IteratorSourceOperator
+from flinkbuf._core.value.conversion import convert
+from flinkbuf.common import options
+from flinkbuf.datastream.arguments import declared
+from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.spark.frames.arrow_input import ArrowRows, arrow_input
+from flinkbuf.spark.frames.rdd_order import has_fixed_order
+from flinkbuf.streaming.chain.latency_markers import emit_latency_markers
+from flinkbuf.streaming.chain.operator_context import OperatorContext
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.iterator_source import CollectionSourceOperator
+from flinkbuf.streaming.sources.source import EnumeratorContext, SplitEnumerator
+from flinkbuf.streaming.sources.source_coordinator import CoordinatorStore, SourceCoordinator
+from flinkbuf.streaming.sources.source_events import NoMoreSplits, SourceEvent
+from flinkbuf.streaming.state.state import ListStateDescriptor
+from flinkbuf.streaming.time.clock import Clock
+from flinkbuf.types.type_information import TypeInformation
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+
+INPUT = "spark_input"  # among the extras of an operator's context: a SlotInput
+COUNTS_STATE = "counts"
+RDD_SOURCE_NAME, DATA_FRAME_SOURCE_NAME = "RDD Source", "DataFrame Source"
+
+_numbers = itertools.count(1)  # only tells the sources of one program apart
+
+
+class SparkSourceOperator(CollectionSourceOperator):
+    """Emits what Spark gives its subtask, record by record, as Spark makes them.
+
+    Its state is how many records of each partition of the RDD were emitted. After a restart Spark computes the RDD
+    again, and so many of each partition are passed over: they come once if a partition always has the same records in
+    the same order. Where Spark does not say so of the RDD, a checksum of what was emitted is part of the state, and of
+    what is passed over it is made again: another order is an error. Whoever has emitted all waits for the others, so
+    that no checkpoint lacks what it has counted.
+
+    Parameters
+    ----------
+    number : int
+        Which source of the program it is.
+    type_info : TypeInformation or None
+        Of the records.
+    read : callable, optional
+        Makes records of what the RDD holds.
+    is_ordered : bool, default True
+        Whether each partition has the same records in the same order whenever it is computed.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        type_info: TypeInformation | None,
+        read: Callable[[Iterable[Any]], Iterator[Any]] | None = None,
+        is_ordered: bool = True,
+    ) -> None:
+        IteratorSourceOperator.__init__(self, self._given)
+        self._read = read if read is not None else self._converted
+        self._has_told = self._may_end = False
+        self._number, self._type_info = number, type_info
+        self._markers = None
+        self._counted: dict[int, int] = {}  # by partition, up to the batch at hand
+        self._partition: int | None = None  # of that
+        self._from = 0  # the position at its first record
+        self._is_ordered = is_ordered
+        self._is_summed = False
+        self._cut_off: set[int] = set()  # partitions of which fewer records have come than were emitted before
+        self._sums: dict[int, int] = {}  # by partition, of all records up to the one at hand
+        self._expected: dict[int, int | None] = {}  # likewise, of those that were emitted before
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get how many records of each partition were emitted before, by whichever subtask."""
+        IteratorSourceOperator.initialize_state(self, snapshot)
+        self._counts = self.context.operator_state.get_union_list_state(ListStateDescriptor(COUNTS_STATE, None))
+        for partition, count, *rest in self._counts.get():
+            if count > self._counted.get(partition, 0):
+                self._counted[partition] = count
+                self._expected[partition] = rest[0] if rest else None
+
+    def open(self) -> None:
+        """Begin, with latency markers if the job wants any."""
+        self._left = dict(self._counted)
+        self._is_summed = not self._is_ordered and self.context.settings.checkpointing_enabled
+        self._subtask = self.context.task.subtask_index
+        self._coordinator = self.context.extras["coordinator"]
+        self._coordinator.register_reader(self._subtask, self)
+        IteratorSourceOperator.open(self)
+        self._markers = emit_latency_markers(self)
+
+    def handle_event(self, event: Any) -> None:
+        """All subtasks have emitted all; on the task's thread."""
+        self._may_end = self._may_end or isinstance(event, NoMoreSplits)
+        self.context.extras["wake"]()
+
+    def stop(self, is_drain: bool) -> None:
+        """End without the others: so do they."""
+        self._may_end = True
+        super().stop(is_drain)
+
+    def emit_next(self, output: Any, max_records: int) -> int:
+        """Emit some; at the end wait for the other subtasks."""
+        status: int = super().emit_next(output, max_records)
+        if status != InputStatus.END_OF_INPUT or self._may_end:
+            return status
+        if not self._has_told:
+            self._has_told = True
+            self._coordinator.handle_event(self._subtask, SourceEvent("at its end"))
+        return InputStatus.NOTHING_AVAILABLE
+
+    def close(self) -> None:
+        """Nobody waits for it any more."""
+        self._coordinator.reader_ended(self._subtask)
+        super().close()
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep how many records of each partition were emitted."""
+        self._settle()
+        not_passed = {partition: self._expected[partition] for partition, left in self._left.items() if left}
+        sums = {**self._sums, **not_passed}
+        self._counts.update([(partition, count, sums.get(partition)) for partition, count in self._counted.items()])
+        return IteratorSourceOperator.snapshot_state(self, checkpoint_id)
+
+    def _settle(self) -> None:
+        if self._partition is not None:
+            self._counted[self._partition] = self._counted.get(self._partition, 0) + self.position - self._from
+        self._from = self.position
+
+    def _given(self, context: OperatorContext) -> Iterator[Any]:
+        given = context.extras.get(INPUT)
+        if given is None:
+            raise RuntimeError(
+                f"{context.operator_name!r} reads from Spark, so its program runs on Spark only: leave the "
+                "configuration's execution.target unset, or set it to 'spark'"
+            )
+        for partition, batch in given.batches_of(self._number):
+            self._settle()
+            self._partition = context.task.subtask_index if partition is None else partition
+            records = self._read(batch)
+            if self._is_summed or (not self._is_ordered and self._left.get(self._partition)):
+                records = self._summed(self._partition, records)
+            yield from self._not_emitted(self._partition, records)
+        cut_off = [partition for partition in self._cut_off if self._left.get(partition)]
+        if cut_off:
+            raise _other_records(context.operator_name, min(cut_off), "has fewer")
+
+    def _converted(self, records: Iterable[Any]) -> Iterator[Any]:
+        """Records as they come, as their declared type has them."""
+        return iter(records) if self._type_info is None else map(partial(convert, self._type_info.codec), records)
+
+    def _summed(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
+        to_bytes = pickle.dumps if self._type_info is None else self._type_info.codec.serialize
+        total = self._sums.get(partition, 0)
+        for record in records:
+            self._sums[partition] = total = crc32(to_bytes(record), total)
+            yield record
+
+    def _not_emitted(self, partition: int, records: Iterator[Any]) -> Iterator[Any]:
+        counted = left = self._left.pop(partition, 0)
+        while left and next(records, records) is not records:
+            left -= 1
+        if left:  # they are in the batches that follow
+            self._left[partition] = left
+            self._cut_off.add(partition)
+        elif counted and not self._is_ordered and self._sums[partition] != self._expected[partition]:
+            has = "has" if self._expected[partition] is not None else "has perhaps"
+            raise _other_records(self.context.operator_name, partition, has)
+        return records
+
+
+class OtherInputError(RuntimeError):
+    """Input of Spark's is not what was read before the job began again; it will not be the next time either."""
+
+    can_restart = False
+
+
+def _other_records(name: str, partition: int, has: str) -> OtherInputError:
+    return OtherInputError(
+        f"partition {partition} of what {name!r} reads {has} other records, or the same in another order, than before "
+        "the job began again from a checkpoint: which of them were read before is not known. Behind a shuffle (a join, "
+        "groupBy, repartition) Spark gives rows in any order: sort the partitions by all that tells rows apart "
+        "(df.sortWithinPartitions), or write them to files and read these"
+    )
+
+
+class EndTogether(SplitEnumerator):
+    """Lets the subtasks end once all of them have emitted all that Spark gave them."""
+
+    def __init__(self, context: EnumeratorContext) -> None:
+        self._context = context
+        self._ended: set[int] = set()
+
+    def add_reader(self, subtask_index: int) -> None:
+        """One runs; perhaps again, and what it told before counts no more."""
+        self._ended.discard(subtask_index)
+
+    def handle_source_event(self, subtask_index: int, event: Any) -> None:
+        """One has come to its end."""
+        self._ended.add(subtask_index)
+        if len(self._ended) == self._context.parallelism:
+            for subtask in self._context.registered_readers:
+                self._context.signal_no_more_splits(subtask)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep nothing: after a restart all of them come to their end again, and say so."""
+        return None
+
+
+class _EndTogetherSource:
+    """What a `SourceCoordinator` makes an enumerator with."""
+
+    def create_enumerator(self, context: EnumeratorContext) -> EndTogether:
+        return EndTogether(context)
+
+
+class SparkSourceFactory:
+    """What ``env.from_rdd`` puts into the graph. The RDD stays with the program: no copy of this has it.
+
+    Attributes
+    ----------
+    data : RDD or None
+        None in the processes of task managers, which get its records from Spark.
+    number : int
+        Tells the sources of a program apart.
+    read : ArrowRows or None
+        Makes records of what the RDD holds; None: it holds records.
+    is_ordered : bool
+        Whether each partition has the same records in the same order whenever it is computed.
+    """
+
+    reads_spark = True
+
+    def __init__(self, data: RDD[Any], type_info: TypeInformation | None, read: ArrowRows | None = None) -> None:
+        self.data: RDD[Any] | None = data
+        self.type_info = type_info
+        self.read = read
+        self.is_ordered = has_fixed_order(data)
+        self.number = next(_numbers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "data": None}
+
+    def __call__(self) -> SparkSourceOperator:
+        """Make the operator of one subtask."""
+        return SparkSourceOperator(self.number, self.type_info, self.read, self.is_ordered)
+
+    def create_coordinator(
+        self, parallelism: int, clock: Clock, store: CoordinatorStore, report_failure: Callable[[BaseException], None]
+    ) -> SourceCoordinator:
+        """Make what all its subtasks tell that they have come to their end."""
+        source: Any = _EndTogetherSource()
+        return SourceCoordinator(source, parallelism, clock, store, report_failure)
+
+
+def from_rdd(env: Any, data: Any, type_info: Any = None) -> DataStream:
+    """Make a stream of an RDD's records; see ``StreamExecutionEnvironment.from_rdd``."""
+    return _stream_of(env, _checked_rdd(data), declared(type_info), RDD_SOURCE_NAME)
+
+
+def from_data_frame(env: Any, data: Any) -> DataStream:
+    """Make a stream of a DataFrame's rows; see ``StreamExecutionEnvironment.from_data_frame``."""
+    from flinkbuf.spark.frames.schema import from_spark_rows  # brings pyspark
+
+    _check_is_data_frame(data)
+    type_info = from_spark_rows(data.schema)
+    found = arrow_input(data, type_info)
+    if found is None:
+        return _stream_of(env, data.rdd, type_info, DATA_FRAME_SOURCE_NAME)
+    messages, read = found
+    return _stream_of(env, messages, type_info, DATA_FRAME_SOURCE_NAME, read)
+
+
+def _stream_of(
+    env: Any, data: RDD[Any], type_info: TypeInformation | None, name: str, read: ArrowRows | None = None
+) -> DataStream:
+    stream: DataStream = env._source(name, type_info, SparkSourceFactory(data, type_info, read), is_parallel=True)
+    return stream.set_parallelism(max(1, min(data.getNumPartitions(), _most_subtasks(env, data))))
+
+
+def _most_subtasks(env: Any, data: RDD[Any]) -> int:
+    """As many as the program says; where it says nothing, as many as Spark has cores."""
+    is_said = env._configuration.contains_key(options.PARALLELISM.key)
+    return int(env.get_parallelism() if is_said else data.context.defaultParallelism)
+
+
+def _checked_rdd(data: Any) -> RDD[Any]:
+    from pyspark import RDD
+
+    if isinstance(data, RDD):
+        return data
+    advice = "; a DataFrame goes to from_data_frame" if hasattr(data, "schema") else ""
+    raise TypeError(f"from_rdd takes an RDD, got {type(data).__module__}.{type(data).__qualname__}{advice}")
+
+
+def _check_is_data_frame(data: Any) -> None:
+    module = type(data).__module__
+    if module.startswith("pyspark.sql.connect"):
+        raise TypeError(
+            "from_data_frame takes the DataFrame of a program that runs in Spark's driver; this one is of a Spark "
+            "Connect client, which the tasks of a job cannot reach: run the program with spark-submit, or write the "
+            "DataFrame to files and read these with from_source(FileSource...)"
+        )
+    if not (module.startswith("pyspark.sql") and hasattr(data, "rdd") and hasattr(data, "schema")):
+        advice = "; an RDD goes to from_rdd" if hasattr(data, "mapPartitions") else ""
+        raise TypeError(f"from_data_frame takes a DataFrame of pyspark, got {module}.{type(data).__qualname__}{advice}")

@@ -1,0 +1,1 @@
+"""The Spark stage that runs a job."""

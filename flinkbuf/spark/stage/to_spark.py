@@ -1,0 +1,93 @@
+"""Streams that Spark takes: ``stream.to_rdd`` and ``stream.to_data_frame``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flinkbuf.datastream.arguments import with_names
+from flinkbuf.datastream.data_stream import DataStream
+from flinkbuf.runtime.graph.transformation import OperatorTransformation, SideOutputTransformation, Transformation
+from flinkbuf.spark.frames.arrow_output import ArrowSinkFactory, Messages, arrow_output
+from flinkbuf.spark.frames.schema import to_ddl, to_struct_type
+from flinkbuf.spark.frames.spark_sink import SINK_NAME, SparkSinkFactory
+from flinkbuf.spark.stage.job import active_context
+from flinkbuf.spark.stage.job_output import JobOutput
+from flinkbuf.spark.workers import shipped
+from flinkbuf.types.type_information import RowTypeInfo, TupleTypeInfo, TypeInformation
+from flinkbuf.types.types import as_type
+
+if TYPE_CHECKING:
+    from pyspark import RDD
+    from pyspark.sql import DataFrame
+
+
+def to_rdd(stream: DataStream) -> RDD[Any]:
+    """Give Spark the records of a stream; see ``DataStream.to_rdd``."""
+    return _taken(stream, SparkSinkFactory(with_names(stream._value_type)))
+
+
+def _taken(stream: DataStream, factory: Any) -> RDD[Any]:
+    """Return what the sinks of that factory give Spark."""
+    context = active_context()
+    env: Any = stream.get_execution_environment()
+    noted = len(env._operators)
+    sink = stream._sink(SINK_NAME, factory)
+    sink.set_parallelism(_parallelism_of(stream))
+    try:
+        graph, settings, made_with = env._program_for_spark(None)
+        output = JobOutput(context, graph, settings, **made_with)
+    except BaseException:
+        del env._operators[noted:]  # the program is as it was
+        raise
+    env._forget_program()
+    return output.take_rdd()
+
+
+def to_data_frame(stream: DataStream, schema: Any = None) -> DataFrame:
+    """Give Spark the records of a stream as rows; see ``DataStream.to_data_frame``."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+    if schema is None:
+        schema = _schema_of(stream)
+    # Refuses a schema that is none before anything is made of the program.
+    wanted = session.createDataFrame([], schema).schema
+    known = with_names(stream._value_type)
+    records = arrow_output(known, wanted, _is_single(known, schema))
+    if records is None:
+        made: Any = session.createDataFrame(to_rdd(stream), schema)
+        frame: DataFrame = made
+        return frame
+    messages = _taken(stream, ArrowSinkFactory(records)).map(_in_a_row)
+    return session.createDataFrame(messages, "message binary").mapInArrow(shipped(Messages(records.result)), wanted)
+
+
+def _in_a_row(message: bytes) -> tuple[bytes]:
+    return (message,)
+
+
+def _is_single(known: TypeInformation | None, schema: Any) -> bool:
+    """Whether each record is the value of the only column, as ``createDataFrame`` understands the schema."""
+    if known is not None:
+        return not isinstance(known, (RowTypeInfo, TupleTypeInfo))
+    return as_type(schema).kind != "ROW"
+
+
+def _schema_of(stream: DataStream) -> Any:
+    """Return the columns that the stream's type says."""
+    known = with_names(stream._value_type)
+    if known is None:
+        raise ValueError(
+            f"the records of {stream.get_name()!r} are of no declared type, so their columns are not known: pass "
+            "to_data_frame(schema), such as 'id bigint, name string', or give the operator before it an output type"
+        )
+    return to_struct_type(known) if isinstance(known, (RowTypeInfo, TupleTypeInfo)) else to_ddl(known)
+
+
+def _parallelism_of(stream: DataStream) -> int:
+    """As many subtasks as the operator has that gives the records: no record changes its subtask."""
+    transformation: Transformation = stream._transformation
+    while isinstance(transformation, SideOutputTransformation):
+        transformation = transformation.inputs[0]
+    known = transformation.parallelism if isinstance(transformation, OperatorTransformation) else None
+    return int(known or stream.get_execution_environment().get_parallelism())

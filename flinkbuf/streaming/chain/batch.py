@@ -1,0 +1,71 @@
+"""What is different for an operator in batch execution: one key at a time, and no event time before its end.
+
+Flink: BatchExecutionKeyedStateBackend, BatchExecutionInternalTimeServiceManager, the operators' property
+``emitProgressiveWatermarks``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from flinkbuf._core.operators.stream_operator import MAX_WATERMARK
+from flinkbuf._core.operators.watermark_generator import NoWatermarksGenerator
+from flinkbuf._core.state.timer_service import BatchTimerService, InternalTimerService
+from flinkbuf.streaming.state.state_backend import KeyedStateBackend
+from flinkbuf.streaming.state.timers import TimerServices
+from flinkbuf.streaming.time.clock import Clock
+
+
+class BatchTimerServices(TimerServices):
+    """Timers of the key at hand: they fire when the key ends, or event time does."""
+
+    def _make_service(self, name: str, target: Any) -> InternalTimerService:
+        return BatchTimerService(name, self._keys, target, self._clock)
+
+    def advance_watermark(self, timestamp: int) -> None:
+        """Fire all timers at the last watermark; those before it mean nothing in batch."""
+        if timestamp == MAX_WATERMARK:
+            self.end_key()
+
+    def end_key(self) -> None:
+        """Fire all timers there are."""
+        for service in self._services.values():
+            service.end_key()  # type: ignore[attr-defined]
+
+
+class BatchKeyedStateBackend(KeyedStateBackend):
+    """State of the key at hand, which is gone when the key ends. In memory, whatever the job's backend is."""
+
+    def end_key(self) -> None:
+        """End the key: its timers fire, then its state goes."""
+        self._timers.end_key()  # type: ignore[attr-defined]
+        for _, _, state in self._states.values():
+            state.forget_keys()
+
+
+class WithoutWatermarks:
+    """A watermark strategy that gives records their timestamps, and no more.
+
+    Parameters
+    ----------
+    strategy : WatermarkStrategy
+    """
+
+    alignment = None
+    idle_timeout_ms = None
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+
+    def create_timestamp_assigner(self) -> Any:
+        """Return that of the strategy."""
+        return self._strategy.create_timestamp_assigner()
+
+    def create_watermark_generator(self, clock: Clock) -> NoWatermarksGenerator:
+        """Return a generator that makes no watermarks."""
+        return NoWatermarksGenerator()
+
+
+def strategy_of(strategy: Any, is_batch: bool) -> Any:
+    """Return the part of a strategy that this kind of execution has; None stays None."""
+    return WithoutWatermarks(strategy) if is_batch and strategy is not None else strategy

@@ -1,0 +1,1 @@
+"""Barriers, and how the state of a task is stored."""

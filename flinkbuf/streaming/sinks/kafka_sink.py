@@ -1,0 +1,256 @@
+"""Records into Kafka's topics: exactly once by transactions, at least once by waiting for the brokers, or neither.
+
+Kafka gives a transaction up when its producer begins again, so one that was only prepared would be lost with its
+process. So the records of a transaction are kept in the checkpoint, and written and committed in one go when it counts.
+With them the transaction commits an offset whose text names it and those before it: what begins again reads there which
+were committed, and writes those that were not. A producer with the same transactional id that lives on is shut out by
+the brokers before anything is read. Flink: KafkaSink, KafkaCommitter, GenericWriteAheadSink.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.log import logger
+from flinkbuf.streaming.sinks.sink import CommitRequest, Committer, Sink, SinkContext, SinkWriter, WriterContext
+from flinkbuf.streaming.sources.kafka_client import (
+    REQUEST_TIMEOUT_S,
+    KafkaTopicPartition,
+    as_client,
+    client_library,
+    make_consumer,
+    make_producer,
+)
+
+_SERVE_EVERY = 64  # records: so often the client library calls back
+_WAIT_S = 0.1
+_NAMES_KEPT = 64  # of transactions, in the text of a mark: brokers take 4,096 bytes
+
+KafkaRecord = tuple[str, Any, Any, Any]  # topic, key, value, timestamp in milliseconds or None
+
+
+@dataclass(frozen=True)
+class KafkaSinkOptions:
+    """What a sink of Kafka was built with."""
+
+    serialize: Callable[[Any], tuple[str, Any, Any]]  # to topic, key and value
+    properties: Mapping[str, Any] = field(default_factory=dict)  # of the client library
+    is_transactional: bool = False
+    waits_for_brokers: bool = False  # at each checkpoint
+    transactional_id_prefix: str = ""
+
+
+@dataclass(frozen=True)
+class KafkaTransaction:
+    """Records that are to be visible together: the committable of the sink."""
+
+    transactional_id: str
+    unique: str
+    records: tuple[KafkaRecord, ...]
+
+    def __str__(self) -> str:
+        return f"a transaction of {len(self.records)} records as {self.transactional_id!r} of Kafka"
+
+    @property
+    def marker(self) -> KafkaTopicPartition:
+        """Return the place where the group of the transactional id commits an offset together with the records."""
+        return KafkaTopicPartition(self.records[0][0], 0)
+
+
+class KafkaTopicSink(Sink):
+    """Writes records; `flinkbuf.datastream.connectors.kafka.KafkaSink` is its face."""
+
+    def __init__(self, options: KafkaSinkOptions) -> None:
+        self.options = options
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Write the records of one subtask."""
+        if self.options.is_transactional:
+            return TransactionalWriter(self.options, context)
+        return ProducingWriter(self.options)
+
+    def create_committer(self) -> Committer | None:
+        """Write and commit transactions."""
+        return KafkaCommitter(self.options.properties) if self.options.is_transactional else None
+
+
+class ProducingWriter(SinkWriter):
+    """Gives each record to the client library at once."""
+
+    def __init__(self, options: KafkaSinkOptions) -> None:
+        self._options = options
+        self._producer = make_producer(options.properties)
+        self._error: Any = None
+        self._count = 0
+
+    def write(self, element: Any, context: SinkContext) -> None:
+        """Produce a record; waits while the client library has too many."""
+        topic, key, value = self._options.serialize(element)
+        self._count += 1
+        if self._count % _SERVE_EVERY == 0:
+            self._producer.poll(0)
+            self._check()
+        produce(self._producer, (topic, key, value, context.timestamp()), self._delivered)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None and self._error is None:
+            self._error = error
+
+    def _check(self) -> None:
+        error, self._error = self._error, None
+        if error is not None:
+            raise client_library().KafkaException(error)
+
+    def flush(self, end_of_input: bool) -> None:
+        """Wait until the brokers have all records."""
+        if self._options.waits_for_brokers or end_of_input:
+            while self._producer.flush(_WAIT_S):
+                self._check()
+            self._check()
+
+    def close(self) -> None:
+        """Drop the records that the brokers do not have."""
+        self._producer.purge()
+        self._producer.flush(_WAIT_S)
+
+
+class TransactionalWriter(SinkWriter):
+    """Keeps the records between two checkpoints, to be written when the second one counts."""
+
+    def __init__(self, options: KafkaSinkOptions, context: WriterContext) -> None:
+        self._serialize = options.serialize
+        self._transactional_id = f"{options.transactional_id_prefix}-{context.subtask_index}"
+        self._records: list[KafkaRecord] = []
+
+    def write(self, element: Any, context: SinkContext) -> None:
+        """Keep a record."""
+        topic, key, value = self._serialize(element)
+        self._records.append((topic, key, value, context.timestamp()))
+
+    def flush(self, end_of_input: bool) -> None:
+        """Do nothing: no record is written before the commit."""
+
+    def prepare_commit(self) -> Sequence[KafkaTransaction]:
+        """Return the records since the last call."""
+        records, self._records = self._records, []
+        return [KafkaTransaction(self._transactional_id, uuid.uuid4().hex[:20], tuple(records))] if records else []
+
+
+class KafkaCommitter(Committer):
+    """Writes each transaction with the producer that its transactional id belongs to, unless it was committed.
+
+    After a rescale several subtasks may have transactions of one id. The one that begins as it shuts the others out,
+    reads what was committed by then, and goes on; the others begin again. So each is committed once, by any of them.
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        self._properties = properties
+        self._sessions: dict[str, _Session] = {}  # by transactional id
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        """Commit each in order, and none of an id behind one that is to be tried again."""
+        by_id: dict[str, list[CommitRequest]] = {}
+        for request in requests:
+            by_id.setdefault(request.committable.transactional_id, []).append(request)
+        for transactional_id, some in by_id.items():
+            self._commit_in_order(transactional_id, some)
+
+    def _commit_in_order(self, transactional_id: str, requests: list[CommitRequest]) -> None:
+        library = client_library()
+        for number, request in enumerate(requests):
+            try:
+                if transactional_id not in self._sessions:
+                    self._sessions[transactional_id] = _Session(self._properties, transactional_id)
+                if not self._sessions[transactional_id].commit(request.committable):
+                    request.signal_already_committed()
+            except library.KafkaException as error:
+                self._drop(transactional_id)
+                if not _may_try_again(error.args[0]):
+                    raise
+                logger.warning("%s is committed later: %s", request.committable, error)
+                for later in requests[number:]:
+                    later.retry_later()
+                return
+
+    def _drop(self, transactional_id: str) -> None:
+        """Drop a session, to begin anew the next time; its open transaction is aborted then."""
+        session = self._sessions.pop(transactional_id, None)
+        if session is not None:
+            session.close()
+
+    def close(self) -> None:
+        """Close all producers."""
+        for transactional_id in list(self._sessions):
+            self._drop(transactional_id)
+
+
+class _Session:
+    """The time in which a transactional id is this process's: from its beginning until another one begins as it."""
+
+    def __init__(self, properties: Mapping[str, Any], transactional_id: str) -> None:
+        self._producer = make_producer({**properties, "transactional.id": transactional_id})
+        self._producer.init_transactions(REQUEST_TIMEOUT_S)  # shuts out who was it, and aborts what that one had begun
+        self._consumer = make_consumer({**_shared(properties), "group.id": transactional_id})
+        self._committed: dict[KafkaTopicPartition, list[str]] = {}  # the last ones, by where their mark is
+
+    def commit(self, transaction: KafkaTransaction) -> bool:
+        """Write and commit a transaction; False: that was done before."""
+        committed = self._committed_by(transaction.marker)
+        if transaction.unique in committed:
+            return False
+        errors: list[Any] = []
+
+        def delivered(error: Any, message: Any) -> None:
+            if error is not None:
+                errors.append(error)
+
+        self._producer.begin_transaction()
+        for record in transaction.records:
+            produce(self._producer, record, delivered)
+        names = [*committed, transaction.unique][-_NAMES_KEPT:]
+        mark = as_client(transaction.marker, len(transaction.records), " ".join(names))
+        group = self._consumer.consumer_group_metadata()
+        self._producer.send_offsets_to_transaction([mark], group, REQUEST_TIMEOUT_S)
+        self._producer.commit_transaction(REQUEST_TIMEOUT_S)
+        self._committed[transaction.marker] = names
+        if errors:
+            raise FlinkbufError(f"{transaction} was committed without some of them: {errors[0]}")
+        return True
+
+    def _committed_by(self, marker: KafkaTopicPartition) -> list[str]:
+        if marker not in self._committed:
+            (mark,) = self._consumer.committed([as_client(marker)], timeout=REQUEST_TIMEOUT_S)
+            self._committed[marker] = (mark.metadata or "").split() if mark.offset >= 0 else []
+        return self._committed[marker]
+
+    def close(self) -> None:
+        self._producer.purge()
+        self._consumer.close()
+
+
+def produce(producer: Any, record: KafkaRecord, delivered: Callable[[Any, Any], None]) -> None:
+    """Give the client library a record, waiting while it has too many."""
+    topic, key, value, timestamp = record
+    stamped = {} if timestamp is None or timestamp < 0 else {"timestamp": timestamp}
+    while True:
+        try:
+            producer.produce(topic, value, key, on_delivery=delivered, **stamped)
+            return
+        except BufferError:
+            producer.poll(_WAIT_S)
+
+
+def _may_try_again(error: Any) -> bool:
+    codes = client_library().KafkaError
+    was_shut_out = error.code() in (codes._FENCED, codes.PRODUCER_FENCED, codes.INVALID_PRODUCER_EPOCH)
+    return was_shut_out or (not error.fatal() and (error.retriable() or error.txn_requires_abort()))
+
+
+def _shared(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a consumer understands of a producer's properties: how to reach the brokers."""
+    prefixes = ("bootstrap.", "security.", "sasl.", "ssl.", "client.", "socket.", "broker.", "metadata.")
+    return {key: value for key, value in properties.items() if key.startswith(prefixes)}

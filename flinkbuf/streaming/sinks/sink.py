@@ -1,0 +1,177 @@
+"""What a sink is made of: a writer in each subtask and, where results appear all at once, a committer.
+
+Flink: FLIP-143 and FLIP-191, org.apache.flink.api.connector.sink2.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from flinkbuf._core.operators.sink_operator import SinkContext
+from flinkbuf.streaming.chain.operator_config import TaskInfo
+from flinkbuf.streaming.chain.operator_context import MailboxExecutor
+from flinkbuf.streaming.time.processing_time import ProcessingTimeService
+from flinkbuf.types.type_information import TypeInformation
+
+__all__ = [
+    "CommitRequest",
+    "CommitState",
+    "Committer",
+    "Sink",
+    "SinkContext",
+    "SinkWriter",
+    "StreamTransformer",
+    "SupportsPreprocessing",
+    "WriterContext",
+]
+
+
+@dataclass(frozen=True)
+class WriterContext:
+    """What a writer is told when it is made. Flink: Sink.InitContext, WriterInitContext."""
+
+    task: TaskInfo
+    processing_time: ProcessingTimeService
+    mailbox: MailboxExecutor
+    metrics: Any = None
+    restored_checkpoint_id: int | None = None  # None: the sink begins with nothing
+    operator_id: str = ""  # 32 hex digits
+
+    @property
+    def subtask_index(self) -> int:
+        """Return which of the subtasks the writer belongs to, from 0."""
+        return self.task.subtask_index
+
+    @property
+    def parallelism(self) -> int:
+        """Return how many subtasks the sink has."""
+        return self.task.parallelism
+
+
+class SinkWriter:
+    """Writes the records of one subtask; everything on the task's thread. Flink: SinkWriter."""
+
+    def write(self, element: Any, context: SinkContext) -> None:
+        """Take one record; it may be kept until flush."""
+        raise NotImplementedError(f"{type(self).__name__}.write")
+
+    def write_watermark(self, watermark: int) -> None:
+        """Note that event time has come to `watermark`, in milliseconds since 1970."""
+
+    def flush(self, end_of_input: bool) -> None:
+        """Have everything written that write() took: before each checkpoint, and at the end."""
+        raise NotImplementedError(f"{type(self).__name__}.flush")
+
+    def prepare_commit(self) -> Sequence[Any]:
+        """Return what a committer is to make visible of all that was flushed; each call gives what is new."""
+        return ()
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """Return the state from which another writer goes on."""
+        return []
+
+    def close(self) -> None:
+        """Free what was opened; called once, also after a failure."""
+
+
+class Committer:
+    """Makes visible what writers prepared. Flink: Committer."""
+
+    def commit(self, requests: Sequence[CommitRequest]) -> None:
+        """Commit each request; committing the same twice must be harmless. An unmarked request is done."""
+        raise NotImplementedError(f"{type(self).__name__}.commit")
+
+    def close(self) -> None:
+        """Free what was opened; called once."""
+
+
+class Sink:
+    """Where records go: ``stream.sink_to(sink)``. It is pickled, and makes a writer in each subtask. Flink: Sink."""
+
+    def create_writer(self, context: WriterContext) -> SinkWriter:
+        """Make the writer of one subtask."""
+        raise NotImplementedError(f"{type(self).__name__}.create_writer")
+
+    def restore_writer(self, context: WriterContext, states: Sequence[Any]) -> SinkWriter:
+        """Make a writer that goes on from what snapshots of writers hold."""
+        return self.create_writer(context)
+
+    def create_committer(self) -> Committer | None:
+        """Make the committer of one subtask; None: what is flushed is done."""
+        return None
+
+    def of_records(self, type_info: TypeInformation | None) -> Sink:
+        """Return the sink of a stream's records, which have this declared type; None: not declared."""
+        return self
+
+
+class StreamTransformer(ABC):
+    """Something done to a stream before its sink. PyFlink: StreamTransformer."""
+
+    @abstractmethod
+    def apply(self, ds: Any) -> Any:
+        """Return the stream that the sink gets."""
+
+
+class SupportsPreprocessing(ABC):
+    """A sink that wants something done to its stream first. PyFlink: SupportsPreprocessing."""
+
+    @abstractmethod
+    def get_transformer(self) -> StreamTransformer | None:
+        """Return what is to be done, None: nothing."""
+
+
+class CommitState(Enum):
+    """What became of a commit request."""
+
+    PENDING = "PENDING"
+    COMMITTED = "COMMITTED"
+    RETRY = "RETRY"
+    FAILED = "FAILED"
+
+
+class CommitRequest:
+    """One thing to commit and what became of it. Flink: Committer.CommitRequest.
+
+    Attributes
+    ----------
+    committable : object
+        What the writer's prepare_commit gave.
+    attempts : int
+        Calls of commit() that it was given to before.
+    is_restored : bool
+        It comes out of a checkpoint: an earlier attempt of the job may have committed it.
+    """
+
+    def __init__(self, committable: Any, is_restored: bool = False) -> None:
+        self.committable = committable
+        self.is_restored = is_restored
+        self.attempts = 0
+        self.state = CommitState.PENDING
+        self.error: BaseException | None = None
+
+    def retry_later(self) -> None:
+        """Commit this request again later."""
+        self.state = CommitState.RETRY
+
+    def update_and_retry_later(self, committable: Any) -> None:
+        """Commit something else in its place later."""
+        self.committable = committable
+        self.state = CommitState.RETRY
+
+    def signal_already_committed(self) -> None:
+        """Note that the request was committed before, by an earlier attempt."""
+        self.state = CommitState.COMMITTED
+
+    def signal_failed_with_known_reason(self, error: BaseException) -> None:
+        """Note that the request cannot be committed, but the job may go on."""
+        self.state = CommitState.FAILED
+        self.error = error
+
+    def signal_failed_with_unknown_reason(self, error: BaseException) -> None:
+        """Fail the job with `error`: the request cannot be committed."""
+        raise error

@@ -1,0 +1,257 @@
+"""The operators around sinks: a writer and its committer, printed lines, collected records.
+
+Flink: SinkWriterOperator, CommitterOperator, PrintSinkFunction, CollectSinkFunction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flinkbuf._core.operators.sink_operator import SinkFunctionOperator, SinkWriterOperatorBase
+from flinkbuf._core.value.own_value import copied
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.log import logger
+from flinkbuf.streaming.chain.by_reference import CannotBeginAgainError
+from flinkbuf.streaming.chain.checkpointed_function import FunctionCheckpoints
+from flinkbuf.streaming.sinks.collect import CollectedPart, Collector
+from flinkbuf.streaming.sinks.print_sink import PrintLines, line_prefix
+from flinkbuf.streaming.sinks.sink import CommitRequest, CommitState, Committer, Sink, SinkWriter, WriterContext
+from flinkbuf.streaming.sinks.value_text import TextOf
+from flinkbuf.streaming.state.state import ListStateDescriptor
+from flinkbuf.types.values import Watermark
+
+WRITER_STATE = "writer_state"
+COMMITTABLES_STATE = "committables"
+LAST_CHECKPOINT_STATE = "last_checkpoint"
+COMMIT_ATTEMPTS = 10  # sink.committer.retries, as many calls of commit() for one request
+
+
+class PrintSinkOperator(SinkFunctionOperator):
+    """Prints each record."""
+
+    def __init__(self, text_of_value: TextOf, sink_identifier: str | None) -> None:
+        super().__init__(self._write)
+        self._text_of_value = text_of_value
+        self._sink_identifier = sink_identifier
+        self._lines: PrintLines | None = None
+
+    def open(self) -> None:
+        super().open()
+        task = self.context.task
+        prefix = line_prefix(self._sink_identifier, task.subtask_index, task.parallelism)
+        self._lines = PrintLines(prefix, self._text_of_value, self.context.processing_time)
+
+    def _write(self, value: Any) -> None:
+        self._lines.write(value)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        """Flush the lines, so that those printed before a failure are seen, too."""
+        if self._lines is not None:
+            self._lines.flush()
+
+
+class CheckpointedSinkOperator(SinkFunctionOperator):
+    """Calls a function object of the user, which may have state and want to hear of checkpoints."""
+
+    def __init__(self, function: Any, lifecycle: Any, takes_context: bool = False) -> None:
+        super().__init__(function.invoke, lifecycle, takes_context)
+        self._checkpoints = FunctionCheckpoints(function)
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Let the function get its state."""
+        super().initialize_state(snapshot)
+        self._checkpoints.initialize_state(self.context.operator_state, snapshot)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Let the function update its state, and keep it."""
+        self._checkpoints.snapshot_state(checkpoint_id)
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Notify the function: checkpoint complete."""
+        self._checkpoints.notify_complete(checkpoint_id)
+
+    def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
+        """Notify the function: checkpoint aborted."""
+        self._checkpoints.notify_aborted(checkpoint_id)
+
+
+class CollectSinkOperator(SinkFunctionOperator):
+    """Hands each record to the program; waits while the program is behind, and runs its mails meanwhile.
+
+    With checkpoints the program is given a record once the checkpoint behind it counts, and so exactly once; if they
+    are at least once, at once.
+    """
+
+    def __init__(self, collector: Collector, convert: Callable[[Any], Any] | None = None) -> None:
+        super().__init__(self._put)
+        self._collector = collector
+        self._convert = convert or copied  # the program and the functions of the job never hold the same object
+        self._part: CollectedPart | None = None  # None: records do not wait
+        self._restored_id: int | None = None
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get the number of the checkpoint that the job goes on from."""
+        super().initialize_state(snapshot)
+        self._last = self.context.operator_state.get_union_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+        self._restored_id = max(self._last.get(), default=None)
+
+    def open(self) -> None:
+        """Refuse to give records a second time."""
+        super().open()
+        settings, collector = self.context.settings, self._collector
+        if settings.checkpointing_enabled and hasattr(collector, "begin_part"):
+            if settings.is_exactly_once:
+                self._part = collector.begin_part(self.context.task.subtask_index, self._restored_id)
+            else:
+                collector.may_repeat = True
+        ask = getattr(collector, "why_not_again", None)
+        reason = ask() if ask is not None and self.context.task.attempt_number else None
+        if reason is not None:
+            raise CannotBeginAgainError(f"the job was restarted, but cannot be: {reason}")
+
+    def _put(self, value: Any) -> None:
+        record = self._convert(value)
+        if self._part is None:
+            self._collector.put(record, self.context.mailbox.try_yield)
+        else:
+            self._collector.wait(self.context.mailbox.try_yield)
+            self._part.records.append(record)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Hold the records before this checkpoint until it is complete."""
+        if self._part is not None:
+            self._part.seal(checkpoint_id)
+        self._last.update([checkpoint_id])
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Give the program the records of the checkpoint."""
+        if self._part is not None:
+            self._collector.complete_part(self.context.task.subtask_index, self._part, checkpoint_id)
+
+
+class SinkWriterOperator(SinkWriterOperatorBase):
+    """Writes with a `SinkWriter`; what the writer prepares is committed once it counts.
+
+    With checkpoints that is when the first one that was taken behind it is complete, without when a bounded job ends.
+    Writer and committer are one operator, so nothing is between them that could be lost.
+    """
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._writer: SinkWriter | None = None
+        self._committer: Committer | None = None
+        self._prepared: list[CommitRequest] = []  # since the last checkpoint was taken
+        self._requests: list[tuple[int, CommitRequest]] = []  # with the checkpoint that each belongs to, oldest first
+        self._has_ended = False
+
+    def initialize_state(self, snapshot: Any) -> None:
+        """Get the writer's state, and what was prepared but perhaps not committed."""
+        super().initialize_state(snapshot)
+        states = self.context.operator_state
+        self._writer_states = states.get_list_state(ListStateDescriptor(WRITER_STATE, None))
+        self._committables = states.get_list_state(ListStateDescriptor(COMMITTABLES_STATE, None))
+        self._last = states.get_union_list_state(ListStateDescriptor(LAST_CHECKPOINT_STATE, None))
+
+    def open(self) -> None:
+        """Commit at once what a restored checkpoint holds, since it counts; then make the writer.
+
+        In this order, so that a writer which clears away what earlier attempts have left finds nothing that is still to
+        be committed by this subtask.
+        """
+        self._committer = self._sink.create_committer()
+        restored = sorted(self._committables.get(), key=lambda each: each[0])
+        self._commit([CommitRequest(committable, is_restored=True) for _, committable in restored])
+        context, states = self.context, self._writer_states.get()
+        writer_context = WriterContext(
+            context.task,
+            context.processing_time,
+            context.mailbox,
+            context.metrics,
+            max(self._last.get(), default=None),
+            context.operator_id,
+        )
+        if states:
+            self._writer = self._sink.restore_writer(writer_context, states)
+        else:
+            self._writer = self._sink.create_writer(writer_context)
+        self.use_writer(self._writer)
+
+    def emit_watermark(self, timestamp: int) -> None:
+        """Pass the watermark to the writer."""
+        super().emit_watermark(timestamp)
+        try:
+            self._opened_writer().write_watermark(timestamp)
+        except BaseException:
+            self.note_failure(Watermark(timestamp))
+            raise
+
+    def prepare_snapshot_pre_barrier(self, checkpoint_id: int) -> None:
+        """Flush the writer: all records written so far belong to this checkpoint."""
+        if not self._has_ended:
+            self._flush(end_of_input=False)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Keep the writer's state, and all that is not committed; what was prepared waits for this checkpoint."""
+        self._requests += [(checkpoint_id, request) for request in self._prepared]
+        self._prepared = []
+        self._writer_states.update(self._opened_writer().snapshot_state(checkpoint_id))
+        self._committables.update([(belongs_to, request.committable) for belongs_to, request in self._requests])
+        self._last.update([checkpoint_id])
+        return super().snapshot_state(checkpoint_id)
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Commit what belongs to this checkpoint, or to one before whose notice was lost."""
+        due = [request for belongs_to, request in self._requests if belongs_to <= checkpoint_id]
+        self._requests = [each for each in self._requests if each[0] > checkpoint_id]
+        self._commit(due)
+
+    def end_input(self, input_number: int) -> None:
+        """Flush the rest at the end: it belongs to the next checkpoint, and to none that was taken before."""
+        self._has_ended = True
+        self._flush(end_of_input=True)
+
+    def finish(self) -> None:
+        """A bounded job has come to its end: if no checkpoint follows, what was written becomes visible now."""
+        settings = self.context.settings
+        if not (settings.checkpointing_enabled and settings.checkpoints_after_tasks_finish):
+            requests, self._requests = [*(request for _, request in self._requests), *self._prepared], []
+            self._prepared = []
+            self._commit(requests)
+
+    def _flush(self, end_of_input: bool) -> None:
+        writer = self._opened_writer()
+        writer.flush(end_of_input)
+        self._prepared += [CommitRequest(each) for each in writer.prepare_commit()]
+
+    def _opened_writer(self) -> SinkWriter:
+        if self._writer is None:
+            raise RuntimeError("a sink operator was used before it was opened")
+        return self._writer
+
+    def _commit(self, requests: list[CommitRequest]) -> None:
+        while requests and self._committer is not None:
+            for request in requests:
+                request.state = CommitState.PENDING
+            self._committer.commit(requests)
+            for request in requests:
+                self._note_outcome(request)
+            requests = [request for request in requests if request.state is CommitState.RETRY]
+
+    def _note_outcome(self, request: CommitRequest) -> None:
+        request.attempts += 1
+        if request.state is CommitState.FAILED:
+            logger.error("%s cannot be committed and is given up: %s", request.committable, request.error)
+        elif request.state is CommitState.RETRY and request.attempts >= COMMIT_ATTEMPTS:
+            raise FlinkbufError(f"{request.committable} could not be committed in {COMMIT_ATTEMPTS} attempts")
+
+    def close(self) -> None:
+        """Close both, the committer also if the writer's close fails."""
+        try:
+            if self._writer is not None:
+                self._writer.close()
+        finally:
+            if self._committer is not None:
+                self._committer.close()

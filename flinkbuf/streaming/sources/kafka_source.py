@@ -1,0 +1,394 @@
+"""A source of Kafka's topics: a split is a partition, its place is an offset, and both are in the checkpoint.
+
+Flink: KafkaSource, KafkaSourceEnumerator, KafkaPartitionSplitReader, KafkaSourceReader.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from flinkbuf._core.operators.source_operator import ReaderOutput
+from flinkbuf.log import logger
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.kafka_client import (
+    REQUEST_TIMEOUT_S,
+    KafkaTopicPartition,
+    as_client,
+    client_library,
+    make_consumer,
+)
+from flinkbuf.streaming.sources.kafka_offsets import KafkaOffsetsInitializer
+from flinkbuf.streaming.sources.source import (
+    Boundedness,
+    EnumeratorContext,
+    ReaderContext,
+    Source,
+    SourceReader,
+    SplitEnumerator,
+)
+from flinkbuf.types.type_information import TypeInformation
+
+_BATCH = 500  # messages that are taken from the client library at once
+_BATCHES_AHEAD = 2  # that wait for the task
+_POLL_S = 0.1  # the thread of a reader looks so often whether it is to end
+
+
+@dataclass(frozen=True)
+class KafkaSourceOptions:
+    """What a source of Kafka was built with; of topics, pattern and partitions one is set."""
+
+    deserialize: Callable[[Any], Any]  # takes a message of the client library; None: no record
+    properties: Mapping[str, Any] = field(default_factory=dict)  # of the client library
+    topics: tuple[str, ...] = ()
+    topic_pattern: str | None = None
+    partitions: tuple[KafkaTopicPartition, ...] = ()
+    starting: KafkaOffsetsInitializer = field(default_factory=KafkaOffsetsInitializer.earliest)
+    stopping: KafkaOffsetsInitializer | None = None
+    is_bounded: bool = False
+    discovery_interval_ms: int | None = None  # None: partitions are looked for once
+    commits_offsets: bool = False  # to the group, when a checkpoint counts: for others to see, not for the source
+    produced_type: TypeInformation | None = None
+
+
+@dataclass(frozen=True)
+class KafkaPartitionSplit:
+    """The messages of a partition from `start` on, and before `stop` if there is one."""
+
+    partition: KafkaTopicPartition
+    start: int
+    stop: int | None = None
+
+    @property
+    def split_id(self) -> str:
+        """Return a name that is unique among the splits of the source."""
+        return f"{self.partition.topic}-{self.partition.partition}"
+
+
+class KafkaTopicSource(Source):
+    """Reads partitions; `flinkbuf.datastream.connectors.kafka.KafkaSource` is its face."""
+
+    def __init__(self, options: KafkaSourceOptions) -> None:
+        self.options = options
+
+    @property
+    def boundedness(self) -> Boundedness:  # type: ignore[override]
+        """Return the boundedness that the source was built with."""
+        return Boundedness.BOUNDED if self.options.is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
+
+    def get_produced_type(self) -> TypeInformation | None:
+        """Return the type of the deserializer's records."""
+        return self.options.produced_type
+
+    def create_enumerator(self, context: EnumeratorContext) -> SplitEnumerator:
+        """Find the partitions and where to begin."""
+        return KafkaEnumerator(context, self.options)
+
+    def restore_enumerator(self, context: EnumeratorContext, checkpoint: Any) -> SplitEnumerator:
+        """Go on with unassigned splits; new partitions are read from their first message."""
+        known, pending = checkpoint
+        return KafkaEnumerator(context, self.options, known, pending)
+
+    def create_reader(self, context: ReaderContext) -> SourceReader:
+        """Read partitions."""
+        return KafkaReader(context, self.options)
+
+
+class KafkaEnumerator(SplitEnumerator):
+    """Finds partitions, once or again and again, and gives each to the reader that its topic and number choose."""
+
+    def __init__(
+        self,
+        context: EnumeratorContext,
+        options: KafkaSourceOptions,
+        known: Iterable[KafkaTopicPartition] | None = None,
+        pending: Iterable[KafkaPartitionSplit] = (),
+    ) -> None:
+        self._context = context
+        self._options = options
+        self._is_first = known is None  # nothing was found yet: partitions begin where the options say
+        self._known = set(known or ())
+        self._pending = {split.partition: split for split in pending}
+        self._is_complete = False  # no partition is looked for any more
+        self._consumer: Any = None
+
+    def start(self) -> None:
+        """Look for partitions on another thread."""
+        self._context.call_async(self._discover, self._found, 0, self._options.discovery_interval_ms)
+
+    def _discover(self) -> list[KafkaPartitionSplit]:
+        """Ask the brokers; on the thread of periodic work."""
+        if self._consumer is None:
+            # A consumer belongs to a group, if it commits or not.
+            self._consumer = make_consumer({"group.id": "flinkbuf", **self._options.properties})
+        new = sorted(set(self._partitions()) - self._known)
+        starting = self._options.starting if self._is_first else KafkaOffsetsInitializer.earliest()
+        starts = starting.find(self._consumer, new)
+        stops = self._options.stopping.find(self._consumer, new) if self._options.stopping is not None else {}
+        return [KafkaPartitionSplit(each, starts[each], stops.get(each)) for each in new]
+
+    def _partitions(self) -> list[KafkaTopicPartition]:
+        options = self._options
+        topics = self._consumer.list_topics(timeout=REQUEST_TIMEOUT_S).topics
+        if options.topic_pattern is not None:
+            pattern = re.compile(options.topic_pattern)
+            names = [name for name in topics if pattern.fullmatch(name)]
+        else:
+            names = list(options.topics) or sorted({each.topic for each in options.partitions})
+        for name in names:
+            if name not in topics or topics[name].error is not None:
+                raise ValueError(f"the brokers know no topic {name!r}; they have {sorted(topics)}")
+        found = [KafkaTopicPartition(name, number) for name in names for number in topics[name].partitions]
+        missing = set(options.partitions) - set(found)
+        if missing:
+            raise ValueError(f"the brokers know no partition {sorted(missing)[0]}")
+        return list(options.partitions) or found
+
+    def _found(self, splits: list[KafkaPartitionSplit] | None, error: BaseException | None) -> None:
+        if error is not None:
+            if self._is_first or self._options.discovery_interval_ms is None:
+                raise error
+            logger.warning("looking for new partitions failed, and is tried again: %s", error)
+            return
+        self._is_first = False
+        for split in splits or ():
+            self._known.add(split.partition)
+            self._pending[split.partition] = split
+        self._is_complete = self._options.discovery_interval_ms is None
+        for subtask_index in sorted(self._context.registered_readers):
+            self._give(subtask_index)
+
+    def add_reader(self, subtask_index: int) -> None:
+        """Give a reader the splits that are its own."""
+        self._give(subtask_index)
+
+    def handle_split_request(self, subtask_index: int, host: str | None) -> None:
+        """Do nothing: splits are assigned when they are found, not on request."""
+
+    def add_splits_back(self, splits: Sequence[KafkaPartitionSplit], subtask_index: int) -> None:
+        """Keep the splits for their reader, until it comes again."""
+        self._pending.update({split.partition: split for split in splits})
+
+    def _give(self, subtask_index: int) -> None:
+        mine = [
+            split for each, split in self._pending.items() if owner_of(each, self._context.parallelism) == subtask_index
+        ]
+        for split in mine:
+            del self._pending[split.partition]
+        if mine:
+            self._context.assign_splits({subtask_index: mine})
+        if self._is_complete:
+            self._context.signal_no_more_splits(subtask_index)
+
+    def snapshot_state(self, checkpoint_id: int) -> Any:
+        """Return the found partitions, None before the first look, and the splits not assigned yet."""
+        return None if self._is_first else (sorted(self._known), list(self._pending.values()))
+
+    def close(self) -> None:
+        """Close the connection to the brokers."""
+        if self._consumer is not None:
+            self._consumer.close()
+
+
+def owner_of(partition: KafkaTopicPartition, parallelism: int) -> int:
+    """Return the subtask of a partition: those of a topic go round, from one that the topic's name chooses.
+
+    Examples
+    --------
+    >>> [owner_of(KafkaTopicPartition("flights", number), 3) for number in range(4)]
+    [0, 1, 2, 0]
+    """
+    return (zlib.crc32(partition.topic.encode()) + partition.partition) % parallelism
+
+
+class KafkaReader(SourceReader):
+    """Emits what a thread of its own takes from the client library."""
+
+    def __init__(self, context: ReaderContext, options: KafkaSourceOptions) -> None:
+        self._context = context
+        self._options = options
+        self._splits: dict[KafkaTopicPartition, KafkaPartitionSplit] = {}  # each begins with what comes next
+        self._ended: dict[KafkaTopicPartition, int] = {}  # where those of bounded sources have come to their end
+        self._has_no_more = False
+        self._messages: deque[Any] = deque()  # that were taken and not yet emitted
+        self._offsets: dict[int, list[Any]] = {}  # by checkpoint, to be committed to the group
+        self._fetcher: _Fetcher | None = None
+
+    def add_splits(self, splits: Sequence[KafkaPartitionSplit]) -> None:
+        """Add partitions to read."""
+        splits = [split for split in splits if split.stop is None or split.start < split.stop]
+        if not splits:
+            return
+        if self._fetcher is None:
+            properties = {"group.id": "flinkbuf", "auto.offset.reset": "error", **self._options.properties}
+            self._fetcher = _Fetcher(make_consumer({**properties, "enable.partition.eof": True}), self._context)
+        self._splits.update({split.partition: split for split in splits})
+        partitions = [as_client(split.partition, split.start) for split in splits]
+        self._fetcher.order(lambda consumer: consumer.incremental_assign(partitions))
+
+    def notify_no_more_splits(self) -> None:
+        """End after the splits that the reader has."""
+        self._has_no_more = True
+
+    def poll_next(self, output: ReaderOutput) -> int:
+        """Emit what was taken until the turn is over."""
+        if not self._messages and self._fetcher is not None:
+            self._messages.extend(self._fetcher.take())
+        messages = self._messages
+        while messages:
+            self._emit(messages.popleft(), output)
+            if output.is_turn_over:
+                break
+        if not self._splits and self._has_no_more:
+            return InputStatus.END_OF_INPUT
+        has_more = bool(messages) or (self._fetcher is not None and self._fetcher.has_messages)
+        return InputStatus.MORE_AVAILABLE if has_more else InputStatus.NOTHING_AVAILABLE
+
+    def _emit(self, message: Any, output: Any) -> None:
+        partition = KafkaTopicPartition(message.topic(), message.partition())
+        split = self._splits.get(partition)
+        if message.error() is not None:
+            self._hear(message, split, output)
+            return
+        offset = message.offset()
+        if split is None or offset < split.start:
+            return  # of a partition that has ended
+        if split.stop is None or offset < split.stop:
+            value = self._options.deserialize(message)
+            if value is not None:
+                kind, timestamp_ms = message.timestamp()
+                split_output = output.create_output_for_split(split.split_id)
+                split_output.collect(value, timestamp_ms if kind else None)
+        self._advance(split, offset + 1, output)
+
+    def _hear(self, message: Any, split: KafkaPartitionSplit | None, output: Any) -> None:
+        error = message.error()
+        library = client_library()
+        if error.code() != library.KafkaError._PARTITION_EOF:
+            if error.retriable():
+                logger.warning("Kafka: %s", error)
+                return
+            raise library.KafkaException(error)
+        if split is not None and split.stop is not None and message.offset() >= split.stop:
+            self._end(split, output)  # what is before the end are marks of transactions
+
+    def _advance(self, split: KafkaPartitionSplit, position: int, output: Any) -> None:
+        if split.stop is not None and position >= split.stop:
+            self._end(split, output)
+        else:
+            self._splits[split.partition] = replace(split, start=position)
+
+    def _end(self, split: KafkaPartitionSplit, output: Any) -> None:
+        del self._splits[split.partition]
+        self._ended[split.partition] = split.stop  # type: ignore[assignment]
+        output.release_output_for_split(split.split_id)
+        partition = as_client(split.partition)
+        self._fetcher.order(lambda consumer: consumer.incremental_unassign([partition]))  # type: ignore[union-attr]
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        """Take no more messages of partitions that are ahead."""
+        pause = [as_client(each) for each, split in self._splits.items() if split.split_id in to_pause]
+        resume = [as_client(each) for each, split in self._splits.items() if split.split_id in to_resume]
+        if self._fetcher is not None:
+            self._fetcher.order(lambda consumer: consumer.pause(pause))
+            self._fetcher.order(lambda consumer: consumer.resume(resume))
+
+    def snapshot_state(self, checkpoint_id: int) -> list[KafkaPartitionSplit]:
+        """Return each partition from its next message on."""
+        if self._options.commits_offsets:
+            offsets = {**self._ended, **{each: split.start for each, split in self._splits.items()}}
+            self._offsets[checkpoint_id] = [as_client(each, offset) for each, offset in offsets.items()]
+        return list(self._splits.values())
+
+    def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
+        """Tell the group how far it is; for others to see, the source has its offsets in the checkpoint."""
+        offsets = self._offsets.pop(checkpoint_id, None)
+        self._offsets = {key: value for key, value in self._offsets.items() if key > checkpoint_id}
+        if offsets and self._fetcher is not None:
+            self._fetcher.order(lambda consumer: _commit(consumer, offsets, checkpoint_id))
+
+    def close(self) -> None:
+        """End the thread and leave the brokers."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+
+
+def _commit(consumer: Any, offsets: list[Any], checkpoint_id: int) -> None:
+    try:
+        consumer.commit(offsets=offsets, asynchronous=True)
+    except client_library().KafkaException as error:
+        logger.warning("the offsets of checkpoint %d were not committed to Kafka: %s", checkpoint_id, error)
+
+
+class _Fetcher:
+    """The thread that waits for messages, since the client library does not call back.
+
+    It alone uses the consumer: what changes partitions waits for a thread that waits for messages.
+    """
+
+    def __init__(self, consumer: Any, context: ReaderContext) -> None:
+        self._consumer = consumer
+        self._orders: deque[Callable[[Any], Any]] = deque()
+        self._wake = context.wake
+        self._name = f"{context.task.task_name_with_subtask} Kafka"
+        self._batches: deque[list[Any]] = deque()
+        self._has_room = threading.Condition()
+        self._error: BaseException | None = None
+        self._is_closed = False
+        self._thread: threading.Thread | None = None
+
+    def order(self, order: Callable[[Any], Any]) -> None:
+        """Have something done with the consumer."""
+        self._orders.append(order)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+
+    @property
+    def has_messages(self) -> bool:
+        """Return whether a batch waits, or an error."""
+        return bool(self._batches) or self._error is not None
+
+    def take(self) -> list[Any]:
+        """Take a batch; raises what the thread has ended with."""
+        with self._has_room:
+            if self._batches:
+                self._has_room.notify()
+                return self._batches.popleft()
+            if self._error is not None:
+                error, self._error = self._error, None
+                raise error
+            return []
+
+    def _run(self) -> None:
+        try:
+            while not self._is_closed:
+                while self._orders:
+                    self._orders.popleft()(self._consumer)
+                messages = self._consumer.consume(_BATCH, _POLL_S)
+                if messages:
+                    self._put(messages)
+        except BaseException as error:
+            self._error = error
+            self._wake()
+
+    def _put(self, messages: list[Any]) -> None:
+        with self._has_room:
+            while len(self._batches) >= _BATCHES_AHEAD and not self._is_closed:
+                self._has_room.wait(_POLL_S)
+            self._batches.append(messages)
+        self._wake()
+
+    def close(self) -> None:
+        """End the thread, then the consumer, which must not be in use then."""
+        self._is_closed = True
+        with self._has_room:
+            self._has_room.notify_all()
+        if self._thread is not None:
+            self._thread.join(REQUEST_TIMEOUT_S)
+        self._consumer.close()

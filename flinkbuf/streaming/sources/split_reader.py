@@ -1,0 +1,126 @@
+"""The common shape of sources: a queue of splits, and readers that read one split after the other.
+
+Flink: IteratorSourceEnumerator, IteratorSourceReaderBase, SimpleSplitAssigner.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from flinkbuf._core.operators.source_operator import ReaderOutput
+from flinkbuf.streaming.sources.input_status import InputStatus
+from flinkbuf.streaming.sources.source import EnumeratorContext, ReaderContext, SourceReader, SplitEnumerator
+
+
+class QueueEnumerator(SplitEnumerator):
+    """Gives the splits of a bounded source to the reader that asks first.
+
+    Parameters
+    ----------
+    context : EnumeratorContext
+    splits : iterable
+        In the order in which they are given out.
+    """
+
+    def __init__(self, context: EnumeratorContext, splits: Iterable[Any]) -> None:
+        self._context = context
+        self._splits = deque(splits)
+
+    def handle_split_request(self, subtask_index: int, host: str | None) -> None:
+        """Give the next split, or say that there is none."""
+        if self._splits:
+            self._context.assign_split(self._splits.popleft(), subtask_index)
+        else:
+            self._context.signal_no_more_splits(subtask_index)
+
+    def add_splits_back(self, splits: Sequence[Any], subtask_index: int) -> None:
+        """Give these splits out next."""
+        self._splits.extendleft(reversed(splits))
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """Return the splits not assigned yet."""
+        return list(self._splits)
+
+
+class SplitReader(SourceReader):
+    """Reads one split after the other and asks for the next; a subclass says how a split is read.
+
+    An iterator of `open_split` that raises ends the job; its ``close``, if it has one, is called at the end or when the
+    task ends before.
+    """
+
+    def __init__(self, context: ReaderContext) -> None:
+        self._context = context
+        self._waiting: deque[Any] = deque()
+        self._split: Any = None
+        self._iterator: Iterator[Any] | None = None
+        self._output: ReaderOutput | None = None
+        self._count_before = 0  # of the output, when the split was begun
+        self._has_no_more = False
+
+    def open_split(self, split: Any) -> Iterator[Any]:
+        """Return the records of a split."""
+        raise NotImplementedError(f"{type(self).__name__}.open_split")
+
+    def split_after(self, split: Any, record_count: int) -> Any:
+        """Return the split without its first records, for a snapshot."""
+        raise NotImplementedError(f"{type(self).__name__}.split_after")
+
+    def start(self) -> None:
+        """Ask for the first split, unless a snapshot held some."""
+        if not self._waiting:
+            self._context.send_split_request()
+
+    def add_splits(self, splits: Sequence[Any]) -> None:
+        """Take more splits to read."""
+        self._waiting.extend(splits)
+
+    def notify_no_more_splits(self) -> None:
+        """End after the splits that are there."""
+        self._has_no_more = True
+
+    def poll_next(self, output: ReaderOutput) -> int:
+        """Emit from the split in hand until the turn is over or the split is."""
+        if self._iterator is None and not self._begin_split(output):
+            return InputStatus.END_OF_INPUT if self._has_no_more else InputStatus.NOTHING_AVAILABLE
+        if not self._output.collect_from(self._iterator):  # type: ignore[union-attr,arg-type]
+            self._end_split(output)
+        return InputStatus.MORE_AVAILABLE
+
+    def _begin_split(self, output: Any) -> bool:
+        if not self._waiting:
+            return False
+        self._split = self._waiting.popleft()
+        self._output = output.create_output_for_split(self._split.split_id)
+        self._count_before = self._output.count
+        self._iterator = iter(self.open_split(self._split))
+        return True
+
+    def _end_split(self, output: Any) -> None:
+        split_id = self._split.split_id
+        self._close_iterator()
+        output.release_output_for_split(split_id)
+        if not self._waiting and not self._has_no_more:
+            self._context.send_split_request()
+
+    def _close_iterator(self) -> None:
+        iterator, self._iterator = self._iterator, None
+        self._split = self._output = None
+        if iterator is not None and hasattr(iterator, "close"):
+            iterator.close()
+
+    def pause_or_resume_splits(self, to_pause: Sequence[str], to_resume: Sequence[str]) -> None:
+        """Do nothing: there is one split at a time, and the operator waits as a whole."""
+
+    def snapshot_state(self, checkpoint_id: int) -> list[Any]:
+        """Return the rest of the split in hand, and the splits that wait."""
+        splits = list(self._waiting)
+        if self._split is not None and self._output is not None:
+            splits.insert(0, self.split_after(self._split, self._output.count - self._count_before))
+        return splits
+
+    def close(self) -> None:
+        """Close what is open."""
+        self._close_iterator()

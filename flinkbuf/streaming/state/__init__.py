@@ -1,0 +1,1 @@
+"""State of operators and of keys, its backends and snapshots."""

@@ -1,0 +1,1 @@
+"""Clocks, watermarks and timers by processing time."""

@@ -1,0 +1,1 @@
+"""Where a job runs: threads or processes; each starts task managers."""

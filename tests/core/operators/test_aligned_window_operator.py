@@ -1,0 +1,142 @@
+"""The fast way through aligned windows gives what the general one gives, and each goes on from the other's state."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from window_models import of_each_key, play, records, run, run_with_cut, scripts
+from window_programs import WAYS, Numbers, factory, state_left
+
+from flinkbuf._core.operators.aligned_window_operator import AlignedWindowOperator
+from flinkbuf._core.operators.session_window_operator import SessionWindowOperator
+from flinkbuf._core.operators.window_operator import WindowOperator
+from flinkbuf.streaming.windows.evictors import CountEvictor
+from flinkbuf.streaming.windows.session_windows import EventTimeSessionWindows, ProcessingTimeSessionWindows
+from flinkbuf.streaming.windows.time_triggers import EventTimeTrigger, ProcessingTimeTrigger
+from flinkbuf.streaming.windows.time_windows import (
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from flinkbuf.streaming.windows.triggers import CountTrigger
+from flinkbuf.testing import OperatorHarness
+
+MAX = 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("assigner", "arguments", "kind"),
+    [
+        (TumblingEventTimeWindows(10, 0), {}, AlignedWindowOperator),
+        (SlidingEventTimeWindows(10, 5, 0), {}, AlignedWindowOperator),
+        (TumblingProcessingTimeWindows(10, 0), {}, AlignedWindowOperator),
+        (SlidingProcessingTimeWindows(10, 5, 0), {}, AlignedWindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"trigger": EventTimeTrigger()}, AlignedWindowOperator),
+        (EventTimeSessionWindows(10), {}, SessionWindowOperator),
+        (ProcessingTimeSessionWindows(10), {}, SessionWindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"trigger": ProcessingTimeTrigger()}, WindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"trigger": CountTrigger.of(2)}, WindowOperator),
+        (TumblingEventTimeWindows(10, 0), {"evictor": CountEvictor.of(2)}, WindowOperator),
+        (EventTimeSessionWindows(10), {"evictor": CountEvictor.of(2)}, WindowOperator),
+        (EventTimeSessionWindows(10), {"trigger": CountTrigger.of(2)}, WindowOperator),
+        (type("Mine", (TumblingEventTimeWindows,), {})(10, 0), {}, WindowOperator),
+        (type("Mine", (EventTimeSessionWindows,), {})(10), {}, WindowOperator),
+    ],
+)
+def test_a_fast_way_is_taken_where_nobody_can_see_it(assigner, arguments, kind):
+    made = factory(assigner, **arguments)
+    assert type(made()) is kind
+    assert type(made.general()) is WindowOperator
+
+
+OFFSETS = st.tuples(st.integers(1, 12), st.integers(1, 12), st.integers(-11, 11)).filter(lambda o: abs(o[2]) < o[1])
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(bounds=OFFSETS, lateness=st.integers(0, 15), script=scripts())
+def test_event_time(way, bounds, lateness, script):
+    made = factory(SlidingEventTimeWindows(*bounds), allowed_lateness_ms=lateness, **WAYS[way])
+    assert run(made, script) == run(made.general, script)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(bounds=OFFSETS, steps=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 5)), max_size=40))
+def test_processing_time(way, bounds, steps):
+    made = factory(SlidingProcessingTimeWindows(*bounds), **WAYS[way])
+    results = []
+    for operator in (made(), made.general()):
+        with OperatorHarness(operator) as harness:
+            for number, (key, pause) in enumerate(steps):
+                harness.set_processing_time(harness.clock.now_ms() + pause)
+                harness.process_element((key, number))
+            harness.set_processing_time(10_000)
+            results.append(harness.output)
+            assert state_left(harness) == []
+    assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@given(script=scripts(), cut=st.integers(0, 40))
+def test_each_goes_on_from_the_others_snapshot(way, script, cut):
+    made, cut = factory(SlidingEventTimeWindows(10, 4, 0), allowed_lateness_ms=8, **WAYS[way]), min(cut, len(script))
+    straight = of_each_key(run(made, script)[0])
+    for before, after in ((made, made.general), (made.general, made), (made, made)):
+        assert of_each_key(run_with_cut(before, after, script, cut)) == straight
+
+
+@given(script=scripts(), cut=st.integers(0, 40))
+def test_a_snapshot_is_what_it_was_when_it_was_taken(script, cut):
+    """The operator goes on while the snapshot is not yet written."""
+    made, cut = factory(TumblingEventTimeWindows(10, 0), **WAYS["process"]), min(cut, len(script))
+    straight = of_each_key(run(made, script)[0])
+    with OperatorHarness(made()) as harness:
+        play(harness, script[:cut])
+        snapshot, before = harness.snapshot(), list(records(harness))
+        play(harness, script[cut:], cut)
+        assert of_each_key(records(harness)) == straight
+    watermark = max((step[1] for step in script[:cut] if step[0] == "watermark"), default=None)
+    with OperatorHarness(made(), restore=snapshot) as again:
+        if watermark is not None:
+            again.process_watermark(watermark)
+        play(again, script[cut:], cut)
+        assert of_each_key(before + records(again)) == straight
+
+
+def test_a_reduction_to_none_leaves_nothing_as_in_a_reducing_state():
+    made = factory(TumblingEventTimeWindows(10, 0), window_function=None, reduce_function=lambda one, other: None)
+    outputs = []
+    for operator in (made(), made.general()):
+        with OperatorHarness(operator) as harness:
+            for number in range(3):
+                harness.process_element(("a", number), number)
+            harness.process_watermark(9)
+            outputs.append(harness.output_values)
+    assert outputs == [[("a", 2)]] * 2
+
+
+def test_records_without_a_timestamp_are_refused_with_what_to_do():
+    with (
+        OperatorHarness(factory(TumblingEventTimeWindows(10, 0))()) as harness,
+        pytest.raises(ValueError, match="call assign_timestamps_and_watermarks"),
+    ):
+        harness.process_element(("a", 1))
+
+
+@pytest.mark.parametrize("timestamp", [MAX, MAX - 9, -MAX])
+def test_timestamps_at_the_ends_of_time_are_refused(timestamp):
+    with (
+        OperatorHarness(factory(TumblingEventTimeWindows(10, 0))()) as harness,
+        pytest.raises(OverflowError, match=f"timestamp {timestamp} does not fit into 64 bits"),
+    ):
+        harness.process_element(("a", 1), timestamp)
+
+
+def test_many_windows_at_once():
+    made = factory(TumblingEventTimeWindows(1, 0), window_function=Numbers())
+    with OperatorHarness(made()) as harness:
+        for number in range(10_000):
+            harness.process_element(("a", number), number * 7919 % 10_000)
+        harness.process_watermark(MAX)
+        assert harness.output_values == [
+            ("a", start, start + 1, (start * pow(7919, -1, 10_000) % 10_000,)) for start in range(10_000)
+        ]

@@ -1,0 +1,116 @@
+"""Outputs between the operators of a chain. Flink: OperatorChainTest, StreamOperatorChainingTest."""
+
+import pytest
+from support.stream_tasks import ListSink
+
+import flinkbuf as fb
+from flinkbuf._core.operators.stream_operator import NO_TIMESTAMP
+from flinkbuf._core.task.operator_chain import BroadcastingOutput, ChainingOutput, OperatorCounters
+
+
+class Edges:
+    """Edges of one operator to sinks, each with its tag."""
+
+    def __init__(self, *tags):
+        self.counters = OperatorCounters()
+        self.task_counters = OperatorCounters()
+        self.sinks = [ListSink([]) for _ in tags]
+        self.target_counters = [OperatorCounters() for _ in tags]
+        self.edges = [
+            ChainingOutput(self.counters, sink, target, tag)
+            for sink, target, tag in zip(self.sinks, self.target_counters, tags, strict=True)
+        ]
+        self.output = BroadcastingOutput(self.counters, self.task_counters, self.edges)
+
+    @property
+    def taken(self):
+        return [sink.items for sink in self.sinks]
+
+
+def test_a_record_goes_to_the_next_operator_by_reference():
+    edges, value = Edges(None), ["x"]
+    edges.edges[0].collect(value, NO_TIMESTAMP)
+    edges.edges[0].collect(value, 5)
+    assert edges.sinks[0].items[0] is value
+    assert edges.sinks[0].items[1] == fb.StreamRecord(value, 5)
+    assert (edges.counters.records_out, edges.target_counters[0].records_in) == (2, 2)
+
+
+def test_main_records_do_not_go_to_the_edge_of_a_side_output():
+    edges = Edges("late")
+    edges.edges[0].collect(1, NO_TIMESTAMP)
+    assert edges.taken == [[]]
+    assert edges.counters.records_out == 0
+
+
+@pytest.mark.parametrize(("tag", "is_taken"), [("late", True), ("other", False)])
+def test_a_side_output_goes_only_to_edges_with_its_tag(tag, is_taken):
+    edges = Edges("late")
+    edges.edges[0].collect_side(tag, 1, NO_TIMESTAMP)
+    assert edges.taken == [[1]] if is_taken else [[]]
+    assert edges.counters.records_out == is_taken
+
+
+def test_a_side_record_does_not_go_to_the_main_edge():
+    edges = Edges(None)
+    edges.edges[0].collect_side("late", 1, NO_TIMESTAMP)
+    assert edges.taken == [[]]
+
+
+def test_with_several_edges_each_gets_what_is_for_it_and_a_record_counts_once():
+    edges = Edges(None, "late", None, "late", "other")
+    edges.output.collect("m", NO_TIMESTAMP)
+    edges.output.collect_side("late", "s", NO_TIMESTAMP)
+    edges.output.collect_side("nobody", "n", NO_TIMESTAMP)
+    assert edges.taken == [["m"], ["s"], ["m"], ["s"], []]
+    assert edges.counters.records_out == 2
+    assert [target.records_in for target in edges.target_counters] == [1, 1, 1, 1, 0]
+
+
+def test_without_an_edge_records_are_counted_and_dropped():
+    edges = Edges()
+    edges.output.collect(1, NO_TIMESTAMP)
+    edges.output.emit_watermark(1)
+    assert edges.counters.records_out == 1
+
+
+def test_one_main_edge_beside_side_outputs_gets_all_main_records():
+    edges = Edges("late", None)
+    edges.output.collect(1, 7)
+    assert edges.taken == [[], [fb.StreamRecord(1, 7)]]
+
+
+def test_watermarks_go_to_all_edges_and_are_noted():
+    edges = Edges(None, "late")
+    edges.output.emit_watermark(5)
+    assert edges.taken == [[fb.Watermark(5)], [fb.Watermark(5)]]
+    assert edges.counters.output_watermark == 5
+    assert edges.target_counters[0].input_watermark == 5
+
+
+def test_a_watermark_is_dropped_while_the_edge_is_idle():
+    edges = Edges(None)
+    output = edges.edges[0]
+    output.emit_watermark_status(True)
+    output.emit_watermark(5)
+    output.emit_watermark_status(False)
+    output.emit_watermark(6)
+    assert edges.taken == [["idle", "active", fb.Watermark(6)]]
+    assert edges.counters.output_watermark == 6
+
+
+def test_only_a_status_that_differs_from_the_announced_one_goes_on():
+    edges = Edges(None)
+    for is_idle in (False, True, True, False, False):
+        edges.output.emit_watermark_status(is_idle)
+    assert edges.taken == [["idle", "active"]]
+
+
+def test_a_latency_marker_goes_along_every_edge():
+    edges, marker = Edges(None, "late"), fb.LatencyMarker(1, bytes(16), 0)
+    edges.output.emit_latency_marker(marker)
+    assert edges.taken == [[marker], [marker]]
+
+
+def test_before_the_first_watermark_there_is_none():
+    assert OperatorCounters().input_watermark == -(2**63)

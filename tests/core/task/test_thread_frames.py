@@ -1,0 +1,100 @@
+"""Which function a thread is in: that of the program, never flinkbuf's own."""
+
+import queue
+import sysconfig
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import flinkbuf
+from flinkbuf._core.ground.wakeup import TaskBell
+from flinkbuf._core.task.thread_frames import innermost_frame, raise_in_function
+
+LIBRARIES = (sysconfig.get_path("stdlib") + "/", "<frozen ")
+OWN = (str(Path(flinkbuf.__file__).parent) + "/",)
+
+
+class Told(Exception):
+    pass
+
+
+@contextmanager
+def thread_of(function):
+    thread = threading.Thread(target=function, daemon=True)
+    thread.start()
+    try:
+        yield thread.ident
+    finally:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_function_that_waits_in_a_library_is_found():
+    items, reached = queue.Queue(), threading.Event()
+
+    def takes():
+        reached.set()
+        items.get()
+
+    with thread_of(takes) as thread:
+        assert reached.wait(10)
+        assert innermost_frame(thread, OWN, LIBRARIES).f_code.co_name == "takes"
+        items.put(1)
+
+
+def test_what_flinkbuf_calls_of_a_library_is_no_function_of_the_program():
+    items = queue.Queue()
+    own = compile("def own(items): items.get()", OWN[0] + "of_ours.py", "exec")
+    functions = {}
+    exec(own, functions)
+    with thread_of(lambda: functions["own"](items)) as thread:
+        while items.not_empty._waiters == type(items.not_empty._waiters)():
+            pass  # until it is inside of the queue
+        assert innermost_frame(thread, OWN, LIBRARIES) is None
+        assert not raise_in_function(thread, Told, OWN, LIBRARIES)
+        items.put(1)
+
+
+def test_an_exception_is_raised_where_the_function_is():
+    reached, seen = threading.Event(), []
+
+    def spins():
+        try:
+            reached.set()
+            while True:
+                pass
+        except Told as told:
+            seen.append(told)
+
+    with thread_of(spins) as thread:
+        assert reached.wait(10)
+        assert raise_in_function(thread, Told, OWN, LIBRARIES)
+    assert len(seen) == 1
+
+
+def test_a_function_that_is_in_compiled_code_of_flinkbuf_hears_it_when_it_comes_back():
+    bell, reached, seen = TaskBell(), threading.Event(), []
+
+    def waits():
+        try:
+            reached.set()
+            bell.wait(bell.seen(), 10_000)
+            while True:
+                pass
+        except Told as told:
+            seen.append(told)
+
+    with thread_of(waits) as thread:
+        assert reached.wait(10)
+        assert raise_in_function(thread, Told, OWN, LIBRARIES)
+        bell.ring()
+        while not seen:
+            bell.ring()
+    assert len(seen) == 1
+
+
+def test_a_thread_that_is_gone_is_in_no_function():
+    with thread_of(lambda: None) as thread:
+        pass
+    assert innermost_frame(thread, OWN, LIBRARIES) is None
+    assert not raise_in_function(thread, Told, OWN, LIBRARIES)

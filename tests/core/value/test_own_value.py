@@ -1,0 +1,148 @@
+import collections
+import dataclasses
+import datetime
+import decimal
+import enum
+import threading
+import uuid
+
+import numpy
+import pytest
+
+import flinkbuf as fb
+from flinkbuf._core.value.own_value import copied, is_fixed_value
+
+
+class Color(enum.Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    name: str
+    tags: tuple
+
+
+@dataclasses.dataclass
+class Basket:
+    owner: str
+    items: list
+
+
+class Slotted:
+    __slots__ = ("items",)
+
+    def __init__(self, items):
+        self.items = items
+
+
+Point = collections.namedtuple("Point", "x y")
+SHARED = [1]
+
+FIXED = [
+    None,
+    True,
+    1,
+    2**70,
+    1.5,
+    1j,
+    "text",
+    b"bytes",
+    decimal.Decimal("1.5"),
+    datetime.date(2024, 1, 1),
+    datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc),
+    datetime.timedelta(1),
+    uuid.UUID(int=1),
+    range(3),
+    Color.RED,
+    numpy.int64(1),
+    (1, ("a", None)),
+    frozenset([1, "a"]),
+    fb.Row(a=1, b=("x",)),
+    Point(1, 2),
+    Place("x", (1, 2)),
+    int,
+]
+CHANGING = [
+    [1, 2],
+    {"a": 1},
+    {1, 2},
+    bytearray(b"x"),
+    (1, [2]),
+    [[1], {"a": {"b": [2]}}],
+    fb.Row(a=[1]),
+    Point([1], 2),
+    Place("x", ([],)),
+    Basket("x", [1, [2]]),
+    collections.defaultdict(list, a=[1]),
+    collections.Counter("aab"),
+    collections.OrderedDict(b=1, a=2),
+    collections.deque([1, 2]),
+]
+
+
+@pytest.mark.parametrize("value", FIXED, ids=repr)
+def test_what_cannot_change_is_its_own_copy(value):
+    assert is_fixed_value(value)
+    assert copied(value) is value
+
+
+@pytest.mark.parametrize("value", CHANGING, ids=repr)
+def test_what_can_change_is_copied_with_its_class(value):
+    assert not is_fixed_value(value)
+    copy = copied(value)
+    assert copy is not value and type(copy) is type(value) and copy == value
+
+
+def parts_that_can_change(value):
+    """All lists, dicts and sets inside of a value."""
+    if isinstance(value, (list, dict, set)):
+        yield value
+    if isinstance(value, dict):
+        value = value.values()
+    elif hasattr(value, "__dict__"):
+        value = vars(value).values()
+    if not isinstance(value, (str, bytes)) and hasattr(value, "__iter__"):
+        for each in value:
+            yield from parts_that_can_change(each)
+
+
+@pytest.mark.parametrize("value", CHANGING, ids=repr)
+def test_no_part_that_can_change_has_two_holders(value):
+    copy = copied(value)
+    assert not {id(each) for each in parts_that_can_change(value)} & {id(each) for each in parts_that_can_change(copy)}
+
+
+def test_one_object_at_two_places_is_one_object_in_the_copy():
+    copy = copied({"first": SHARED, "second": SHARED})
+    assert copy["first"] is copy["second"] is not SHARED
+
+
+def test_a_value_that_holds_itself_is_copied():
+    value = [1]
+    value.append(value)
+    copy = copied(value)
+    assert copy is not value and copy[1] is copy
+
+
+def test_arrays_and_objects_with_slots_are_copied():
+    array = numpy.arange(3)
+    copy = copied(array)
+    array[0] = 7
+    assert list(copy) == [0, 1, 2]
+    slotted = Slotted([1])
+    own = copied(slotted)
+    slotted.items.append(2)
+    assert own.items == [1]
+
+
+def test_a_deep_value_is_copied():
+    value = []
+    for _ in range(200):
+        value = [value]
+    assert copied(value) == value
+
+
+def test_what_has_no_bytes_cannot_be_copied():
+    with pytest.raises(TypeError, match="lock"):
+        copied([threading.Lock()])
