@@ -8,10 +8,12 @@ Importing this module starts nothing and imports nothing else: a public name bri
 """
 
 import os
+import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from flinkbuf._version import __version__ as __version__
 from flinkbuf.lazy_names import bring
+from flinkbuf.moved_modules import MovedModules
 
 _folder = os.path.dirname(os.path.abspath(__file__))
 if not any(
@@ -22,6 +24,8 @@ if not any(
         f"an installed flinkbuf, or build this one with: pip install -e {os.path.dirname(_folder)}"
     )
 del _folder
+
+sys.meta_path.append(MovedModules)
 
 # Where each public name lives. `__init__.pyi` says the same to type checkers; a test compares the two.
 _NAMES = {

@@ -61,6 +61,7 @@ def test_every_byte_of_the_savepoint_is_as_it_was():
     assert found.size == describe(storage_of(SAVEPOINT), SAVEPOINT)["size"]
 
 
+@pytest.mark.filterwarnings("ignore:flinkbuf._core.time_window is:DeprecationWarning")  # it names its classes so
 @pytest.mark.parametrize("parallelism, backend", [(2, "hashmap"), (1, "hashmap"), (3, "hashmap"), (2, "rocksdb")])
 def test_a_job_goes_on_from_it(tmp_path, parallelism, backend):
     """Moved to another place, at another parallelism, in another backend."""

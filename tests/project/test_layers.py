@@ -417,6 +417,7 @@ PACKAGE = [
         [
             "_version",
             "lazy_names",
+            "moved_modules",
             "errors",
             "log",
             "_core",

@@ -25,6 +25,7 @@ CALLED_ELSEWHERE = {
     "reducer_override": "pickle, of a pickler",
     "addInPlace": "PySpark, of an accumulator",
     "_missing_": "enum",
+    "exec_module": "import, of a loader",
     "apply_to_keyed_state": "a broadcast function, on its context",
     "get_checkpoint_lock": "a source function, on its context",
     "flame_graph": "each layer calls the same of the next",
