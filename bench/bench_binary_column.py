@@ -27,7 +27,7 @@ SPARK_COUNT = scaled(4_000_000)
 UDF_COUNT = scaled(400_000)
 DDL = "name string, n bigint"
 ROW = fb.as_type(DDL)
-ROW_DATA = fb.row_data_type(DDL)
+ROW_DATA = fb.types.row_data_type(DDL)
 AVRO = (
     '{"type": "record", "name": "row", "fields": [{"name": "name", "type": ["string", "null"]}, '
     '{"name": "n", "type": ["long", "null"]}]}'

@@ -160,16 +160,16 @@ def round_trips_in_one_process():
     """Seconds of each round trip of one record between two threads, over local channels."""
     import flinkbuf as fb
 
-    asked, answered = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
+    asked, answered = fb.network.ResultPartitionID.random(), fb.network.ResultPartitionID.random()
     with (
         environment() as env,
         env.create_partition(asked, 1) as questions,
         env.create_partition(answered, 1) as answers,
     ):
-        there = env.create_gate([fb.LocalChannel(asked, 0)])
+        there = env.create_gate([fb.network.LocalChannel(asked, 0)])
         thread = threading.Thread(target=echo, args=(answers, there, long_type()))
         thread.start()
-        with env.create_gate([fb.LocalChannel(answered, 0)]) as gate:
+        with env.create_gate([fb.network.LocalChannel(answered, 0)]) as gate:
             seconds = time_round_trips(questions, gate, long_type(), 7, ROUND_TRIPS)
         thread.join()
     return seconds

@@ -48,7 +48,9 @@ class Certificates:
 def environment(paths):
     import flinkbuf as fb
 
-    return fb.NetworkEnvironment(fb.NetworkConfig(tls=fb.TlsConfig(**paths) if paths else None), num_segments=4096)
+    return fb.NetworkEnvironment(
+        fb.NetworkConfig(tls=fb.network.TlsConfig(**paths) if paths else None), num_segments=4096
+    )
 
 
 def bytes_type():

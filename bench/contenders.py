@@ -145,7 +145,7 @@ def element_contenders(work: str) -> dict[str, Contender]:
         return Contender(write, read)
 
     def write_objects(records: list[Any]) -> list[bytes]:
-        return [element.serialize(fb.StreamRecord(record, 1_700_000_000_000)) for record in records]
+        return [element.serialize(fb.types.StreamRecord(record, 1_700_000_000_000)) for record in records]
 
     def read_objects(written: list[bytes]) -> Iterable[Any]:
         return (element.deserialize(data).value for data in written)

@@ -36,7 +36,9 @@ class RemoteProducer:
 
         self.pipe.send(True)
         address, partition_id = self.pipe.recv()
-        return self.env.create_gate([fb.RemoteChannel(*address, partition_id, index) for index in range(channel_count)])
+        return self.env.create_gate(
+            [fb.network.RemoteChannel(*address, partition_id, index) for index in range(channel_count)]
+        )
 
 
 def write_when_asked(pipe, open_environment, write):
@@ -45,7 +47,7 @@ def write_when_asked(pipe, open_environment, write):
 
     with open_environment() as env:
         while pipe.recv():
-            partition_id = fb.ResultPartitionID.random()
+            partition_id = fb.network.ResultPartitionID.random()
             write(env, partition_id, lambda name=partition_id: pipe.send((env.address, name)))
 
 
@@ -53,10 +55,10 @@ def send_back(pipe, open_environment, open_type, address, partition_id):
     """Another process: writes each record that it reads."""
     import flinkbuf as fb
 
-    answer_id = fb.ResultPartitionID.random()
+    answer_id = fb.network.ResultPartitionID.random()
     with open_environment() as env, env.create_partition(answer_id, 1) as partition:
         pipe.send((env.address, answer_id))
-        echo(partition, env.create_gate([fb.RemoteChannel(*address, partition_id, 0)]), open_type())
+        echo(partition, env.create_gate([fb.network.RemoteChannel(*address, partition_id, 0)]), open_type())
 
 
 def echo(partition, gate, type_information):
@@ -73,14 +75,14 @@ def round_trips(open_environment, open_type, record, count):
     """Seconds of each round trip of one record between two processes."""
     import flinkbuf as fb
 
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     pipe, theirs = multiprocessing.Pipe()
     with open_environment() as env, env.create_partition(partition_id, 1) as partition:
         arguments = (theirs, open_environment, open_type, env.address, partition_id)
         process = SPAWN.Process(target=send_back, args=arguments, daemon=True)
         process.start()
         address, answer_id = pipe.recv()
-        with env.create_gate([fb.RemoteChannel(*address, answer_id, 0)]) as gate:
+        with env.create_gate([fb.network.RemoteChannel(*address, answer_id, 0)]) as gate:
             seconds = time_round_trips(partition, gate, open_type(), record, count)
         process.join()
     return seconds

@@ -115,7 +115,7 @@ def with_flinkbuf(flights: Any, url: str, stats: Any, ordered: bool) -> Any:
         capacity=4 * CONCURRENCY,
         concurrency=CONCURRENCY,
         timeout=5.0,
-        retry=fb.FixedDelayRetry(3, 0.05),
+        retry=fb.async_io.FixedDelayRetry(3, 0.05),
         open=make_session,
         stats=stats,
     )
@@ -184,7 +184,7 @@ def compare(count: int, url: str) -> None:
     try:
         flights = spark.createDataFrame(read_flights(count), SCHEMA).repartition(2).cache()
         print(f"{flights.count():,} flights, 2 tasks, {CONCURRENCY} calls at a time in each", flush=True)
-        stats = fb.AsyncStats()
+        stats = fb.async_io.AsyncStats()
         ways = {
             "fb.async_map, in order": lambda: with_flinkbuf(flights, url, stats, True),
             "fb.async_map, as they come": lambda: with_flinkbuf(flights, url, stats, False),

@@ -38,7 +38,7 @@ def write_messages(spark: Any, folder: str, count: int) -> int:
     columns = [field.split()[0] for field in FLIGHT.split(", ")]
     table = pd.read_csv(data_folder() / "flights.csv.zip", usecols=columns, nrows=count)[columns]
     flights = spark.createDataFrame(table).withColumn("dep_delay", F.expr("nanvl(dep_delay, NULL)"))
-    messages = flights.select(fb.to_flink(F.struct(*columns), fb.row_data_type(FLIGHT)).alias("value"))
+    messages = flights.select(fb.to_flink(F.struct(*columns), fb.types.row_data_type(FLIGHT)).alias("value"))
     damaged = messages.limit(1).select(F.substring("value", 1, 20).alias("value"))
     messages.union(damaged).write.parquet(folder)
     return int(spark.read.parquet(folder).count())
@@ -51,7 +51,7 @@ def count_departures(spark: Any, folder: str, state: str) -> list[Any]:
     import flinkbuf as fb
 
     messages = spark.readStream.schema("value binary").parquet(folder)
-    flight = fb.from_flink("value", fb.row_data_type(FLIGHT), mode="PERMISSIVE").alias("flight")
+    flight = fb.from_flink("value", fb.types.row_data_type(FLIGHT), mode="PERMISSIVE").alias("flight")
     counts = messages.select(flight).groupBy("flight.origin").agg(F.count("*"), F.avg("flight.dep_delay"))
     query = counts.writeStream.format("memory").queryName("departures").outputMode("complete")
     query.option("checkpointLocation", state).trigger(availableNow=True).start().awaitTermination()

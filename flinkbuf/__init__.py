@@ -9,6 +9,8 @@ Importing this module starts nothing and imports nothing else: a public name bri
 
 import os
 import sys
+import warnings
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES
 
 from flinkbuf._version import __version__ as __version__
@@ -29,30 +31,15 @@ sys.meta_path.append(MovedModules)
 
 # Where each public name lives. `__init__.pyi` says the same to type checkers; a test compares the two.
 _NAMES = {
-    "flinkbuf._core.memory.local_buffer_pool": "LocalBufferPool NetworkBufferPool",
+    "flinkbuf._core.memory.local_buffer_pool": "NetworkBufferPool",
     "flinkbuf._core.memory.memory_segment": "MemorySegment",
-    "flinkbuf._core.partition.read_buffer_pool": "ReadBufferPool",
-    "flinkbuf.async_io.function": "CallContext CompletedTwiceError ResultFuture",
-    "flinkbuf.async_io.retry": "ExponentialRetry FixedDelayRetry",
-    "flinkbuf.async_io.stats": "AsyncStats SkippedRecord",
-    "flinkbuf.config": "NetworkConfig TlsConfig",
-    "flinkbuf.errors": (
-        "AsyncCallError AsyncTimeoutError CancelTaskError CorruptDataError FlinkbufError InsufficientBuffersError "
-        "PartitionNotFoundError PeerFailedError RemoteTransportError"
-    ),
-    "flinkbuf.network.buffer": "Buffer BufferBuilder BufferConsumer DataType",
-    "flinkbuf.network.compression": "BufferCompressor BufferDecompressor",
-    "flinkbuf.network.environment": "LocalChannel NetworkEnvironment RemoteChannel",
-    "flinkbuf.network.events": (
-        "AlignmentType CancelCheckpointMarker CheckpointBarrier EndOfData EndOfInputChannelState "
-        "EndOfOutputChannelState EndOfPartition EndOfSegment EndOfSuperstep Event EventAnnouncement EventRegistry "
-        "RecoveryMetadata SnapshotType StopMode SubtaskConnectionDescriptor UserEvent WatermarkEvent"
-    ),
-    "flinkbuf.network.input_gate": "InputGate UnionInputGate",
-    "flinkbuf.network.io_manager": "IOManager",
-    "flinkbuf.network.metrics": "NetworkMetrics",
-    "flinkbuf.network.partition": "ResultPartition ResultPartitionID",
-    "flinkbuf.network.partition_file": "PartitionFile",
+    "flinkbuf._core.record.record_deserializer": "RecordDeserializer",
+    "flinkbuf._core.record.record_serializer": "RecordSerializer",
+    "flinkbuf.config": "NetworkConfig",
+    "flinkbuf.errors": "FlinkbufError",
+    "flinkbuf.network.environment": "NetworkEnvironment",
+    "flinkbuf.network.input_gate": "InputGate",
+    "flinkbuf.network.partition": "ResultPartition",
     "flinkbuf.records.binary_column": "deserialize_array deserialize_batch serialize_batch",
     "flinkbuf.records.partitioner": "by_key",
     "flinkbuf.records.range_partitioner": "by_range",
@@ -60,27 +47,59 @@ _NAMES = {
     "flinkbuf.records.record_reader": "RecordReader",
     "flinkbuf.records.record_writer": "RecordWriter",
     "flinkbuf.spark.async_map.async_map": "async_map",
-    "flinkbuf.spark.frames.column_functions": "from_flink to_flink",
     "flinkbuf.spark.data_source.registration": "register_data_source",
     "flinkbuf.spark.exchange.exchange": "exchange",
-    "flinkbuf.spark.exchange.pipelined": "exchange_summaries",
-    "flinkbuf.spark.exchange.summary": "ExchangeSummary",
-    "flinkbuf.types.types": "TypeInformation Types as_type row_data_type",
-    "flinkbuf.types.values": (
-        "Instant InternalWatermark JavaDate LatencyMarker Left LocalDate LocalDateTime LocalTime RecordAttributes "
-        "Right Row RowKind SqlDate SqlTime SqlTimestamp StreamRecord Watermark WatermarkStatus"
-    ),
+    "flinkbuf.spark.frames.column_functions": "from_flink to_flink",
+    "flinkbuf.types.types": "Types as_type",
+    "flinkbuf.types.values": "Row",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+# What is brought whole: the rest of the public names, by subject.
+_SUBJECTS = ("async_io", "config", "errors", "events", "network", "spark", "types")
+
+# Names that stood here once, by the subject that has them.
+_MOVED = {
+    "async_io": (
+        "AsyncStats CallContext CompletedTwiceError ExponentialRetry FixedDelayRetry ResultFuture SkippedRecord"
+    ),
+    "errors": (
+        "AsyncCallError AsyncTimeoutError CancelTaskError CorruptDataError InsufficientBuffersError "
+        "PartitionNotFoundError PeerFailedError RemoteTransportError"
+    ),
+    "events": (
+        "AlignmentType CancelCheckpointMarker CheckpointBarrier EndOfData EndOfInputChannelState "
+        "EndOfOutputChannelState EndOfPartition EndOfSegment EndOfSuperstep Event EventAnnouncement EventRegistry "
+        "RecoveryMetadata SnapshotType StopMode SubtaskConnectionDescriptor UserEvent WatermarkEvent"
+    ),
+    "network": (
+        "Buffer BufferBuilder BufferCompressor BufferConsumer BufferDecompressor DataType IOManager LocalBufferPool "
+        "LocalChannel NetworkMetrics PartitionFile ReadBufferPool RemoteChannel ResultPartitionID TlsConfig "
+        "UnionInputGate"
+    ),
+    "spark": "ExchangeSummary exchange_summaries",
+    "types": (
+        "Instant InternalWatermark JavaDate LatencyMarker Left LocalDate LocalDateTime LocalTime RecordAttributes "
+        "Right RowKind SqlDate SqlTime SqlTimestamp StreamRecord TypeInformation Watermark WatermarkStatus "
+        "row_data_type"
+    ),
+}
+_SUBJECT_OF = {name: subject for subject, names in _MOVED.items() for name in names.split()}
 
 __all__ = sorted(["__version__", *_MODULE_OF])
 
 
 def __getattr__(name: str) -> object:  # __init__.pyi has the types
     """Bring a public name at its first use (PEP 562); from then on it is an attribute like any other."""
+    if name in _SUBJECTS:
+        return import_module(f"flinkbuf.{name}")  # which makes it an attribute
+    if subject := _SUBJECT_OF.get(name):
+        message = f"flinkbuf.{name} is flinkbuf.{subject}.{name}: write that, the short name will go"
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return getattr(import_module(f"flinkbuf.{subject}"), name)
     return bring(globals(), _MODULE_OF, name)
 
 
 def __dir__() -> list[str]:
     """What is there, and what would come."""
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *_SUBJECTS})

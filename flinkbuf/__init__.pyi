@@ -1,52 +1,22 @@
 """The public names of flinkbuf, as type checkers read them; `__init__.py` brings each at its first use."""
 
-from flinkbuf._core.memory.local_buffer_pool import LocalBufferPool, NetworkBufferPool
+from flinkbuf import async_io as async_io
+from flinkbuf import config as config
+from flinkbuf import errors as errors
+from flinkbuf import events as events
+from flinkbuf import network as network
+from flinkbuf import spark as spark
+from flinkbuf import types as types
+from flinkbuf._core.memory.local_buffer_pool import NetworkBufferPool
 from flinkbuf._core.memory.memory_segment import MemorySegment
-from flinkbuf._core.partition.read_buffer_pool import ReadBufferPool
+from flinkbuf._core.record.record_deserializer import RecordDeserializer
+from flinkbuf._core.record.record_serializer import RecordSerializer
 from flinkbuf._version import __version__
-from flinkbuf.async_io.function import CallContext, CompletedTwiceError, ResultFuture
-from flinkbuf.async_io.retry import ExponentialRetry, FixedDelayRetry
-from flinkbuf.async_io.stats import AsyncStats, SkippedRecord
-from flinkbuf.config import NetworkConfig, TlsConfig
-from flinkbuf.errors import (
-    AsyncCallError,
-    AsyncTimeoutError,
-    CancelTaskError,
-    CorruptDataError,
-    FlinkbufError,
-    InsufficientBuffersError,
-    PartitionNotFoundError,
-    PeerFailedError,
-    RemoteTransportError,
-)
-from flinkbuf.network.buffer import Buffer, BufferBuilder, BufferConsumer, DataType
-from flinkbuf.network.compression import BufferCompressor, BufferDecompressor
-from flinkbuf.network.environment import LocalChannel, NetworkEnvironment, RemoteChannel
-from flinkbuf.network.events import (
-    AlignmentType,
-    CancelCheckpointMarker,
-    CheckpointBarrier,
-    EndOfData,
-    EndOfInputChannelState,
-    EndOfOutputChannelState,
-    EndOfPartition,
-    EndOfSegment,
-    EndOfSuperstep,
-    Event,
-    EventAnnouncement,
-    EventRegistry,
-    RecoveryMetadata,
-    SnapshotType,
-    StopMode,
-    SubtaskConnectionDescriptor,
-    UserEvent,
-    WatermarkEvent,
-)
-from flinkbuf.network.input_gate import InputGate, UnionInputGate
-from flinkbuf.network.io_manager import IOManager
-from flinkbuf.network.metrics import NetworkMetrics
-from flinkbuf.network.partition import ResultPartition, ResultPartitionID
-from flinkbuf.network.partition_file import PartitionFile
+from flinkbuf.config import NetworkConfig
+from flinkbuf.errors import FlinkbufError
+from flinkbuf.network.environment import NetworkEnvironment
+from flinkbuf.network.input_gate import InputGate
+from flinkbuf.network.partition import ResultPartition
 from flinkbuf.records.binary_column import deserialize_array, deserialize_batch, serialize_batch
 from flinkbuf.records.partitioner import by_key
 from flinkbuf.records.range_partitioner import by_range
@@ -56,111 +26,24 @@ from flinkbuf.records.record_writer import RecordWriter
 from flinkbuf.spark.async_map.async_map import async_map
 from flinkbuf.spark.data_source.registration import register_data_source
 from flinkbuf.spark.exchange.exchange import exchange
-from flinkbuf.spark.exchange.pipelined import exchange_summaries
-from flinkbuf.spark.exchange.summary import ExchangeSummary
 from flinkbuf.spark.frames.column_functions import from_flink, to_flink
-from flinkbuf.types.types import TypeInformation, Types, as_type, row_data_type
-from flinkbuf.types.values import (
-    Instant,
-    InternalWatermark,
-    JavaDate,
-    LatencyMarker,
-    Left,
-    LocalDate,
-    LocalDateTime,
-    LocalTime,
-    RecordAttributes,
-    Right,
-    Row,
-    RowKind,
-    SqlDate,
-    SqlTime,
-    SqlTimestamp,
-    StreamRecord,
-    Watermark,
-    WatermarkStatus,
-)
+from flinkbuf.types.types import Types, as_type
+from flinkbuf.types.values import Row
 
 __all__ = [
-    "AlignmentType",
-    "AsyncCallError",
-    "AsyncStats",
-    "AsyncTimeoutError",
-    "Buffer",
-    "BufferBuilder",
-    "BufferCompressor",
-    "BufferConsumer",
-    "BufferDecompressor",
-    "CallContext",
-    "CancelCheckpointMarker",
-    "CancelTaskError",
-    "CheckpointBarrier",
-    "CompletedTwiceError",
-    "CorruptDataError",
-    "DataType",
-    "EndOfData",
-    "EndOfInputChannelState",
-    "EndOfOutputChannelState",
-    "EndOfPartition",
-    "EndOfSegment",
-    "EndOfSuperstep",
-    "Event",
-    "EventAnnouncement",
-    "EventRegistry",
-    "ExchangeSummary",
-    "ExponentialRetry",
-    "FixedDelayRetry",
     "FlinkbufError",
-    "IOManager",
     "InputGate",
-    "Instant",
-    "InsufficientBuffersError",
-    "InternalWatermark",
-    "JavaDate",
-    "LatencyMarker",
-    "Left",
-    "LocalBufferPool",
-    "LocalChannel",
-    "LocalDate",
-    "LocalDateTime",
-    "LocalTime",
     "MemorySegment",
     "NetworkBufferPool",
     "NetworkConfig",
     "NetworkEnvironment",
-    "NetworkMetrics",
-    "PartitionFile",
-    "PartitionNotFoundError",
-    "PeerFailedError",
-    "ReadBufferPool",
-    "RecordAttributes",
+    "RecordDeserializer",
     "RecordReader",
+    "RecordSerializer",
     "RecordWriter",
-    "RecoveryMetadata",
-    "RemoteChannel",
-    "RemoteTransportError",
-    "ResultFuture",
     "ResultPartition",
-    "ResultPartitionID",
-    "Right",
     "Row",
-    "RowKind",
-    "SkippedRecord",
-    "SnapshotType",
-    "SqlDate",
-    "SqlTime",
-    "SqlTimestamp",
-    "StopMode",
-    "StreamRecord",
-    "SubtaskConnectionDescriptor",
-    "TlsConfig",
-    "TypeInformation",
     "Types",
-    "UnionInputGate",
-    "UserEvent",
-    "Watermark",
-    "WatermarkEvent",
-    "WatermarkStatus",
     "__version__",
     "as_type",
     "async_map",
@@ -169,12 +52,10 @@ __all__ = [
     "deserialize_array",
     "deserialize_batch",
     "exchange",
-    "exchange_summaries",
     "from_flink",
     "read_batches",
     "read_buffers",
     "register_data_source",
-    "row_data_type",
     "serialize_batch",
     "to_flink",
     "write_buffers",

@@ -188,8 +188,8 @@ def as_retry(strategy: Any) -> RetryOptions | None:
     if all(hasattr(strategy, name) for name in ("can_retry", "get_backoff_time_millis", "get_retry_predicate")):
         return _from_pyflink(strategy)
     raise TypeError(
-        "retry must be an fb.FixedDelayRetry, an fb.ExponentialRetry or PyFlink's AsyncRetryStrategy, "
-        f"got {kind} {strategy!r:.80}"
+        "retry must be an fb.async_io.FixedDelayRetry, an fb.async_io.ExponentialRetry or "
+        f"PyFlink's AsyncRetryStrategy, got {kind} {strategy!r:.80}"
     )
 
 

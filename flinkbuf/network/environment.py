@@ -230,12 +230,12 @@ class NetworkEnvironment:
 
     >>> import flinkbuf as fb
     >>> here, there = fb.NetworkEnvironment(), fb.NetworkEnvironment()
-    >>> partition_id = fb.ResultPartitionID.random()
+    >>> partition_id = fb.network.ResultPartitionID.random()
     >>> partition = there.create_partition(partition_id, 1)
     >>> with fb.RecordWriter(partition, fb.Types.STRING()) as writer:
     ...     writer.emit_all(["over", "the", "wire"])
     3
-    >>> with here.create_gate([fb.RemoteChannel(*there.address, partition_id, 0)]) as gate:
+    >>> with here.create_gate([fb.network.RemoteChannel(*there.address, partition_id, 0)]) as gate:
     ...     list(fb.RecordReader(gate, fb.Types.STRING()))
     ['over', 'the', 'wire']
     >>> here.close(); there.close()
@@ -551,7 +551,7 @@ class NetworkEnvironment:
         --------
         >>> import flinkbuf as fb
         >>> with fb.NetworkEnvironment() as env:
-        ...     partition = env.create_partition(fb.ResultPartitionID.random(), 1, owner="task 1")
+        ...     partition = env.create_partition(fb.network.ResultPartitionID.random(), 1, owner="task 1")
         ...     env.release_owner("task 1")
         ...     partition.is_released, env
         (True, <NetworkEnvironment 127.0.0.1:..., 0 partitions>)
@@ -569,12 +569,12 @@ class NetworkEnvironment:
         Examples
         --------
         >>> import flinkbuf as fb
-        >>> partition_id = fb.ResultPartitionID.random()
+        >>> partition_id = fb.network.ResultPartitionID.random()
         >>> with fb.NetworkEnvironment() as env:
         ...     with fb.RecordWriter(env.create_partition(partition_id, 2, "BLOCKING"), fb.Types.INT()) as writer:
         ...         _ = writer.emit_all(range(10))
         ...     for _ in range(2):
-        ...         with env.create_gate([fb.LocalChannel(partition_id, index) for index in range(2)]) as gate:
+        ...         with env.create_gate([fb.network.LocalChannel(partition_id, index) for index in range(2)]) as gate:
         ...             print(sum(fb.RecordReader(gate, fb.Types.INT())))
         ...     env.release_partition(partition_id)
         45
@@ -716,7 +716,7 @@ class NetworkEnvironment:
         --------
         >>> import flinkbuf as fb
         >>> with fb.NetworkEnvironment() as env:
-        ...     partition = env.create_partition(fb.ResultPartitionID.random(), 1)
+        ...     partition = env.create_partition(fb.network.ResultPartitionID.random(), 1)
         ...     with fb.RecordWriter(partition, fb.Types.INT()) as writer:
         ...         _ = writer.emit_all(range(1000))
         ...     out = env.metrics().partitions[0].subpartitions[0]

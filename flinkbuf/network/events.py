@@ -19,7 +19,7 @@ NO_TIMEOUT = 2**63 - 1  # ms; Flink's NO_ALIGNED_CHECKPOINT_TIME_OUT
 _USER_EVENT = 3
 _BARRIER_ARRAY_SIZE = 38  # bytes Flink allocates for a barrier, its location apart
 
-# Numbers of flinkbuf.DataType, which stands above this module.
+# Numbers of flinkbuf.network.DataType, which stands above this module.
 _EVENT_BUFFER = 2
 _PRIORITIZED_EVENT_BUFFER = 3
 _ALIGNED_BARRIER = 4

@@ -109,7 +109,7 @@ class UnionInputGate(_UnionInputGate):
     ...         writer.emit_all([number, number + 10])
     2
     2
-    >>> with fb.UnionInputGate([fb.InputGate([(partition, 0)]) for partition in partitions]) as gate:
+    >>> with fb.network.UnionInputGate([fb.InputGate([(partition, 0)]) for partition in partitions]) as gate:
     ...     reader = fb.RecordReader(gate, fb.Types.INT())
     ...     [(reader.channel_index, record) for record in reader]
     [(0, 0), (0, 10), (1, 1), (1, 11)]

@@ -68,7 +68,7 @@ class PartitionFile:
     ...     with fb.RecordWriter(partition, fb.Types.INT(), lambda number, count: number % count) as writer:
     ...         _ = writer.emit_all(number * number for number in range(6))
     ...     partition.close()
-    ...     with fb.PartitionFile.open(f"{folder}/squares") as file:
+    ...     with fb.network.PartitionFile.open(f"{folder}/squares") as file:
     ...         file.subpartition_count
     ...         with fb.InputGate([(file, 1)]) as gate:
     ...             list(fb.RecordReader(gate, fb.Types.INT()))

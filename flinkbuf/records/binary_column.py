@@ -35,7 +35,7 @@ def serialize_batch(batch: Any, type: Any) -> pyarrow.BinaryArray:
         The rows; whatever else `write_buffers` takes as a batch will do. Columns, and the fields of a struct array, are
         found by name. An array that is no struct holds the values of a type without fields. pandas' NaN is null.
     type : TypeInformation, str, pyspark StructType or pyarrow schema
-        The rows' type; see `flinkbuf.as_type`. `flinkbuf.row_data_type` is the format of Flink SQL.
+        The rows' type; see `flinkbuf.as_type`. `flinkbuf.types.row_data_type` is the format of Flink SQL.
 
     Returns
     -------

@@ -84,7 +84,7 @@ class RecordWriter(_RecordWriter):
     >>> partition = fb.ResultPartition(pool, 1)
     >>> with fb.RecordWriter(partition, fb.Types.STREAM_ELEMENT("string")) as writer:
     ...     writer.emit("JFK", 1_700_000_000_000)
-    ...     writer.emit(fb.Watermark(1_700_000_000_000))
+    ...     writer.emit(fb.types.Watermark(1_700_000_000_000))
     >>> with fb.RecordReader(fb.InputGate([(partition, 0)]), writer.type) as reader:
     ...     [(record, reader.timestamp) for record in reader]
     [('JFK', 1700000000000), (Watermark(timestamp=1700000000000), None)]

@@ -173,7 +173,7 @@ class TypeInformation:
 
         Raises
         ------
-        flinkbuf.CorruptDataError
+        flinkbuf.errors.CorruptDataError
             If `data` is not exactly one value of this type; the message says where it went wrong.
         """
         return self.codec.deserialize(data)

@@ -168,7 +168,7 @@ class Types:
     def SQL_DATE() -> BasicTypeInfo:
         """datetime.date, or None.
 
-        `flinkbuf.SqlDate` where it is not at midnight UTC or outside the years 1 … 9999. ``java.sql.Date``.
+        `flinkbuf.types.SqlDate` where it is not at midnight UTC or outside the years 1 … 9999. ``java.sql.Date``.
         Bytes of Flink's SqlDateSerializer, 8 bytes.
         """
         return basic_type("SQL_DATE")
@@ -177,7 +177,7 @@ class Types:
     def SQL_TIME() -> BasicTypeInfo:
         """datetime.time to the millisecond, or None.
 
-        `flinkbuf.SqlTime` outside 1970-01-01. ``java.sql.Time``. Bytes of Flink's SqlTimeSerializer, 8 bytes.
+        `flinkbuf.types.SqlTime` outside 1970-01-01. ``java.sql.Time``. Bytes of Flink's SqlTimeSerializer, 8 bytes.
         """
         return basic_type("SQL_TIME")
 
@@ -185,7 +185,7 @@ class Types:
     def SQL_TIMESTAMP() -> BasicTypeInfo:
         """naive datetime.datetime, read as UTC as in PyFlink, or None.
 
-        `flinkbuf.SqlTimestamp` where nanoseconds or the year would be lost. ``java.sql.Timestamp``. Bytes of
+        `flinkbuf.types.SqlTimestamp` where nanoseconds or the year would be lost. ``java.sql.Timestamp``. Bytes of
         Flink's SqlTimestampSerializer, 12 bytes.
         """
         return basic_type("SQL_TIMESTAMP")
@@ -229,7 +229,7 @@ class Types:
     def LOCAL_DATE() -> BasicTypeInfo:
         """datetime.date (no datetime, whose time would be lost), or None.
 
-        `flinkbuf.LocalDate` outside the years 1 … 9999. ``java.time.LocalDate``. Bytes of Flink's
+        `flinkbuf.types.LocalDate` outside the years 1 … 9999. ``java.time.LocalDate``. Bytes of Flink's
         LocalDateSerializer, 6 bytes.
         """
         return basic_type("LOCAL_DATE")
@@ -238,7 +238,7 @@ class Types:
     def LOCAL_TIME() -> BasicTypeInfo:
         """datetime.time without a zone, or None.
 
-        `flinkbuf.LocalTime` where nanoseconds would be lost. ``fold`` is not kept, as Java has none.
+        `flinkbuf.types.LocalTime` where nanoseconds would be lost. ``fold`` is not kept, as Java has none.
         ``java.time.LocalTime``. Bytes of Flink's LocalTimeSerializer, 7 bytes.
         """
         return basic_type("LOCAL_TIME")
@@ -247,7 +247,7 @@ class Types:
     def LOCAL_DATE_TIME() -> BasicTypeInfo:
         """naive datetime.datetime, or None.
 
-        `flinkbuf.LocalDateTime` where nanoseconds or the year would be lost. ``fold`` is not kept, as Java
+        `flinkbuf.types.LocalDateTime` where nanoseconds or the year would be lost. ``fold`` is not kept, as Java
         has none. ``java.time.LocalDateTime``. Bytes of Flink's LocalDateTimeSerializer, 13 bytes.
         """
         return basic_type("LOCAL_DATE_TIME")
@@ -256,7 +256,7 @@ class Types:
     def DATE() -> BasicTypeInfo:
         """aware datetime.datetime to the millisecond, given back in UTC, or None.
 
-        `flinkbuf.JavaDate` outside the years 1 … 9999. ``java.util.Date``. Bytes of Flink's DateSerializer, 8
+        `flinkbuf.types.JavaDate` outside the years 1 … 9999. ``java.util.Date``. Bytes of Flink's DateSerializer, 8
         bytes.
         """
         return basic_type("DATE")
@@ -480,7 +480,7 @@ class Types:
     def EITHER(left_type: Any, right_type: Any) -> EitherTypeInfo:
         """One of two types. Bytes of Flink's EitherSerializer.
 
-        The Python value is ``flinkbuf.Left(value)`` or ``flinkbuf.Right(value)``.
+        The Python value is ``flinkbuf.types.Left(value)`` or ``flinkbuf.types.Right(value)``.
         """
         return EitherTypeInfo(as_type(left_type), as_type(right_type))
 
@@ -500,7 +500,7 @@ class Types:
     def STREAM_ELEMENT(value_type: Any) -> StreamElementTypeInfo:
         """What travels between operators of a stream. Bytes of Flink's StreamElementSerializer.
 
-        The Python values are `flinkbuf.StreamRecord` (its value of `value_type`), `Watermark`, `WatermarkStatus`,
+        The Python values are `flinkbuf.types.StreamRecord` (its value of `value_type`), `Watermark`, `WatermarkStatus`,
         `LatencyMarker`, `RecordAttributes` and `InternalWatermark`.
         """
         return StreamElementTypeInfo(as_type(value_type))
@@ -515,7 +515,7 @@ class Types:
 
         Bytes of Flink's RowDataSerializer. The Python value is a `flinkbuf.Row`, taken as for `ROW_NAMED`. The types of
         the fields become those of the table runtime, as the table in `flinkbuf.types.row_data` says;
-        `flinkbuf.row_data_type` makes one of a Spark or Arrow schema. Key groups are those of Flink SQL
+        `flinkbuf.types.row_data_type` makes one of a Spark or Arrow schema. Key groups are those of Flink SQL
         (``BinaryRowData.hashCode`` of the key's fields), in which a null is a value like any other.
 
         Parameters

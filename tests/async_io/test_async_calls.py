@@ -12,11 +12,13 @@ from async_operator import at_once, operator, run, sleepy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flinkbuf import AsyncCallError, AsyncStats, AsyncTimeoutError, CallContext, FixedDelayRetry, FlinkbufError
+from flinkbuf import FlinkbufError
+from flinkbuf.async_io import AsyncStats, CallContext, FixedDelayRetry
 from flinkbuf.async_io.calls import AsyncCalls
 from flinkbuf.async_io.function import AsyncOptions, CompletedTwiceError, as_function
 from flinkbuf.async_io.handover import Outbox
 from flinkbuf.async_io.loop import new_event_loop
+from flinkbuf.errors import AsyncCallError, AsyncTimeoutError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

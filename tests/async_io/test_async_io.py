@@ -15,19 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from postgres_server import postgres_server
 
-from flinkbuf import (
-    AsyncCallError,
-    AsyncStats,
-    AsyncTimeoutError,
-    CallContext,
-    ExponentialRetry,
-    FixedDelayRetry,
-    FlinkbufError,
-)
+from flinkbuf import FlinkbufError
+from flinkbuf.async_io import AsyncStats, CallContext, ExponentialRetry, FixedDelayRetry
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.queue import RecordElement, WatermarkElement
 from flinkbuf.async_io.retry import as_retry
+from flinkbuf.errors import AsyncCallError, AsyncTimeoutError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

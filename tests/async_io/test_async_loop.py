@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from async_operator import operator, run
 
-from flinkbuf import AsyncCallError, AsyncTimeoutError
 from flinkbuf.async_io.function import AsyncOptions
 from flinkbuf.async_io.loop import LoopThread, LoopTimeoutError
 from flinkbuf.async_io.operator import AsyncOperator
+from flinkbuf.errors import AsyncCallError, AsyncTimeoutError
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 

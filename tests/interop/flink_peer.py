@@ -153,4 +153,4 @@ def _pass_on(done, digests):
 
 def remote_channels(address, partition_id, subpartitions):
     """A channel for each subpartition of one partition."""
-    return [fb.RemoteChannel(*address, partition_id, index) for index in range(subpartitions)]
+    return [fb.network.RemoteChannel(*address, partition_id, index) for index in range(subpartitions)]

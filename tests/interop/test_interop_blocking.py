@@ -23,7 +23,7 @@ def config(codec, segment_size=32768, exclusive=True, **knobs):
 
 def serve(flink, kind, steps, subpartitions):
     """Let Flink write a partition to its end, since nobody may read it before."""
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     flink.create_partition(partition_id, subpartitions, "BLOCKING")
     flink.write(partition_id, kind, steps).result(60)
     return partition_id
@@ -90,7 +90,7 @@ def test_many_readers_one_after_the_other_and_at_once(open_ours, open_flink, cod
     digests = {}
 
     def task(number):
-        with ours.create_gate([fb.RemoteChannel(*flink.address, partition_id, number % 3)]) as gate:
+        with ours.create_gate([fb.network.RemoteChannel(*flink.address, partition_id, number % 3)]) as gate:
             digests[number] = read(gate, "bytes")
 
     tasks = [threading.Thread(target=task, args=(number,)) for number in range(6)]
@@ -135,7 +135,7 @@ def test_partition_that_is_released_while_it_is_read(open_ours, open_flink):
         next(reader)
         flink.release(partition_id)
         time.sleep(0.3)  # they do it in the background
-        with pytest.raises(fb.CancelTaskError, match="released"):
+        with pytest.raises(fb.errors.CancelTaskError, match="released"):
             list(reader)
 
 
@@ -144,7 +144,7 @@ def test_other_codec_than_configured_is_an_error_that_says_so(open_ours, open_fl
     ours, flink = open_ours(config(assumed)), open_flink(config(theirs))
     partition_id = serve(flink, "bytes", [records(100, 3000), *END], 1)
     with ours.create_gate(remote_channels(flink.address, partition_id, 1)) as gate:
-        with pytest.raises(fb.CorruptDataError, match="does the producer use another"):
+        with pytest.raises(fb.errors.CorruptDataError, match="does the producer use another"):
             read(gate, "bytes")
 
 

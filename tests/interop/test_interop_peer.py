@@ -13,7 +13,7 @@ import flinkbuf as fb
 @pytest.mark.parametrize("kind", ["bytes", "long", "string"])
 def test_flink_reads_what_flink_writes(open_flink, kind):
     here, there = open_flink(), open_flink()
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     steps = [records(500, 0, 1, 7, 40_000), barrier(1), broadcast(10, 3), records(99, 5), *END]
     there.create_partition(partition_id, 3)
     written = there.write(partition_id, kind, steps)
@@ -25,7 +25,7 @@ def test_flink_reads_what_flink_writes(open_flink, kind):
 def test_flink_reads_what_flink_wrote_to_a_file(open_flink, codec):
     config = fb.NetworkConfig(compression_codec=codec)
     here, there = open_flink(config), open_flink(config)
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     steps = [records(300, 100, 70_000), *END]
     there.create_partition(partition_id, 2, "BLOCKING")
     there.write(partition_id, "bytes", steps).result(60)
@@ -35,7 +35,7 @@ def test_flink_reads_what_flink_wrote_to_a_file(open_flink, codec):
 
 def test_writer_learns_that_everything_was_processed(open_flink):
     here, there = open_flink(), open_flink()
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     there.create_partition(partition_id, 1)
     written = there.write(partition_id, "long", [records(10), end_of_data(), await_processed(), finish()])
     here.read_all("long", there.address, partition_id, 1).result(60)
@@ -44,7 +44,7 @@ def test_writer_learns_that_everything_was_processed(open_flink):
 
 def test_failure_over_there_is_told(open_flink):
     with pytest.raises(FlinkError, match="IllegalArgumentException: no partition"):
-        open_flink().write(fb.ResultPartitionID.random(), "long", []).result(60)
+        open_flink().write(fb.network.ResultPartitionID.random(), "long", []).result(60)
 
 
 # ---- the knobs that the other tests turn do what they say ------------------------------------------------
@@ -52,7 +52,7 @@ def test_failure_over_there_is_told(open_flink):
 
 @pytest.mark.parametrize(("knobs", "credit"), [({}, 2), (NO_EXCLUSIVE, 0)], ids=["exclusive", "floating"])
 def test_credit_that_flinks_reader_begins_with(open_flink, knobs, credit):
-    flink, partition_id = open_flink(fb.NetworkConfig(**knobs)), fb.ResultPartitionID.random()
+    flink, partition_id = open_flink(fb.NetworkConfig(**knobs)), fb.network.ResultPartitionID.random()
     with socket.create_server(("127.0.0.1", 0)) as server:
         reading = flink.read_all("long", server.getsockname(), partition_id, 1)
         connection, _ = server.accept()
@@ -64,13 +64,13 @@ def test_credit_that_flinks_reader_begins_with(open_flink, knobs, credit):
 
 @pytest.mark.parametrize(("codec", "is_compressed"), [("NONE", False), ("LZ4", True), ("ZSTD", True)])
 def test_buffers_that_flinks_writer_compresses(open_flink, codec, is_compressed):
-    flink, partition_id = open_flink(fb.NetworkConfig(compression_codec=codec)), fb.ResultPartitionID.random()
+    flink, partition_id = open_flink(fb.NetworkConfig(compression_codec=codec)), fb.network.ResultPartitionID.random()
     flink.create_partition(partition_id, 1, "BLOCKING")
     flink.write(partition_id, "bytes", [records(20, 30_000), *END]).result(60)
     decoder, frames = FrameDecoder(), []
     with socket.create_connection(flink.address) as client:
         request = Frame("PartitionRequest", receiver=bytes(range(16)), partition=bytes(partition_id), credit=1000)
         client.sendall(request.encode())
-        while not frames or frames[-1].numbers["data_type"] != fb.DataType.END_OF_PARTITION:
+        while not frames or frames[-1].numbers["data_type"] != fb.network.DataType.END_OF_PARTITION:
             frames += decoder.feed(client.recv(1 << 16))
     assert any(frame.numbers["is_compressed"] for frame in frames) == is_compressed

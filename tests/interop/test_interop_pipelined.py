@@ -39,7 +39,7 @@ def sizes(segment_size):
 
 def flink_to_ours(ours, flink, kind, steps, subpartitions, flush_ms=100, type="PIPELINED_BOUNDED", **reading):
     """Flink writes a partition, one gate of ours reads all of it."""
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     flink.create_partition(partition_id, subpartitions, type)
     written = flink.write(partition_id, kind, steps, flush_ms)
     with ours.create_gate(remote_channels(flink.address, partition_id, subpartitions)) as gate:
@@ -50,7 +50,7 @@ def flink_to_ours(ours, flink, kind, steps, subpartitions, flush_ms=100, type="P
 
 def ours_to_flink(ours, flink, kind, steps, subpartitions, flush_ms=100, type="PIPELINED_BOUNDED", **reading):
     """We write a partition, a task of Flink reads each of its subpartitions."""
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     partition = ours.create_partition(partition_id, subpartitions, type)
     digests = flink.read_all(kind, ours.address, partition_id, subpartitions, type=type, **reading)
     write(partition, kind, steps, flush_ms)
@@ -188,7 +188,7 @@ def test_barrier_that_waited_too_long_overtakes(open_ours, open_flink, exclusive
     knobs = config(4096, exclusive)
     ours, flink = open_ours(knobs), open_flink(knobs)
     steps = [records(20, 1000), barrier(1, timeout_ms=1), barrier_timeout(1), records(20, 1000), *END]
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     flink.create_partition(partition_id, 1)
     flink.write(partition_id, "bytes", steps).result(60)
     with ours.create_gate(remote_channels(flink.address, partition_id, 1)) as gate:
@@ -228,14 +228,16 @@ def test_barriers_of_several_producers_meet(open_ours, open_flink, transfer):
         [records(count, 1000), barrier(1), records(100, 1000), barrier(2), records(count, 10), *END]
         for count in (10, 200, 1000)
     ]
-    ids = [fb.ResultPartitionID.random() for _ in writer_of]
+    ids = [fb.network.ResultPartitionID.random() for _ in writer_of]
     if transfer is flink_to_ours:
         for partition_id in ids:
             flink.create_partition(partition_id, 1)
         written = [
             flink.write(partition_id, "bytes", steps) for partition_id, steps in zip(ids, writer_of, strict=True)
         ]
-        with ours.create_gate([fb.RemoteChannel(*flink.address, partition_id, 0) for partition_id in ids]) as gate:
+        with ours.create_gate(
+            [fb.network.RemoteChannel(*flink.address, partition_id, 0) for partition_id in ids]
+        ) as gate:
             digests = read(gate, "bytes")
         for task in written:
             task.result(60)
@@ -298,7 +300,7 @@ def test_partition_after_partition(open_ours, open_flink, transfer):
 def test_both_directions_at_once(open_ours, open_flink):
     ours, flink = open_ours(), open_flink()
     steps = [records(20_000, 100, 3000), *END]
-    there, here = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
+    there, here = fb.network.ResultPartitionID.random(), fb.network.ResultPartitionID.random()
     flink.create_partition(there, 2)
     partition = ours.create_partition(here, 2)
     flink_writes = flink.write(there, "bytes", steps)
@@ -320,10 +322,10 @@ def test_plain_loop_of_a_user(open_ours, open_flink, kind):
     ours, flink = open_ours(), open_flink()
     numbers = range(1000)
     steps = [records(500, 30), barrier(1), records(500, 30), end_of_data(), await_processed(), finish()]
-    there, here = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
+    there, here = fb.network.ResultPartitionID.random(), fb.network.ResultPartitionID.random()
     flink.create_partition(there, 1)
     written = flink.write(there, kind, steps)
-    with ours.create_gate([fb.RemoteChannel(*flink.address, there, 0)]) as gate:
+    with ours.create_gate([fb.network.RemoteChannel(*flink.address, there, 0)]) as gate:
         received = list(fb.RecordReader(gate, TYPES[kind]))
     written.result(60)
     assert received == [record(kind, number, 30) for number in numbers]

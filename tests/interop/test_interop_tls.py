@@ -60,7 +60,7 @@ class Authority:
             "-days",
             "10",
         )
-        self.tls = fb.TlsConfig(certificate=signed, key=ours, authority=self.path)
+        self.tls = fb.network.TlsConfig(certificate=signed, key=ours, authority=self.path)
         self.keystore, self.truststore = folder / f"{name}.p12", folder / f"{name}-trust.p12"
         run(
             "openssl",
@@ -131,12 +131,12 @@ def test_records_over_tls(open_ours, open_flink, authority, transfer, knobs, pro
 
 def test_files_over_tls(open_ours, open_flink, authority):
     """With TLS Flink cannot hand file regions to the system, so it sends them another way."""
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     ours, flink = open_ours(fb.NetworkConfig(tls=authority.tls)), open_flink(fb.NetworkConfig(), authority.options)
     steps = [records(3000, 1000, 40_000), *END]
     flink.create_partition(partition_id, 1, "BLOCKING")
     flink.write(partition_id, "bytes", steps).result(60)
-    with ours.create_gate([fb.RemoteChannel(*flink.address, partition_id, 0)]) as gate:
+    with ours.create_gate([fb.network.RemoteChannel(*flink.address, partition_id, 0)]) as gate:
         assert read(gate, "bytes") == expected("bytes", steps, 1)
 
 
@@ -147,10 +147,10 @@ others = pytest.mark.parametrize("other", ["stranger", None], ids=["another auth
 def test_our_certificate_is_shown_to_nobody_else(open_ours, open_flink, authority, stranger, other):
     """A server without TLS takes the greeting for the length of a message, so that takes the handshake's time limit."""
     ours, flink = open_ours(fb.NetworkConfig(tls=authority.tls)), open_flink(None, stranger.options if other else {})
-    partition_id, since = fb.ResultPartitionID.random(), time.monotonic()
+    partition_id, since = fb.network.ResultPartitionID.random(), time.monotonic()
     flink.create_partition(partition_id, 1)
-    with ours.create_gate([fb.RemoteChannel(*flink.address, partition_id, 0)]) as gate:
-        with pytest.raises(fb.RemoteTransportError, match="TLS"):
+    with ours.create_gate([fb.network.RemoteChannel(*flink.address, partition_id, 0)]) as gate:
+        with pytest.raises(fb.errors.RemoteTransportError, match="TLS"):
             read(gate, "long")
     assert time.monotonic() - since < 20
 
@@ -158,7 +158,7 @@ def test_our_certificate_is_shown_to_nobody_else(open_ours, open_flink, authorit
 @others
 def test_strangers_get_nothing_of_ours(open_ours, open_flink, authority, stranger, other):
     ours, flink = open_ours(fb.NetworkConfig(tls=authority.tls)), open_flink(None, stranger.options if other else {})
-    partition_id, since = fb.ResultPartitionID.random(), time.monotonic()
+    partition_id, since = fb.network.ResultPartitionID.random(), time.monotonic()
     ours.create_partition(partition_id, 1)
     with pytest.raises(FlinkError, match="TransportException|SSL"):
         flink.read_all("long", ours.address, partition_id, 1).result(60)

@@ -175,13 +175,13 @@ def test_timestamps_watermarks_and_events_keep_their_places(pool, folder, storag
         with fb.RecordWriter(partition, element, lambda value, count: value % count) as writer:
             for number in range(6):
                 writer.emit(number, number * 10)
-            writer.emit(fb.Watermark(60))
-            writer.write_event(fb.EndOfSuperstep() if hasattr(fb, "EndOfSuperstep") else EndOfData())
+            writer.emit(fb.types.Watermark(60))
+            writer.write_event(fb.events.EndOfSuperstep())
             writer.emit(6, 70)
         with fb.InputGate([(partition, 0)]) as gate:
             reader = fb.RecordReader(gate, element)
             found = [(record, reader.timestamp) for record in reader]
-        assert found[:3] == [(0, 0), (2, 20), (4, 40)] and (fb.Watermark(60), None) in found
+        assert found[:3] == [(0, 0), (2, 20), (4, 40)] and (fb.types.Watermark(60), None) in found
         kinds = [kind for kind, _ in taken(partition, 1)]
         assert kinds[-2:] == [DataType.END_OF_DATA, DataType.END_OF_PARTITION]
         assert sum(DataType(kind).is_event if hasattr(kind, "is_event") else kind > 1 for kind in kinds) >= 3
@@ -275,10 +275,10 @@ def test_release_during_a_read_ends_it_and_deletes_the_files_behind_it(pool, fol
         assert next(reader)[0] == 0
         assert os.listdir(folder)
         partition.release()
-        with pytest.raises(fb.CancelTaskError):
+        with pytest.raises(fb.errors.CancelTaskError):
             for _ in reader:
                 pass
-        with pytest.raises(fb.CancelTaskError):
+        with pytest.raises(fb.errors.CancelTaskError):
             partition.create_view(1)
     wait_until_empty(folder)
 
@@ -291,7 +291,7 @@ def test_a_block_that_raises_leaves_nothing(pool, folder, storage):
                 writer.emit_all((number, "u" * 500) for number in range(2000))
                 1 / 0
     assert os.listdir(folder) == []
-    with pytest.raises(fb.CancelTaskError, match="ZeroDivisionError"):
+    with pytest.raises(fb.errors.CancelTaskError, match="ZeroDivisionError"):
         partition.create_view(0)
 
 
@@ -305,7 +305,7 @@ def test_a_partition_that_nobody_has_any_more_takes_its_files_along(pool, folder
 
 
 def test_temporary_files_lie_with_the_io_manager(pool, tmp_path):
-    with fb.IOManager([tmp_path]) as manager:
+    with fb.network.IOManager([tmp_path]) as manager:
         partition = fb.ResultPartition(pool, 2, "BLOCKING", io_manager=manager)
         assert partition.path.startswith(str(tmp_path))
         with fb.RecordWriter(partition, PAIR) as writer:
@@ -329,7 +329,7 @@ def test_remote_and_local_readers_read_it_any_number_of_times(kind, compression)
         sort_shuffle_min_parallelism=1 if kind == "sort-merge" else 100,
         blocking_shuffle_type="file" if kind == "sort-merge" else kind,
     )
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     with NetworkEnvironment(config) as here, NetworkEnvironment(config) as there:
         partition = there.create_partition(partition_id, 4, "BLOCKING")
         assert partition.partition_type == "BLOCKING"
@@ -354,7 +354,7 @@ def test_remote_and_local_readers_read_it_any_number_of_times(kind, compression)
 
 
 def test_a_remote_reader_is_told_what_is_wrong():
-    partition_id = fb.ResultPartitionID.random()
+    partition_id = fb.network.ResultPartitionID.random()
     config = fb.NetworkConfig(request_backoff_initial_ms=0, request_backoff_max_ms=0, partition_request_timeout_ms=50)
     with NetworkEnvironment(config) as here, NetworkEnvironment(config) as there:
         partition = there.create_partition(partition_id, 1, "BLOCKING")
@@ -367,14 +367,16 @@ def test_a_remote_reader_is_told_what_is_wrong():
             assert list(fb.RecordReader(gate, PAIR)) == [(1, "x")]
         there.release_partition(partition_id)
         with here.create_gate([RemoteChannel(*there.address, partition_id, 0)]) as gate:
-            with pytest.raises(fb.PartitionNotFoundError):
+            with pytest.raises(fb.errors.PartitionNotFoundError):
                 list(fb.RecordReader(gate, PAIR))
 
 
 def test_an_environment_takes_its_partitions_along(tmp_path):
-    with fb.IOManager([tmp_path]) as manager, NetworkEnvironment(io_manager=manager) as env:
-        kept = env.create_partition(fb.ResultPartitionID.random(), 2, "BLOCKING_PERSISTENT", tmp_path / "kept")
-        gone = env.create_partition(fb.ResultPartitionID.random(), 2, "BLOCKING", tmp_path / "gone", owner="task")
+    with fb.network.IOManager([tmp_path]) as manager, NetworkEnvironment(io_manager=manager) as env:
+        kept = env.create_partition(fb.network.ResultPartitionID.random(), 2, "BLOCKING_PERSISTENT", tmp_path / "kept")
+        gone = env.create_partition(
+            fb.network.ResultPartitionID.random(), 2, "BLOCKING", tmp_path / "gone", owner="task"
+        )
         for partition in (kept, gone):
             with fb.RecordWriter(partition, PAIR) as writer:
                 writer.emit((1, "y"))
@@ -399,7 +401,7 @@ def test_ten_thousand_subpartitions_fit_the_buffers_that_there_are(folder):
 
 def test_nothing_is_left_open(pool, tmp_path):
     def use():
-        with fb.IOManager([tmp_path]) as manager:
+        with fb.network.IOManager([tmp_path]) as manager:
             for storage in STORAGES:
                 partition = fb.ResultPartition(pool, 3, "BLOCKING", io_manager=manager, storage=storage)
                 with fb.RecordWriter(partition, PAIR) as writer:

@@ -38,7 +38,7 @@ def left_in(path):
 
 def test_examples():
     assert doctest.testmod(io_manager).failed == 0
-    assert fb.IOManager is IOManager
+    assert fb.network.IOManager is IOManager
 
 
 def test_directories_take_turns_and_close_removes_them(tmp_path):
@@ -144,10 +144,10 @@ def test_callbacks_are_told_of_each_block_and_of_errors(manager, is_synchronous)
     reader.read_block()
     reader.take()
     reader.read_block()
-    with pytest.raises(fb.CorruptDataError, match="at byte 6: the file ends inside a block") as raised:
+    with pytest.raises(fb.errors.CorruptDataError, match="at byte 6: the file ends inside a block") as raised:
         reader.close()
     assert raised.value.offset == 6 and raised.value.path == str(name.path)
-    assert told == [(b"onet", type(None)), (b"wo\0\0", fb.CorruptDataError)]
+    assert told == [(b"onet", type(None)), (b"wo\0\0", fb.errors.CorruptDataError)]
     reader.close()
 
 
@@ -198,11 +198,11 @@ def test_every_truncation_and_every_flipped_bit_is_data_or_an_error_with_its_pla
         try:
             assert len(b"".join(bytes(buffer) for buffer in reader)) <= len(whole)
             outcomes["data"] += 1
-        except fb.CorruptDataError as error:
+        except fb.errors.CorruptDataError as error:
             assert str(name.path) in str(error) and f"at byte {error.offset}" in str(error)
             assert 0 <= error.offset <= len(content)
             outcomes["error"] += 1
-        with contextlib.suppress(fb.CorruptDataError):
+        with contextlib.suppress(fb.errors.CorruptDataError):
             reader.close()
     assert outcomes["data"] >= 3 and outcomes["error"] > len(whole)
 
@@ -212,11 +212,11 @@ def test_error_stays_and_is_raised_by_close(manager, is_synchronous):
     Path(name).write_bytes(b"short")
     reader = manager.create_block_channel_reader(name, 100, is_synchronous=is_synchronous)
     reader.read_block()
-    with pytest.raises(fb.CorruptDataError, match="at byte 5"):
+    with pytest.raises(fb.errors.CorruptDataError, match="at byte 5"):
         reader.take()
-    with pytest.raises(fb.CorruptDataError, match="at byte 5"):
+    with pytest.raises(fb.errors.CorruptDataError, match="at byte 5"):
         reader.read_block()
-    with pytest.raises(fb.CorruptDataError, match="at byte 5"):
+    with pytest.raises(fb.errors.CorruptDataError, match="at byte 5"):
         reader.close()
     reader.close()
 
@@ -226,7 +226,7 @@ import errno, resource, signal, sys
 import flinkbuf as fb
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-with fb.IOManager([sys.argv[1]]) as manager:
+with fb.network.IOManager([sys.argv[1]]) as manager:
     name = manager.create_channel()
     writer = manager.create_block_channel_writer(name)
     try:
@@ -262,7 +262,7 @@ def test_missing_and_existing_files(manager):
 HOLD = """
 import sys, time
 import flinkbuf as fb
-manager = fb.IOManager([sys.argv[1]])
+manager = fb.network.IOManager([sys.argv[1]])
 writer = manager.create_block_channel_writer(manager.create_channel())
 writer.write_block(b"some bytes")
 writer.take()
@@ -373,7 +373,7 @@ def test_too_many_open_files_are_said(tmp_path):
     script = """
 import errno, resource, sys
 import flinkbuf as fb
-with fb.IOManager([sys.argv[1]]) as manager:
+with fb.network.IOManager([sys.argv[1]]) as manager:
     resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
     writers = []
     try:

@@ -131,8 +131,8 @@ def test_records_travel_over_ipv6():
     except OSError:
         pytest.skip("this machine has no ::1")
     with there, environment() as here:
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel("::1", there.address[1], name, 0)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel("::1", there.address[1], name, 0)])
         run((write, there.create_partition(name, 1), range(1000)), (read, gate))
 
 
@@ -141,9 +141,9 @@ def test_records_travel_over_ipv6():
 
 def test_a_partition_goes_by_its_bytes_their_digits_or_the_name_itself():
     with environment() as here, environment() as there:
-        for form in (bytes, fb.ResultPartitionID.hex, fb.ResultPartitionID):
-            name = fb.ResultPartitionID.random()
-            gate = here.create_gate([fb.RemoteChannel(*there.address, form(name), 0)])
+        for form in (bytes, fb.network.ResultPartitionID.hex, fb.network.ResultPartitionID):
+            name = fb.network.ResultPartitionID.random()
+            gate = here.create_gate([fb.network.RemoteChannel(*there.address, form(name), 0)])
             run((write, there.create_partition(form(name), 1), range(10)), (read, gate))
 
 
@@ -161,40 +161,42 @@ def test_a_host_that_has_no_address_is_named(host):
 
 @pytest.mark.parametrize("name", [60, None, ["a"] * 60])
 def test_an_id_is_made_of_bytes(name):
-    for make in (fb.ResultPartitionID, lambda name: fb.LocalChannel(name, 0)):
+    for make in (fb.network.ResultPartitionID, lambda name: fb.network.LocalChannel(name, 0)):
         with pytest.raises(TypeError, match="is made of bytes, or by from_hex"):
             make(name)
     with pytest.raises(TypeError, match="from_hex"):
-        fb.ResultPartitionID("00" * 60)
+        fb.network.ResultPartitionID("00" * 60)
 
 
 @pytest.mark.parametrize("name", ["beef", b"short", "z" * 120])
-@pytest.mark.parametrize("channel", [fb.LocalChannel, lambda name, index: fb.RemoteChannel("h", 1, name, index)])
+@pytest.mark.parametrize(
+    "channel", [fb.network.LocalChannel, lambda name, index: fb.network.RemoteChannel("h", 1, name, index)]
+)
 def test_what_is_no_name_is_refused(name, channel):
     with pytest.raises(ValueError):
         channel(name, 0)
 
 
 def test_channels_are_checked_when_they_are_named():
-    name = fb.ResultPartitionID.random()
+    name = fb.network.ResultPartitionID.random()
     for port in (0, 65536, -1):
         with pytest.raises(ValueError, match="port must be from 1 to 65535"):
-            fb.RemoteChannel("h", port, name, 0)
+            fb.network.RemoteChannel("h", port, name, 0)
     for index in (-1, 2**31):
         with pytest.raises(ValueError, match="subpartition_index must be from 0 to 2147483647"):
-            fb.LocalChannel(name, index)
+            fb.network.LocalChannel(name, index)
     for arguments, what in (
         ((None, 1, name, 0), "host"),
         (("h", "6121", name, 0), "port"),
         (("h", 1, name, 1.0), "subpart"),
     ):
         with pytest.raises(TypeError, match=f"{what}.* must be .*, got"):
-            fb.RemoteChannel(*arguments)
+            fb.network.RemoteChannel(*arguments)
 
 
 def test_a_name_is_used_once():
     with environment() as env:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = env.create_partition(name, 1)
         with pytest.raises(RuntimeError):
             env.create_partition(name.hex(), 1)
@@ -236,7 +238,7 @@ def test_every_record_arrives_once_and_in_its_channels_order(job):
         sides = [
             stack.enter_context(environment(96, segment_size=job["segment_size"], **knobs)) for _ in range(count + 1)
         ]
-        names = [fb.ResultPartitionID.random() for _ in range(count)]
+        names = [fb.network.ResultPartitionID.random() for _ in range(count)]
         tasks = []
         for producer in range(count):
             partition = sides[producer].create_partition(names[producer], job["consumers"])
@@ -246,7 +248,9 @@ def test_every_record_arrives_once_and_in_its_channels_order(job):
         for consumer in range(job["consumers"]):
             home = sides[0] if consumer == 1 else sides[-1]
             gate = home.create_gate(
-                fb.LocalChannel(name, consumer) if side is home else fb.RemoteChannel(*side.address, name, consumer)
+                fb.network.LocalChannel(name, consumer)
+                if side is home
+                else fb.network.RemoteChannel(*side.address, name, consumer)
                 for side, name in zip(sides, names, strict=False)
             )
             tasks.append((read_each, gate, BYTES))
@@ -273,8 +277,8 @@ def test_records_of_any_size_cross_few_buffers(segment_size, exclusive):
         environment(24, segment_size=segment_size, buffers_per_channel=exclusive) as there,
         environment(24, segment_size=segment_size, buffers_per_channel=exclusive) as here,
     ):
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         records = [bytes([index]) * size for index, size in enumerate(sizes)]
         _, taken = run((write, there.create_partition(name, 1), records, BYTES), (read, gate, BYTES))
         assert taken == records
@@ -293,8 +297,8 @@ def test_columns_travel_as_columns():
             return list(itertools.chain(*batches))
 
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         _, taken = run((write_column, there.create_partition(name, 1)), (read_column, gate))
         assert taken == values.tolist()
 
@@ -303,8 +307,8 @@ def test_two_environments_write_and_read_both_ways_at_once_over_one_connection_e
     with environment() as one, environment() as other:
         ways = []
         for here, there in ((one, other), (other, one)):
-            names = [fb.ResultPartitionID.random() for _ in range(3)]
-            gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0) for name in names])
+            names = [fb.network.ResultPartitionID.random() for _ in range(3)]
+            gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0) for name in names])
             partitions = [there.create_partition(name, 1) for name in names]
             ways.append((gate, partitions))
         tasks = [(read_each, gate) for gate, _ in ways]
@@ -318,8 +322,8 @@ def test_two_environments_write_and_read_both_ways_at_once_over_one_connection_e
 
 def test_many_jobs_at_once_do_not_mix():
     def job(here, there, number):
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, index) for index in range(2)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, index) for index in range(2)])
         partition = there.create_partition(name, 2)
         producer = Task(write, partition, range(number, 30_000, 8))
         producer.start()
@@ -341,8 +345,8 @@ def test_events_come_in_their_place_among_records():
                 partition.broadcast_event(CheckpointBarrier(checkpoint, 1000))
 
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         producer = Task(produce, there.create_partition(name, 1))
         producer.start()
         taken, barriers = [], []
@@ -368,8 +372,8 @@ def test_a_reader_that_stops_stops_its_writer_and_memory_stays_within_the_buffer
     given = []
     with environment(40) as there, environment(40) as other:
         here = there if is_local else other
-        name = fb.ResultPartitionID.random()
-        channel = fb.LocalChannel(name, 0) if is_local else fb.RemoteChannel(*there.address, name, 0)
+        name = fb.network.ResultPartitionID.random()
+        channel = fb.network.LocalChannel(name, 0) if is_local else fb.network.RemoteChannel(*there.address, name, 0)
         gate = here.create_gate([channel])
         producer = Task(write, there.create_partition(name, 1), (given.append(i) or i for i in range(1_000_000)))
         producer.start()
@@ -387,8 +391,8 @@ def test_a_reader_that_stops_stops_its_writer_and_memory_stays_within_the_buffer
 
 def test_a_slow_channel_stops_no_other_on_the_same_connection():
     with environment(96) as there, environment(96) as here:
-        names = [fb.ResultPartitionID.random() for _ in range(2)]
-        slow, fast = (here.create_gate([fb.RemoteChannel(*there.address, name, 0)]) for name in names)
+        names = [fb.network.ResultPartitionID.random() for _ in range(2)]
+        slow, fast = (here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)]) for name in names)
         producers = [Task(write, there.create_partition(name, 1), range(100_000)) for name in names]
         for producer in producers:
             producer.start()
@@ -408,8 +412,10 @@ def test_a_slow_channel_stops_no_other_on_the_same_connection():
 def test_a_partition_that_comes_later_is_waited_for(is_local):
     with environment() as there, environment() as other:
         here = there if is_local else other
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.LocalChannel(name, 0) if is_local else fb.RemoteChannel(*there.address, name, 0)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate(
+            [fb.network.LocalChannel(name, 0) if is_local else fb.network.RemoteChannel(*there.address, name, 0)]
+        )
         reader = Task(read, gate)
         reader.start()
         time.sleep(0.2)
@@ -423,18 +429,20 @@ def test_a_partition_that_never_comes_is_named(is_local):
     patience = {"partition_request_timeout_ms": 20, "request_backoff_initial_ms": 1, "request_backoff_max_ms": 2}
     with environment(**patience) as there, environment(**patience) as other:
         here = there if is_local else other
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.LocalChannel(name, 0) if is_local else fb.RemoteChannel(*there.address, name, 0)])
-        with pytest.raises(fb.PartitionNotFoundError, match=name.hex()):
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate(
+            [fb.network.LocalChannel(name, 0) if is_local else fb.network.RemoteChannel(*there.address, name, 0)]
+        )
+        with pytest.raises(fb.errors.PartitionNotFoundError, match=name.hex()):
             read(gate)
 
 
 def test_a_subpartition_that_the_partition_does_not_have_is_an_error():
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = there.create_partition(name, 2)
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 2)])
-        with pytest.raises(fb.CancelTaskError, match="subpartition 2 of .*: there is no such subpartition"):
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 2)])
+        with pytest.raises(fb.errors.CancelTaskError, match="subpartition 2 of .*: there is no such subpartition"):
             read(gate)
         partition.close()
 
@@ -442,15 +450,16 @@ def test_a_subpartition_that_the_partition_does_not_have_is_an_error():
 @pytest.mark.parametrize("is_local", [True, False])
 def test_the_second_reader_of_a_subpartition_is_refused_and_the_first_goes_on(is_local):
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         producer = Task(write, there.create_partition(name, 1), range(200_000))
         producer.start()
-        channel = fb.LocalChannel(name, 0) if is_local else fb.RemoteChannel(*there.address, name, 0)
+        channel = fb.network.LocalChannel(name, 0) if is_local else fb.network.RemoteChannel(*there.address, name, 0)
         first, second = ((there if is_local else here).create_gate([channel]) for _ in range(2))
         with first, fb.RecordReader(first, LONG) as reader:
             assert next(reader) == 0
             with pytest.raises(
-                RuntimeError if is_local else fb.CancelTaskError, match="is read already, and can be read only once"
+                RuntimeError if is_local else fb.errors.CancelTaskError,
+                match="is read already, and can be read only once",
             ):
                 read(second)
             assert list(reader) == list(range(1, 200_000))
@@ -459,16 +468,16 @@ def test_the_second_reader_of_a_subpartition_is_refused_and_the_first_goes_on(is
 
 def test_who_fails_tells_its_readers_why():
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = there.create_partition(name, 1)
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         reader = Task(read, gate)
         reader.start()
         with pytest.raises(KeyError), partition, fb.RecordWriter(partition, LONG) as writer:
             writer.emit(1)
             raise KeyError("carrier")
         error = reader.end(HANG_S).error
-        assert isinstance(error, fb.CancelTaskError) and "KeyError: 'carrier'" in str(error)
+        assert isinstance(error, fb.errors.CancelTaskError) and "KeyError: 'carrier'" in str(error)
 
 
 # ---- the end -------------------------------------------------------------------------------------------------------
@@ -481,8 +490,8 @@ def test_leaving_the_block_waits_for_readers_of_what_was_finished():
         return True
 
     with environment() as here:
-        there, name = environment(), fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        there, name = environment(), fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         producer = Task(produce, there, name)
         producer.start()
         time.sleep(0.2)
@@ -493,22 +502,22 @@ def test_leaving_the_block_waits_for_readers_of_what_was_finished():
 
 def test_leaving_the_block_by_an_error_waits_for_nobody_and_fails_what_is_read():
     with environment() as here:
-        there, name = environment(), fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        there, name = environment(), fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         with pytest.raises(KeyError), there:
             write(there.create_partition(name, 1), range(5000))
             gate.request_partitions()
             raise KeyError
         assert there.is_closed
-        with pytest.raises((fb.RemoteTransportError, fb.CancelTaskError)):
+        with pytest.raises((fb.errors.RemoteTransportError, fb.errors.CancelTaskError)):
             read(gate)
 
 
 def test_waiting_until_all_is_consumed_ends_with_the_last_reader_or_the_time():
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         write(there.create_partition(name, 2), range(100))
-        gates = [here.create_gate([fb.RemoteChannel(*there.address, name, index)]) for index in range(2)]
+        gates = [here.create_gate([fb.network.RemoteChannel(*there.address, name, index)]) for index in range(2)]
         assert not there.wait_until_consumed(10)
         assert len(read(gates[0])) == 50
         assert not there.wait_until_consumed(50)
@@ -518,18 +527,18 @@ def test_waiting_until_all_is_consumed_ends_with_the_last_reader_or_the_time():
 
 def test_closing_closes_gates_and_partitions_and_may_be_said_twice():
     here, there = environment(), environment()
-    name = fb.ResultPartitionID.random()
+    name = fb.network.ResultPartitionID.random()
     partition = there.create_partition(name, 1)
-    gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+    gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
     gate.request_partitions()
     for env in (here, there, here, there):
         env.close()
         assert env.is_closed and repr(env) == "<NetworkEnvironment closed>"
     assert gate.is_closed
-    with pytest.raises(fb.CancelTaskError, match="its network environment was closed"):
+    with pytest.raises(fb.errors.CancelTaskError, match="its network environment was closed"):
         write(partition, [1])
     for use in (
-        lambda: here.create_gate([fb.LocalChannel(name, 0)]),
+        lambda: here.create_gate([fb.network.LocalChannel(name, 0)]),
         lambda: here.create_partition(name, 1),
         here.__enter__,
     ):
@@ -539,11 +548,11 @@ def test_closing_closes_gates_and_partitions_and_may_be_said_twice():
 
 def test_too_few_buffers_are_an_error_and_take_none():
     with environment(8) as env:
-        name = fb.ResultPartitionID.random()
-        with pytest.raises(fb.InsufficientBuffersError):
+        name = fb.network.ResultPartitionID.random()
+        with pytest.raises(fb.errors.InsufficientBuffersError):
             env.create_partition(name, 8)
-        with pytest.raises(fb.InsufficientBuffersError):
-            env.create_gate([fb.RemoteChannel("127.0.0.1", 1, name, index) for index in range(8)])
+        with pytest.raises(fb.errors.InsufficientBuffersError):
+            env.create_gate([fb.network.RemoteChannel("127.0.0.1", 1, name, index) for index in range(8)])
         with pytest.raises(ValueError, match="at least one channel"):
             env.create_gate([])
         assert env.pool.available_segment_count == 8
@@ -554,12 +563,12 @@ def test_too_few_buffers_are_an_error_and_take_none():
 def test_partitions_one_after_the_other_need_the_buffers_of_one(is_local):
     with environment(24) as there, environment(24) as here:
         for _ in range(30):
-            name = fb.ResultPartitionID.random()
+            name = fb.network.ResultPartitionID.random()
             write(there.create_partition(name, 2), range(100))
             to = (
-                (lambda index, name=name: fb.LocalChannel(name, index))
+                (lambda index, name=name: fb.network.LocalChannel(name, index))
                 if is_local
-                else (lambda index, name=name: fb.RemoteChannel(*there.address, name, index))
+                else (lambda index, name=name: fb.network.RemoteChannel(*there.address, name, index))
             )
             gate = (there if is_local else here).create_gate([to(0), to(1)])
             assert sorted(read(gate)) == list(range(100))
@@ -570,33 +579,33 @@ def test_partitions_one_after_the_other_need_the_buffers_of_one(is_local):
 def test_partitions_that_failed_are_forgotten():
     with environment(24) as env:
         for _ in range(30):
-            with pytest.raises(LookupError), env.create_partition(fb.ResultPartitionID.random(), 2):
+            with pytest.raises(LookupError), env.create_partition(fb.network.ResultPartitionID.random(), 2):
                 raise LookupError("mine")
             assert len(env.metrics().partitions) == 1
 
 
 def test_a_partition_that_is_still_read_is_not_forgotten():
     with environment(64) as env:
-        names = [fb.ResultPartitionID.random() for _ in range(3)]
+        names = [fb.network.ResultPartitionID.random() for _ in range(3)]
         for name in names:
             write(env.create_partition(name, 1), range(1000))
-        assert read(env.create_gate([fb.LocalChannel(names[1], 0)])) == list(range(1000))
-        env.create_partition(fb.ResultPartitionID.random(), 1).release()
+        assert read(env.create_gate([fb.network.LocalChannel(names[1], 0)])) == list(range(1000))
+        env.create_partition(fb.network.ResultPartitionID.random(), 1).release()
         assert [partition.partition_id for partition in env.metrics().partitions][:2] == [
             names[0].hex(),
             names[2].hex(),
         ]
         for name in (names[2], names[0]):
-            assert read(env.create_gate([fb.LocalChannel(name, 0)])) == list(range(1000))
+            assert read(env.create_gate([fb.network.LocalChannel(name, 0)])) == list(range(1000))
 
 
 def test_a_gate_that_nobody_holds_is_closed():
     with Pair(2) as pair:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = pair.there.create_partition(name, 1)
         producer = Task(pair.write, partition, records_of(50_000))
         producer.start()
-        gate = pair.here.create_gate([fb.RemoteChannel(*pair.there.address, name, 0)])
+        gate = pair.here.create_gate([fb.network.RemoteChannel(*pair.there.address, name, 0)])
         reader = fb.RecordReader(gate, TYPE)
         assert next(reader) == records_of(1)[0]
         del gate, reader
@@ -612,7 +621,7 @@ import flinkbuf as fb
 
 secret = bytes.fromhex(sys.argv[1])
 with fb.NetworkEnvironment(fb.NetworkConfig(auth=secret), num_segments=32) as env:
-    name = fb.ResultPartitionID.random()
+    name = fb.network.ResultPartitionID.random()
     partition = env.create_partition(name, 2)
     print(*env.address, name.hex(), flush=True)
     with fb.RecordWriter(partition, fb.Types.STRING(), "rebalance", seed=0) as writer:
@@ -628,7 +637,7 @@ def test_two_processes_exchange_a_partition_under_a_secret():
     try:
         host, port, name = producer.stdout.readline().split()
         with fb.NetworkEnvironment(fb.NetworkConfig(auth=secret), num_segments=32) as env:
-            gate = env.create_gate([fb.RemoteChannel(host, int(port), name, index) for index in range(2)])
+            gate = env.create_gate([fb.network.RemoteChannel(host, int(port), name, index) for index in range(2)])
             even, odd = sorted(read_each(gate, STRING))
         assert sorted([even[0], odd[0]]) == ["record 0", "record 1"]
         assert sorted(even + odd) == sorted(f"record {number}" for number in range(100_000))
@@ -662,13 +671,13 @@ def in_child(function):
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
 def test_a_forked_child_is_refused_and_leaves_its_parent_alone():
     with environment() as there, environment() as here:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = there.create_partition(name, 1)
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         gate.request_partitions()
 
         def use_and_close():
-            for use in (lambda: there.create_partition(fb.ResultPartitionID.random(), 1), there.metrics):
+            for use in (lambda: there.create_partition(fb.network.ResultPartitionID.random(), 1), there.metrics):
                 with pytest.raises(RuntimeError, match=f"belongs to process {os.getppid()}"):
                     use()
             here.close()
@@ -682,8 +691,8 @@ def test_a_forked_child_is_refused_and_leaves_its_parent_alone():
 def test_a_forked_child_may_have_an_environment_of_its_own():
     def exchange():
         with environment() as there, environment() as here:
-            name = fb.ResultPartitionID.random()
-            gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+            name = fb.network.ResultPartitionID.random()
+            gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
             _, taken = run((write, there.create_partition(name, 1), range(10_000)), (read, gate))
             assert taken == list(range(10_000))
 
@@ -719,8 +728,8 @@ def test_what_is_closed_is_closed_for_others_though_a_forked_child_lives_on():
 def test_threads_that_close_and_look_at_once_disturb_nobody():
     for _ in range(10):
         here, there = environment(), environment()
-        name = fb.ResultPartitionID.random()
-        gate = here.create_gate([fb.RemoteChannel(*there.address, name, 0)])
+        name = fb.network.ResultPartitionID.random()
+        gate = here.create_gate([fb.network.RemoteChannel(*there.address, name, 0)])
         there.create_partition(name, 1)
         gate.request_partitions()
         stop = threading.Event()

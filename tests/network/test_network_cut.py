@@ -75,10 +75,10 @@ class Job:
 
     def __init__(self, line, records):
         self.received, self.may_go_on = [], threading.Event()
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         self.address = line.there.address
         self.partition = line.there.create_partition(partition_id, 1)
-        self.gate = line.here.create_gate([fb.RemoteChannel(*self.address, partition_id, 0)])
+        self.gate = line.here.create_gate([fb.network.RemoteChannel(*self.address, partition_id, 0)])
         self.producer = Task(self.write, self.partition, records)
         self.consumer = Task(self.read, self.gate)
 
@@ -104,7 +104,7 @@ class Job:
         """Both sides have an error that names the other, after nothing but right records."""
         for task, peer in ((self.consumer, f"{THERE}:{self.address[1]}"), (self.producer, f"{HERE}:")):
             task.end(PATIENCE_S)
-            assert isinstance(task.error, fb.RemoteTransportError), repr(task.error)
+            assert isinstance(task.error, fb.errors.RemoteTransportError), repr(task.error)
             assert peer in str(task.error)
         for number, record in enumerate(self.received):
             assert record == (number, f"record {number} of channel 0")
@@ -179,7 +179,7 @@ def test_a_cut_is_noticed_also_while_nothing_is_sent():
         for end, line in both.items():
             line.cut(end)
         for job in jobs:
-            assert isinstance(job.consumer.end(PATIENCE_S).error, fb.RemoteTransportError)
+            assert isinstance(job.consumer.end(PATIENCE_S).error, fb.errors.RemoteTransportError)
             assert wait_until(lambda job=job: job.partition.is_reader_lost, PATIENCE_S)
         may_go_on.set()
         for job in jobs:
@@ -193,7 +193,9 @@ def test_who_cannot_connect_is_told_so():
             line.cut(end)
             job.consumer.start()
         for job in jobs:
-            assert isinstance(job.consumer.end(PATIENCE_S).error, fb.RemoteTransportError), repr(job.consumer.error)
+            assert isinstance(job.consumer.end(PATIENCE_S).error, fb.errors.RemoteTransportError), repr(
+                job.consumer.error
+            )
             assert f"{THERE}:{job.address[1]}" in str(job.consumer.error)
             job.partition.release()
             job.partition.close()

@@ -57,7 +57,12 @@ pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="th
 SEED = int(os.environ.get("FLINKBUF_FAULT_SEED", "7"))
 RECORDS = records_of(2000)  # 72 KB: 18 buffers
 EXCLUSIVE = pytest.mark.parametrize("buffers_per_channel", [0, 2])
-ERRORS = (fb.RemoteTransportError, fb.CorruptDataError, fb.CancelTaskError, fb.PartitionNotFoundError)
+ERRORS = (
+    fb.errors.RemoteTransportError,
+    fb.errors.CorruptDataError,
+    fb.errors.CancelTaskError,
+    fb.errors.PartitionNotFoundError,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +87,7 @@ def check(exchange, address):
     assert f"127.0.0.1:{address[1]}" in str(error)
     assert exchange.received == RECORDS[: len(exchange.received)]
     if exchange.producer.error is not None:
-        assert isinstance(exchange.producer.error, fb.RemoteTransportError), repr(exchange.producer.error)
+        assert isinstance(exchange.producer.error, fb.errors.RemoteTransportError), repr(exchange.producer.error)
         assert re.search(r"the reader of subpartition 0 .*127\.0\.0\.1:\d+", str(exchange.producer.error))
     return error
 
@@ -123,10 +128,12 @@ def test_a_connection_that_ends_anywhere_is_an_error_that_names_the_peer(pair, e
     rng = random.Random(SEED)
     for count in cuts() + [rng.randrange(72_000) for _ in range(20)]:
         error, _ = run(pair, {RESPONSES: after(count, end)})
-        assert isinstance(error, fb.RemoteTransportError), count
+        assert isinstance(error, fb.errors.RemoteTransportError), count
     for count in [0, 1, 9, 50, 96, 97, 98, 110, 126]:
         error, _ = run(pair, {REQUESTS: after(count, end)})
-        assert error is None or isinstance(error, fb.RemoteTransportError), count  # too late to matter, or an error
+        assert error is None or isinstance(error, fb.errors.RemoteTransportError), (
+            count
+        )  # too late to matter, or an error
 
 
 @EXCLUSIVE
@@ -137,8 +144,8 @@ def test_a_producer_is_told_of_a_reader_that_was_lost(pair):
         exchange = pair.start(proxy.address, records)
         exchange.producer.end()  # by itself: what is released is no more to be told anything
         exchange.end()
-    assert isinstance(exchange.consumer.error, fb.RemoteTransportError)
-    assert isinstance(exchange.producer.error, fb.RemoteTransportError)
+    assert isinstance(exchange.consumer.error, fb.errors.RemoteTransportError)
+    assert isinstance(exchange.producer.error, fb.errors.RemoteTransportError)
     assert re.search(
         r"the reader of subpartition 0 was lost: connection with 127\.0\.0\.1:\d+", str(exchange.producer.error)
     )
@@ -148,16 +155,16 @@ def test_a_producer_is_told_of_a_reader_that_was_lost(pair):
 def test_an_environment_does_not_end_well_if_what_was_written_was_not_read(buffers_per_channel):
     """All is written before the reader is lost: the producing task has ended, its environment has not."""
     with Pair(buffers_per_channel) as pair:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         with (
             FaultProxy(pair.there.address, {RESPONSES: after(2000, STALL)}) as proxy,
             pytest.raises(
-                fb.RemoteTransportError, match="was not read to its end: the reader of subpartition 0 was lost"
+                fb.errors.RemoteTransportError, match="was not read to its end: the reader of subpartition 0 was lost"
             ),
         ):
             with pair.there:
                 partition = pair.there.create_partition(partition_id, 1)
-                gate = pair.here.create_gate([fb.RemoteChannel(*proxy.address, partition_id, 0)])
+                gate = pair.here.create_gate([fb.network.RemoteChannel(*proxy.address, partition_id, 0)])
                 pair.write(partition, records_of(300))
                 gate.request_partitions()
                 assert wait_until(lambda: proxy.counts[RESPONSES] == 2000)
@@ -170,12 +177,12 @@ def test_an_environment_does_not_end_well_if_what_was_written_was_not_read(buffe
 def test_a_reader_that_has_had_enough_is_no_error(buffers_per_channel):
     """It takes leave: its producer drops the rest, also in its environment's end."""
     with Pair(buffers_per_channel) as pair:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         with pair.there:
             partition = pair.there.create_partition(partition_id, 1)
             producer = Task(pair.write, partition, records_of(20_000))
             producer.start()
-            with pair.here.create_gate([fb.RemoteChannel(*pair.there.address, partition_id, 0)]) as gate:
+            with pair.here.create_gate([fb.network.RemoteChannel(*pair.there.address, partition_id, 0)]) as gate:
                 taken = list(itertools.islice(fb.RecordReader(gate, TYPE), 100))
             assert producer.end().error is None
         assert taken == records_of(100)
@@ -189,7 +196,7 @@ def test_a_stalled_connection_goes_on_or_ends_and_can_be_left(pair, count):
     error, _ = run(pair, {RESPONSES: after(count, 0.2)})
     assert error is None
     error, _ = run(pair, {RESPONSES: after(count, 0.1, RESET)})
-    assert isinstance(error, fb.RemoteTransportError)
+    assert isinstance(error, fb.errors.RemoteTransportError)
     with FaultProxy(pair.there.address, {RESPONSES: after(count, STALL)}) as proxy:
         exchange = pair.start(proxy.address, RECORDS)
         assert exchange.is_stalled(proxy, 0.1)
@@ -197,7 +204,9 @@ def test_a_stalled_connection_goes_on_or_ends_and_can_be_left(pair, count):
         exchange.gate.close()  # by another thread than the one that waits
         exchange.consumer.end()
         assert time.monotonic() - closed_at < 5
-        assert isinstance(exchange.consumer.error, fb.CancelTaskError) and "closed" in str(exchange.consumer.error)
+        assert isinstance(exchange.consumer.error, fb.errors.CancelTaskError) and "closed" in str(
+            exchange.consumer.error
+        )
         exchange.end()
 
 
@@ -210,7 +219,7 @@ def test_data_that_come_twice_not_at_all_or_out_of_order_are_an_error(pair):
     for fault, nth in itertools.product([repeat, drop, swap], [0, 1, 5, rng.randrange(2, 16)]):
         at = swap(BUFFER_RESPONSE, nth) if fault is swap else at_frame(BUFFER_RESPONSE, fault, nth)
         error, _ = run(pair, {RESPONSES: frames(at)})
-        assert isinstance(error, fb.CorruptDataError), (fault, nth)
+        assert isinstance(error, fb.errors.CorruptDataError), (fault, nth)
         assert re.search(r"sequence number -?\d+ came where \d+ was expected|without credit", str(error)), (fault, nth)
 
 
@@ -230,11 +239,13 @@ def test_connections_that_come_in_another_order_carry_the_same(buffers_per_chann
         Pair(buffers_per_channel, max_num_tcp_connections=4) as pair,
         FaultProxy(pair.there.address, {REQUESTS: delay(SEED), RESPONSES: delay(SEED + 1)}, hold=4) as proxy,
     ):
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = pair.there.create_partition(partition_id, 4)
         producer = Task(write_to_each, partition, 4)
         producer.start()
-        with pair.here.create_gate([fb.RemoteChannel(*proxy.address, partition_id, i) for i in range(4)]) as gate:
+        with pair.here.create_gate(
+            [fb.network.RemoteChannel(*proxy.address, partition_id, i) for i in range(4)]
+        ) as gate:
             reader = fb.RecordReader(gate, TYPE)
             received = [[] for _ in range(4)]
             for record in reader:
@@ -283,7 +294,7 @@ def test_no_flipped_bit_outside_records_gives_a_wrong_result(pair, target):
             exchange = pair.start(proxy.address, RECORDS)
             if target == "credit" and bit // 8 in COUNT_OF_CREDIT and exchange.is_stalled(proxy, 0.25):
                 proxy.cut()
-                assert isinstance(exchange.consumer.end().error, fb.RemoteTransportError)
+                assert isinstance(exchange.consumer.end().error, fb.errors.RemoteTransportError)
             exchange.end()
             check(exchange, proxy.address)
 
@@ -301,9 +312,9 @@ def test_a_flipped_bit_inside_a_record_changes_that_record_alone(pair):
             exchange = pair.start(proxy.address, RECORDS).end()
         if exchange.consumer.error is not None:
             outcomes.append("seen")
-            assert isinstance(exchange.consumer.error, (fb.CorruptDataError, UnicodeDecodeError))
+            assert isinstance(exchange.consumer.error, (fb.errors.CorruptDataError, UnicodeDecodeError))
             assert str(proxy.address[1]) in str(exchange.consumer.error) or not isinstance(
-                exchange.consumer.error, fb.CorruptDataError
+                exchange.consumer.error, fb.errors.CorruptDataError
             )
         else:
             outcomes.append("not seen")
@@ -356,7 +367,7 @@ def test_a_peer_that_stops_reading_costs_no_more_than_the_configured_buffers(buf
     """
     records = [(i, "x" * 1000) for i in range(20_000)]  # 20 MB
     with Pair(buffers_per_channel, dead_peer_timeout_ms=2000) as pair, RawClient(pair.there.address, 8192) as client:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = pair.there.create_partition(partition_id, 1)
         before = resident_kib()
         producer = Task(pair.write, partition, records)
@@ -378,15 +389,17 @@ def test_a_peer_that_stops_reading_costs_no_more_than_the_configured_buffers(buf
             assert producer.end().error is None
         else:
             client.socket.close()
-            assert isinstance(producer.end().error, fb.RemoteTransportError)
+            assert isinstance(producer.end().error, fb.errors.RemoteTransportError)
 
 
 @EXCLUSIVE
 def test_a_gate_that_is_not_read_holds_only_its_buffers_and_disturbs_no_other_on_its_connection(pair):
     """Two gates over one connection; the task of one is stuck. The other reads a hundred times what both may hold."""
-    ids = [fb.ResultPartitionID.random() for _ in range(2)]
+    ids = [fb.network.ResultPartitionID.random() for _ in range(2)]
     partitions = [pair.there.create_partition(partition_id, 1) for partition_id in ids]
-    gates = [pair.here.create_gate([fb.RemoteChannel(*pair.there.address, partition_id, 0)]) for partition_id in ids]
+    gates = [
+        pair.here.create_gate([fb.network.RemoteChannel(*pair.there.address, partition_id, 0)]) for partition_id in ids
+    ]
     amounts = [records_of(20_000), records_of(200_000)]
     producers = [Task(pair.write, *job) for job in zip(partitions, amounts, strict=True)]
     stuck = fb.RecordReader(gates[0], TYPE)
@@ -472,7 +485,7 @@ def test_a_mad_server_gives_its_clients_an_error_that_names_it(pair):
             bytes(100),
             *(rng.randbytes(rng.randrange(1, 500)) for _ in range(50)),
         ]:
-            gate = pair.here.create_gate([fb.RemoteChannel(*address, fb.ResultPartitionID.random(), 0)])
+            gate = pair.here.create_gate([fb.network.RemoteChannel(*address, fb.network.ResultPartitionID.random(), 0)])
             with gate:
                 gate.request_partitions()
                 server, _ = listener.accept()
@@ -525,8 +538,10 @@ def test_running_out_of_files_is_said_and_passes(pair):
     except OSError:
         pass
     try:
-        gate = pair.here.create_gate([fb.RemoteChannel("127.0.0.1", 9, fb.ResultPartitionID.random(), 0)])
-        with gate, pytest.raises(fb.RemoteTransportError, match="127.0.0.1:9.*Too many open files"):
+        gate = pair.here.create_gate(
+            [fb.network.RemoteChannel("127.0.0.1", 9, fb.network.ResultPartitionID.random(), 0)]
+        )
+        with gate, pytest.raises(fb.errors.RemoteTransportError, match="127.0.0.1:9.*Too many open files"):
             gate.poll(HANG_S * 1000)
         with pytest.raises(OSError, match="descriptors"):
             fb.NetworkEnvironment(pair.config)
@@ -559,7 +574,7 @@ def job_under_limit(extra_bytes, buffers_per_channel, report):
             outcome = "right" if error is None and exchange.received == RECORDS else error
     except BaseException as error:  # also of the threads that the job could not start
         outcome = error
-    allowed = (MemoryError, OSError, fb.InsufficientBuffersError, RuntimeError, *ERRORS)
+    allowed = (MemoryError, OSError, fb.errors.InsufficientBuffersError, RuntimeError, *ERRORS)
     text = (
         outcome if isinstance(outcome, str) else f"{isinstance(outcome, allowed)} {type(outcome).__name__}: {outcome}"
     )

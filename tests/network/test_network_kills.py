@@ -27,7 +27,7 @@ SEED = int(os.environ.get("FLINKBUF_FAULT_SEED", "7"))
 PATIENCE_S = 60  # only a hang takes so long
 UNASKED_S = 0.2  # how long a producer is left alone whose reader died before it was given anything
 RECORDS = records_of(20_000)  # 190 buffers, of which both sides together hold less than 60
-ERRORS = (fb.CancelTaskError, fb.RemoteTransportError, fb.PartitionNotFoundError)
+ERRORS = (fb.errors.CancelTaskError, fb.errors.RemoteTransportError, fb.errors.PartitionNotFoundError)
 
 
 class Survivor:
@@ -74,13 +74,13 @@ class Survivor:
     # ---- the producer is killed ------------------------------------------------------------------------------------
 
     def read(self, address, partition_id, received):
-        channel = fb.RemoteChannel(*address, partition_id, 0)
+        channel = fb.network.RemoteChannel(*address, partition_id, 0)
         with self.env.create_gate([channel]) as gate, fb.RecordReader(gate, TYPE) as reader:
             for record in reader:
                 received.append(record)
 
     def survive_producer(self):
-        partition_id, received = fb.ResultPartitionID.random(), []
+        partition_id, received = fb.network.ResultPartitionID.random(), []
         started = time.monotonic()
         self.start_victim(PRODUCE, partition_id)
         port = self.killer.hear("address")
@@ -105,7 +105,7 @@ class Survivor:
             return partition.wait_for_all_data_processed(1000 * PATIENCE_S)
 
     def survive_consumer(self):
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = self.env.create_partition(partition_id, 1)
         producer = Task(self.write, partition, self.rng.choice([0, 1, 5]))
         started = time.monotonic()

@@ -24,9 +24,11 @@ def environment(**knobs):
 def linked():
     """A partition in one environment and a gate in another that reads its two subpartitions."""
     with environment() as here, environment() as there:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = there.create_partition(partition_id, 2)
-        with here.create_gate([fb.RemoteChannel(*there.address, partition_id, index) for index in range(2)]) as gate:
+        with here.create_gate(
+            [fb.network.RemoteChannel(*there.address, partition_id, index) for index in range(2)]
+        ) as gate:
             yield here, gate, there, partition
         partition.close()
 
@@ -110,15 +112,15 @@ def test_back_pressure_and_idleness_are_measured(linked):
 
 def test_a_task_that_writes_and_reads_is_back_pressured_softly_and_idle():
     with environment() as env:
-        mine, others = fb.ResultPartitionID.random(), fb.ResultPartitionID.random()
+        mine, others = fb.network.ResultPartitionID.random(), fb.network.ResultPartitionID.random()
         out, into = env.create_partition(mine, 1), env.create_partition(others, 1)
-        gate = env.create_gate([fb.LocalChannel(others, 0)])
+        gate = env.create_gate([fb.network.LocalChannel(others, 0)])
         reader = fb.RecordReader(gate, fb.Types.INT())
         exchange = RecordExchange(fb.RecordWriter(out, fb.Types.INT(), "global"), reader, range(20_000))
 
         def read_late_and_write_later():
             time.sleep(0.1)
-            with env.create_gate([fb.LocalChannel(mine, 0)]) as other:
+            with env.create_gate([fb.network.LocalChannel(mine, 0)]) as other:
                 assert len(list(fb.RecordReader(other, fb.Types.INT()))) == 20_000
             time.sleep(0.1)
             with fb.RecordWriter(into, fb.Types.INT()) as writer:
@@ -135,9 +137,9 @@ def test_a_task_that_writes_and_reads_is_back_pressured_softly_and_idle():
 
 def test_a_local_channel_has_no_credit_and_shows_what_its_partition_holds():
     with environment() as env:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = env.create_partition(partition_id, 1)
-        with env.create_gate([fb.LocalChannel(partition_id, 0)]) as gate:
+        with env.create_gate([fb.network.LocalChannel(partition_id, 0)]) as gate:
             gate.request_partitions()
             partition.emit(b"data", 0)
             partition.flush_all()
@@ -177,12 +179,12 @@ def test_a_reader_goes_on_where_another_stopped(linked):
 
 def test_gates_of_a_union_show_their_own_channels():
     with environment() as env:
-        ids = [fb.ResultPartitionID.random() for _ in range(2)]
+        ids = [fb.network.ResultPartitionID.random() for _ in range(2)]
         for number, partition_id in enumerate(ids):
             with fb.RecordWriter(env.create_partition(partition_id, 1), fb.Types.INT()) as writer:
                 writer.emit_all(range(10 * (number + 1)))
-        gates = [env.create_gate([fb.LocalChannel(partition_id, 0)]) for partition_id in ids]
-        with fb.UnionInputGate(gates) as union:
+        gates = [env.create_gate([fb.network.LocalChannel(partition_id, 0)]) for partition_id in ids]
+        with fb.network.UnionInputGate(gates) as union:
             assert union.poll(0) is not None
             assert len(list(fb.RecordReader(union, fb.Types.INT()))) in (20, 30)
             union.poll(30)
@@ -192,11 +194,11 @@ def test_gates_of_a_union_show_their_own_channels():
 
 def test_figures_stay_when_gate_partition_and_environment_are_closed():
     with environment() as env:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = env.create_partition(partition_id, 1)
         with fb.RecordWriter(partition, fb.Types.INT()) as writer:
             writer.emit_all(range(100))
-        gate = env.create_gate([fb.LocalChannel(partition_id, 0)])
+        gate = env.create_gate([fb.network.LocalChannel(partition_id, 0)])
         assert len(list(fb.RecordReader(gate, fb.Types.INT()))) == 100
         before = env.metrics().gates
         gate.close()
@@ -218,8 +220,8 @@ def test_a_gate_that_was_closed_early_says_so(linked):
 
 def test_gates_that_nobody_holds_are_not_kept():
     with environment() as env:
-        env.create_gate([fb.LocalChannel(fb.ResultPartitionID.random(), 0)])
-        kept = env.create_gate([fb.LocalChannel(fb.ResultPartitionID.random(), 0)])
+        env.create_gate([fb.network.LocalChannel(fb.network.ResultPartitionID.random(), 0)])
+        kept = env.create_gate([fb.network.LocalChannel(fb.network.ResultPartitionID.random(), 0)])
         gc.collect()
         assert [gate.gate_index for gate in env.metrics().gates] == [1]
         kept.close()

@@ -22,7 +22,7 @@ ROUNDS = int(os.environ.get("FLINKBUF_RELEASE_ROUNDS", "1000"))
 SEED = int(os.environ.get("FLINKBUF_FAULT_SEED", "7"))
 RECORDS = [records_of(1500, channel) for channel in range(2)]  # 13 buffers each
 # What the two tasks of a round may end with, besides well: what they use was closed, given up or lost.
-ERRORS = (fb.CancelTaskError, fb.RemoteTransportError, fb.PartitionNotFoundError, RuntimeError)
+ERRORS = (fb.errors.CancelTaskError, fb.errors.RemoteTransportError, fb.errors.PartitionNotFoundError, RuntimeError)
 
 
 class Round:
@@ -30,17 +30,17 @@ class Round:
 
     def __init__(self, pair, rng):
         self.pair, self.rng = pair, rng
-        self.id = fb.ResultPartitionID.random()
+        self.id = fb.network.ResultPartitionID.random()
         self.is_mixed = rng.random() < 0.2  # the gate also reads a partition of its own process
         self.partition = pair.there.create_partition(self.id, 1 if self.is_mixed else 2)
         self.local = None
-        channels = [fb.RemoteChannel(*pair.there.address, self.id, 0)]
+        channels = [fb.network.RemoteChannel(*pair.there.address, self.id, 0)]
         if self.is_mixed:
-            self.local_id = fb.ResultPartitionID.random()
+            self.local_id = fb.network.ResultPartitionID.random()
             self.local = pair.here.create_partition(self.local_id, 1)
-            channels.append(fb.LocalChannel(self.local_id, 0))
+            channels.append(fb.network.LocalChannel(self.local_id, 0))
         else:
-            channels.append(fb.RemoteChannel(*pair.there.address, self.id, 1))
+            channels.append(fb.network.RemoteChannel(*pair.there.address, self.id, 1))
         self.gate = pair.here.create_gate(channels)
         self.received = [[], []]
 
@@ -187,7 +187,7 @@ def test_a_channel_that_ends_well_has_lost_nothing_whenever_its_partition_goes(w
             time.sleep(moment_s)
             ways[way](partition)
             reader.end(), writer.end()
-            assert reader.error is None or isinstance(reader.error, fb.CancelTaskError), repr(reader.error)
+            assert reader.error is None or isinstance(reader.error, fb.errors.CancelTaskError), repr(reader.error)
             assert reader.error is not None or reader.result == EVERYTHING, (
                 f"round {number}, seed {SEED}, {way} after {moment_s:.4f} s: {len(reader.result)} of {COUNT} records, "
                 "and then a clean end"

@@ -19,9 +19,13 @@ class Stream:
 
     def __init__(self, there, here, name, width=1):
         self.there, self.here, self.name = there, here, name
-        self.id = fb.ResultPartitionID.random()
+        self.id = fb.network.ResultPartitionID.random()
         self.partition = there.create_partition(self.id, 1, owner=f"writer {name}")
-        channel = fb.LocalChannel(self.id, 0) if here is there else fb.RemoteChannel(*there.address, self.id, 0)
+        channel = (
+            fb.network.LocalChannel(self.id, 0)
+            if here is there
+            else fb.network.RemoteChannel(*there.address, self.id, 0)
+        )
         self.gate = here.create_gate([channel], owner=f"reader {name}")
         self.got, self.errors = [], []
         self.go = threading.Event()
@@ -32,7 +36,12 @@ class Stream:
     def guard(self, work):
         try:
             work()
-        except (fb.CancelTaskError, fb.RemoteTransportError, fb.PartitionNotFoundError, RuntimeError) as error:
+        except (
+            fb.errors.CancelTaskError,
+            fb.errors.RemoteTransportError,
+            fb.errors.PartitionNotFoundError,
+            RuntimeError,
+        ) as error:
             self.errors.append(error)
 
     def write(self):
@@ -115,21 +124,21 @@ def test_whoever_goes_at_any_moment_the_others_get_everything():
 
 def test_a_finished_partition_stays_for_its_reader_though_its_owner_s_gates_are_released():
     with fb.NetworkEnvironment() as env:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = env.create_partition(name, 1, owner="writer")
         with partition, fb.RecordWriter(partition, TYPE) as writer:
             writer.emit_all(["a", "b"])
         env.release_gates("writer")
-        env.create_partition(fb.ResultPartitionID.random(), 1, owner="another").release()
-        with env.create_gate([fb.LocalChannel(name, 0)], owner="reader") as gate:
+        env.create_partition(fb.network.ResultPartitionID.random(), 1, owner="another").release()
+        with env.create_gate([fb.network.LocalChannel(name, 0)], owner="reader") as gate:
             assert list(fb.RecordReader(gate, TYPE)) == ["a", "b"]
-        env.create_gate([fb.LocalChannel(fb.ResultPartitionID.random(), 0)], owner="reader")
+        env.create_gate([fb.network.LocalChannel(fb.network.ResultPartitionID.random(), 0)], owner="reader")
         assert "writer" not in list(env._owners)  # it was read to its end, and was forgotten
 
 
 def test_what_nobody_has_read_goes_with_its_owner():
     with fb.NetworkEnvironment() as env:
-        partition = env.create_partition(fb.ResultPartitionID.random(), 1, owner="writer")
+        partition = env.create_partition(fb.network.ResultPartitionID.random(), 1, owner="writer")
         with partition, fb.RecordWriter(partition, TYPE) as writer:
             writer.emit_all(["a", "b"])
         env.release_owner("writer")
@@ -141,14 +150,14 @@ def test_what_nobody_has_read_goes_with_its_owner():
 def test_one_that_another_task_still_closes_is_not_closed_for_it():
     """Read to its end, but its writer has not said its last word: only a task itself closes what it writes."""
     with fb.NetworkEnvironment() as env:
-        name = fb.ResultPartitionID.random()
+        name = fb.network.ResultPartitionID.random()
         partition = env.create_partition(name, 1, owner="writer")
         writer = fb.RecordWriter(partition, TYPE)
         writer.emit("a")
         partition.finish()
-        with env.create_gate([fb.LocalChannel(name, 0)], owner="reader") as gate:
+        with env.create_gate([fb.network.LocalChannel(name, 0)], owner="reader") as gate:
             assert list(fb.RecordReader(gate, TYPE)) == ["a"]
-        env.create_partition(fb.ResultPartitionID.random(), 1, owner="another")
+        env.create_partition(fb.network.ResultPartitionID.random(), 1, owner="another")
         assert not partition.is_closed
         writer.stop()
         partition.close()
@@ -164,7 +173,9 @@ def test_a_gate_that_waits_for_buffers_is_given_up_with_its_owner():
 
         def create():
             try:
-                channels = [fb.RemoteChannel("127.0.0.1", 9, fb.ResultPartitionID.random(), 0) for _ in range(4)]
+                channels = [
+                    fb.network.RemoteChannel("127.0.0.1", 9, fb.network.ResultPartitionID.random(), 0) for _ in range(4)
+                ]
                 env.create_gate(channels, owner="task")
             except Exception as error:
                 failures.append(error)

@@ -38,7 +38,7 @@ def test_who_waits_for_a_buffer_is_woken_and_told_the_cause(pool):
     partition = fb.ResultPartition(pool, 2)
     with (
         later(0.05, partition.abort, ValueError("enough")),
-        pytest.raises(fb.CancelTaskError, match="the result partition was aborted: ValueError: enough"),
+        pytest.raises(fb.errors.CancelTaskError, match="the result partition was aborted: ValueError: enough"),
         writer_of(partition) as writer,
     ):
         writer.emit_all(itertools.count())
@@ -50,7 +50,7 @@ def test_half_a_record_that_waits_for_its_other_half_is_given_up(pool):
     while partition.is_available:
         time.sleep(0.001)
     assert partition.abort("enough")
-    assert isinstance(task.end().error, fb.CancelTaskError)
+    assert isinstance(task.end().error, fb.errors.CancelTaskError)
 
 
 def test_nothing_can_be_written_afterwards_whichever_way(pool):
@@ -77,7 +77,7 @@ def test_nothing_can_be_written_afterwards_whichever_way(pool):
         writer.close,
     ]
     for way in ways:
-        with pytest.raises(fb.CancelTaskError, match="the result partition was aborted: enough"):
+        with pytest.raises(fb.errors.CancelTaskError, match="the result partition was aborted: enough"):
             way()
     partition.close()
     assert partition.abort("again") and partition.failure_cause == "enough"
@@ -88,9 +88,9 @@ def test_readers_are_told_the_first_cause(pool):
     with partition.create_view(0) as view:
         partition.fail("the first")
         assert partition.abort("the second")
-        with pytest.raises(fb.CancelTaskError, match="the first"):
+        with pytest.raises(fb.errors.CancelTaskError, match="the first"):
             view.poll()
-    with pytest.raises(fb.CancelTaskError, match="the first"):
+    with pytest.raises(fb.errors.CancelTaskError, match="the first"):
         partition.emit(bytes(8), 0)
 
 
@@ -119,7 +119,7 @@ def test_a_writer_that_is_busy_elsewhere_is_waited_for_and_then_left_to_close_by
     assert partition.is_closed and partition.is_released and pool.available_segment_count < 32
     waiting = start(partition.abort, "enough", 1000 * HANG_S)
     may_go_on.set()
-    assert isinstance(task.end().error, fb.CancelTaskError)
+    assert isinstance(task.end().error, fb.errors.CancelTaskError)
     assert waiting.end().result is True
 
 
@@ -132,7 +132,7 @@ def test_a_writer_does_not_wait_for_itself(pool):
         said.append(partition.abort("enough", timeout_ms=3_600_000))
         yield 2
 
-    with pytest.raises(fb.CancelTaskError):
+    with pytest.raises(fb.errors.CancelTaskError):
         writer_of(partition).emit_all(aborting())
     assert said == [False] and pool.available_segment_count == 32
 
@@ -177,7 +177,7 @@ def test_abort_against_writing_and_flushing_brings_every_segment_home(pool):
         for task in tasks[2:]:
             assert task.end().result is True, repr(task.error)
         for task in tasks[:2]:
-            assert isinstance(task.end().error, fb.CancelTaskError), repr(task.error)
+            assert isinstance(task.end().error, fb.errors.CancelTaskError), repr(task.error)
         gate.close()
         assert partition.is_closed
         del tasks, task, writer
@@ -205,7 +205,7 @@ def test_a_blocking_partition_is_ended_or_aborted_never_both(tmp_path, storage):
             time.sleep(rng.random() * 0.004)
             partition.abort("at random", timeout_ms=0)
             error = task.end().error
-            assert error is None or isinstance(error, fb.CancelTaskError), repr(error)
+            assert error is None or isinstance(error, fb.errors.CancelTaskError), repr(error)
             ended += error is None
             assert partition.is_closed and partition.is_finished >= (error is None)
             del partition, task
@@ -229,7 +229,7 @@ def test_nothing_is_left_of_many_files_that_are_released_while_they_are_written(
             task = start(write_many, partition)
             wait_until(lambda wanted=round * 60, task=task: len(os.listdir(tmp_path)) > wanted or not task.is_alive())
             getattr(partition, way)(*(["enough"] if way == "abort" else []))
-            assert isinstance(task.end().error, fb.CancelTaskError | None)
+            assert isinstance(task.end().error, fb.errors.CancelTaskError | None)
             partition.abort("the end")
             del partition, task
             assert [each.name for each in tmp_path.iterdir()] == []
@@ -289,16 +289,16 @@ def test_a_task_that_is_cancelled_after_its_reader_was_lost_is_told_of_the_reade
     """Not that the partition is closed, which would look like a mistake in the task."""
     there, here = fb.NetworkEnvironment(num_segments=64), fb.NetworkEnvironment(num_segments=64)
     try:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = there.create_partition(partition_id, 1)
         writer = writer_of(partition)
         with FaultProxy(there.address) as proxy:
-            gate = here.create_gate([fb.RemoteChannel(*proxy.address, partition_id, 0)])
+            gate = here.create_gate([fb.network.RemoteChannel(*proxy.address, partition_id, 0)])
             writer.emit_all(range(100))
             assert gate.poll(10_000) is not None
         assert wait_until(lambda: partition.is_reader_lost)
         assert partition.abort("the task was cancelled", timeout_ms=0)
-        with pytest.raises(fb.RemoteTransportError):
+        with pytest.raises(fb.errors.RemoteTransportError):
             writer.emit(1)
     finally:
         here.close()

@@ -58,7 +58,7 @@ def test_a_host_that_is_not_this_machines_is_named_with_the_port():
 @pytest.mark.parametrize("is_encrypted", [False, True])
 def test_the_data_port_is_found_by_the_same_rule_with_tls_and_without(is_encrypted, tmp_path):
     unread = tmp_path / "not read before the port is found"
-    tls = fb.TlsConfig(certificate=unread, key=unread, authority=unread) if is_encrypted else None
+    tls = fb.network.TlsConfig(certificate=unread, key=unread, authority=unread) if is_encrypted else None
     with listen("127.0.0.1", 0) as one, listen("127.0.0.1", 0) as two:
         ports = f"{one.getsockname()[1]},{two.getsockname()[1]}"
         with pytest.raises(OSError, match=f"none of the 2 ports of data_port='{ports}' can be listened at"):

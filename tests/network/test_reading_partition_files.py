@@ -34,7 +34,7 @@ def expected(channel):
 
 
 def test_it_is_read_as_often_as_one_likes(base):
-    with fb.PartitionFile.open(base) as file:
+    with fb.network.PartitionFile.open(base) as file:
         assert file.subpartition_count == 6 and file.path == str(base)
         for _ in range(2):
             for channel in range(6):
@@ -47,7 +47,7 @@ def test_it_is_read_as_often_as_one_likes(base):
 def test_another_process_reads_it(base):
     program = f"""
 import flinkbuf as fb
-with fb.PartitionFile.open({str(base)!r}) as file, fb.InputGate([(file, 2)]) as gate:
+with fb.network.PartitionFile.open({str(base)!r}) as file, fb.InputGate([(file, 2)]) as gate:
     print(sum(1 for _ in fb.RecordReader(gate, "n bigint, s string")))
 """
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
@@ -55,17 +55,17 @@ with fb.PartitionFile.open({str(base)!r}) as file, fb.InputGate([(file, 2)]) as 
 
 
 def test_buffers_are_restored_and_end_with_the_partition(base):
-    with fb.PartitionFile.open(base) as file:
+    with fb.network.PartitionFile.open(base) as file:
         for channel in range(6):
             buffers = list(file.buffers(channel))
             data = [bytes(buffer) for buffer in buffers if buffer.is_buffer]
             assert list(fb.read_buffers(data, PAIR)) == expected(channel)
-            assert buffers[-1].data_type == fb.DataType.END_OF_PARTITION
+            assert buffers[-1].data_type == fb.network.DataType.END_OF_PARTITION
             assert not any(buffer.is_compressed for buffer in buffers)
 
 
 def test_regions_say_where_everything_is(base):
-    with fb.PartitionFile.open(base) as file:
+    with fb.network.PartitionFile.open(base) as file:
         regions = list(file.regions)
         assert [region.number for region in regions] == list(range(file.region_count))
         assert regions[-1].is_broadcast  # the end of the partition, once for all
@@ -79,7 +79,7 @@ def test_regions_say_where_everything_is(base):
 
 
 def test_reading_leaves_the_files_and_closing_ends_it(base):
-    file = fb.PartitionFile.open(base)
+    file = fb.network.PartitionFile.open(base)
     gate = fb.InputGate([(file, 0)])
     file.close()
     file.close()
@@ -95,21 +95,21 @@ def test_reading_leaves_the_files_and_closing_ends_it(base):
 
 def test_what_is_not_there_is_named(base, tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing.shuffle"):
-        fb.PartitionFile.open(tmp_path / "nothing")
-    with fb.PartitionFile.open(base) as file:
+        fb.network.PartitionFile.open(tmp_path / "nothing")
+    with fb.network.PartitionFile.open(base) as file:
         for channel in (-1, 6):
             with pytest.raises(IndexError, match="which has 6"):
                 file.subpartition_size(channel)
-    with pytest.raises(fb.CorruptDataError, match="shuffle.index"):
-        fb.PartitionFile.open(base, subpartition_count=7)
+    with pytest.raises(fb.errors.CorruptDataError, match="shuffle.index"):
+        fb.network.PartitionFile.open(base, subpartition_count=7)
 
 
 @pytest.mark.parametrize("suffix, message", [("data", "p.shuffle.index.* data file"), ("index", "p.shuffle.index")])
 def test_a_file_that_was_cut_off_is_named(base, suffix, message):
     path = f"{base}.shuffle.{suffix}"
     os.truncate(path, os.path.getsize(path) - 5)
-    with pytest.raises(fb.CorruptDataError, match=message):
-        fb.PartitionFile.open(base)
+    with pytest.raises(fb.errors.CorruptDataError, match=message):
+        fb.network.PartitionFile.open(base)
 
 
 @pytest.mark.parametrize("compression", [None, "LZ4", "ZSTD"])
@@ -121,17 +121,20 @@ def test_what_is_corrupt_inside_a_buffer_is_named(pool, tmp_path, compression):
     with open(f"{path}.shuffle.data", "r+b") as file:
         file.seek(8)  # behind the header of the first buffer: how long its block or its first record is
         file.write(b"\x7f\xff\xff\xff")
-    with fb.PartitionFile.open(path, compression=compression or "LZ4") as file:
-        with fb.InputGate([(file, 0)]) as gate, pytest.raises(fb.CorruptDataError, match=f"subpartition 0 of {path}"):
+    with fb.network.PartitionFile.open(path, compression=compression or "LZ4") as file:
+        with (
+            fb.InputGate([(file, 0)]) as gate,
+            pytest.raises(fb.errors.CorruptDataError, match=f"subpartition 0 of {path}"),
+        ):
             list(fb.RecordReader(gate, PAIR))
 
 
 def test_a_file_that_goes_away_under_a_reader_is_named(base):
-    with fb.PartitionFile.open(base) as file:
+    with fb.network.PartitionFile.open(base) as file:
         os.remove(f"{base}.shuffle.data")
         with fb.InputGate([(file, 0)]) as gate, pytest.raises(Exception, match="p.shuffle.data") as caught:
             list(fb.RecordReader(gate, PAIR))
-        assert isinstance(caught.value, (fb.PartitionNotFoundError, OSError))
+        assert isinstance(caught.value, (fb.errors.PartitionNotFoundError, OSError))
 
 
 def test_a_partition_that_failed_leaves_nothing(pool, tmp_path):
@@ -145,4 +148,4 @@ def test_a_partition_that_failed_leaves_nothing(pool, tmp_path):
 
 def test_it_is_opened_with_open():
     with pytest.raises(TypeError, match="PartitionFile.open"):
-        fb.PartitionFile()
+        fb.network.PartitionFile()

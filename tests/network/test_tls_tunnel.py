@@ -502,9 +502,10 @@ def test_closing_does_not_wait_for_strangers(certificates):
 
 def test_environment_that_nobody_closed_does_not_keep_the_process(certificates):
     tls = certificates.worker
+    files = {name: str(getattr(tls, name)) for name in ("certificate", "key", "authority")}
     code = f"""
     import flinkbuf as fb
-    tls = fb.TlsConfig(certificate={str(tls.certificate)!r}, key={str(tls.key)!r}, authority={str(tls.authority)!r})
+    tls = fb.network.TlsConfig(**{files!r})
     env = fb.NetworkEnvironment(fb.NetworkConfig(tls=tls))
     """
     subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True, timeout=60, cwd=Path(__file__).parents[2])

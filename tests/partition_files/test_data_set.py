@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from flinkbuf import CorruptDataError
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.partition_files import data_set as module
 from flinkbuf.partition_files.data_set import LEFTOVER_S, PartitionDataSet, local_path, new_job
 from flinkbuf.partition_files.job_owner import JobOwner

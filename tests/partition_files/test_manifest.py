@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flinkbuf import CorruptDataError
+from flinkbuf.errors import CorruptDataError
 from flinkbuf.partition_files.manifest import DataFile, Layout, Manifest, job_of, layout_difference
 from flinkbuf.partition_files.schema_merge import merged_schema
 

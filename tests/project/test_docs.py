@@ -179,7 +179,7 @@ def test_every_public_name_is_in_the_reference():
     shown = names_in(*(DOCS / "reference").glob("*.md"))
     last_parts = {name.rpartition(".")[2] for name in shown}
     assert len(last_parts) == len(shown), "a name is in the reference twice"
-    missing = set(fb.__all__) - {"__version__"} - last_parts
+    missing = {*fb.__all__, *fb._SUBJECT_OF} - {"__version__"} - last_parts
     assert not missing, f"not in docs/reference: {sorted(missing)}"
 
 
@@ -227,7 +227,7 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_ours():
     assert len(headings) > 20
     for heading in headings:
         error, message = re.fullmatch(r"(?:(\w+Error): )?(.*)", heading).groups()
-        assert error is None or hasattr(fb, error), f"there is no fb.{error}"
+        assert error is None or hasattr(fb.errors, error), f"there is no fb.errors.{error}"
         for part in filter(None, (part.strip() for part in message.split("…"))):
             assert part in sources, f"no source says {part!r}"
 

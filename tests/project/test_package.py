@@ -29,9 +29,14 @@ def cpu_seconds(code):
     return min(float(in_a_new_interpreter(script)) for _ in range(5))
 
 
-def names_in_the_stub():
+# Packages that bring names lazily: the door, and the subjects behind it. Events and errors are modules.
+LAZY = ("flinkbuf", "flinkbuf.async_io", "flinkbuf.network", "flinkbuf.spark", "flinkbuf.types")
+BY_SUBJECT = {subject: importlib.import_module(f"flinkbuf.{subject}") for subject in set(fb._SUBJECT_OF.values())}
+
+
+def names_in_the_stub(package):
     """The public names as type checkers see them: those that are imported, by module, and `__all__`."""
-    tree = ast.parse((ROOT / "flinkbuf" / "__init__.pyi").read_text())
+    tree = ast.parse((ROOT / package.replace(".", "/") / "__init__.pyi").read_text())
     imported = {
         alias.asname or alias.name: node.module
         for node in tree.body
@@ -59,10 +64,36 @@ def test_every_public_name_is_there_and_is_the_one_of_its_module():
         assert getattr(fb, name) is getattr(importlib.import_module(home), name) is not None
 
 
-def test_type_checkers_see_the_same_names_from_the_same_modules():
-    imported, listed = names_in_the_stub()
-    assert imported == {**fb._MODULE_OF, "__version__": "flinkbuf._version"}
-    assert listed == fb.__all__
+@pytest.mark.parametrize("package", LAZY)
+def test_type_checkers_see_the_same_names_from_the_same_modules(package):
+    imported, listed = names_in_the_stub(package)
+    module = importlib.import_module(package)
+    more = {"__version__": "flinkbuf._version", **dict.fromkeys(fb._SUBJECTS, "flinkbuf")} if module is fb else {}
+    assert imported == {**module._MODULE_OF, **more}
+    assert listed == module.__all__
+    for name in module.__all__:
+        assert name in dir(module) and getattr(module, name) is not None
+
+
+def test_a_subject_comes_with_the_package():
+    found = in_a_new_interpreter(
+        "import flinkbuf as fb; print(fb.network.IOManager.__name__, fb.events.EndOfData.__name__)"
+    )
+    assert found == "IOManager EndOfData"
+
+
+def test_the_door_has_about_twenty_five_names():
+    """Who reads them all finds what he needs; the rest stands by subject."""
+    assert 20 <= len(fb.__all__) <= 30
+
+
+@pytest.mark.parametrize("name", fb._SUBJECT_OF)
+def test_a_name_that_has_moved_says_where_it_is(name):
+    subject = fb._SUBJECT_OF[name]
+    with pytest.warns(DeprecationWarning, match=rf"flinkbuf\.{name} is flinkbuf\.{subject}\.{name}") as warned:
+        old = getattr(fb, name)
+    assert old is getattr(BY_SUBJECT[subject], name)
+    assert warned[0].filename == __file__, "the line of the program"
 
 
 def test_a_star_import_gives_all_names():
@@ -103,7 +134,6 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 
 # Of these modules users get every class or function, or the test says which they do not need by name.
 WHOLE_MODULES = {
-    "flinkbuf.errors": {"located", "record_refused", "state_refused"},  # say on an error what it is about
     "flinkbuf.network.events": {"event_from_bytes"},  # a reader does it: RecordReader(..., events=True)
     "flinkbuf.async_io.retry": {"RetryOptions", "PyFlinkRetry", "as_retry"},  # what the public ones are made of
     "flinkbuf.types.values": {"row_class", "row_classes"},  # `Row` makes its classes itself
@@ -113,7 +143,9 @@ WHOLE_MODULES = {
 
 @pytest.mark.parametrize("module", WHOLE_MODULES)
 def test_what_such_a_module_defines_for_users_is_public(module):
-    public = {name for name, home in fb._MODULE_OF.items() if home == module}
+    homes = [each._MODULE_OF for each in map(importlib.import_module, LAZY)]
+    public = {name for home_of in homes for name, home in home_of.items() if home == module}
+    public |= set(fb.events.__all__) if module == "flinkbuf.network.events" else set()
     assert public_names_of(module) - WHOLE_MODULES[module] <= public
 
 
@@ -121,16 +153,18 @@ def names_of_the_reference(folder):
     """What pages of the reference show from the docstrings: their lines ``::: flinkbuf.NAME``, or with its module."""
     pages = "\n".join(page.read_text() for page in sorted(folder.rglob("*.md")))
     shown = re.findall(r"^::: (flinkbuf(?:\.\w+)*)\.(\w+)\s*$", pages, re.MULTILINE)
-    return {name for module, name in shown if module in ("flinkbuf", fb._MODULE_OF.get(name))}
+    return {
+        name for module, name in shown if name in fb.__all__ and module in ("flinkbuf", fb._MODULE_OF.get(name))
+    } | {name for module, name in shown if module == f"flinkbuf.{fb._SUBJECT_OF.get(name)}"}
 
 
 def test_the_reference_shows_each_public_name(tmp_path):
     (tmp_path / "page.md").write_text("# Page\n\n::: flinkbuf.exchange\n    options:\n::: flinkbuf.Row\n")
-    (tmp_path / "more.md").write_text("::: flinkbuf.network.events.EndOfData\n::: flinkbuf.metrics.Counter\n")
+    (tmp_path / "more.md").write_text("::: flinkbuf.events.EndOfData\n::: flinkbuf.metrics.Counter\n")
     assert names_of_the_reference(tmp_path) == {"exchange", "Row", "EndOfData"}
     if not REFERENCE.exists():
         pytest.skip("there is no reference: docs/reference is not in this tree")
-    assert names_of_the_reference(REFERENCE) == set(fb.__all__) - {"__version__"}
+    assert names_of_the_reference(REFERENCE) == {*fb.__all__, *fb._SUBJECT_OF} - {"__version__"}
 
 
 def test_importing_it_imports_no_large_library_and_starts_nothing():

@@ -132,7 +132,7 @@ def test_rows_before_one_at_fault_are_written(pool, tmp_path, options):
 
 def test_a_released_partition_ends_the_batch(pool, tmp_path):
     partition = fb.ResultPartition(pool, CHANNELS, "BLOCKING", tmp_path / "p", sort_buffers=4)
-    with pytest.raises(fb.CancelTaskError), fb.RecordWriter(partition, BATCH.schema) as writer:
+    with pytest.raises(fb.errors.CancelTaskError), fb.RecordWriter(partition, BATCH.schema) as writer:
         writer.emit_batch(BATCH)
         partition.release()
         writer.emit_batch(BATCH)

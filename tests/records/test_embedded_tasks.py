@@ -36,7 +36,7 @@ class Task:
     def read_from(self, *groups, index=0):
         """One gate for each group of upstream tasks."""
         gates = [fb.InputGate([(task.partition, index) for task in group]) for group in groups]
-        gate = gates[0] if len(gates) == 1 else fb.UnionInputGate(gates)
+        gate = gates[0] if len(gates) == 1 else fb.network.UnionInputGate(gates)
         gate.share_bell(self.bell)
         self.reader = fb.RecordReader(gate, ELEMENT)
 
@@ -164,8 +164,8 @@ def test_a_task_that_fails_ends_all_others_with_its_reason():
     errors = [task.error for task in tasks if task.error is not None]
     assert any(isinstance(error, ZeroDivisionError) for error in errors)
     told = [error for error in errors if not isinstance(error, ZeroDivisionError)]
-    assert isinstance(tasks[-1].error, fb.CancelTaskError) and "in the user's function" in str(tasks[-1].error)
-    assert all(isinstance(error, fb.CancelTaskError) for error in told)
+    assert isinstance(tasks[-1].error, fb.errors.CancelTaskError) and "in the user's function" in str(tasks[-1].error)
+    assert all(isinstance(error, fb.errors.CancelTaskError) for error in told)
 
 
 def left_behind():

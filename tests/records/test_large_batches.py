@@ -20,7 +20,7 @@ EDGE = 2**31
 MAP_NORESERVE = 0x4000  # Linux's; mmap has no name for it
 STREAM_BYTES = int(os.environ.get("FLINKBUF_LARGE_BYTES", 200 << 20))
 IS_LARGE = "FLINKBUF_LARGE_BYTES" in os.environ
-TYPES = {"row": lambda schema: schema, "row_data": lambda schema: fb.row_data_type(schema)}
+TYPES = {"row": lambda schema: schema, "row_data": lambda schema: fb.types.row_data_type(schema)}
 
 pytestmark = pytest.mark.skipif(
     "asan" in os.environ.get("LD_PRELOAD", ""), reason="a sanitizer needs memory of its own"

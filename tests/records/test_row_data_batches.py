@@ -22,7 +22,7 @@ UTC = datetime.timezone.utc
 def row_type_of(schema):
     """Or no example: decimals that Flink SQL has not."""
     try:
-        return fb.row_data_type(schema)
+        return fb.types.row_data_type(schema)
     except TypeError as error:
         assume("more digits than a DECIMAL" not in str(error))
         raise
@@ -90,10 +90,10 @@ def test_bytes_that_are_not_right_are_errors_and_no_crash(batch, data):
         if whole:
             whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     whole = whole[: data.draw(st.integers(0, len(whole)))]
-    with contextlib.suppress(fb.CorruptDataError):
+    with contextlib.suppress(fb.errors.CorruptDataError):
         for part in fb.read_batches([bytes(whole)], kind, schema=batch.schema):
             part.validate(full=True)
-    with contextlib.suppress(fb.CorruptDataError):
+    with contextlib.suppress(fb.errors.CorruptDataError):
         list(fb.read_buffers([bytes(whole)], kind))
 
 
@@ -112,14 +112,14 @@ ROWS = pa.record_batch(
 
 
 def test_every_bit_of_a_few_rows_may_be_wrong():
-    kind = fb.row_data_type(ROWS.schema)
+    kind = fb.types.row_data_type(ROWS.schema)
     whole = b"".join(write(ROWS, kind).values())
     for bit in range(8 * len(whole)):
         wrong = bytearray(whole)
         wrong[bit // 8] ^= 1 << bit % 8
         try:
             rows = [part.validate(full=True) for part in fb.read_batches([bytes(wrong)], kind, schema=ROWS.schema)]
-        except fb.CorruptDataError:
+        except fb.errors.CorruptDataError:
             continue
         records = list(fb.read_buffers([bytes(wrong)], kind))  # what a batch takes, records take
         assert rows is not None
@@ -127,14 +127,14 @@ def test_every_bit_of_a_few_rows_may_be_wrong():
 
 
 def test_rows_are_aligned_in_their_buffers():
-    kind = fb.row_data_type(ROWS.schema)
+    kind = fb.types.row_data_type(ROWS.schema)
     data = write(ROWS, kind)[0]
     assert len(data) % 8 == 0
     assert int.from_bytes(data[:4], "big") == int.from_bytes(data[4:8], "big") + 4
 
 
 def test_a_stream_of_batches_is_read_as_records_and_back():
-    kind = fb.row_data_type(ROWS.schema)
+    kind = fb.types.row_data_type(ROWS.schema)
     buffers = [buffer for _, buffer in fb.write_buffers(ROWS, kind, 1)]
     records = list(fb.read_buffers(buffers, kind))
     assert records[0].text == "short"
@@ -176,7 +176,7 @@ def murmur_of_words(data):
 NOT_NULL = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string(), nullable=False)])
 
 
-@pytest.mark.parametrize("make", [fb.row_data_type, fb.as_type])
+@pytest.mark.parametrize("make", [fb.types.row_data_type, fb.as_type])
 @pytest.mark.parametrize(
     ("columns", "column", "row"),
     [({"id": [1, None], "name": ["a", "b"]}, "id", 1), ({"id": [1, 2, 3], "name": ["a", "é", None]}, "name", 2)],
@@ -187,19 +187,19 @@ def test_a_null_in_a_column_that_is_not_nullable_is_refused_with_column_and_row(
         list(fb.write_buffers(batch, make(NOT_NULL), 1))
 
 
-@pytest.mark.parametrize("make", [fb.row_data_type, fb.as_type])
+@pytest.mark.parametrize("make", [fb.types.row_data_type, fb.as_type])
 def test_a_null_that_comes_for_a_column_that_is_not_nullable_is_refused_with_column_and_record(make):
     nullable = pa.schema([field.with_nullable(True) for field in NOT_NULL])
     batch = pa.record_batch({"id": [1, 2, 3], "name": ["a", "b", None]}, schema=nullable)
     buffers = [buffer for _, buffer in fb.write_buffers(batch, make(nullable), 1)]
     found = fb.read_batches(buffers, make(nullable), schema=NOT_NULL)
     assert next(found).num_rows == 2
-    with pytest.raises(fb.CorruptDataError, match="record 2, byte .*column 'name': null, but .* NOT NULL"):
+    with pytest.raises(fb.errors.CorruptDataError, match="record 2, byte .*column 'name': null, but .* NOT NULL"):
         next(found)
 
 
 def test_none_in_a_field_that_is_not_nullable_is_refused():
-    kind = fb.row_data_type("a int not null, b struct<c: int not null>")
+    kind = fb.types.row_data_type("a int not null, b struct<c: int not null>")
     assert kind.deserialize(kind.serialize((1, None))) == (1, None)
     with pytest.raises(TypeError, match="field 'a'.*NOT NULL"):
         kind.serialize((None, None))
@@ -223,14 +223,14 @@ def test_none_in_a_field_that_is_not_nullable_is_refused():
 )
 def test_what_a_slot_cannot_hold_is_refused(batch, kind, message):
     with pytest.raises(ValueError, match=message):
-        list(fb.write_buffers(batch, fb.row_data_type(kind), 1))
+        list(fb.write_buffers(batch, fb.types.row_data_type(kind), 1))
 
 
 def test_types_that_such_rows_cannot_hold_are_named():
     with pytest.raises(TypeError, match=r"field 'e': Types.ENUM.*no place in a ROW_DATA"):
         fb.Types.ROW_DATA(["e"], [fb.Types.ENUM(["a"])])
     with pytest.raises(TypeError, match=r"field 'd': decimal256\(60, 7\) has more digits"):
-        fb.row_data_type(pa.schema([("d", pa.decimal256(60, 7))]))
+        fb.types.row_data_type(pa.schema([("d", pa.decimal256(60, 7))]))
     with pytest.raises(TypeError, match="no type of batches"):
         list(fb.write_buffers(pa.record_batch({"v": ["a"]}), fb.Types.STRING_DATA(), 1))
 
@@ -238,7 +238,7 @@ def test_types_that_such_rows_cannot_hold_are_named():
 def test_intervals_are_numbers():
     months = pa.array([(1, 2, 3), None], pa.month_day_nano_interval())
     batch = pa.record_batch({"c": months, "d": pa.array([5, None], pa.duration("us"))})
-    kind = fb.row_data_type(batch.schema)
+    kind = fb.types.row_data_type(batch.schema)
     buffers = [buffer for _, buffer in fb.write_buffers(batch, kind, 1)]
     assert list(fb.read_buffers(buffers, kind)) == [((1, 2, 3), 5), (None, None)]
     assert next(fb.read_batches(buffers, kind, schema=batch.schema)).equals(batch)
@@ -254,7 +254,7 @@ def test_spark_types_keep_their_digits():
             spark.StructField("a", spark.ArrayType(spark.TimestampType())),
         ]
     )
-    found = fb.row_data_type(schema)
+    found = fb.types.row_data_type(schema)
     assert repr(found) == (
         "Types.ROW_DATA(['d', 'i', 'a'], [Types.DECIMAL_DATA(10, 3), Types.LONG(), "
         "Types.ARRAY_DATA(Types.TIMESTAMP_LTZ_DATA(6))], not_null=['d'])"
@@ -262,7 +262,7 @@ def test_spark_types_keep_their_digits():
 
 
 def test_all_key_groups_are_there():
-    kind = fb.row_data_type("id bigint")
+    kind = fb.types.row_data_type("id bigint")
     batch = pa.record_batch({"id": list(range(2000))})
     found = write(batch, kind, 8, fb.by_key("id"))
     assert sorted(found) == list(range(8))
@@ -279,9 +279,9 @@ def test_all_key_groups_are_there():
     ],
 )
 def test_a_value_is_not_lost_in_a_column_of_nulls(kind, values):
-    row = fb.row_data_type(f"v {kind}")
+    row = fb.types.row_data_type(f"v {kind}")
     buffers = [buffer for _, buffer in fb.write_buffers([pa.record_batch({"v": values})], row, 1)]
-    with pytest.raises(fb.CorruptDataError, match="a value in a column of nulls"):
+    with pytest.raises(fb.errors.CorruptDataError, match="a value in a column of nulls"):
         list(fb.read_batches(buffers, row, schema=pa.schema({"v": pa.null()})))
 
 
@@ -301,7 +301,9 @@ def test_a_decimal_that_a_type_has_no_digits_for_is_read_by_its_schema():
     schema = pa.schema([("d", pa.decimal128(38, 30))])
     batch = pa.record_batch({"d": pa.array([value], pa.decimal128(38, 30))})
     buffers = [buffer for _, buffer in fb.write_buffers(batch, fb.as_type(schema), 1)]
-    with pytest.raises(fb.CorruptDataError, match=r"a type has no digits .*give the Arrow schema or the DDL text"):
+    with pytest.raises(
+        fb.errors.CorruptDataError, match=r"a type has no digits .*give the Arrow schema or the DDL text"
+    ):
         list(fb.read_batches(buffers, fb.as_type(schema)))
     for kind in (schema, "d decimal(38, 30)"):
         buffers = [buffer for _, buffer in fb.write_buffers(batch, kind, 1)]

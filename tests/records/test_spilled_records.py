@@ -33,7 +33,7 @@ def feed(writer, partition, records):
         try:
             writer.emit(LONG)
             partition.finish()
-        except fb.CancelTaskError:
+        except fb.errors.CancelTaskError:
             pass
         except BaseException as error:
             failures.append(error)
@@ -49,7 +49,7 @@ def feed(writer, partition, records):
 
 
 def test_record_over_the_threshold_goes_to_the_managers_directory(tmp_path):
-    with fb.IOManager([tmp_path]) as manager:
+    with fb.network.IOManager([tmp_path]) as manager:
         assert read_one(spill_threshold=1000, io_manager=manager) == LONG
         assert os.listdir(manager.paths[0]) == [".lock"]  # nothing is left behind
         shutil.rmtree(manager.paths[0])

@@ -52,7 +52,7 @@ JOB = """
             merged.update(found)
         assert merged == expected, "records were lost, doubled or changed"
         assert len({pid for pid, _ in parts}) > 1, "all partitions were read in one process"
-    assert [len(summary.tasks) for summary in fb.exchange_summaries()] == [2], "the tasks met at the driver"
+    assert [len(summary.tasks) for summary in fb.spark.exchange_summaries()] == [2], "the tasks met at the driver"
     big = sc.parallelize([b"x" * 5_000_000] * 3, 3)
     assert fb.exchange(big, type=fb.Types.PRIMITIVE_ARRAY(fb.Types.BYTE())).map(len).collect() == [5_000_000] * 3
     try:

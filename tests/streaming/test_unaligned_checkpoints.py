@@ -90,7 +90,7 @@ def nothing_yet():
 
 
 def values_of(items):
-    return [item.value for item in items if isinstance(item, fb.StreamRecord)]
+    return [item.value for item in items if isinstance(item, fb.types.StreamRecord)]
 
 
 def before(taken, group, checkpoint_id):

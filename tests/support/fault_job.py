@@ -117,9 +117,9 @@ class Exchange:
 
     def __init__(self, pair, address, records, read):
         self.pair, self.received = pair, []
-        self.partition_id = fb.ResultPartitionID.random()
+        self.partition_id = fb.network.ResultPartitionID.random()
         self.partition = pair.there.create_partition(self.partition_id, 1)
-        self.gate = pair.here.create_gate([fb.RemoteChannel(*address, self.partition_id, 0)])
+        self.gate = pair.here.create_gate([fb.network.RemoteChannel(*address, self.partition_id, 0)])
         self.producer = Task(pair.write, self.partition, records)
         self.consumer = Task(self._read)
         self.producer.start()

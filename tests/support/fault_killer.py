@@ -125,7 +125,7 @@ def produce(task, count):
 
 def consume(task, count):
     """Read a partition, and compare every record as it comes."""
-    channel = fb.RemoteChannel("127.0.0.1", task["port"], task["partition_id"], 0)
+    channel = fb.network.RemoteChannel("127.0.0.1", task["port"], task["partition_id"], 0)
     with environment(task) as env, env.create_gate([channel]) as gate:
         for number, record in enumerate(fb.RecordReader(gate, TYPE)):
             if record != (number, f"record {number} of channel 0"):

@@ -67,9 +67,9 @@ class ListSource(StreamOperator):
                 return self.end
             item = self.items[self.position]
             self.position += 1
-            if isinstance(item, fb.Watermark):
+            if isinstance(item, fb.types.Watermark):
                 output.emit_watermark(item.timestamp)
-            elif isinstance(item, fb.StreamRecord):
+            elif isinstance(item, fb.types.StreamRecord):
                 output.collect(item.value, NO_TIMESTAMP if item.timestamp is None else item.timestamp)
             else:
                 output.collect(item, NO_TIMESTAMP)
@@ -85,10 +85,10 @@ class ListSink(StreamOperator):
         self.items = items
 
     def process_element(self, value, timestamp):
-        self.items.append(value if timestamp == NO_TIMESTAMP else fb.StreamRecord(value, timestamp))
+        self.items.append(value if timestamp == NO_TIMESTAMP else fb.types.StreamRecord(value, timestamp))
 
     def process_watermark(self, timestamp):
-        self.items.append(fb.Watermark(timestamp))
+        self.items.append(fb.types.Watermark(timestamp))
 
     def process_watermark_status(self, is_idle):
         self.items.append("idle" if is_idle else "active")
@@ -97,7 +97,7 @@ class ListSink(StreamOperator):
         self.items.append(marker)
 
 
-END = fb.Watermark(2**63 - 1)
+END = fb.types.Watermark(2**63 - 1)
 
 
 def operator(name, factory, **options):

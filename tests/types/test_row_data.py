@@ -93,7 +93,7 @@ def test_an_int_is_a_decimal_and_a_shorter_one_is_filled_up():
 
 
 def test_each_piece_of_a_row_is_refused():
-    kind = fb.row_data_type("a int, b string, c array<string>, d map<string, int>, e struct<f: decimal(30, 1)>")
+    kind = fb.types.row_data_type("a int, b string, c array<string>, d map<string, int>, e struct<f: decimal(30, 1)>")
     row = (1, "longer than seven", ["x", None, "longer than seven"], {"k": None}, (decimal.Decimal("1.5"),))
     data = kind.serialize(row)
     assert kind.deserialize(data) == row
@@ -103,20 +103,20 @@ def test_each_piece_of_a_row_is_refused():
 
 
 def test_a_refusal_names_the_field():
-    kind = fb.row_data_type("a struct<b: array<int>>")
+    kind = fb.types.row_data_type("a struct<b: array<int>>")
     with pytest.raises(TypeError, match=r"field 'a'\.'b'\[1\]: expected INT, got 'x'"):
         kind.serialize((([1, "x"],),))
 
 
 def test_types_of_rows_are_values():
-    kind = fb.row_data_type("id bigint not null, price decimal(10, 2), tags array<string>, at timestamp")
+    kind = fb.types.row_data_type("id bigint not null, price decimal(10, 2), tags array<string>, at timestamp")
     for again in (pickle.loads(pickle.dumps(kind)), eval(repr(kind), {"Types": fb.Types})):
         assert again == kind
         assert hash(again) == hash(kind)
         assert again.serialize((1, None, None, None)) == kind.serialize(
             {"id": 1, "price": None, "tags": None, "at": None}
         )
-    assert kind != fb.row_data_type("id bigint, price decimal(10, 2), tags array<string>, at timestamp")
+    assert kind != fb.types.row_data_type("id bigint, price decimal(10, 2), tags array<string>, at timestamp")
 
 
 @pytest.mark.parametrize("make", [lambda: fb.Types.DECIMAL_DATA(39, 0), lambda: fb.Types.TIMESTAMP_DATA(10)])

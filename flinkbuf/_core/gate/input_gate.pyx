@@ -134,7 +134,7 @@ cdef class AbstractInputGate:
         if decompressor is None:
             raise RuntimeError(
                 f"{where} is compressed, but the gate has no decompressor: give it one with "
-                "decompressor=fb.BufferDecompressor(codec), codec being the sender's "
+                "decompressor=fb.network.BufferDecompressor(codec), codec being the sender's "
                 "taskmanager.network.compression.codec (NetworkConfig.compression_codec)")
         if isinstance(decompressor, BlockDecompressor) and self.restore_block(decompressor, item) == 1:
             return 1

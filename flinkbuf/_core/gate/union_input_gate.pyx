@@ -12,7 +12,7 @@ from flinkbuf._core.ground.wakeup cimport TaskBell
 
 @cython.no_gc_clear  # close() needs the gates
 cdef class UnionInputGate(AbstractInputGate):
-    """Input gates read as one; see `flinkbuf.UnionInputGate`."""
+    """Input gates read as one; see `flinkbuf.network.UnionInputGate`."""
 
     def __cinit__(self, gates):
         cdef InputGate gate

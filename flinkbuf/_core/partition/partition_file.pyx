@@ -40,7 +40,7 @@ cdef int take_block(void* context, const fb_file_block* block) noexcept nogil:
 
 
 cdef class PartitionFile:
-    """A finished pair of files; see `flinkbuf.PartitionFile`.
+    """A finished pair of files; see `flinkbuf.network.PartitionFile`.
 
     Parameters
     ----------

@@ -201,7 +201,7 @@ def async_map(
     if rate_limit_scope not in ("task", "job"):
         raise ValueError(f"rate_limit_scope must be 'task' or 'job', got {rate_limit_scope!r}")
     if stats is not None and not isinstance(stats, AsyncStats):
-        raise TypeError(f"stats must be an fb.AsyncStats(), got {stats!r}")
+        raise TypeError(f"stats must be an fb.async_io.AsyncStats(), got {stats!r}")
     options = AsyncOptions(
         capacity=capacity,
         concurrency=concurrency,

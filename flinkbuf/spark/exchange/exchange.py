@@ -165,7 +165,7 @@ def exchange(
     reached the driver with, or at ``spark.flinkbuf.task.bindAddress``, and a port of the configuration's `data_port`.
     Whoever connects has to prove that he knows a secret which Spark brought to the tasks, and each message to the
     driver and from it is authenticated; with ``tls`` in `config` all of it is encrypted, too. A task that cannot reach
-    the driver fails and says what to open and to set. `fb.exchange_summaries` says what each run did.
+    the driver fails and says what to open and to set. `fb.spark.exchange_summaries` says what each run did.
 
     Keys are equal as Java's ``equals`` sees them: 0.0 and -0.0 are two keys, and so are ``Decimal("1.0")`` and
     ``Decimal("1.00")``, though Python calls them equal. Key by a function to normalise them, such as

@@ -310,7 +310,7 @@ def exchange_summaries(context: SparkContext | SparkSession | None = None) -> li
     Examples
     --------
     >>> counts = fb.exchange(trips, "origin", mode="pipelined").mapPartitions(count).collect()  # doctest: +SKIP
-    >>> print(fb.exchange_summaries()[-1].table())  # doctest: +SKIP
+    >>> print(fb.spark.exchange_summaries()[-1].table())  # doctest: +SKIP
     """
     from flinkbuf.spark.exchange.rendezvous import summaries_of
 

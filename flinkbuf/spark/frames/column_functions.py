@@ -23,7 +23,7 @@ def to_flink(column: Column | str, type: Any) -> Column:
         A struct, such as ``F.struct("name", "n")``, whose fields are found by name; of a type without fields a column
         of its values.
     type : TypeInformation, str, pyspark StructType or pyarrow schema
-        See `flinkbuf.as_type`; `flinkbuf.row_data_type` is the format of Flink SQL.
+        See `flinkbuf.as_type`; `flinkbuf.types.row_data_type` is the format of Flink SQL.
 
     Returns
     -------

@@ -75,7 +75,7 @@ def test_bytes_that_are_not_right_are_errors_and_no_crash(batch, data):
     try:
         for part in fb.read_batches([bytes(whole)], batch.schema):
             part.validate(full=True)
-    except fb.CorruptDataError:
+    except fb.errors.CorruptDataError:
         pass
 
 
@@ -86,7 +86,7 @@ def test_every_bit_of_a_few_rows_may_be_wrong():
         wrong[bit // 8] ^= 1 << bit % 8
         try:
             rows = [part.validate(full=True) for part in fb.read_batches([bytes(wrong)], ROWS.schema)]
-        except fb.CorruptDataError:
+        except fb.errors.CorruptDataError:
             continue
         list(fb.read_buffers([bytes(wrong)], ROWS.schema))  # what a batch takes, records take
         assert rows
@@ -99,7 +99,9 @@ def test_the_rows_before_an_error_come_first():
     batches_found = fb.read_batches([good + bad + good], kind, max_rows=4)
     assert [next(batches_found).num_rows for _ in range(3)] == [4, 4, 2]
     for _ in range(2):
-        with pytest.raises(fb.CorruptDataError, match="record 10, byte 7, column 'n': the bytes end inside a record"):
+        with pytest.raises(
+            fb.errors.CorruptDataError, match="record 10, byte 7, column 'n': the bytes end inside a record"
+        ):
             next(batches_found)
 
 
@@ -112,7 +114,7 @@ def test_the_rows_before_an_error_come_first():
     ],
 )
 def test_bytes_of_another_type_are_errors(records, written, read, message):
-    with pytest.raises(fb.CorruptDataError, match=message):
+    with pytest.raises(fb.errors.CorruptDataError, match=message):
         list(fb.read_batches(buffers_of(records, written), read))
 
 
@@ -129,8 +131,8 @@ def test_a_text_that_has_no_null_counts_its_units_alone(kind, more):
 
 def test_a_row_that_is_a_change_has_no_place():
     row = fb.Row(1)
-    row.set_row_kind(fb.RowKind.DELETE)
-    with pytest.raises(fb.CorruptDataError, match="the row is a change"):
+    row.set_row_kind(fb.types.RowKind.DELETE)
+    with pytest.raises(fb.errors.CorruptDataError, match="the row is a change"):
         list(fb.read_batches(buffers_of([row], "a bigint"), "a bigint"))
 
 
@@ -155,7 +157,7 @@ def test_what_a_column_cannot_hold_is_an_error(found, values, message):
     if pa.types.is_timestamp(found):
         make = lambda value: datetime.datetime(2020, 1, 1, 0, 0, 0, value, datetime.timezone.utc)  # noqa: E731
     schema = pa.schema([("a", found)])
-    with pytest.raises(fb.CorruptDataError, match=message):
+    with pytest.raises(fb.errors.CorruptDataError, match=message):
         list(fb.read_batches(buffers_of([(make(value),) for value in values], schema), schema))
 
 
@@ -233,7 +235,7 @@ def test_a_channel_that_ends_inside_a_record_names_it():
     with fb.RecordWriter(partition, fb.Types.TUPLE(["bigint", "bigint"])) as writer:
         writer.emit((1, 2))
     reader = fb.RecordReader(fb.InputGate([(partition, 0)]), fb.Types.TUPLE(["bigint", "bigint", "bigint"]))
-    with pytest.raises(fb.CorruptDataError, match="channel 0, record 0, byte 16, column 'f2'"):
+    with pytest.raises(fb.errors.CorruptDataError, match="channel 0, record 0, byte 16, column 'f2'"):
         list(reader.read_batches())
 
 

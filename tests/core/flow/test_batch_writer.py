@@ -212,7 +212,7 @@ batch = pa.record_batch({
     "m": pa.array([i % 1000 for i in range(large)], pa.decimal128(20, 2)),
     "l": [[i, None] for i in range(large)],
 })
-kind = fb.row_data_type(batch.schema) if sys.argv[1] == "row_data" else batch.schema
+kind = fb.types.row_data_type(batch.schema) if sys.argv[1] == "row_data" else batch.schema
 
 def allocations(rows, width):
     part = batch.slice(0, rows)
@@ -376,7 +376,7 @@ def test_elements_of_a_stream_are_no_batch():
 def test_long_keys_of_row_data_go_where_records_go():
     keys = [0, -1, 2**63 - 1, -(2**63), *(7**i % 2**62 for i in range(600))]
     batch = pa.record_batch({"s": list(map(str, keys)), "key": pa.array(keys, pa.int64())})
-    kind = fb.row_data_type(batch.schema)
+    kind = fb.types.row_data_type(batch.schema)
     for part in (batch, batch.slice(7), batch.slice(5, 90)):
         rows = [tuple(row.values()) for row in part.to_pylist()]
         assert streams(fb.write_buffers(part, kind, 13, fb.by_key("key"))) == streams(

@@ -18,7 +18,7 @@ import flinkbuf as fb
 from flinkbuf.records.arrow_batches import arrow_schema
 
 GOLDEN = load("types")
-FORMATS = pytest.mark.parametrize("make", [fb.as_type, fb.row_data_type])
+FORMATS = pytest.mark.parametrize("make", [fb.as_type, fb.types.row_data_type])
 KIND = "name string, n bigint"
 ROWS = pa.array([{"name": "JFK", "n": 7}, None, {"name": None, "n": None}, {"name": "é", "n": -1}])
 ROW_VALUES = [("JFK", 7), None, (None, None), ("é", -1)]
@@ -53,8 +53,8 @@ VIEWS = (pa.types.is_string_view, pa.types.is_binary_view, pa.types.is_list_view
 def typed_batches(draw, max_rows=20):
     """A batch, and a type of its rows in one of both formats."""
     batch = draw(batches(max_rows))
-    make = draw(st.sampled_from([fb.as_type, fb.row_data_type]))
-    if make is fb.row_data_type:  # it has no times of day finer than milliseconds
+    make = draw(st.sampled_from([fb.as_type, fb.types.row_data_type]))
+    if make is fb.types.row_data_type:  # it has no times of day finer than milliseconds
         assume(not any(holds(field.type, pa.types.is_time64) for field in batch.schema))
     return batch, type_of(make, batch.schema)
 
@@ -110,7 +110,7 @@ def go_round(case, kind, schema, found):
     values = pa.array([bytes.fromhex(case["hex"])])
     try:
         rows = fb.deserialize_array(values, kind, schema=schema)
-    except fb.CorruptDataError as error:
+    except fb.errors.CorruptDataError as error:
         found[re.sub(r".*?: |; .*", "", str(error))] += 1
         return
     rows.validate(full=True)
@@ -320,7 +320,7 @@ def test_not_null_columns_are_nullable_only_where_a_row_is_null(make):
     with pytest.raises(ValueError, match="row 2: column 'n': null, but .* NOT NULL"):
         fb.serialize_batch(ROWS, make(kind))
     bad = fb.serialize_batch(ROWS, make(KIND))
-    with pytest.raises(fb.CorruptDataError, match="row 2, byte .*column 'n': null, but .* NOT NULL"):
+    with pytest.raises(fb.errors.CorruptDataError, match="row 2, byte .*column 'n': null, but .* NOT NULL"):
         fb.deserialize_array(bad, make(kind), schema=schema)
     lenient = fb.deserialize_array(bad, make(kind), schema=schema, mode="PERMISSIVE")
     assert lenient.to_pylist() == [ROWS[0].as_py(), None, None, ROWS[3].as_py()]
@@ -378,13 +378,13 @@ def test_bytes_that_are_not_right_are_errors_or_null_one_by_one(given, data):
             alone = fb.deserialize_array(pa.array([each]), kind, schema=batch.schema)
             kind.deserialize(each)  # what a column takes, a record takes
             expected += alone.to_pylist()
-        except fb.CorruptDataError:
+        except fb.errors.CorruptDataError:
             expected.append(None)
     array = pa.array(values, pa.binary())
     lenient = fb.deserialize_array(array, kind, schema=batch.schema, mode="permissive")
     lenient.validate(full=True)
     assert repr(lenient.to_pylist()) == repr(expected)
-    with pytest.raises(fb.CorruptDataError) if None in expected else contextlib.nullcontext() as caught:
+    with pytest.raises(fb.errors.CorruptDataError) if None in expected else contextlib.nullcontext() as caught:
         strict = fb.deserialize_array(array, kind, schema=batch.schema)
         assert repr(strict.to_pylist()) == repr(expected)
     if caught is not None:
@@ -401,7 +401,7 @@ def test_an_error_names_row_byte_and_column(wrong, make):
     rows[wrong] = None
     message = "byte 13, column 'n'" if make is fb.as_type else "byte 0, the batch"
     for array in (pa.array(values), pa.chunked_array([values[:700], values[700:]])):
-        with pytest.raises(fb.CorruptDataError, match=f"^row {wrong}, {message}: .*another"):
+        with pytest.raises(fb.errors.CorruptDataError, match=f"^row {wrong}, {message}: .*another"):
             fb.deserialize_batch(array, kind)
         assert fb.deserialize_array(array, kind, mode="PERMISSIVE").to_pylist() == rows
 
@@ -409,9 +409,9 @@ def test_an_error_names_row_byte_and_column(wrong, make):
 @FORMATS
 def test_a_row_that_is_a_change_is_no_row_of_a_batch(make):
     kind, row = make(KIND), fb.Row("JFK", 7)
-    row.set_row_kind(fb.RowKind.DELETE)
+    row.set_row_kind(fb.types.RowKind.DELETE)
     values = pa.array([kind.serialize(row)])
-    with pytest.raises(fb.CorruptDataError, match="row 0, .*the row is a change"):
+    with pytest.raises(fb.errors.CorruptDataError, match="row 0, .*the row is a change"):
         fb.deserialize_array(values, kind)
     assert fb.deserialize_array(values, kind, mode="PERMISSIVE").to_pylist() == [None]
 
@@ -419,7 +419,7 @@ def test_a_row_that_is_a_change_is_no_row_of_a_batch(make):
 def test_a_value_that_the_type_cannot_hold_names_row_and_column():
     rows = pa.table({"t": pa.chunked_array([pa.array([1000], pa.time64("us")), pa.array([2000, 1], pa.time64("us"))])})
     with pytest.raises(ValueError, match="^row 2: column 't': a time with more than") as caught:
-        fb.serialize_batch(rows, fb.row_data_type("t time"))
+        fb.serialize_batch(rows, fb.types.row_data_type("t time"))
     assert caught.value.record_number == 2
     assert caught.value.field == "column 't'"
 
@@ -429,7 +429,7 @@ def test_a_value_that_the_type_cannot_hold_names_row_and_column():
     [
         (lambda: fb.serialize_batch(pa.record_batch({"name": ["a"]}), KIND), TypeError, "column 'n' is missing"),
         (lambda: fb.serialize_batch(pa.array(["a"]), KIND), TypeError, "string is no ROW"),
-        (lambda: fb.serialize_batch(pa.array(["a"]), fb.row_data_type(KIND)), TypeError, "no type of batches"),
+        (lambda: fb.serialize_batch(pa.array(["a"]), fb.types.row_data_type(KIND)), TypeError, "no type of batches"),
         (lambda: fb.serialize_batch([("a", 1)], KIND), TypeError, "a batch is a pyarrow RecordBatch or Table"),
         (lambda: fb.serialize_batch(ROWS, fb.Types.SET("bigint")), TypeError, "struct is no SET"),
         (lambda: fb.deserialize_batch(pa.array(["a"]), KIND), TypeError, "string is no PRIMITIVE_ARRAY"),

@@ -157,7 +157,7 @@ def test_buffers_that_end_inside_a_record_are_an_error_that_says_where():
     data = framed(b"\x00\x07", b"\x00\x08")
     reader = fb.read_buffers([data[:-1]], fb.Types.SHORT())
     assert next(reader) == 7
-    with pytest.raises(fb.CorruptDataError, match="record 1 at byte 6.*ends inside it"):
+    with pytest.raises(fb.errors.CorruptDataError, match="record 1 at byte 6.*ends inside it"):
         next(reader)
 
 
@@ -166,7 +166,7 @@ def test_a_negative_length_is_an_error_that_says_where(length):
     data = framed(b"\x00\x07") + struct.pack(">i", length) + b"1234"
     reader = fb.read_buffers([data], fb.Types.SHORT())
     assert next(reader) == 7
-    with pytest.raises(fb.CorruptDataError, match="record 1 at byte 6"):
+    with pytest.raises(fb.errors.CorruptDataError, match="record 1 at byte 6"):
         next(reader)
 
 
@@ -174,7 +174,7 @@ def test_a_huge_length_allocates_nothing_and_ends_as_truncation():
     data = struct.pack(">i", 2**31 - 1) + b"abc"
     tracemalloc.start()
     try:
-        with pytest.raises(fb.CorruptDataError, match="record 0 at byte 0.*ends inside it"):
+        with pytest.raises(fb.errors.CorruptDataError, match="record 0 at byte 0.*ends inside it"):
             list(fb.read_buffers([data], fb.Types.SHORT()))
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -182,7 +182,7 @@ def test_a_huge_length_allocates_nothing_and_ends_as_truncation():
 
 
 def test_a_record_longer_than_its_type_is_an_error():
-    with pytest.raises(fb.CorruptDataError, match="record 0: 3 bytes long.*used only 2"):
+    with pytest.raises(fb.errors.CorruptDataError, match="record 0: 3 bytes long.*used only 2"):
         list(fb.read_buffers([framed(b"\x00\x07\x01")], fb.Types.SHORT()))
 
 

@@ -248,7 +248,7 @@ def test_a_failure_of_the_other_side_comes_out():
     pool = fb.NetworkBufferPool(64, segment_size=4096)
     tasks = [Task(pool, 2), Task(pool, 2)]
     exchange = tasks[0].connect(tasks, range(10))
-    with later(0.05, tasks[1].partition.fail, "disk full"), pytest.raises(fb.CancelTaskError, match="disk full"):
+    with later(0.05, tasks[1].partition.fail, "disk full"), pytest.raises(fb.errors.CancelTaskError, match="disk full"):
         list(exchange)
 
 
@@ -307,7 +307,7 @@ def test_the_gate_may_outlive_everything_else():
     task.partition.fail("gone")
     del task
     gc.collect()
-    with pytest.raises(fb.CancelTaskError):
+    with pytest.raises(fb.errors.CancelTaskError):
         reader.gate.poll()
     gate.close()
 
@@ -323,7 +323,7 @@ def test_a_union_of_gates_is_read_as_well(count):
             fb.InputGate([(other.partition, index) for other in tasks]),
             fb.InputGate([(other, index) for other in others]),
         ]
-        task.gate = fb.UnionInputGate(gates)
+        task.gate = fb.network.UnionInputGate(gates)
         task.exchange = RecordExchange(task.writer, fb.RecordReader(task.gate, LONG), range(index, 50_000, count))
 
     def write_others():
@@ -349,7 +349,7 @@ def test_the_rest_is_written_past_a_union_too():
     pool = fb.NetworkBufferPool(64, segment_size=4096)
     task = Task(pool, 1)
     second = fb.ResultPartition(pool, 1)
-    task.gate = fb.UnionInputGate([fb.InputGate([(task.partition, 0)]), fb.InputGate([(second, 0)])])
+    task.gate = fb.network.UnionInputGate([fb.InputGate([(task.partition, 0)]), fb.InputGate([(second, 0)])])
     exchange = RecordExchange(task.writer, fb.RecordReader(task.gate, LONG), range(20_000))
     next(exchange)
     with fb.RecordWriter(second, LONG) as writer:
@@ -363,9 +363,9 @@ def test_the_rest_is_written_past_a_union_too():
 def test_stream_elements_keep_their_timestamps():
     def elements():
         for n in range(20_000):
-            yield fb.StreamRecord(n, n * 10 if n % 3 else None)
+            yield fb.types.StreamRecord(n, n * 10 if n % 3 else None)
             if n % 100 == 99:
-                yield fb.Watermark(n)
+                yield fb.types.Watermark(n)
 
     type = fb.Types.STREAM_ELEMENT(LONG)
     tasks = connect_all([elements(), elements()], type=type, partitioner="rebalance")
@@ -387,15 +387,15 @@ def test_stream_elements_keep_their_timestamps():
         (n, n * 10 if n % 3 else None) for n in range(20_000) for _ in range(2)
     ]
     for result in got:
-        watermarks = [item for item, _ in result if isinstance(item, fb.Watermark)]
-        assert sorted(watermarks) == [fb.Watermark(n) for n in range(99, 20_000, 100) for _ in range(2)]
+        watermarks = [item for item, _ in result if isinstance(item, fb.types.Watermark)]
+        assert sorted(watermarks) == [fb.types.Watermark(n) for n in range(99, 20_000, 100) for _ in range(2)]
 
 
 def test_stream_elements_larger_than_all_memory_cross_each_other_without_locking_up():
     """A record or watermark that waits for room is gone on with after reading, and keeps its timestamp."""
     pool = fb.NetworkBufferPool(24, segment_size=4096)
     type = fb.Types.STREAM_ELEMENT(BYTES)
-    sent = [e for n in range(40) for e in (fb.StreamRecord(bytes([n]) * 50_000, n), fb.Watermark(n))]
+    sent = [e for n in range(40) for e in (fb.types.StreamRecord(bytes([n]) * 50_000, n), fb.types.Watermark(n))]
     tasks = [Task(pool, 2, type, "rebalance") for _ in range(2)]
     got = [[], []]
     for task in tasks:
@@ -403,7 +403,7 @@ def test_stream_elements_larger_than_all_memory_cross_each_other_without_locking
 
     def run(task, result):
         for item in task.exchange:
-            result.append(item if isinstance(item, fb.Watermark) else (item[0], task.exchange.reader.timestamp))
+            result.append(item if isinstance(item, fb.types.Watermark) else (item[0], task.exchange.reader.timestamp))
 
     threads = [threading.Thread(target=run, args=pair, daemon=True) for pair in zip(tasks, got, strict=True)]
     for thread in threads:
@@ -415,8 +415,8 @@ def test_stream_elements_larger_than_all_memory_cross_each_other_without_locking
         (n, n) for n in range(40) for _ in range(2)
     ]
     for result in got:
-        assert sorted(item for item in result if isinstance(item, fb.Watermark)) == [
-            fb.Watermark(n) for n in range(40) for _ in range(2)
+        assert sorted(item for item in result if isinstance(item, fb.types.Watermark)) == [
+            fb.types.Watermark(n) for n in range(40) for _ in range(2)
         ]
 
 

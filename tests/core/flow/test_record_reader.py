@@ -64,7 +64,7 @@ def test_a_reader_that_wants_no_events_is_not_stopped_by_a_barrier(pool):
             assert list(fb.RecordReader(gate, fb.Types.INT())) == [1, 2]
 
 
-class Hello(fb.UserEvent):
+class Hello(fb.events.UserEvent):
     class_name = "org.example.Hello"
 
     def __init__(self, text):
@@ -86,9 +86,9 @@ def test_events_of_the_users_classes_need_a_registry_that_names_them(pool):
         return fb.InputGate([(partition, 0)])
 
     with written() as gate:
-        hello, *ends = fb.RecordReader(gate, fb.Types.INT(), events=fb.EventRegistry(Hello))
-        assert hello.text == "world" and ends == [fb.EndOfData(), fb.EndOfPartition()]
-    with written() as gate, pytest.raises(fb.CorruptDataError, match="give an EventRegistry"):
+        hello, *ends = fb.RecordReader(gate, fb.Types.INT(), events=fb.events.EventRegistry(Hello))
+        assert hello.text == "world" and ends == [fb.events.EndOfData(), fb.events.EndOfPartition()]
+    with written() as gate, pytest.raises(fb.errors.CorruptDataError, match="give an EventRegistry"):
         list(fb.RecordReader(gate, fb.Types.INT(), events=True))
     with written() as gate:
         assert list(fb.RecordReader(gate, fb.Types.INT())) == []
@@ -119,7 +119,7 @@ def test_a_channel_that_ends_inside_a_record_is_an_error_that_names_it(pool):
         with fb.InputGate([(partition, 0), (partition, 1)]) as gate, fb.RecordReader(gate, fb.Types.SHORT()) as reader:
             assert next(reader) == 5
             with pytest.raises(
-                fb.CorruptDataError, match="record 1 at byte 6 of channel 1: the stream ends inside it"
+                fb.errors.CorruptDataError, match="record 1 at byte 6 of channel 1: the stream ends inside it"
             ) as failure:
                 next(reader)
             assert failure.value.channel_index == 1
@@ -131,7 +131,7 @@ def test_a_corrupt_length_is_an_error_that_names_channel_record_and_offset(pool)
         partition.finish()
         with fb.InputGate([(partition, 0)]) as gate, fb.RecordReader(gate, fb.Types.SHORT()) as reader:
             assert next(reader) == 5
-            with pytest.raises(fb.CorruptDataError, match="record 1 at byte 6 of channel 0"):
+            with pytest.raises(fb.errors.CorruptDataError, match="record 1 at byte 6 of channel 0"):
                 next(reader)
 
 
@@ -140,7 +140,9 @@ def test_a_record_of_another_type_is_an_error_that_names_channel_and_record(pool
         with fb.RecordWriter(partition, fb.Types.LONG()) as writer:
             writer.emit(5)
         with fb.InputGate([(partition, 0)]) as gate, fb.RecordReader(gate, fb.Types.SHORT()) as reader:
-            with pytest.raises(fb.CorruptDataError, match="channel 0, record 0: 8 bytes long.*used only 2") as failure:
+            with pytest.raises(
+                fb.errors.CorruptDataError, match="channel 0, record 0: 8 bytes long.*used only 2"
+            ) as failure:
                 next(reader)
             assert failure.value.channel_index == 0
 
@@ -217,7 +219,7 @@ def test_unpickled_code_cannot_read_on_in_the_buffers_it_comes_from():
     buffers = [b for _, b in fb.write_buffers([Closer(), 5], PICKLED, 1)]
     reader = fb.read_buffers(buffers, PICKLED)
     Closer.act = staticmethod(lambda: next(reader))
-    with pytest.raises((RuntimeError, fb.CorruptDataError), match="conversion"):
+    with pytest.raises((RuntimeError, fb.errors.CorruptDataError), match="conversion"):
         next(reader)
     assert next(reader) == 5
 

@@ -47,11 +47,11 @@ def poll_all(reader):
 
 def polled(element):
     """What poll() gives for an element, without the channel."""
-    if isinstance(element, fb.StreamRecord):
+    if isinstance(element, fb.types.StreamRecord):
         return "RECORD", element.value, element.timestamp
-    if isinstance(element, fb.Watermark):
+    if isinstance(element, fb.types.Watermark):
         return "WATERMARK", None, element.timestamp
-    if isinstance(element, fb.WatermarkStatus):
+    if isinstance(element, fb.types.WatermarkStatus):
         return "STATUS", None, element.status
     return "MARKER", element, None
 
@@ -62,7 +62,7 @@ def test_elements_that_flink_wrote_are_read(pool, case):
     data = bytes.fromhex(case["hex"])
     partition = write_raw(pool, [data], [data])
     with fb.RecordReader(fb.InputGate([(partition, 0)]), type) as reader:
-        [item] = [fb.StreamRecord(v, reader.timestamp) if polled(element)[0] == "RECORD" else v for v in reader]
+        [item] = [fb.types.StreamRecord(v, reader.timestamp) if polled(element)[0] == "RECORD" else v for v in reader]
         assert same(item, element)
         reader.gate.close()
     with fb.RecordReader(fb.InputGate([(partition, 1)]), type) as reader:
@@ -74,13 +74,13 @@ def test_elements_that_flink_wrote_are_read(pool, case):
 
 timestamps = st.none() | st.integers(LONG_MIN, LONG_MAX) | st.sampled_from([0, -1, LONG_MIN, LONG_MAX])
 elements = st.one_of(
-    st.builds(fb.StreamRecord, st.text(max_size=60), timestamps),
-    st.builds(fb.Watermark, st.integers(LONG_MIN, LONG_MAX)),
-    st.sampled_from([fb.WatermarkStatus.IDLE, fb.WatermarkStatus.ACTIVE, fb.RecordAttributes(False)]),
+    st.builds(fb.types.StreamRecord, st.text(max_size=60), timestamps),
+    st.builds(fb.types.Watermark, st.integers(LONG_MIN, LONG_MAX)),
+    st.sampled_from([fb.types.WatermarkStatus.IDLE, fb.types.WatermarkStatus.ACTIVE, fb.types.RecordAttributes(False)]),
     st.builds(
-        fb.LatencyMarker, st.integers(LONG_MIN, LONG_MAX), st.binary(min_size=16, max_size=16), st.integers(0, 9)
+        fb.types.LatencyMarker, st.integers(LONG_MIN, LONG_MAX), st.binary(min_size=16, max_size=16), st.integers(0, 9)
     ),
-    st.builds(fb.InternalWatermark, st.integers(LONG_MIN, LONG_MAX), st.integers(0, 9)),
+    st.builds(fb.types.InternalWatermark, st.integers(LONG_MIN, LONG_MAX), st.integers(0, 9)),
     st.builds(CheckpointBarrier, st.integers(1, 9), st.just(0)),
 )
 
@@ -102,9 +102,9 @@ def test_any_mix_comes_back_wherever_it_is_cut(sent, segment_size, data):
                         writer.emit(element)
                     elif way == 1:
                         writer.emit_all([element])
-                    elif isinstance(element, fb.StreamRecord):
+                    elif isinstance(element, fb.types.StreamRecord):
                         writer.emit(element.value, element.timestamp)
-                    elif isinstance(element, fb.Watermark):
+                    elif isinstance(element, fb.types.Watermark):
                         writer.write_watermark(element.timestamp)
                     else:
                         writer.write_marker(element)
@@ -115,17 +115,17 @@ def test_any_mix_comes_back_wherever_it_is_cut(sent, segment_size, data):
                         if kind == "FINISHED":
                             break
                         if kind == "STATUS":
-                            value = fb.WatermarkStatus(timestamp)
+                            value = fb.types.WatermarkStatus(timestamp)
                         elif kind == "WATERMARK":
-                            value = fb.Watermark(timestamp)
+                            value = fb.types.Watermark(timestamp)
                         elif kind == "RECORD":
-                            value = fb.StreamRecord(value, timestamp)
+                            value = fb.types.StreamRecord(value, timestamp)
                     else:
                         value = next(reader, None)
                         if value is None:
                             break
                         if isinstance(value, str):
-                            value = fb.StreamRecord(value, reader.timestamp)
+                            value = fb.types.StreamRecord(value, reader.timestamp)
                         else:
                             assert reader.timestamp is None
                     got.append(value)
@@ -206,7 +206,7 @@ def test_a_priority_event_of_any_gate_of_a_union_overtakes(pool):
     for number, writer in enumerate(writers):
         writer.emit_all([f"{number}{n}" for n in range(10)])
         writer.flush()
-    with fb.UnionInputGate([fb.InputGate([(partition, 0)]) for partition in partitions]) as union:
+    with fb.network.UnionInputGate([fb.InputGate([(partition, 0)]) for partition in partitions]) as union:
         reader = fb.RecordReader(union, type, events=True)
         assert next(reader) == "00"
         for number in (2, 1, 0):
@@ -250,12 +250,12 @@ def test_a_reader_without_events_is_not_held_up_by_priority_ones(pool):
 )
 def test_bytes_that_are_no_element_are_refused_with_their_place(pool, data, text):
     type = fb.Types.STREAM_ELEMENT(NAME)
-    good = type.serialize(fb.StreamRecord("x", 5))
+    good = type.serialize(fb.types.StreamRecord("x", 5))
     partition = write_raw(pool, [good, data], [good, data])
     for channel in range(2):
         with fb.InputGate([(partition, channel)]) as gate, fb.RecordReader(gate, type) as reader:
             assert (reader.poll()[1] if channel else next(reader)) == "x"
-            with pytest.raises(fb.CorruptDataError, match=text) as caught:
+            with pytest.raises(fb.errors.CorruptDataError, match=text) as caught:
                 reader.poll() if channel else next(reader)
             assert "record 1" in str(caught.value) and caught.value.channel_index == 0
             assert reader.timestamp is None or reader.timestamp in (0, 5)
@@ -323,7 +323,7 @@ def test_a_union_takes_what_a_task_says_to_its_channels(pool):
             writer.write_event(CheckpointBarrier(1, 2))
             for channel in range(2):
                 writer.emit(f"{number}{channel}")
-    union = fb.UnionInputGate([fb.InputGate([(partition, c) for c in range(2)]) for partition in partitions])
+    union = fb.network.UnionInputGate([fb.InputGate([(partition, c) for c in range(2)]) for partition in partitions])
     with union, fb.RecordReader(union, type, events=True) as reader:
         items = [[] for _ in range(4)]
         while (item := reader.poll())[0] not in ("NOTHING", "FINISHED"):

@@ -107,7 +107,7 @@ def test_a_block_that_raises_fails_the_partition_and_the_reader_is_told(pool):
                 with fb.RecordWriter(partition, fb.Types.INT()) as writer:
                     writer.emit(1)
                     raise ZeroDivisionError("by hand")
-            with pytest.raises(fb.CancelTaskError, match="channel 0.*ZeroDivisionError: by hand"):
+            with pytest.raises(fb.errors.CancelTaskError, match="channel 0.*ZeroDivisionError: by hand"):
                 list(fb.RecordReader(gate, fb.Types.INT()))
 
 
@@ -149,7 +149,7 @@ def test_other_threads_run_while_a_writer_waits_for_a_buffer():
             def produce():
                 try:
                     writer.emit_all(range(1000))
-                except fb.CancelTaskError as error:
+                except fb.errors.CancelTaskError as error:
                     failure.append(error)
 
             thread = threading.Thread(target=produce)
@@ -239,7 +239,7 @@ def test_a_column_is_the_same_bytes_as_its_values_one_by_one(pool, type, dtype):
                 data = b""
                 while (item := gate.poll(None)) is not None:
                     with item[1] as buffer:
-                        data += bytes(buffer) if buffer.data_type == fb.DataType.DATA_BUFFER else b""
+                        data += bytes(buffer) if buffer.data_type == fb.network.DataType.DATA_BUFFER else b""
             written.append(data)
     assert written[0] == written[1]
 
@@ -372,7 +372,7 @@ def test_a_second_thread_is_refused_while_one_writes():
             writer, other = (fb.RecordWriter(partition, fb.Types.LONG(), buffer_timeout_ms=-1) for _ in range(2))
 
             def produce():
-                with pytest.raises(fb.CancelTaskError):
+                with pytest.raises(fb.errors.CancelTaskError):
                     writer.emit_all(range(1000))
 
             thread = threading.Thread(target=produce)
@@ -402,7 +402,7 @@ def test_a_partition_closed_before_its_end_tells_its_readers(pool):
     with fb.ResultPartition(pool, 1) as partition:
         fb.RecordWriter(partition, fb.Types.INT()).emit(1)
     with fb.InputGate([(partition, 0)]) as gate:
-        with pytest.raises(fb.CancelTaskError, match="before its end"):
+        with pytest.raises(fb.errors.CancelTaskError, match="before its end"):
             list(fb.RecordReader(gate, fb.Types.INT()))
 
 
@@ -418,7 +418,7 @@ def test_an_exception_without_a_text_still_fails_the_partition(pool):
                 with fb.RecordWriter(partition, fb.Types.INT()) if block == "writer" else partition:
                     raise Mute
             for _ in range(2):  # told as often as asked
-                with pytest.raises(fb.CancelTaskError, match="Mute"):
+                with pytest.raises(fb.errors.CancelTaskError, match="Mute"):
                     gate.poll(None)
         partition.close()
 

@@ -12,8 +12,13 @@ from flinkbuf.network.events import CheckpointBarrier
 
 ELEMENTS = load("stream_elements")["cases"]
 NAME = fb.Types.STRING()
-MARKERS = [fb.Watermark(7), fb.WatermarkStatus.IDLE, fb.RecordAttributes(True), fb.InternalWatermark(5, 1)]
-MARKERS.append(fb.LatencyMarker(9, bytes(range(16)), 3))
+MARKERS = [
+    fb.types.Watermark(7),
+    fb.types.WatermarkStatus.IDLE,
+    fb.types.RecordAttributes(True),
+    fb.types.InternalWatermark(5, 1),
+]
+MARKERS.append(fb.types.LatencyMarker(9, bytes(range(16)), 3))
 
 
 @pytest.fixture
@@ -56,16 +61,16 @@ def test_elements_have_the_bytes_that_flink_writes(pool, case):
     def write(writer):
         writer.emit(element)
         writer.emit_all([element])
-        if isinstance(element, fb.StreamRecord):
+        if isinstance(element, fb.types.StreamRecord):
             writer.emit(element.value, element.timestamp)
             writer.broadcast(element.value, element.timestamp)
             if element.timestamp != -(2**63):
                 writer.write_element(element.value, -(2**63) if element.timestamp is None else element.timestamp)
         else:
             writer.write_marker(element)
-            if isinstance(element, fb.Watermark):
+            if isinstance(element, fb.types.Watermark):
                 writer.write_watermark(element.timestamp)
-            if isinstance(element, fb.WatermarkStatus):
+            if isinstance(element, fb.types.WatermarkStatus):
                 writer.write_status(element.is_idle)
 
     [records] = written(pool, write, type=parse(case.get("type", "int")))
@@ -75,7 +80,9 @@ def test_elements_have_the_bytes_that_flink_writes(pool, case):
 @pytest.mark.parametrize("segment_size", [16, 17, 33, 64])
 def test_elements_are_cut_over_small_segments(segment_size):
     values = ["", "a", "b" * 9, "c" * 200]
-    elements = [e for i, v in enumerate(values) for e in (fb.StreamRecord(v, i), fb.StreamRecord(v), *MARKERS)]
+    elements = [
+        e for i, v in enumerate(values) for e in (fb.types.StreamRecord(v, i), fb.types.StreamRecord(v), *MARKERS)
+    ]
     type = fb.Types.STREAM_ELEMENT(NAME)
     with fb.NetworkBufferPool(512, segment_size=segment_size) as pool:
         [records] = written(pool, lambda writer: [writer.emit(element) for element in elements])
@@ -92,8 +99,8 @@ def test_the_partitioner_sees_the_value(pool):
 
     def write(writer):
         writer.emit("a", 1)
-        writer.emit(fb.StreamRecord("bb", 2))
-        writer.emit_all(["ccc", fb.StreamRecord("dddd"), fb.Watermark(4)])
+        writer.emit(fb.types.StreamRecord("bb", 2))
+        writer.emit_all(["ccc", fb.types.StreamRecord("dddd"), fb.types.Watermark(4)])
         writer.write_element("e", 3)
 
     channels = written(pool, write, 2, partitioner=choose)
@@ -123,7 +130,7 @@ def test_what_is_no_record_goes_to_every_channel_behind_its_records(pool, marker
         elements = [type.deserialize(record) for record in records]
         assert elements.count(marker) == 6
         for place, element in enumerate(elements):
-            if isinstance(element, fb.StreamRecord):
+            if isinstance(element, fb.types.StreamRecord):
                 assert elements[:place].count(marker) == element.timestamp, "as many as were written before it"
 
 
@@ -162,8 +169,8 @@ def test_a_value_that_is_refused_leaves_no_trace(pool):
             ("b", 2**63, OverflowError, "."),
             ("b", "noon", TypeError, "."),
             ("b", 1.5, TypeError, "."),
-            (fb.Watermark(3), 4, TypeError, "Watermark.*4 cannot be given beside it"),
-            (fb.StreamRecord("b", 3), 4, TypeError, "4 cannot be given beside it"),
+            (fb.types.Watermark(3), 4, TypeError, "Watermark.*4 cannot be given beside it"),
+            (fb.types.StreamRecord("b", 3), 4, TypeError, "4 cannot be given beside it"),
         ]:
             with pytest.raises(error, match=text):
                 writer.emit(item, timestamp)
@@ -182,7 +189,7 @@ def test_records_of_a_plain_type_take_no_timestamp(pool):
             lambda: writer.write_element("a", 1),
             lambda: writer.write_watermark(1),
             lambda: writer.write_status(True),
-            lambda: writer.write_marker(fb.Watermark(1)),
+            lambda: writer.write_marker(fb.types.Watermark(1)),
         ):
             with pytest.raises(TypeError, match=r"no timestamp|Types\.STREAM_ELEMENT|STREAM_ELEMENT"):
                 write()
@@ -211,7 +218,7 @@ def test_markers_are_gone_on_with_when_a_reader_has_made_room(pool):
 
         def read(channel):
             with fb.InputGate([(partition, channel)]) as gate, fb.RecordReader(gate, type) as reader:
-                got[channel] += [element for element in reader if isinstance(element, fb.Watermark)]
+                got[channel] += [element for element in reader if isinstance(element, fb.types.Watermark)]
 
         readers = [threading.Thread(target=read, args=(channel,)) for channel in range(4)]
         for reader in readers:
@@ -219,11 +226,11 @@ def test_markers_are_gone_on_with_when_a_reader_has_made_room(pool):
         for turn in range(300):
             writer.emit("x" * 700, turn)
             writer.write_watermark(turn)
-            writer.emit(fb.Watermark(turn))
+            writer.emit(fb.types.Watermark(turn))
         writer.close()
         for reader in readers:
             reader.join()
-    assert got == [[fb.Watermark(turn) for turn in range(300) for _ in range(2)]] * 4
+    assert got == [[fb.types.Watermark(turn) for turn in range(300) for _ in range(2)]] * 4
 
 
 def test_events_stand_between_elements(pool):

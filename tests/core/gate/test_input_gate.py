@@ -127,7 +127,7 @@ class FlinkServer:
 
 def blocks(parts, codec, end=True):
     """Answers with `parts`, each a compressed buffer where that is shorter, and the end of the partition."""
-    compressor = fb.BufferCompressor(codec)
+    compressor = fb.network.BufferCompressor(codec)
     answers = []
     for number, part in enumerate(parts):
         block = compressor.compress(part)
@@ -148,7 +148,7 @@ def blocks(parts, codec, end=True):
 @contextlib.contextmanager
 def gate_on(server, **knobs):
     with fb.NetworkEnvironment(fb.NetworkConfig(**knobs), num_segments=64) as env:
-        channels = [fb.RemoteChannel(*server.address, bytes(60), index) for index in range(len(server.answers))]
+        channels = [fb.network.RemoteChannel(*server.address, bytes(60), index) for index in range(len(server.answers))]
         with env.create_gate(channels) as gate:
             yield gate
     server.close()
@@ -196,7 +196,7 @@ def test_larger_buffers_than_ours_are_an_error_that_says_so():
     server = FlinkServer([[{"body": bytes(4097), "data_type": 1, "sequence_number": 0, "backlog": 0}]])
     with gate_on(server, segment_size=4096) as gate:
         with pytest.raises(
-            fb.CorruptDataError, match="4097 bytes, at most 4096 .* the segment size of the reading side"
+            fb.errors.CorruptDataError, match="4097 bytes, at most 4096 .* the segment size of the reading side"
         ):
             gate.poll(20_000)
 
@@ -243,12 +243,12 @@ def test_what_a_server_of_flink_compressed_is_read():
 def test_a_compressed_buffer_without_decompressor_names_channel_and_setting():
     server = FlinkServer([blocks([bytes(100)], "LZ4")])
     with fb.NetworkEnvironment(num_segments=64) as env:
-        gate = env.create_gate([fb.RemoteChannel(*server.address, bytes(60), 0)])
+        gate = env.create_gate([fb.network.RemoteChannel(*server.address, bytes(60), 0)])
         gate.decompressor = None
         for _ in range(2):  # who asks again is told again
             with pytest.raises(RuntimeError, match="channel 0, buffer 0 is compressed, .*network.compression.codec"):
                 gate.poll(20_000)
-        gate.decompressor = fb.BufferDecompressor("LZ4")
+        gate.decompressor = fb.network.BufferDecompressor("LZ4")
         assert bytes(gate.poll()[1]) == bytes(100)
         gate.close()
         assert env.pool.available_segment_count == 64
@@ -263,7 +263,7 @@ def test_a_damaged_block_names_channel_and_buffer_and_is_not_passed_over():
         reader = fb.RecordReader(gate, fb.Types.INT())
         assert [next(reader) for _ in range(100)] == list(range(100))
         for _ in range(2):
-            with pytest.raises(fb.CorruptDataError, match="channel 0, buffer 1: .*compressed with LZ4"):
+            with pytest.raises(fb.errors.CorruptDataError, match="channel 0, buffer 1: .*compressed with LZ4"):
                 next(reader)
 
 
@@ -288,7 +288,7 @@ def test_a_checkpoint_has_the_originals_of_compressed_buffers():
 def test_the_wrong_codec_is_an_error_that_asks_for_the_right_one():
     server = FlinkServer([blocks([bytes(100)], "ZSTD")])
     with gate_on(server, compression_codec="LZ4") as gate:
-        with pytest.raises(fb.CorruptDataError, match="does the producer use another"):
+        with pytest.raises(fb.errors.CorruptDataError, match="does the producer use another"):
             gate.poll(20_000)
 
 
@@ -310,7 +310,7 @@ def test_a_codec_that_is_not_there_hurts_only_when_it_is_needed(codec, package, 
 def test_a_compressed_buffer_in_hand_goes_home_when_the_gate_is_closed():
     server = FlinkServer([blocks([bytes(100)], "LZ4", end=False)])
     with fb.NetworkEnvironment(num_segments=64) as env:
-        gate = env.create_gate([fb.RemoteChannel(*server.address, bytes(60), 0)])
+        gate = env.create_gate([fb.network.RemoteChannel(*server.address, bytes(60), 0)])
         gate.decompressor = None
         with pytest.raises(RuntimeError, match="no decompressor"):
             gate.poll(20_000)
@@ -326,9 +326,13 @@ def test_a_compressed_buffer_in_hand_goes_home_when_the_gate_is_closed():
 def linked(request):
     """A partition with two subpartitions and a gate that reads both, in this process or over the wire."""
     with fb.NetworkEnvironment(num_segments=64) as env:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = env.create_partition(partition_id, 2)
-        kind = fb.LocalChannel if request.param == "local" else functools.partial(fb.RemoteChannel, *env.address)
+        kind = (
+            fb.network.LocalChannel
+            if request.param == "local"
+            else functools.partial(fb.network.RemoteChannel, *env.address)
+        )
         with env.create_gate([kind(partition_id, index) for index in range(2)]) as gate:
             yield partition, gate
         partition.close()
@@ -391,11 +395,11 @@ def test_a_slow_consumer_gets_smaller_buffers(kind):
         min_segment_size=1024,
     )
     with fb.NetworkEnvironment(config, num_segments=64) as env:
-        partition_id = fb.ResultPartitionID.random()
+        partition_id = fb.network.ResultPartitionID.random()
         partition = env.create_partition(partition_id, 1)
-        channel = fb.LocalChannel(partition_id, 0)
+        channel = fb.network.LocalChannel(partition_id, 0)
         if kind == "remote":
-            channel = fb.RemoteChannel(*env.address, partition_id, 0)
+            channel = fb.network.RemoteChannel(*env.address, partition_id, 0)
         with env.create_gate([channel]) as gate:
             assert gate.announced_buffer_size == 32768
             writer = threading.Thread(target=lambda: write_all(partition))
@@ -435,9 +439,9 @@ def test_knobs_of_debloating_are_checked(pool, name, value):
 def test_the_error_of_a_channel_says_which_one_it_is(pool):
     with fb.ResultPartition(pool, 1) as one, fb.ResultPartition(pool, 1) as two:
         with fb.InputGate([(one, 0)]) as first, fb.InputGate([(two, 0)]) as second:
-            with fb.UnionInputGate([first, second]) as union:
+            with fb.network.UnionInputGate([first, second]) as union:
                 two.fail("its reason")
-                with pytest.raises(fb.CancelTaskError, match="channel 1 .*its reason") as failure:
+                with pytest.raises(fb.errors.CancelTaskError, match="channel 1 .*its reason") as failure:
                     union.poll(5000)
                 assert failure.value.channel_index == 1
 

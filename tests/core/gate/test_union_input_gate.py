@@ -32,29 +32,29 @@ def test_a_union_needs_two_different_gates(pool):
     with fb.ResultPartition(pool, 2) as partition:
         first, second = fb.InputGate([(partition, 0)]), fb.InputGate([(partition, 1)])
         with pytest.raises(ValueError, match="at least two input gates, got 0"):
-            fb.UnionInputGate([])
+            fb.network.UnionInputGate([])
         with pytest.raises(ValueError, match="at least two input gates, got 1"):
-            fb.UnionInputGate([first])
+            fb.network.UnionInputGate([first])
         with pytest.raises(ValueError, match="only once"):
-            fb.UnionInputGate([first, second, first])
+            fb.network.UnionInputGate([first, second, first])
         with pytest.raises(TypeError, match="number 1 is of type ResultPartition"):
-            fb.UnionInputGate([first, partition])
+            fb.network.UnionInputGate([first, partition])
         second.request_partitions()
         with pytest.raises(RuntimeError, match="read already, or belongs to another union"):
-            fb.UnionInputGate([first, second])
+            fb.network.UnionInputGate([first, second])
         second.close()
         with pytest.raises(RuntimeError, match="closed"):
-            fb.UnionInputGate([first, second])
+            fb.network.UnionInputGate([first, second])
         first.close()
 
 
 def test_a_gate_belongs_to_one_union(pool):
     with fb.ResultPartition(pool, 3) as partition:
         gates = [fb.InputGate([(partition, index)]) for index in range(3)]
-        with fb.UnionInputGate(gates[:2]) as union:
+        with fb.network.UnionInputGate(gates[:2]) as union:
             assert union.gates == tuple(gates[:2])
             with pytest.raises(RuntimeError, match="another union"):
-                fb.UnionInputGate(gates[1:])
+                fb.network.UnionInputGate(gates[1:])
         assert gates[0].is_closed and gates[1].is_closed and not gates[2].is_closed
 
 
@@ -62,7 +62,7 @@ def test_channels_are_numbered_through_and_none_starves(pool):
     with fb.ResultPartition(pool, 3) as a, fb.ResultPartition(pool, 5) as b:
         for partition in (a, b):
             write(partition, range(30))
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             assert union.channel_count == 8
             assert union.queued_channel_count == 0  # nothing was asked for yet
             seen = []
@@ -79,7 +79,7 @@ def test_a_reader_reads_all_gates(pool):
     with fb.ResultPartition(pool, 2) as a, fb.ResultPartition(pool, 1) as b:
         write(a, range(1000))
         write(b, range(1000, 1500))
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             reader = fb.RecordReader(union, fb.Types.INT())
             records = {0: [], 1: [], 2: []}
             for record in reader:
@@ -92,7 +92,7 @@ def test_a_reader_reads_batches_of_all_gates(pool):
     with fb.ResultPartition(pool, 2) as a, fb.ResultPartition(pool, 1) as b:
         write(a, range(1000))
         write(b, range(1000, 1500))
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             reader = fb.RecordReader(union, fb.Types.INT())
             batches = [reader.read_batch(400) for _ in range(5)]
         assert [len(batch) for batch in batches] == [400, 400, 400, 300, 0]
@@ -106,7 +106,7 @@ def test_events_come_in_their_place_and_barriers_block_their_channel(pool):
                 writer.emit(number)
                 writer.write_event(CheckpointBarrier(7, 0))
                 writer.emit(number + 10)
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             reader = fb.RecordReader(union, fb.Types.INT(), events=True)
             items = [(next(reader), reader.channel_index) for _ in range(4)]
             assert [item for item in items if item[1] == 0] == [(0, 0), (CheckpointBarrier(7, 0), 0)]
@@ -125,24 +125,24 @@ def test_producers_of_all_gates_learn_that_all_was_processed(pool):
     with fb.ResultPartition(pool, 2) as a, fb.ResultPartition(pool, 1) as b:
         write(a, range(10))
         write(b, range(10))
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             assert sorted(fb.RecordReader(union, fb.Types.INT())) == sorted([*range(10)] * 2)
         assert a.is_all_data_processed and b.is_all_data_processed
 
 
 def test_errors_name_the_channel_of_the_union_and_stay(pool):
     with fb.ResultPartition(pool, 2) as a, fb.ResultPartition(pool, 2) as b:
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             assert union.poll() is None
             b.fail(ZeroDivisionError("by zero"))
             for _ in range(2):
-                with pytest.raises(fb.CancelTaskError, match="channel [23] .*ZeroDivisionError: by zero"):
+                with pytest.raises(fb.errors.CancelTaskError, match="channel [23] .*ZeroDivisionError: by zero"):
                     union.poll(20_000)
 
 
 def test_a_partition_that_is_read_already_is_named(pool):
     with fb.ResultPartition(pool, 1) as a, fb.ResultPartition(pool, 1) as b:
-        with fb.InputGate([(b, 0)]) as thief, fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.InputGate([(b, 0)]) as thief, fb.network.UnionInputGate(gates_on(a, b)) as union:
             thief.request_partitions()
             with pytest.raises(RuntimeError, match="channel 1"):
                 union.poll()
@@ -150,7 +150,7 @@ def test_a_partition_that_is_read_already_is_named(pool):
 
 def test_a_union_waits_for_any_of_its_gates(pool):
     with fb.ResultPartition(pool, 1) as a, fb.ResultPartition(pool, 1) as b:
-        with fb.UnionInputGate(gates_on(a, b)) as union:
+        with fb.network.UnionInputGate(gates_on(a, b)) as union:
             assert union.poll(20) is None
             for index, partition in enumerate((a, b)):
                 timer = threading.Timer(
@@ -166,9 +166,9 @@ def test_a_union_waits_for_any_of_its_gates(pool):
 def test_a_thread_that_waits_is_told_when_a_gate_is_closed(pool):
     with fb.ResultPartition(pool, 1) as a, fb.ResultPartition(pool, 1) as b:
         gates = gates_on(a, b)
-        union = fb.UnionInputGate(gates)
+        union = fb.network.UnionInputGate(gates)
         started = time.monotonic()
-        with later(0.05, gates[1].close), pytest.raises(fb.CancelTaskError, match="closed by another thread"):
+        with later(0.05, gates[1].close), pytest.raises(fb.errors.CancelTaskError, match="closed by another thread"):
             union.poll(20_000)
         assert time.monotonic() - started < 10
         assert union.is_closed
@@ -183,7 +183,7 @@ def test_a_thread_that_waits_is_told_when_a_gate_is_closed(pool):
 def test_a_forgotten_union_lets_its_gates_go(pool):
     with fb.ResultPartition(pool, 1) as a, fb.ResultPartition(pool, 1) as b:
         gates = gates_on(a, b)
-        union = fb.UnionInputGate(gates)
+        union = fb.network.UnionInputGate(gates)
         union.poll()
         union.itself = union  # a cycle: the collector finds it
         del union
@@ -194,21 +194,21 @@ def test_a_forgotten_union_lets_its_gates_go(pool):
 
 def test_gates_of_several_processes_are_read_as_one():
     with fb.NetworkEnvironment(num_segments=64) as here, fb.NetworkEnvironment(num_segments=64) as there:
-        ids = [fb.ResultPartitionID.random() for _ in range(2)]
+        ids = [fb.network.ResultPartitionID.random() for _ in range(2)]
         for number, (env, partition_id) in enumerate(zip((here, there), ids, strict=True)):
             write(env.create_partition(partition_id, 1), range(number * 1000, number * 1000 + 1000))
-        channels = [fb.LocalChannel(ids[0], 0), fb.RemoteChannel(*there.address, ids[1], 0)]
-        with fb.UnionInputGate([here.create_gate([channel]) for channel in channels]) as union:
+        channels = [fb.network.LocalChannel(ids[0], 0), fb.network.RemoteChannel(*there.address, ids[1], 0)]
+        with fb.network.UnionInputGate([here.create_gate([channel]) for channel in channels]) as union:
             assert sorted(fb.RecordReader(union, fb.Types.INT())) == list(range(2000))
 
 
 def test_an_environment_that_closes_tells_who_reads_its_gates_together():
     env = fb.NetworkEnvironment(num_segments=64)
-    ids = [fb.ResultPartitionID.random() for _ in range(2)]
+    ids = [fb.network.ResultPartitionID.random() for _ in range(2)]
     for partition_id in ids:
         env.create_partition(partition_id, 1)
-    channels = [fb.RemoteChannel(*env.address, partition_id, 0) for partition_id in ids]
-    union = fb.UnionInputGate([env.create_gate([channel]) for channel in channels])
+    channels = [fb.network.RemoteChannel(*env.address, partition_id, 0) for partition_id in ids]
+    union = fb.network.UnionInputGate([env.create_gate([channel]) for channel in channels])
     with later(0.05, env.close), pytest.raises((RuntimeError, fb.FlinkbufError)):
         union.poll(20_000)
     union.close()

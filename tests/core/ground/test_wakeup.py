@@ -83,7 +83,7 @@ def test_a_union_rings_it_for_all_of_its_gates(pool):
     bell = TaskBell()
     sources = [fb.ResultPartition(pool, 1) for _ in range(3)]
     gates = [fb.InputGate([(source, 0)]) for source in sources]
-    with fb.UnionInputGate(gates) as union:
+    with fb.network.UnionInputGate(gates) as union:
         with pytest.raises(RuntimeError, match="union"):
             gates[0].share_bell(bell)
         union.share_bell(bell)

@@ -1,4 +1,4 @@
-"""The binding of partition files: entries and blocks, as `flinkbuf.PartitionFile` hands them on."""
+"""The binding of partition files: entries and blocks, as `flinkbuf.network.PartitionFile` hands them on."""
 
 import os
 
@@ -29,8 +29,8 @@ def test_blocks_come_in_order_and_end_with_the_partition(base):
     streams = []
     for subpartition in range(3):
         blocks = list(file.buffers(subpartition))
-        assert blocks[-1] == (fb.DataType.END_OF_PARTITION, False, b"\0\0\0\0")
-        assert {kind for kind, _, _ in blocks[:-1]} == {fb.DataType.DATA_BUFFER}
+        assert blocks[-1] == (fb.network.DataType.END_OF_PARTITION, False, b"\0\0\0\0")
+        assert {kind for kind, _, _ in blocks[:-1]} == {fb.network.DataType.DATA_BUFFER}
         streams.append(b"".join(data for _, _, data in blocks[:-1]))
     assert streams[0] == b"\0\0\0\3all"
     assert streams[1] == b"\0\0\0\3one\0\0\0\3all"
@@ -69,5 +69,5 @@ def test_a_file_has_more_subpartitions_than_its_index_is_looked_at_for_at_a_time
             partition.emit(b"\0\0\0\1x", 299_999)
             partition.finish()
         del partition
-    with fb.PartitionFile.open(path) as file:
+    with fb.network.PartitionFile.open(path) as file:
         assert file.subpartition_count == 300_000

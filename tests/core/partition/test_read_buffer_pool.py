@@ -12,20 +12,20 @@ import flinkbuf as fb
 
 
 def test_it_says_what_it_has():
-    pool = fb.ReadBufferPool(1 << 20)
+    pool = fb.network.ReadBufferPool(1 << 20)
     assert (pool.size, pool.used_size, pool.peak_size, pool.reader_count, pool.waiting_count) == (1 << 20, 0, 0, 0, 0)
-    assert fb.ReadBufferPool().size == 64 << 20
+    assert fb.network.ReadBufferPool().size == 64 << 20
 
 
 @pytest.mark.parametrize("size", [0, 100])
 def test_too_little_for_one_reader_is_refused(size):
     with pytest.raises(ValueError, match=f"a pool of {size} bytes"):
-        fb.ReadBufferPool(size)
+        fb.network.ReadBufferPool(size)
 
 
 def test_readers_share_little_memory_and_give_it_back(tmp_path):
     buffers = fb.NetworkBufferPool(64, segment_size=4096)
-    reads = fb.ReadBufferPool(64 << 10)
+    reads = fb.network.ReadBufferPool(64 << 10)
     partition = fb.ResultPartition(buffers, 40, "BLOCKING", tmp_path / "p", read_pool=reads)
     text = random.Random(1).randbytes(1000).hex()
     with fb.RecordWriter(partition, fb.Types.STRING(), "broadcast") as writer:
@@ -50,7 +50,7 @@ def test_readers_share_little_memory_and_give_it_back(tmp_path):
 def test_a_gate_is_read_to_its_end_while_another_one_is_left_where_it_is(read_before):
     """What channels of the first hold is not given back meanwhile: those of the second go on with what is theirs."""
     channels, count, text = 150, 30_000, "x" * 500
-    reads = fb.ReadBufferPool(4_000_000)
+    reads = fb.network.ReadBufferPool(4_000_000)
     with fb.NetworkBufferPool(600, segment_size=4096) as buffers:
         partitions = [fb.ResultPartition(buffers, channels, "BLOCKING", read_pool=reads) for _ in range(2)]
         for partition in partitions:

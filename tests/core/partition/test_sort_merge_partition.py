@@ -29,7 +29,7 @@ def pool():
 
 
 def written(pool, path, executor, *, count=4, type=PERSISTENT, **options):
-    storage = SortMergeStorage(path, read_pool=fb.ReadBufferPool(), executor=executor, **options)
+    storage = SortMergeStorage(path, read_pool=fb.network.ReadBufferPool(), executor=executor, **options)
     partition = ResultPartition(pool.create_buffer_pool(8, 8), type, count, storage)
     for number in range(3000):
         partition.emit(b"\0\0\0\4" + number.to_bytes(4, "big"), number % count)
@@ -81,7 +81,9 @@ def test_a_codec_makes_the_file_smaller(pool, tmp_path, executor, name):
 
 def test_a_finished_file_is_a_partition_like_any_other(pool, tmp_path, executor):
     written(pool, tmp_path / "p", executor)
-    opened = open_partition_file(PartitionFile(tmp_path / "p"), read_pool=fb.ReadBufferPool(), executor=executor)
+    opened = open_partition_file(
+        PartitionFile(tmp_path / "p"), read_pool=fb.network.ReadBufferPool(), executor=executor
+    )
     assert opened.is_finished and opened.subpartition_count == 4
     with fb.InputGate([(opened, 1)]) as gate:
         assert list(fb.RecordReader(gate, fb.Types.INT())) == list(range(1, 3000, 4))

@@ -67,7 +67,7 @@ def test_equal_keys_have_one_token_whatever_their_history():
         ({"x": 1, "y": 2}, {"y": 2, "x": 1}),
         ([["a"], ["a"]], [["a"]] * 2),
         (numpy.float64(1.5), numpy.float64("1.5")),
-        (fb.Left("a"), fb.Left("".join(["a"]))),
+        (fb.types.Left("a"), fb.types.Left("".join(["a"]))),
     ]:
         assert UNDECLARED.token_of(first) == UNDECLARED.token_of(second)
         assert hash(UNDECLARED.token_of(first)) == hash(UNDECLARED.token_of(second))

@@ -32,7 +32,7 @@ def test_a_record_goes_to_the_next_operator_by_reference():
     edges.edges[0].collect(value, NO_TIMESTAMP)
     edges.edges[0].collect(value, 5)
     assert edges.sinks[0].items[0] is value
-    assert edges.sinks[0].items[1] == fb.StreamRecord(value, 5)
+    assert edges.sinks[0].items[1] == fb.types.StreamRecord(value, 5)
     assert (edges.counters.records_out, edges.target_counters[0].records_in) == (2, 2)
 
 
@@ -77,13 +77,13 @@ def test_without_an_edge_records_are_counted_and_dropped():
 def test_one_main_edge_beside_side_outputs_gets_all_main_records():
     edges = Edges("late", None)
     edges.output.collect(1, 7)
-    assert edges.taken == [[], [fb.StreamRecord(1, 7)]]
+    assert edges.taken == [[], [fb.types.StreamRecord(1, 7)]]
 
 
 def test_watermarks_go_to_all_edges_and_are_noted():
     edges = Edges(None, "late")
     edges.output.emit_watermark(5)
-    assert edges.taken == [[fb.Watermark(5)], [fb.Watermark(5)]]
+    assert edges.taken == [[fb.types.Watermark(5)], [fb.types.Watermark(5)]]
     assert edges.counters.output_watermark == 5
     assert edges.target_counters[0].input_watermark == 5
 
@@ -95,7 +95,7 @@ def test_a_watermark_is_dropped_while_the_edge_is_idle():
     output.emit_watermark(5)
     output.emit_watermark_status(False)
     output.emit_watermark(6)
-    assert edges.taken == [["idle", "active", fb.Watermark(6)]]
+    assert edges.taken == [["idle", "active", fb.types.Watermark(6)]]
     assert edges.counters.output_watermark == 6
 
 
@@ -107,7 +107,7 @@ def test_only_a_status_that_differs_from_the_announced_one_goes_on():
 
 
 def test_a_latency_marker_goes_along_every_edge():
-    edges, marker = Edges(None, "late"), fb.LatencyMarker(1, bytes(16), 0)
+    edges, marker = Edges(None, "late"), fb.types.LatencyMarker(1, bytes(16), 0)
     edges.output.emit_latency_marker(marker)
     assert edges.taken == [[marker], [marker]]
 

@@ -87,7 +87,7 @@ def test_a_record_for_several_partitions_counts_once(pool):
 def test_a_latency_marker_goes_to_one_channel(pool):
     end = End(pool, channel_count=4)
     for _ in range(8):
-        end.output.emit_latency_marker(fb.LatencyMarker(1, bytes(16), 0))
+        end.output.emit_latency_marker(fb.types.LatencyMarker(1, bytes(16), 0))
     counts = [len(end.written(channel)) for channel in range(4)]
     assert sum(counts) == 8 and max(counts) < 8
 

@@ -75,28 +75,28 @@ def test_records_come_with_their_timestamps_and_are_counted():
     bench.writers[0].emit(1)
     bench.writers[0].emit(2, 7)
     assert bench.drain() == [InputStatus.NOTHING_AVAILABLE]
-    assert bench.taken == [1, fb.StreamRecord(2, 7)]
+    assert bench.taken == [1, fb.types.StreamRecord(2, 7)]
     assert (bench.counters.records_in, bench.task_counters.records_in) == (2, 2)
 
 
 def test_watermarks_and_statuses_go_through_the_valve():
     bench = Bench(2)
-    bench.writers[0].emit(fb.Watermark(5))
+    bench.writers[0].emit(fb.types.Watermark(5))
     assert bench.drain() == [InputStatus.NOTHING_AVAILABLE]
     assert bench.taken == []
-    bench.writers[1].emit(fb.Watermark(3))
+    bench.writers[1].emit(fb.types.Watermark(3))
     bench.drain()
-    bench.writers[1].emit(fb.WatermarkStatus.IDLE)
+    bench.writers[1].emit(fb.types.WatermarkStatus.IDLE)
     bench.drain()
-    assert bench.taken == [fb.Watermark(3), fb.Watermark(5)]
+    assert bench.taken == [fb.types.Watermark(3), fb.types.Watermark(5)]
     assert bench.counters.input_watermark == 5
-    bench.writers[0].emit(fb.WatermarkStatus.IDLE)
+    bench.writers[0].emit(fb.types.WatermarkStatus.IDLE)
     bench.drain()
     assert bench.taken[2:] == ["idle"]
 
 
 def test_a_latency_marker_comes_past_the_valve():
-    bench, marker = Bench(), fb.LatencyMarker(5, bytes(16), 1)
+    bench, marker = Bench(), fb.types.LatencyMarker(5, bytes(16), 1)
     bench.writers[0].emit(marker)
     bench.drain()
     assert bench.taken == [marker]
@@ -104,7 +104,7 @@ def test_a_latency_marker_comes_past_the_valve():
 
 def test_attributes_of_records_are_passed_over():
     bench = Bench()
-    bench.writers[0].emit(fb.RecordAttributes(True))
+    bench.writers[0].emit(fb.types.RecordAttributes(True))
     bench.writers[0].emit(1)
     bench.drain()
     assert bench.taken == [1]
@@ -239,7 +239,7 @@ def test_a_source_is_told_when_to_return():
     output.emit_watermark_status(True)
     mailbox.put(Mail(lambda: None))
     assert output.must_yield()
-    assert taken == [1, fb.Watermark(5), "idle"]
+    assert taken == [1, fb.types.Watermark(5), "idle"]
 
 
 def test_a_barrier_that_overtakes_is_heard_without_reading_a_record():

@@ -67,7 +67,7 @@ NAMES = st.lists(TEXT, max_size=4, unique=True)
 
 
 def rows(values):
-    kinds = st.sampled_from(list(fb.RowKind))
+    kinds = st.sampled_from(list(fb.types.RowKind))
     plain = st.builds(lambda kind, fields: fb.Row.of_kind(kind, *fields), kinds, st.lists(values, max_size=4))
     named = NAMES.filter(bool).flatmap(lambda names: st.fixed_dictionaries(dict.fromkeys(names, values)))
     return plain | st.builds(lambda kind, fields: row_class(tuple(fields), kind)(*fields.values()), kinds, named)
@@ -152,7 +152,7 @@ Point = collections.namedtuple("Point", "x y")
         Point(1, 2),
         OwnRow(1),
         Flight("JFK", [1.0]),
-        fb.Left(5),
+        fb.types.Left(5),
         numpy.float64(1.5),
         numpy.int64(7),
         3 + 4j,
@@ -260,8 +260,8 @@ def test_values_nest_as_deep_as_pickle_goes_and_then_are_refused():
         (Types.MAP(OBJECT, OBJECT), {"a": 1, 2: None, (3, "x"): [4]}),
         (Types.SET(OBJECT), {1, "a", None, (2,)}),
         (Types.NULLABLE(OBJECT), ["x"]),
-        (Types.STREAM_ELEMENT(OBJECT), fb.StreamRecord(("JFK", 1.5), 7)),
-        (Types.EITHER(OBJECT, Types.INT()), fb.Left({1: 2})),
+        (Types.STREAM_ELEMENT(OBJECT), fb.types.StreamRecord(("JFK", 1.5), 7)),
+        (Types.EITHER(OBJECT, Types.INT()), fb.types.Left({1: 2})),
     ],
     ids=lambda x: x.kind if hasattr(x, "kind") else "",
 )

@@ -104,7 +104,7 @@ def client(reactor):
 
 def open_gate(client, pool, server, channels, *, exclusive=2, floating=8, codec=None):
     """A gate over `channels`: partition id, subpartition and channel id of each."""
-    decompressor = fb.BufferDecompressor(codec, SEGMENT_SIZE) if codec else None
+    decompressor = fb.network.BufferDecompressor(codec, SEGMENT_SIZE) if codec else None
     gate = fb.InputGate(channel_count=len(channels), decompressor=decompressor)
     gate.set_network(client, PartitionManager(), pool.create_buffer_pool(1, floating), 1000)
     for index, (partition, subpartition, channel_id) in enumerate(channels):
@@ -232,8 +232,8 @@ def records_in(data, type):
 
 def element_of(reader, item):
     """What a reader of stream elements gives, as the objects that the type has for them."""
-    is_record = not isinstance(item, (Event, fb.Watermark, fb.WatermarkStatus, fb.LatencyMarker))
-    return fb.StreamRecord(item, reader.timestamp) if is_record else item
+    is_record = not isinstance(item, (Event, fb.types.Watermark, fb.types.WatermarkStatus, fb.types.LatencyMarker))
+    return fb.types.StreamRecord(item, reader.timestamp) if is_record else item
 
 
 @pytest.mark.parametrize("piece", [None, 1, 13, 1000])
@@ -263,7 +263,7 @@ def test_pipelined_partition_of_flink_is_read_with_its_barriers(server, client, 
             EndOfData,
             EndOfPartition,
         ]
-        values = [item.value for item in received if isinstance(item, fb.StreamRecord)]
+        values = [item.value for item in received if isinstance(item, fb.types.StreamRecord)]
         assert [value[0] for value in values] == list(range(channel, 300, 2))
 
 
@@ -343,7 +343,7 @@ def test_compressed_partition_of_flink_is_read(server, client, pool, piece):
             if not is_client and frame.numbers["subpartition"] == channel and frame.numbers["is_compressed"]
         )
         assert received == records_in(data, row)
-        squares = [element.value[2] for element in received if isinstance(element, fb.StreamRecord)]
+        squares = [element.value[2] for element in received if isinstance(element, fb.types.StreamRecord)]
         assert squares == [n * n for n in range(channel, 1000, 2)]
 
 
@@ -373,10 +373,10 @@ def test_partition_that_is_not_found_is_asked_for_until_the_backoff_is_used_up(g
             server.say("ErrorResponse", receiver=CHANNEL, body=recorded.body)
 
     where = rf"channel 0 \(subpartition 3 of partition {ID.hex()} at"
-    with beside(answer), pytest.raises(fb.PartitionNotFoundError, match=where) as info:
+    with beside(answer), pytest.raises(fb.errors.PartitionNotFoundError, match=where) as info:
         gate.poll(20_000)
     assert f"was not found at 127.0.0.1:{server.port}: its producer has not registered it there" in str(info.value)
-    with pytest.raises(fb.PartitionNotFoundError):
+    with pytest.raises(fb.errors.PartitionNotFoundError):
         gate.poll()  # it stays
 
 
@@ -386,7 +386,7 @@ def test_failure_that_a_server_of_flink_reports_is_shown_with_its_class(gate, se
     (recorded,) = FrameDecoder().feed(bytes.fromhex(case["hex"]))
     state, arithmetic = b"\x00\x1fjava.lang.IllegalStateException", b"\x00\x1djava.lang.ArithmeticException"
     body = recorded.body.replace(state, arithmetic)
-    with beside(lambda: refuse(server, body=body)), pytest.raises(fb.RemoteTransportError) as info:
+    with beside(lambda: refuse(server, body=body)), pytest.raises(fb.errors.RemoteTransportError) as info:
         gate.poll(20_000)
     assert "java.lang.ArithmeticException: boom" in str(info.value)
     assert f"connection with 127.0.0.1:{server.port}" in str(info.value)
@@ -394,7 +394,10 @@ def test_failure_that_a_server_of_flink_reports_is_shown_with_its_class(gate, se
 
 def test_connection_that_breaks_is_named(gate, server):
     advice = "the task there was most likely lost"
-    with beside(lambda: (server.accept().hear(), server.close())), pytest.raises(fb.RemoteTransportError, match=advice):
+    with (
+        beside(lambda: (server.accept().hear(), server.close())),
+        pytest.raises(fb.errors.RemoteTransportError, match=advice),
+    ):
         gate.poll(20_000)
 
 
@@ -410,14 +413,14 @@ def test_bytes_that_are_no_frames_are_corrupt_data(gate, server):
         server.accept().hear()
         server.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
 
-    with beside(answer), pytest.raises(fb.CorruptDataError, match="not a Flink peer"):
+    with beside(answer), pytest.raises(fb.errors.CorruptDataError, match="not a Flink peer"):
         gate.poll(20_000)
 
 
 def test_host_without_an_address_is_named(client, pool):
     gate = fb.InputGate(channel_count=1)
     gate.set_network(client, PartitionManager(), pool.create_buffer_pool(1, 8), 1000)
-    with pytest.raises(fb.RemoteTransportError, match="no-such-host.invalid:6121 cannot be found"):
+    with pytest.raises(fb.errors.RemoteTransportError, match="no-such-host.invalid:6121 cannot be found"):
         gate.set_remote(0, "no-such-host.invalid", 6121, ID, 0)
     gate.close()
 
@@ -431,7 +434,7 @@ def test_channels_are_checked(client, pool, server):
         gate.set_remote(0, server.host, server.port, ID[1:], 0)
     with pytest.raises(ValueError, match="a channel id has 16 bytes, got 3"):
         gate.set_remote(0, server.host, server.port, ID, 0, channel_id=b"abc")
-    with pytest.raises(fb.InsufficientBuffersError):
+    with pytest.raises(fb.errors.InsufficientBuffersError):
         gate.set_remote(0, server.host, server.port, ID, 0, exclusive_buffers=SEGMENTS)
     gate.set_remote(0, server.host, server.port, ID, 0)
     with pytest.raises(RuntimeError):

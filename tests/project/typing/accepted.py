@@ -50,25 +50,25 @@ def records_keep_their_type(trips: RDD[tuple[str, float]]) -> None:
     assert_type(fb.exchange(trips, partitioner="rebalance", config=config), RDD[tuple[str, float]])
 
 
-def results_have_that_of_the_coroutine(trips: RDD[tuple[str, float]], stats: fb.AsyncStats) -> None:
-    retry = fb.ExponentialRetry(5, 0.1, max_delay=2.0)
+def results_have_that_of_the_coroutine(trips: RDD[tuple[str, float]], stats: fb.async_io.AsyncStats) -> None:
+    retry = fb.async_io.ExponentialRetry(5, 0.1, max_delay=2.0)
     assert_type(fb.async_map(trips, fetch), RDD[bytes])
     assert_type(fb.async_map(trips, fetch, capacity=10, timeout=5.0, retry=retry, on_error="skip"), RDD[bytes])
     several = fb.async_map(trips, fetch_in_session, open=object, flat=True, stats=stats)
     assert_type(several.count(), int)
     for skipped in stats.skipped_records:
-        assert_type(skipped, fb.SkippedRecord)
+        assert_type(skipped, fb.async_io.SkippedRecord)
         assert_type(skipped.error, str)
 
 
 def a_data_frame_gives_a_data_frame(frame: DataFrame) -> None:
-    looked_up = fb.async_map(frame, fetch, schema="temp double", retry=fb.FixedDelayRetry(3, 0.5))
+    looked_up = fb.async_map(frame, fetch, schema="temp double", retry=fb.async_io.FixedDelayRetry(3, 0.5))
     assert_type(looked_up, DataFrame)
 
 
 def buffers_and_partitions() -> Iterator[object]:
     record_type = fb.as_type("origin string, delay double")
-    assert_type(record_type, fb.TypeInformation)
+    assert_type(record_type, fb.types.TypeInformation)
     assert_type(record_type.serialize(("JFK", 1.5)), bytes)
     for channel, buffer in fb.write_buffers([("JFK", 1.5)], record_type, 4, fb.by_key("origin")):
         assert_type(channel, int)
@@ -78,21 +78,21 @@ def buffers_and_partitions() -> Iterator[object]:
         assert_type(partition.subpartition_count, int)
         with fb.RecordWriter(partition, record_type, "rebalance") as writer:
             writer.emit(("JFK", 1.5))
-            writer.write_event(fb.CheckpointBarrier(1, 0), is_priority=True)
-            writer.write_event(fb.WatermarkEvent("progress", 7))
+            writer.write_event(fb.events.CheckpointBarrier(1, 0), is_priority=True)
+            writer.write_event(fb.events.WatermarkEvent("progress", 7))
         with fb.InputGate([(partition, 0), (partition, 1)]) as gate:
             for record in fb.RecordReader(gate, record_type, events=True):
-                if isinstance(record, fb.CheckpointBarrier):
+                if isinstance(record, fb.events.CheckpointBarrier):
                     assert_type(record.checkpoint_id, int)
-                    assert_type(record.alignment, fb.AlignmentType)
+                    assert_type(record.alignment, fb.events.AlignmentType)
                 yield record
 
 
 def values() -> None:
-    assert_type(fb.LocalDate(2024, 2, 29).year, int)
-    assert_type(fb.StreamRecord("x", 5).timestamp, "int | None")
-    match fb.Instant(1, 2):
-        case fb.Instant(second, nano):
+    assert_type(fb.types.LocalDate(2024, 2, 29).year, int)
+    assert_type(fb.types.StreamRecord("x", 5).timestamp, "int | None")
+    match fb.types.Instant(1, 2):
+        case fb.types.Instant(second, nano):
             assert_type(second + nano, int)
 
 
@@ -100,13 +100,13 @@ def errors(session: SparkSession) -> None:
     trips = session.sparkContext.parallelize([("JFK", 1.5)])
     try:
         fb.async_map(trips, fetch, timeout=1.0).collect()
-    except fb.AsyncTimeoutError as error:
+    except fb.errors.AsyncTimeoutError as error:
         assert_type(error.attempts, int)
-    except fb.AsyncCallError as error:
+    except fb.errors.AsyncCallError as error:
         assert_type(error.record, object)
-    except (fb.PeerFailedError, fb.FlinkbufError) as error:
+    except (fb.errors.PeerFailedError, fb.FlinkbufError) as error:
         assert_type(str(error), str)
-    assert_type(fb.exchange_summaries(), list[fb.ExchangeSummary])
+    assert_type(fb.spark.exchange_summaries(), list[fb.spark.ExchangeSummary])
     assert_type(fb.__version__, str)
 
 

@@ -38,10 +38,10 @@ def mistakes(trips: RDD[tuple[str, float]], frame: DataFrame, partition: fb.Resu
     fb.async_map(trips, fetch, schema="page binary")  # wrong: a schema is for a DataFrame
     fb.async_map(frame, fetch)  # wrong: a DataFrame needs one
     fb.NetworkConfig(detailed_metrics=True)  # wrong: nothing reads it
-    fb.LocalDate(2024, 2)  # wrong: no day
-    fb.LocalDate(2024, 2, 29).day = 28  # wrong: it cannot be changed
+    fb.types.LocalDate(2024, 2)  # wrong: no day
+    fb.types.LocalDate(2024, 2, 29).day = 28  # wrong: it cannot be changed
     partition.num_subpartitions  # wrong: its name is subpartition_count
-    partition.broadcast_event(fb.EndOfData(), priority=True)  # wrong: is_priority
+    partition.broadcast_event(fb.events.EndOfData(), priority=True)  # wrong: is_priority
     print(moved)
 
 

@@ -599,8 +599,10 @@ def test_a_slot_of_a_wide_job_has_buffers_for_all_its_tasks():
     environment = fb.NetworkEnvironment(config, num_segments=slot_segments_needed(plan, config))
     with environment:
         for number in range(len(plan.edges)):
-            environment.create_partition(fb.ResultPartitionID.random(), 300, owner=number)
-            channels = [fb.RemoteChannel("127.0.0.1", 9, fb.ResultPartitionID.random(), 0) for _ in range(300)]
+            environment.create_partition(fb.network.ResultPartitionID.random(), 300, owner=number)
+            channels = [
+                fb.network.RemoteChannel("127.0.0.1", 9, fb.network.ResultPartitionID.random(), 0) for _ in range(300)
+            ]
             gate = environment.create_gate(channels, owner=number)
             assert gate.channel_count == 300
             environment.release_gates(number)
@@ -691,5 +693,7 @@ def test_a_hundred_attempts_of_a_job_hold_no_more_than_the_first():
         for manager in master.managers.values():
             environment = manager._shuffle.environment
             wait_until(lambda each=environment: each.pool.available_segment_count == each.pool.total_segment_count)
-            environment.create_partition(fb.ResultPartitionID.random(), 1, owner="last")  # forgets what was read
+            environment.create_partition(
+                fb.network.ResultPartitionID.random(), 1, owner="last"
+            )  # forgets what was read
             assert len(environment._partitions) == 1

@@ -57,7 +57,7 @@ def server():
 @pytest.mark.spark
 @pytest.mark.parametrize("ordered", [True, False])
 def test_an_rdd_gives_an_rdd_of_the_results(sc, ordered):
-    stats = fb.AsyncStats()
+    stats = fb.async_io.AsyncStats()
     mapped = fb.async_map(sc.parallelize(RECORDS, 3), tenfold, ordered=ordered, capacity=10, stats=stats)
     assert mapped.getNumPartitions() == 3
     got = mapped.collect()
@@ -110,7 +110,9 @@ def test_a_failed_call_fails_the_job_with_record_attempts_and_the_users_tracebac
         return record
 
     with pytest.raises(Exception) as raised:
-        fb.async_map(sc.parallelize(range(10), 2), fails_on_seven, retry=fb.FixedDelayRetry(2, 0.001)).collect()
+        fb.async_map(
+            sc.parallelize(range(10), 2), fails_on_seven, retry=fb.async_io.FixedDelayRetry(2, 0.001)
+        ).collect()
     text = str(raised.value)
     assert "failed for record 2 of partition 1 after 3 calls: LookupError: seven is not there; the record: 7" in text
     assert "in fails_on_seven" in text and "AsyncCallError" in text
@@ -127,7 +129,7 @@ def test_a_real_server_is_called_from_tasks_with_retries(sc, server):
             response.raise_for_status()
             return await response.json()
 
-    stats = fb.AsyncStats()
+    stats = fb.async_io.AsyncStats()
     doubled = fb.async_map(
         sc.parallelize(RECORDS, 2),
         double,
@@ -135,7 +137,7 @@ def test_a_real_server_is_called_from_tasks_with_retries(sc, server):
         timeout=20.0,
         ordered=False,
         stats=stats,
-        retry=fb.ExponentialRetry(3, 0.01, jitter=0.2),
+        retry=fb.async_io.ExponentialRetry(3, 0.01, jitter=0.2),
     )
     assert sorted(doubled.collect()) == [2 * record for record in RECORDS]
     assert stats.retried == 20 and stats.calls == 220
@@ -148,7 +150,7 @@ def test_skipped_records_reach_the_driver_with_their_errors(sc, caplog):
             raise ValueError("round")
         return record
 
-    stats = fb.AsyncStats()
+    stats = fb.async_io.AsyncStats()
     with caplog.at_level(logging.INFO, "flinkbuf"):
         assert fb.async_map(sc.parallelize(RECORDS, 2), picky, on_error="skip", stats=stats).count() == 196
     assert {(each.record, each.error) for each in stats.skipped_records} == {
@@ -171,7 +173,7 @@ def test_as_many_skipped_records_are_kept_as_the_driver_says_and_those_that_cann
     async def fails(record):
         raise ValueError
 
-    stats = fb.AsyncStats(kept_limit=3)
+    stats = fb.async_io.AsyncStats(kept_limit=3)
     data = sc.parallelize(range(20), 2).map(lambda record: Odd() if record == 0 else record)
     assert fb.async_map(data, fails, on_error="skip", stats=stats).count() == 0
     assert [each.record for each in stats.skipped_records] in (["odd", 1, 2, 10, 11, 12], [10, 11, 12, "odd", 1, 2])
@@ -333,7 +335,7 @@ def test_a_value_that_does_not_fit_the_schema_names_the_column(frame):
 
 @pytest.mark.spark
 def test_counters_of_a_dataframe_reach_the_driver(frame):
-    stats = fb.AsyncStats()
+    stats = fb.async_io.AsyncStats()
     fb.async_map(frame, row_of, schema="twice double, text string", stats=stats).write.format("noop").mode(
         "overwrite"
     ).save()
@@ -543,8 +545,8 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
         fb.async_map(data, tenfold, schema="a int")
     with pytest.raises(ValueError, match="rate_limit_scope"):
         fb.async_map(data, tenfold, rate_limit_scope="world")
-    for stats in (fb.AsyncStats, 5):
-        with pytest.raises(TypeError, match=r"stats must be an fb.AsyncStats\(\), got"):
+    for stats in (fb.async_io.AsyncStats, 5):
+        with pytest.raises(TypeError, match=r"stats must be an fb.async_io.AsyncStats\(\), got"):
             fb.async_map(data, tenfold, stats=stats)
     with pytest.raises(ValueError, match="rate_limit must be a number .* got '5'"):
         fb.async_map(data, tenfold, rate_limit="5", rate_limit_scope="job")
@@ -616,8 +618,8 @@ def test_a_task_survives_pickling_and_needs_no_spark(spark):
 def test_counts_add_up():
     param = StatsParam()
     first, second = (
-        fb.AsyncStats(records=3, max_in_flight=2, tasks=1),
-        fb.AsyncStats(records=4, max_in_flight=9, tasks=1),
+        fb.async_io.AsyncStats(records=3, max_in_flight=2, tasks=1),
+        fb.async_io.AsyncStats(records=4, max_in_flight=9, tasks=1),
     )
     second.add_latency(0.5)
     total = param.addInPlace(param.addInPlace(param.zero(first), first), second)

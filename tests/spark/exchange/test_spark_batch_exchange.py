@@ -141,7 +141,7 @@ def test_what_the_check_raises_ends_a_task_that_waits():
 
     def check():
         if failing.is_set():
-            raise fb.PeerFailedError("task 1 is gone")
+            raise fb.errors.PeerFailedError("task 1 is gone")
 
     def slow():
         yield batch_of(range(10))
@@ -152,7 +152,7 @@ def test_what_the_check_raises_ends_a_task_that_waits():
     tasks.run()
     never.set()
     assert "task 1 is gone" in str(tasks.errors[0])
-    assert any(isinstance(error, fb.PeerFailedError) for error in tasks.errors)
+    assert any(isinstance(error, fb.errors.PeerFailedError) for error in tasks.errors)
 
 
 def test_first_rows_come_before_the_last_are_there():

@@ -70,25 +70,25 @@ def test_envelopes_that_come_in_one_piece_are_read_without_waiting_for_the_rest(
 def test_a_missing_buffer_is_an_error_that_names_producer_channel_and_sequence():
     sent = envelopes_of(RECORDS * 100, producer=3)
     where = r"channel 5, producer 3, after 1 buffers: buffer 2 came where buffer 1"
-    with pytest.raises(fb.CorruptDataError, match=where):
+    with pytest.raises(fb.errors.CorruptDataError, match=where):
         list(ReadTask(7, TYPE)(5, sent[:1] + sent[2:]))
 
 
 def test_a_buffer_that_comes_twice_is_an_error():
     sent = envelopes_of(RECORDS * 100)
-    with pytest.raises(fb.CorruptDataError, match="buffer 1 came twice or too late; buffer 2 was due"):
+    with pytest.raises(fb.errors.CorruptDataError, match="buffer 1 came twice or too late; buffer 2 was due"):
         list(ReadTask(7, TYPE)(0, sent[:2] + sent[1:]))
 
 
 def test_a_channel_that_comes_twice_is_an_error():
     sent = envelopes_of(RECORDS)
-    with pytest.raises(fb.CorruptDataError, match="buffer 0 came after the end marker"):
+    with pytest.raises(fb.errors.CorruptDataError, match="buffer 0 came after the end marker"):
         list(ReadTask(7, TYPE)(0, sent + sent))
 
 
 def test_a_channel_without_its_end_is_an_error():
     sent = envelopes_of(RECORDS * 100)
-    with pytest.raises(fb.CorruptDataError, match="end marker of this producer never came"):
+    with pytest.raises(fb.errors.CorruptDataError, match="end marker of this producer never came"):
         list(ReadTask(7, TYPE)(0, sent[:-1]))
 
 
@@ -97,7 +97,7 @@ def test_a_record_cut_off_by_the_end_of_its_channel_is_an_error_that_names_the_p
     (channel, envelope), end = envelopes_of(RECORDS[:10], producer=2, config=plain)
     records = ReadTask(7, TYPE)(0, [(channel, envelope[:-3]), end])
     got = []
-    with pytest.raises(fb.CorruptDataError, match="channel 0, producer 2.*record 9 at byte .*ends inside it"):
+    with pytest.raises(fb.errors.CorruptDataError, match="channel 0, producer 2.*record 9 at byte .*ends inside it"):
         got.extend(records)
 
 
@@ -109,28 +109,30 @@ def test_buffers_are_compressed_and_the_reader_says_which_are_no_blocks_of_its_c
     assert 1.3 * sum(len(envelope) for _, envelope in sent) < sum(len(envelope) for _, envelope in plain)
     assert list(ReadTask(7, TYPE, config)(0, sent)) == RECORDS * 100
     other = fb.NetworkConfig(compression_codec="LZ4" if codec == "ZSTD" else "ZSTD")
-    with pytest.raises(fb.CorruptDataError, match="channel 0, producer 0.*does the producer use another"):
+    with pytest.raises(fb.errors.CorruptDataError, match="channel 0, producer 0.*does the producer use another"):
         list(ReadTask(7, TYPE, other)(0, sent))
 
 
 def test_an_original_larger_than_a_segment_is_refused_before_memory_is_taken():
     sent = envelopes_of(RECORDS * 100)
     small = fb.NetworkConfig(segment_size=4096)
-    with pytest.raises(fb.CorruptDataError, match="more than a segment of 4096"):
+    with pytest.raises(fb.errors.CorruptDataError, match="more than a segment of 4096"):
         list(ReadTask(7, TYPE, small)(0, sent))
 
 
 def test_an_envelope_of_no_kind_is_refused():
     (channel, envelope), *rest = envelopes_of(RECORDS)
     unknown = envelope[: HEADER_SIZE - 1] + b"\x03" + envelope[HEADER_SIZE:]
-    with pytest.raises(fb.CorruptDataError, match="producer 0, after 0 buffers: an envelope of kind 3, which is none"):
+    with pytest.raises(
+        fb.errors.CorruptDataError, match="producer 0, after 0 buffers: an envelope of kind 3, which is none"
+    ):
         list(ReadTask(7, TYPE)(0, [(channel, unknown), *rest]))
 
 
 def test_an_envelope_of_another_exchange_is_refused():
-    with pytest.raises(fb.CorruptDataError, match="exchange 0000000000000007; it does not belong here"):
+    with pytest.raises(fb.errors.CorruptDataError, match="exchange 0000000000000007; it does not belong here"):
         list(ReadTask(8, TYPE)(0, envelopes_of(RECORDS)))
-    with pytest.raises(fb.CorruptDataError, match="envelope of 5 bytes is shorter than its header of 21 bytes"):
+    with pytest.raises(fb.errors.CorruptDataError, match="envelope of 5 bytes is shorter than its header of 21 bytes"):
         list(ReadTask(7, TYPE)(0, [(0, b"short")]))
 
 

@@ -51,7 +51,7 @@ WHERE = "id bigint, name string, value double, part int"
 
 
 def test_equal_keys_meet_where_flink_sends_them(rows):
-    selector = fb.by_key("name").selector(fb.row_data_type("id bigint, name string, value double"), 2)
+    selector = fb.by_key("name").selector(fb.types.row_data_type("id bigint, name string, value double"), 2)
     for mode in MODES:
         moved = fb.exchange(rows, "NAME", num_partitions=2, mode=mode, after=where, schema=WHERE)
         found = moved.collect()
@@ -196,7 +196,7 @@ def test_numbers_are_hashed_as_spark_hashes_them(spark, rows, monkeypatch):
     found = frame.select("n", F.spark_partition_id().alias("part")).collect()
     assert frame_shuffle.partitions_of([row.n for row in found], 13).tolist() == [row.part for row in found]
     monkeypatch.setattr(frame_shuffle, "has_partition_ids", lambda session: False)
-    selector = fb.by_key("id").selector(fb.row_data_type("id bigint"), 5)
+    selector = fb.by_key("id").selector(fb.types.row_data_type("id bigint"), 5)
     moved = fb.exchange(rows, "id", num_partitions=5, after=where, schema=WHERE).collect()
     assert all(row.part == selector.select_channel((row.id,)) for row in moved)
 
@@ -224,7 +224,7 @@ def test_a_pipelined_exchange_takes_the_partitions_that_there_are_or_the_slots(s
 
 def test_what_was_counted_is_told(rows):
     assert fb.exchange(rows, "id", mode="pipelined", num_partitions=2).count() == 1000
-    summary = fb.exchange_summaries()[-1]
+    summary = fb.spark.exchange_summaries()[-1]
     assert (summary.total("records_in"), summary.total("records_out")) == (1000, 1000)
 
 
@@ -330,7 +330,7 @@ for mode in MODES:
     found[mode] = [[row.id, row.name, row.part] for row in moved.collect()]
 found["default"] = fb.exchange(rows, "name", after=where, schema=WHERE).select("part").distinct().count()
 found["same"] = sorted(fb.exchange(rows, "id").collect()) == sorted(rows.collect())
-found["summary"] = fb.exchange_summaries()[-1].total("records_in")
+found["summary"] = fb.spark.exchange_summaries()[-1].total("records_in")
 try:
     fb.exchange(rows, "name", mode="pipelined")
 except ValueError as error:
@@ -353,7 +353,7 @@ def test_both_modes_over_a_real_connect_server():
     assert lines, done.stderr[-3000:]
     found = json.loads(lines[0].removeprefix("FOUND "))
     assert found["session"].startswith("pyspark.sql.connect")
-    selector = fb.by_key("name").selector(fb.row_data_type("id bigint, name string"), 2)
+    selector = fb.by_key("name").selector(fb.types.row_data_type("id bigint, name string"), 2)
     for mode in MODES:
         assert sorted(row[0] for row in found[mode]) == list(range(1000))
         assert all(selector.select_channel((number, name)) == part for number, name, part in found[mode])

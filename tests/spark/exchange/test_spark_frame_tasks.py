@@ -97,7 +97,7 @@ def test_the_rows_may_be_read_as_records_too():
     shuffle.produce(0, [batch_of(range(10))])
     envelopes = [row.column(1)[0].as_py() for row in shuffle.rows[0]]
     buffers = [envelope[HEADER_SIZE : len(envelope) - (envelope[HEADER_SIZE - 1] >> 2)] for envelope in envelopes]
-    assert list(fb.read_buffers(filter(None, buffers), fb.row_data_type(SCHEMA)))[3] == (3, "name 3")
+    assert list(fb.read_buffers(filter(None, buffers), fb.types.row_data_type(SCHEMA)))[3] == (3, "name 3")
 
 
 def test_batches_to_spark_and_to_the_user_are_bounded(monkeypatch):
@@ -241,7 +241,7 @@ def test_a_lost_envelope_is_an_error_that_names_producer_and_channel(lost):
     shuffle = Shuffle()
     shuffle.produce(2, [batch_of(range(5000))])
     del shuffle.rows[0][lost]
-    with pytest.raises(fb.CorruptDataError, match=r"exchange 0{15}7, channel 0, producer 2"):
+    with pytest.raises(fb.errors.CorruptDataError, match=r"exchange 0{15}7, channel 0, producer 2"):
         shuffle.consume(0)
 
 
@@ -254,7 +254,7 @@ def test_an_envelope_that_is_cut_is_no_beginning_of_the_next_producers_rows():
     shuffle.produce(2, [batch_of(range(10))])
     got = []
     with pytest.raises(
-        fb.CorruptDataError, match=r"channel 0, producer 1, at its end: its last record is cut off after"
+        fb.errors.CorruptDataError, match=r"channel 0, producer 1, at its end: its last record is cut off after"
     ):
         rows = pa.Table.from_batches(shuffle.rows[0]).combine_chunks().to_batches()
         for batch in shuffle.read(iter(rows)):
@@ -307,7 +307,7 @@ def test_a_compressed_buffer_with_wrong_bytes_is_an_error_or_other_rows_never_a_
     shuffle.rows[0][:] = [changed, *rest]
     try:
         shuffle.consume(0)
-    except fb.CorruptDataError as error:
+    except fb.errors.CorruptDataError as error:
         assert "channel 0, producer 3" in str(error)
 
 
@@ -315,7 +315,7 @@ def test_rows_of_two_channels_in_one_partition_are_refused():
     shuffle = Shuffle(2)
     shuffle.produce(0, [batch_of(range(10))])
     mixed = [rows[0] for rows in shuffle.rows.values()]
-    with pytest.raises(fb.CorruptDataError, match="channel 0: Spark has put the rows of another channel"):
+    with pytest.raises(fb.errors.CorruptDataError, match="channel 0: Spark has put the rows of another channel"):
         list(shuffle.read(iter(pa.Table.from_batches(mixed).combine_chunks().to_batches())))
 
 

@@ -196,7 +196,7 @@ def test_the_tasks_may_talk_over_tls(data, tmp_path):
     key, certificate = tmp_path / "all.key", tmp_path / "all.pem"
     command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=all"
     subprocess.run(["openssl", *command.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
-    config = fb.NetworkConfig(tls=fb.TlsConfig(certificate=certificate, key=key, authority=certificate))
+    config = fb.NetworkConfig(tls=fb.network.TlsConfig(certificate=certificate, key=key, authority=certificate))
 
     def knock(records):
         """Talk to the data port of this very task, as somebody without a certificate, and as one with it."""
@@ -349,8 +349,8 @@ def test_every_run_is_summed_up_in_the_log_and_in_a_table(data, sc, caplog):
     with caplog.at_level(logging.INFO, "flinkbuf"):
         within(60, moved.count)
         within(60, moved.count)
-    summaries = fb.exchange_summaries()[-2:]
-    assert summaries == fb.exchange_summaries(sc)[-2:]
+    summaries = fb.spark.exchange_summaries()[-2:]
+    assert summaries == fb.spark.exchange_summaries(sc)[-2:]
     assert len({summary.exchange_id for summary in summaries}) == 1
     for summary in summaries:
         assert str(summary) in caplog.text
@@ -940,7 +940,7 @@ def test_if_one_task_cannot_reach_the_driver_all_end_and_say_which_and_why(sc, d
                 wait_until((tmp_path / "the other has come").exists, 60)  # Spark may kill it before it has begun
                 return replace(task, driver=replace(task.driver, address=nobody))(index, records)
             return task(index, records)
-        except fb.PeerFailedError as error:
+        except fb.errors.PeerFailedError as error:
             leave(tmp_path / f"task {index}", str(error))
             raise
 
@@ -1135,7 +1135,7 @@ def test_a_consumer_that_fails_is_told_from_one_that_has_enough():
         except GeneratorExit as stop:
             try:
                 _check_consumer(stop, handled)
-            except fb.PeerFailedError as error:
+            except fb.errors.PeerFailedError as error:
                 outcome.append(str(error))
             else:
                 outcome.append("enough")

@@ -122,7 +122,7 @@ def wait_until(is_true, seconds=5):
 
 def notice(member, seconds=5):
     """What the driver tells a task to end for."""
-    with pytest.raises(fb.PeerFailedError) as failure:
+    with pytest.raises(fb.errors.PeerFailedError) as failure:
         member.wait_for_notice(seconds)
     return str(failure.value)
 
@@ -148,7 +148,7 @@ def test_the_address_to_listen_at_is_the_one_the_driver_was_reached_with(meeting
 def test_the_size_of_an_exchange_is_part_of_what_is_proved(meeting):
     address, other = meeting.address_of(ID, 3), meeting.address_of(ID, 4)
     assert address.address == other.address
-    with pytest.raises(fb.RemoteTransportError):
+    with pytest.raises(fb.errors.RemoteTransportError):
         ControlClient.connect(address.address, address.group_id, other.secret)
 
 
@@ -192,7 +192,7 @@ def test_who_waits_for_a_task_that_failed_before_it_came_is_told_at_the_next_loo
         tasks = tasks_of(meeting, (0, 1))
         stages.now = StageProgress(2, 0, failed=1)
         for task in tasks:
-            with pytest.raises(fb.PeerFailedError, match="task 2 of Spark, .* failed with OSError: no input"):
+            with pytest.raises(fb.errors.PeerFailedError, match="task 2 of Spark, .* failed with OSError: no input"):
                 task.result()
 
 
@@ -268,7 +268,7 @@ def test_its_threads_and_its_socket_end_with_it(way):
         is_over.set()
         wait_until(lambda: meeting.is_closed)
     assert threads_besides(others) == set()
-    with pytest.raises(fb.RemoteTransportError, match="cannot reach the driver"):
+    with pytest.raises(fb.errors.RemoteTransportError, match="cannot reach the driver"):
         Membership.join(address)
 
 

@@ -36,7 +36,7 @@ def test_the_tail_gives_a_row_its_hash(size, row_hash):
 
 def checksums_of(rows, partitioner, config):
     """Spark's RowBasedChecksum of each channel of one task that writes these rows."""
-    write = WriteTask(7, fb.row_data_type(SCHEMA), partitioner, 1, 3, config)
+    write = WriteTask(7, fb.types.row_data_type(SCHEMA), partitioner, 1, 3, config)
     columns = [pa.array(column, kind) for column, kind in zip(zip(*rows, strict=True), SCHEMA.types, strict=True)]
     batch = pa.record_batch(columns, schema=SCHEMA)
     found = {}

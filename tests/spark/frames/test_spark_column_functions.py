@@ -19,7 +19,7 @@ from pyspark.sql import types as S  # noqa: E402
 pytestmark = pytest.mark.spark
 
 KIND = "name string, n bigint"
-FORMATS = pytest.mark.parametrize("make", [fb.as_type, fb.row_data_type])
+FORMATS = pytest.mark.parametrize("make", [fb.as_type, fb.types.row_data_type])
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,9 @@ FULL += (AT.date(), AT, AT, [1, 2], {"a": [1.0, None], "": None}, (5, AT), None)
 EMPTY = (None, None, 2, *(9 * [None]), [], None, None, None)
 
 
-@pytest.mark.parametrize("make", [lambda schema: schema, fb.as_type, fb.row_data_type], ids=["schema", "row", "data"])
+@pytest.mark.parametrize(
+    "make", [lambda schema: schema, fb.as_type, fb.types.row_data_type], ids=["schema", "row", "data"]
+)
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
 def test_all_types_of_spark_come_back(spark, make, zone):
     spark.conf.set("spark.sql.session.timeZone", zone)
@@ -96,7 +98,7 @@ def test_all_types_of_spark_come_back(spark, make, zone):
         result = rows.schema if make is fb.as_type else kind
         written = rows.select(F.struct("*").alias("row"), fb.to_flink(F.struct(*rows.columns), kind).alias("value"))
         read = written.select("row", fb.from_flink("value", result).alias("again"))
-        if make is not fb.row_data_type:
+        if make is not fb.types.row_data_type:
             assert read.schema["again"].dataType == rows.schema
         found = read.collect()
         assert [row.again for row in found] == [row.row for row in found]
@@ -110,10 +112,12 @@ def test_ddl_keeps_the_digits_of_decimals_and_times_of_day_are_times(spark):
     read = rows.select(fb.from_flink(fb.to_flink(F.struct("price", "at"), kind), kind).alias("row"))
     assert read.schema["row"].dataType.simpleString() == "struct<price:decimal(10,2),at:timestamp>"
     assert read.first().row.price == decimal.Decimal("1.50")
-    times = fb.from_flink("value", fb.row_data_type("t time"))
+    times = fb.from_flink("value", fb.types.row_data_type("t time"))
     if not hasattr(S, "TimeType"):
         pytest.skip("this PySpark has no times of day")
-    values = spark.createDataFrame([(fb.row_data_type("t time").serialize((datetime.time(1, 2, 3),)),)], "value binary")
+    values = spark.createDataFrame(
+        [(fb.types.row_data_type("t time").serialize((datetime.time(1, 2, 3),)),)], "value binary"
+    )
     assert values.select(times.alias("row")).schema["row"].dataType["t"].dataType == S.TimeType()
     assert values.select(times.alias("row")).first().row.t == datetime.time(1, 2, 3)
 
@@ -184,7 +188,7 @@ def test_the_functions_of_arrays_serve_in_map_in_arrow_and_in_udfs(named):
 
 
 def test_a_stream_of_values(spark, tmp_path):
-    kind = fb.row_data_type("word string, length int")
+    kind = fb.types.row_data_type("word string, length int")
     words = tmp_path / "words"
     words.mkdir()
     (words / "a.txt").write_text("one\ntwo\nthree\n")
@@ -213,7 +217,7 @@ from pyspark.sql import SparkSession, functions as F
 import flinkbuf as fb
 
 spark = SparkSession.builder.remote("local[2]").getOrCreate()
-kind = fb.row_data_type("name string, n bigint")
+kind = fb.types.row_data_type("name string, n bigint")
 rows = spark.range(100).selectExpr("concat('name ', id) AS name", "nullif(id, 5) AS n")
 written = rows.select(fb.to_flink(F.struct("name", "n"), kind).alias("value"))
 read = written.select(fb.from_flink("value", kind).alias("row")).select("row.*")
@@ -240,6 +244,6 @@ def test_a_client_of_spark_connect():
     found = json.loads(lines[0].removeprefix("FOUND "))
     assert found["session"].startswith("pyspark.sql.connect")
     assert found["same"]
-    kind = fb.row_data_type("name string, n bigint")
+    kind = fb.types.row_data_type("name string, n bigint")
     assert found["bytes"] == min(kind.serialize((f"name {i}", i if i != 5 else None)).hex() for i in range(100))
     assert "CorruptDataError: row 0, byte 0, the batch" in found["error"]

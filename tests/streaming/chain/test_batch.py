@@ -48,7 +48,7 @@ class Paths:
 
 
 def at(value, timestamp):
-    return fb.StreamRecord(value, timestamp)
+    return fb.types.StreamRecord(value, timestamp)
 
 
 def batch_task(taken, made, inputs, sort_keys, *, settings=BATCH, type=PAIR, **options):
@@ -106,7 +106,7 @@ class Show(KeyedProcessFunction):
 
 
 def values(taken):
-    return [each.value if isinstance(each, fb.StreamRecord) else each for each in taken if each != END]
+    return [each.value if isinstance(each, fb.types.StreamRecord) else each for each in taken if each != END]
 
 
 EVENTS = [at(("b", 1), 9), at(("a", 2), 7), at(("b", 3), 4), at(("a", 4), 7), at(("a", 5), 1)]
@@ -148,8 +148,8 @@ def test_sorting_takes_its_memory_from_the_slot_and_gives_it_back():
 
 
 def test_watermarks_before_the_end_are_not_passed_on():
-    taken = run_batch(keyed().process(Show()), [fb.Watermark(3), *EVENTS, fb.Watermark(20)])
-    assert [each for each in taken if isinstance(each, fb.Watermark)] == [END]
+    taken = run_batch(keyed().process(Show()), [fb.types.Watermark(3), *EVENTS, fb.types.Watermark(20)])
+    assert [each for each in taken if isinstance(each, fb.types.Watermark)] == [END]
 
 
 WORDS = st.sampled_from(["", "a", "b", "word", "longer words"])

@@ -35,7 +35,7 @@ class Producer:
     """Writes what it is told, from where a checkpoint left it."""
 
     def __init__(self, env, written, outputs):
-        self.id = fb.ResultPartitionID.random()
+        self.id = fb.network.ResultPartitionID.random()
         self.partition = env.create_partition(self.id, WIDTH, "PIPELINED")
         self.state = TaskChannelState([], [self.partition])
         self.state.restore((), outputs)
@@ -58,7 +58,7 @@ class Consumer:
 
     def __init__(self, env, channels, taken, inputs, is_union):
         gates = [env.create_gate(channels[i::PRODUCERS]) for i in range(PRODUCERS)] if is_union else []
-        self.gate = fb.UnionInputGate(gates) if is_union else env.create_gate(channels)
+        self.gate = fb.network.UnionInputGate(gates) if is_union else env.create_gate(channels)
         self.reader = fb.RecordReader(self.gate, STRING, events=True)
         self.state = TaskChannelState([(self.reader, range(PRODUCERS) if is_union else [0])], [])
         self.state.restore(inputs, ())
@@ -123,7 +123,7 @@ class Job:
         )
         self.producers = [Producer(env, *each) for each in zip(written, outputs, strict=True)]
         channels = [
-            (fb.LocalChannel if kind == "local" else functools.partial(fb.RemoteChannel, *env.address))(
+            (fb.network.LocalChannel if kind == "local" else functools.partial(fb.network.RemoteChannel, *env.address))(
                 self.producers[channel % PRODUCERS].id, channel // PRODUCERS
             )
             for channel, kind in enumerate(kinds)
@@ -265,11 +265,11 @@ class Line:
     """One partition, read by one gate."""
 
     def __init__(self, env, width=1, kind="local", type="PIPELINED_BOUNDED", **options):
-        self.id = fb.ResultPartitionID.random()
+        self.id = fb.network.ResultPartitionID.random()
         self.partition = env.create_partition(self.id, width, type)
         self.output = TaskChannelState([], [self.partition], **options)
         self.writer = fb.RecordWriter(self.partition, STRING, "rebalance", buffer_timeout_ms=-1)
-        make = fb.LocalChannel if kind == "local" else functools.partial(fb.RemoteChannel, *env.address)
+        make = fb.network.LocalChannel if kind == "local" else functools.partial(fb.network.RemoteChannel, *env.address)
         self.gate = env.create_gate([make(self.id, index) for index in range(width)])
         self.reader = fb.RecordReader(self.gate, STRING, events=True)
 
@@ -478,7 +478,7 @@ def test_state_of_a_channel_that_is_not_there_is_refused(env, place):
 
 def test_gates_of_a_union_go_by_their_indexes_in_the_task(env):
     lines = [Line(env, width=2) for _ in range(2)]
-    gate = fb.UnionInputGate([line.gate for line in lines])
+    gate = fb.network.UnionInputGate([line.gate for line in lines])
     reader = fb.RecordReader(gate, STRING, events=True)
     state = TaskChannelState([(reader, [3, 5])], [])
     state.restore([(3, 1, framed("a")), (5, 0, framed("b"))], ())
@@ -512,7 +512,7 @@ def test_a_checkpoint_begins_between_two_records(env):
 def test_an_announced_barrier_is_converted_and_its_sender_goes_on(env, is_union):
     with contextlib.closing(Line(env, kind="remote")) as line:
         if is_union:
-            line.gate = fb.UnionInputGate([line.gate, env.create_gate([fb.LocalChannel(line.id, 0)])])
+            line.gate = fb.network.UnionInputGate([line.gate, env.create_gate([fb.network.LocalChannel(line.id, 0)])])
             line.reader = fb.RecordReader(line.gate, STRING, events=True)
             line.gate.gates[0].request_partitions()
         else:

@@ -76,14 +76,14 @@ def test_a_chain_runs_from_its_source_to_its_sink():
     taken = []
     task = make_task(
         chain_of(
-            source([1, fb.StreamRecord(2, 5), fb.Watermark(5)]),
+            source([1, fb.types.StreamRecord(2, 5), fb.types.Watermark(5)]),
             operator("double", lambda: MapOperator(lambda value: value * 2)),
             operator("sink", lambda: ListSink(taken)),
         )
     )
     task.run()
     assert (task.state, task.error) == (TaskState.FINISHED, None)
-    assert taken == [2, fb.StreamRecord(4, 5), fb.Watermark(5), END]
+    assert taken == [2, fb.types.StreamRecord(4, 5), fb.types.Watermark(5), END]
 
 
 def test_records_go_through_partitions_and_gates(pool):
@@ -140,7 +140,11 @@ def test_a_union_of_gates_is_one_input(pool):
     taken = []
     config = chain_of(operator("sink", lambda: ListSink(taken)), inputs=(InputConfig(LONG, (0, 1)),))
     sink = make_task(config, gates)
-    run_all(sink, source_task([1, fb.Watermark(3)], partitions[0]), source_task([2, fb.Watermark(5)], partitions[1]))
+    run_all(
+        sink,
+        source_task([1, fb.types.Watermark(3)], partitions[0]),
+        source_task([2, fb.types.Watermark(5)], partitions[1]),
+    )
     assert sink.state is TaskState.FINISHED, sink.error
     assert {1, 2} <= {value for value in taken if isinstance(value, int)}
     assert taken[-1] == END and taken.count(END) == 1
@@ -202,7 +206,7 @@ class Joining(MultipleInputOperator):
         self.calls.append("finish")
 
     def emit_watermark(self, timestamp):
-        self.calls.append(fb.Watermark(timestamp))
+        self.calls.append(fb.types.Watermark(timestamp))
 
 
 class Inputs:
@@ -278,14 +282,14 @@ def test_each_input_ends_with_its_data_and_the_operator_with_the_last(pool):
 
 def test_event_time_is_that_of_the_slowest_input_that_is_not_idle(pool):
     inputs = Inputs(pool, Joining)
-    inputs.write(0, fb.Watermark(10))
+    inputs.write(0, fb.types.Watermark(10))
     inputs.steps()
     assert inputs.calls == []
-    inputs.write(1, fb.Watermark(5))
+    inputs.write(1, fb.types.Watermark(5))
     inputs.steps()
-    inputs.write(1, fb.WatermarkStatus.IDLE)
+    inputs.write(1, fb.types.WatermarkStatus.IDLE)
     inputs.steps()
-    assert inputs.calls == [fb.Watermark(5), fb.Watermark(10)]
+    assert inputs.calls == [fb.types.Watermark(5), fb.types.Watermark(10)]
     inputs.finish()
 
 
@@ -701,7 +705,7 @@ def test_a_diamond_in_a_chain_counts_a_record_once(pool):
 def test_no_timestamp_is_kept_from_a_record_to_the_next(pool):
     (partition,), (gate,) = connect(pool)
     taken = []
-    items = [fb.StreamRecord(1, 5), 2, fb.StreamRecord(3, 0)]
+    items = [fb.types.StreamRecord(1, 5), 2, fb.types.StreamRecord(3, 0)]
     run_all(source_task(items, partition), sink_task(gate, taken))
     assert taken == [*items, END]
     assert NO_TIMESTAMP == -(2**63)

@@ -127,8 +127,8 @@ def test_a_job_goes_on_from_a_checkpoint_exactly_where_it_was(pool):
     )
     again.start()
     again.join()
-    before = [item.value for item in first if isinstance(item, fb.StreamRecord)][:counted]
-    after = [item.value for item in second if isinstance(item, fb.StreamRecord)]
+    before = [item.value for item in first if isinstance(item, fb.types.StreamRecord)][:counted]
+    after = [item.value for item in second if isinstance(item, fb.types.StreamRecord)]
     assert sorted(before + after) == sorted([*range(1, 401), *range(1, 301)])
 
 
@@ -428,7 +428,7 @@ def test_a_job_ends_with_the_savepoint_it_was_stopped_with(pool, options, settin
     group.join()
     assert {task.state for task in group.tasks} == {TaskState.FINISHED}
     is_drain = options is TERMINATE
-    records = [item for item in taken if isinstance(item, fb.StreamRecord)]
+    records = [item for item in taken if isinstance(item, fb.types.StreamRecord)]
     assert (END in taken) == is_drain
     emitted = sum(group.state_of(f"source {index}", 1) for index in range(2))
     assert len(records) == emitted == group.state_of("sink", 1), "all of it is in the savepoint, and nothing else"
@@ -453,7 +453,7 @@ def test_a_job_that_was_stopped_goes_on_from_its_savepoint(pool):
         restore=restore,
     ).start()
     again.join()
-    values = [item.value for item in first + second if isinstance(item, fb.StreamRecord)]
+    values = [item.value for item in first + second if isinstance(item, fb.types.StreamRecord)]
     assert sorted(values) == sorted([*range(1, 5001), *range(1, 3001)])
 
 

@@ -1,0 +1,43 @@
+"""Events that travel between the records of a partition. Flink: org.apache.flink.runtime.event."""
+
+from flinkbuf.network.events import (
+    AlignmentType,
+    CancelCheckpointMarker,
+    CheckpointBarrier,
+    EndOfData,
+    EndOfInputChannelState,
+    EndOfOutputChannelState,
+    EndOfPartition,
+    EndOfSegment,
+    EndOfSuperstep,
+    Event,
+    EventAnnouncement,
+    EventRegistry,
+    RecoveryMetadata,
+    SnapshotType,
+    StopMode,
+    SubtaskConnectionDescriptor,
+    UserEvent,
+    WatermarkEvent,
+)
+
+__all__ = [
+    "AlignmentType",
+    "CancelCheckpointMarker",
+    "CheckpointBarrier",
+    "EndOfData",
+    "EndOfInputChannelState",
+    "EndOfOutputChannelState",
+    "EndOfPartition",
+    "EndOfSegment",
+    "EndOfSuperstep",
+    "Event",
+    "EventAnnouncement",
+    "EventRegistry",
+    "RecoveryMetadata",
+    "SnapshotType",
+    "StopMode",
+    "SubtaskConnectionDescriptor",
+    "UserEvent",
+    "WatermarkEvent",
+]
