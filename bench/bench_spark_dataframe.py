@@ -201,7 +201,13 @@ CASES = {
     ),
     "frame_wait.flinkbuf_async_map": (
         lambda rows: total(
-            fb.async_map(rows, wait_row, schema="found double", capacity=2 * CALLS_AT_ONCE, concurrency=CALLS_AT_ONCE),
+            fb.async_map(
+                rows,
+                wait_row,
+                schema="found double",
+                capacity=2 * CALLS_AT_ONCE,
+                options=fb.async_io.AsyncMapOptions(concurrency=CALLS_AT_ONCE),
+            ),
             "found",
         ),
         WAIT_COUNT,

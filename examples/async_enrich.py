@@ -113,7 +113,7 @@ def with_flinkbuf(flights: Any, url: str, stats: Any, ordered: bool) -> Any:
         schema=WEATHER,
         ordered=ordered,
         capacity=4 * CONCURRENCY,
-        concurrency=CONCURRENCY,
+        options=fb.async_io.AsyncMapOptions(concurrency=CONCURRENCY),
         timeout=5.0,
         retry=fb.async_io.FixedDelayRetry(3, 0.05),
         open=make_session,

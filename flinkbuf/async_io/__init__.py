@@ -3,7 +3,7 @@
 from flinkbuf.lazy_names import bring
 
 _NAMES = {
-    "flinkbuf.async_io.function": "CallContext CompletedTwiceError ResultFuture",
+    "flinkbuf.async_io.function": "AsyncMapOptions CallContext CompletedTwiceError ResultFuture",
     "flinkbuf.async_io.retry": "ExponentialRetry FixedDelayRetry",
     "flinkbuf.async_io.stats": "AsyncStats SkippedRecord",
 }

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
+from operator import itemgetter
 from typing import Any
 
 from flinkbuf.async_io.retry import as_retry
@@ -75,23 +76,63 @@ class CallContext:
         return default_value
 
 
-@dataclass(frozen=True)
-class AsyncOptions:
-    """The options of an async operator, checked; `flinkbuf.async_map` describes them."""
+@dataclass(frozen=True, kw_only=True)
+class AsyncMapOptions:
+    """What few calls of `flinkbuf.async_map` say.
 
-    capacity: int = 100
+    Parameters
+    ----------
+    concurrency : int, optional
+        Calls that a task makes at once; the capacity if left out. With results in order, a capacity of several times
+        the concurrency lets calls go on behind one that is slow.
+    flat : bool, default False
+        Each result is an iterable of none, one or many results.
+    key : str, int or callable, optional
+        Records with equal keys are called for one after the other, in their order; a field or a function of the record.
+    rate_limit : float, optional
+        Calls per second, retries included.
+    rate_limit_scope : {"task", "job"}, default "task"
+        ``"job"``: the limit is divided by the number of tasks that run at once.
+    batch_size : int, optional
+        One call for up to so many records: the function takes a list and returns a list of as many results, matched by
+        position. An exception among them fails that record alone.
+    batch_timeout : float, default 0.05
+        Seconds after which a batch is sent that did not fill.
+    on_timeout : callable, optional
+        ``on_timeout(record)`` gives the result of a record whose time ran out.
+    deadline : float, optional
+        Seconds for a whole task.
+    threads : int, optional
+        Size of the pool for a plain function; by default the concurrency, at most 32. A thread cannot be cancelled: a
+        call that ran out of time keeps its thread until it returns.
+    close_timeout : float, default 5
+        Seconds that cancelled calls, then `close`, then tasks that were left behind may take at the end; and that a
+        call which ran out of time, and does not end when it is cancelled, keeps its place.
+    event_loop : {"auto", "asyncio", "uvloop"}, default "auto"
+        What runs the calls; ``"auto"`` is uvloop if it is installed.
+    log_interval : float, default 30
+        Seconds between lines about its progress in a task's log, the stderr of the executor; 0 for none. They go to the
+        logger ``flinkbuf`` at level INFO, or straight to stderr in a worker where neither that logger is configured
+        nor the root logger has a handler. Nothing is changed of the logging itself.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If a value does not fit.
+
+    Examples
+    --------
+    >>> AsyncMapOptions(rate_limit=100, rate_limit_scope="job").batch_timeout
+    0.05
+    """
+
     concurrency: int | None = None
-    timeout: float | None = None
-    ordered: bool = True
-    retry: Any = None
-    open: Callable[..., Any] | None = None
-    close: Callable[[Any], Any] | None = None
     flat: bool = False
-    key: Callable[[Any], Any] | None = None
+    key: str | int | Callable[[Any], Any] | None = None
     rate_limit: float | None = None
+    rate_limit_scope: str = "task"
     batch_size: int | None = None
     batch_timeout: float = 0.05
-    on_error: Any = "raise"
     on_timeout: Callable[[Any], Any] | None = None
     deadline: float | None = None
     threads: int | None = None
@@ -100,35 +141,73 @@ class AsyncOptions:
     log_interval: float = 30.0
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "concurrency", "batch_size", "threads"):
-            value = getattr(self, name)
-            if value is None and name != "capacity":
-                continue
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
-        for name in ("timeout", "rate_limit", "deadline"):
-            value = getattr(self, name)
-            if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
-                raise ValueError(f"{name} must be a number of more than 0, or None for no limit; got {value!r}")
+        if isinstance(self.key, (str, int)) and not isinstance(self.key, bool):
+            object.__setattr__(self, "key", itemgetter(self.key))
+        self._check_counts("concurrency", "batch_size", "threads")
+        self._check_limits("rate_limit", "deadline")
         for name in ("batch_timeout", "close_timeout", "log_interval"):
             value = getattr(self, name)
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise ValueError(f"{name} must be a number of 0 seconds or more, got {value!r}")
-        if self.batch_size is not None and self.batch_size > self.capacity:
-            raise ValueError(f"batch_size {self.batch_size} exceeds the capacity of {self.capacity} records")
-        if self.concurrency is not None and self.concurrency > self.capacity:
-            raise ValueError(f"concurrency {self.concurrency} exceeds the capacity of {self.capacity} records")
-        if self.on_error not in ("raise", "skip") and not callable(self.on_error):
-            raise ValueError(f"on_error must be 'raise', 'skip' or a function (record, error), got {self.on_error!r}")
-        for name in ("key", "open", "close", "on_timeout"):
-            if getattr(self, name) is not None and not callable(getattr(self, name)):
-                kind = "a function, or a field's name or index," if name == "key" else "callable,"
-                raise TypeError(f"{name} must be {kind} got {getattr(self, name)!r}")
-        for name in ("key", "on_error", "on_timeout"):
-            if _is_kind(inspect.iscoroutinefunction, getattr(self, name)):
-                raise TypeError(f"{name} must be a plain function: nothing awaits what it gives")
+        self._check_functions("on_timeout")
+        if self.key is not None and not callable(self.key):
+            raise TypeError(f"key must be a function, or a field's name or index, got {self.key!r}")
+        self._check_plain("key", "on_timeout")
         if self.event_loop not in ("auto", "asyncio", "uvloop"):
             raise ValueError(f"event_loop must be 'auto', 'asyncio' or 'uvloop', got {self.event_loop!r}")
+        if self.rate_limit_scope not in ("task", "job"):
+            raise ValueError(f"rate_limit_scope must be 'task' or 'job', got {self.rate_limit_scope!r}")
+
+    def _check_counts(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+    def _check_limits(self, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and 0 < float(value) < math.inf):
+                raise ValueError(f"{name} must be a number of more than 0, or None for no limit; got {value!r}")
+
+    def _check_functions(self, *names: str) -> None:
+        for name in names:
+            if getattr(self, name) is not None and not callable(getattr(self, name)):
+                raise TypeError(f"{name} must be callable, got {getattr(self, name)!r}")
+
+    def _check_plain(self, *names: str) -> None:
+        for name in names:
+            if _is_kind(inspect.iscoroutinefunction, getattr(self, name)):
+                raise TypeError(f"{name} must be a plain function: nothing awaits what it gives")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsyncOptions(AsyncMapOptions):
+    """The options of an async operator, checked; `flinkbuf.async_map` describes the ones that it has of its own."""
+
+    key: Callable[[Any], Any] | None = None
+    capacity: int = 100
+    timeout: float | None = None
+    ordered: bool = True
+    retry: Any = None
+    open: Callable[..., Any] | None = None
+    close: Callable[[Any], Any] | None = None
+    on_error: Any = "raise"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.capacity is None:
+            raise ValueError("capacity must be a whole number of at least 1, got None")
+        self._check_counts("capacity")
+        self._check_limits("timeout")
+        for name in ("batch_size", "concurrency"):
+            value = getattr(self, name)
+            if value is not None and value > self.capacity:
+                raise ValueError(f"{name} {value} exceeds the capacity of {self.capacity} records")
+        if self.on_error not in ("raise", "skip") and not callable(self.on_error):
+            raise ValueError(f"on_error must be 'raise', 'skip' or a function (record, error), got {self.on_error!r}")
+        self._check_functions("open", "close")
+        self._check_plain("on_error")
         object.__setattr__(self, "retry", as_retry(self.retry))
 
     @property

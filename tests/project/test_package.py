@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -32,6 +33,9 @@ def cpu_seconds(code):
 # Packages that bring names lazily: the door, and the subjects behind it. Events and errors are modules.
 LAZY = ("flinkbuf", "flinkbuf.async_io", "flinkbuf.network", "flinkbuf.spark", "flinkbuf.types")
 BY_SUBJECT = {subject: importlib.import_module(f"flinkbuf.{subject}") for subject in set(fb._SUBJECT_OF.values())}
+SUBJECT_OF = fb._SUBJECT_OF | {
+    name: subject for subject, module in BY_SUBJECT.items() for name in getattr(module, "__all__", ())
+}
 
 
 def names_in_the_stub(package):
@@ -85,6 +89,13 @@ def test_a_subject_comes_with_the_package():
 def test_the_door_has_about_twenty_five_names():
     """Who reads them all finds what he needs; the rest stands by subject."""
     assert 20 <= len(fb.__all__) <= 30
+
+
+def test_no_door_takes_more_than_twelve_parameters():
+    """What few calls say goes into an object of options, so that a signature can be read."""
+    doors = [door for door in (getattr(fb, name) for name in fb.__all__) if inspect.isfunction(door)]
+    assert fb.async_map in doors and fb.exchange in doors
+    assert not {door.__name__ for door in doors if len(inspect.signature(door).parameters) > 12}
 
 
 @pytest.mark.parametrize("name", fb._SUBJECT_OF)
@@ -155,7 +166,7 @@ def names_of_the_reference(folder):
     shown = re.findall(r"^::: (flinkbuf(?:\.\w+)*)\.(\w+)\s*$", pages, re.MULTILINE)
     return {
         name for module, name in shown if name in fb.__all__ and module in ("flinkbuf", fb._MODULE_OF.get(name))
-    } | {name for module, name in shown if module == f"flinkbuf.{fb._SUBJECT_OF.get(name)}"}
+    } | {name for module, name in shown if module == f"flinkbuf.{SUBJECT_OF.get(name)}"}
 
 
 def test_the_reference_shows_each_public_name(tmp_path):
@@ -164,7 +175,7 @@ def test_the_reference_shows_each_public_name(tmp_path):
     assert names_of_the_reference(tmp_path) == {"exchange", "Row", "EndOfData"}
     if not REFERENCE.exists():
         pytest.skip("there is no reference: docs/reference is not in this tree")
-    assert names_of_the_reference(REFERENCE) == {*fb.__all__, *fb._SUBJECT_OF} - {"__version__"}
+    assert names_of_the_reference(REFERENCE) == {*fb.__all__, *SUBJECT_OF} - {"__version__"}
 
 
 def test_importing_it_imports_no_large_library_and_starts_nothing():

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, replace
-from operator import itemgetter
+from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
-from flinkbuf.async_io.function import AsyncOptions, as_function
+from flinkbuf.async_io.function import AsyncMapOptions, AsyncOptions, as_function
 from flinkbuf.async_io.operator import AsyncOperator
 from flinkbuf.async_io.stats import AsyncStats
 from flinkbuf.spark.async_map.frame import map_frame
@@ -26,18 +26,9 @@ if TYPE_CHECKING:
         """What the type of the results does not depend on."""
 
         capacity: int
-        concurrency: int | None
         timeout: float | None
         ordered: bool
         retry: RetryOptions | Any
-        key: str | int | Callable[[Any], Any] | None
-        rate_limit: float | None
-        rate_limit_scope: Literal["task", "job"]
-        deadline: float | None
-        threads: int | None
-        close_timeout: float
-        event_loop: Literal["auto", "asyncio", "uvloop"]
-        log_interval: float
         stats: AsyncStats | None
 
     class AllOptions(CallOptions, total=False):
@@ -45,11 +36,8 @@ if TYPE_CHECKING:
 
         open: Callable[..., Any] | None
         close: Callable[[Any], Any] | None
-        flat: bool
-        batch_size: int | None
-        batch_timeout: float
         on_error: Literal["raise", "skip"] | Callable[[Any, BaseException], Any]
-        on_timeout: Callable[[Any], Any] | None
+        options: AsyncMapOptions | None
 
 
 T = TypeVar("T")
@@ -74,26 +62,14 @@ def async_map(
     *,
     schema: Any = None,
     capacity: int = 100,
-    concurrency: int | None = None,
     timeout: float | None = None,
     ordered: bool = True,
     retry: Any = None,
     open: Callable[..., Any] | None = None,
     close: Callable[[Any], Any] | None = None,
-    flat: bool = False,
-    key: Any = None,
-    rate_limit: float | None = None,
-    rate_limit_scope: str = "task",
-    batch_size: int | None = None,
-    batch_timeout: float = 0.05,
     on_error: Any = "raise",
-    on_timeout: Callable[[Any], Any] | None = None,
-    deadline: float | None = None,
-    threads: int | None = None,
-    close_timeout: float = 5.0,
-    event_loop: str = "auto",
-    log_interval: float = 30.0,
     stats: AsyncStats | None = None,
+    options: AsyncMapOptions | None = None,
 ) -> Any:
     """Call a coroutine for every record, many at a time, and give its results.
 
@@ -115,9 +91,6 @@ def async_map(
     capacity : int, default 100
         Records that a task holds at once, finished ones that wait for their turn included. Of a DataFrame, the Arrow
         batches come on top, the one that is read and the one that is made.
-    concurrency : int, optional
-        Calls that a task makes at once; `capacity` if left out. With results in order, a capacity of several times the
-        concurrency lets calls go on behind one that is slow.
     timeout : float, optional
         Seconds for one record from its first call on, retries and their delays included.
     ordered : bool, default True
@@ -129,42 +102,15 @@ def async_map(
     open, close : callable, optional
         ``open()`` or ``open(context)`` makes the session of a task, ``close(session)`` ends it, on every path; both may
         be coroutine functions. Without `close` an async context manager is entered and left.
-    flat : bool, default False
-        Each result is an iterable of none, one or many results.
-    key : str, int or callable, optional
-        Records with equal keys are called for one after the other, in their order; a field or a function of the record.
-    rate_limit : float, optional
-        Calls per second, retries included.
-    rate_limit_scope : {"task", "job"}, default "task"
-        ``"job"``: the limit is divided by the number of tasks that run at once.
-    batch_size : int, optional
-        One call for up to so many records: the function takes a list and returns a list of as many results, matched by
-        position. An exception among them fails that record alone.
-    batch_timeout : float, default 0.05
-        Seconds after which a batch is sent that did not fill.
     on_error : {"raise", "skip"} or callable, default "raise"
         What a record comes to whose call failed for good: the task fails; the record is left out, counted and kept with
         its error in ``stats.skipped_records``, as many as ``stats.kept_limit`` says; or ``on_error(record, error)``
         gives its result.
-    on_timeout : callable, optional
-        ``on_timeout(record)`` gives the result of a record whose time ran out.
-    deadline : float, optional
-        Seconds for a whole task.
-    threads : int, optional
-        Size of the pool for a plain function; by default `concurrency`, at most 32. A thread cannot be cancelled: a
-        call that ran out of time keeps its thread until it returns.
-    close_timeout : float, default 5
-        Seconds that cancelled calls, then `close`, then tasks that were left behind may take at the end; and that a
-        call which ran out of time, and does not end when it is cancelled, keeps its place.
-    event_loop : {"auto", "asyncio", "uvloop"}, default "auto"
-        What runs the calls; ``"auto"`` is uvloop if it is installed.
-    log_interval : float, default 30
-        Seconds between lines about its progress in a task's log, the stderr of the executor; 0 for none. They go to the
-        logger ``flinkbuf`` at level INFO, or straight to stderr in a worker where nobody has configured that logger, or
-        given the root logger a handler. Nothing is changed of the logging itself.
     stats : AsyncStats, optional
         On the driver; every task that ends adds its counts, also if it is run again. A summary of each goes to the
         driver's logger ``flinkbuf``, at level INFO, in any case.
+    options : AsyncMapOptions, optional
+        What few calls say: how many calls at once, batches, keys, a rate limit, results of none or many.
 
     Returns
     -------
@@ -198,43 +144,32 @@ def async_map(
     if not isinstance(data, (RDD, DataFrame)):
         kind = type(data)
         raise TypeError(f"async_map() takes an RDD or a DataFrame, got {kind.__module__}.{kind.__qualname__}")
-    if rate_limit_scope not in ("task", "job"):
-        raise ValueError(f"rate_limit_scope must be 'task' or 'job', got {rate_limit_scope!r}")
     if stats is not None and not isinstance(stats, AsyncStats):
         raise TypeError(f"stats must be an fb.async_io.AsyncStats(), got {stats!r}")
-    options = AsyncOptions(
+    if not isinstance(options, (AsyncMapOptions, NoneType)):
+        raise TypeError(f"options must be an fb.async_io.AsyncMapOptions(), got {options!r}")
+    checked = AsyncOptions(
         capacity=capacity,
-        concurrency=concurrency,
         timeout=timeout,
         ordered=ordered,
         retry=retry,
         open=open,
         close=close,
-        flat=flat,
-        key=_as_key(key),
-        rate_limit=rate_limit,
-        batch_size=batch_size,
-        batch_timeout=batch_timeout,
         on_error=on_error,
-        on_timeout=on_timeout,
-        deadline=deadline,
-        threads=threads,
-        close_timeout=close_timeout,
-        event_loop=event_loop,
-        log_interval=log_interval,
+        **vars(options or AsyncMapOptions()),
     )
-    if rate_limit is not None and rate_limit_scope == "job":
-        options = replace(options, rate_limit=rate_limit / _tasks_at_once(data))
-    as_function(func, options)  # what does not fit fails here, not in a task
+    if checked.rate_limit is not None and checked.rate_limit_scope == "job":
+        checked = replace(checked, rate_limit=checked.rate_limit / _tasks_at_once(data))
+    as_function(func, checked)  # what does not fit fails here, not in a task
     context = context_of(data)
     if context is not None:
         check_workers(context)
     report = Report.to(context, stats if stats is not None else AsyncStats())
     if not isinstance(data, RDD):
-        return map_frame(data, func, options, schema, report)
+        return map_frame(data, func, checked, schema, report)
     if schema is not None:
         raise ValueError("schema= is for DataFrames; what the function returns becomes a record of the RDD as it is")
-    made = data.mapPartitions(shipped(RecordTask(func, options, report, data.getNumPartitions())))
+    made = data.mapPartitions(shipped(RecordTask(func, checked, report, data.getNumPartitions())))
     return declare_order(made, is_unordered=not ordered)
 
 
@@ -253,10 +188,6 @@ class RecordTask:
         stats = self.report.new_stats()
         operator = AsyncOperator(self.func, self.options, context=context, stats=stats, log=log_in_task)
         yield from self.report.following(operator, operator.run(records), self.options.log_interval)
-
-
-def _as_key(key: Any) -> Any:
-    return itemgetter(key) if isinstance(key, (str, int)) and not isinstance(key, bool) else key
 
 
 def _tasks_at_once(data: Any) -> int:

@@ -54,7 +54,9 @@ def results_have_that_of_the_coroutine(trips: RDD[tuple[str, float]], stats: fb.
     retry = fb.async_io.ExponentialRetry(5, 0.1, max_delay=2.0)
     assert_type(fb.async_map(trips, fetch), RDD[bytes])
     assert_type(fb.async_map(trips, fetch, capacity=10, timeout=5.0, retry=retry, on_error="skip"), RDD[bytes])
-    several = fb.async_map(trips, fetch_in_session, open=object, flat=True, stats=stats)
+    several = fb.async_map(
+        trips, fetch_in_session, open=object, options=fb.async_io.AsyncMapOptions(flat=True), stats=stats
+    )
     assert_type(several.count(), int)
     for skipped in stats.skipped_records:
         assert_type(skipped, fb.async_io.SkippedRecord)

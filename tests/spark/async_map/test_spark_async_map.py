@@ -196,7 +196,14 @@ def test_a_task_that_runs_tells_so_in_its_log(sc, tmp_path):
 
     for _ in range(2):  # a worker is used again, and does not say everything twice
         data = sc.parallelize(range(2), 1)
-        fb.async_map(data, slow, capacity=1, log_interval=0.1, open=log_to_file, close=log_as_before).count()
+        fb.async_map(
+            data,
+            slow,
+            capacity=1,
+            options=fb.async_io.AsyncMapOptions(log_interval=0.1),
+            open=log_to_file,
+            close=log_as_before,
+        ).count()
     lines = (tmp_path / "log").read_text().splitlines()
     assert 4 <= len(lines) <= 14
     assert " INFO flinkbuf: async: partition 0: 1 records, 0 results, 1 calls" in lines[0] and "1 in flight" in lines[0]
@@ -243,7 +250,12 @@ def test_two_maps_in_one_task_do_not_disturb_each_other(sc):
 def test_a_rate_limit_of_the_job_is_divided_among_its_tasks(sc):
     started = time.perf_counter()
     data = sc.parallelize(range(40), 2)
-    assert fb.async_map(data, tenfold, rate_limit=100, rate_limit_scope="job", ordered=False).count() == 40
+    assert (
+        fb.async_map(
+            data, tenfold, options=fb.async_io.AsyncMapOptions(rate_limit=100, rate_limit_scope="job"), ordered=False
+        ).count()
+        == 40
+    )
     assert time.perf_counter() - started >= 19 / 50 - 0.06
 
 
@@ -300,7 +312,11 @@ def test_flat_results_repeat_the_row_and_drop_it(frame):
         await asyncio.sleep(0)
         return [(n,) for n in range(row.id)]
 
-    rows = fb.async_map(frame.where("id < 4"), copies, schema="n long", flat=True).select("id", "n").collect()
+    rows = (
+        fb.async_map(frame.where("id < 4"), copies, schema="n long", options=fb.async_io.AsyncMapOptions(flat=True))
+        .select("id", "n")
+        .collect()
+    )
     assert sorted(rows) == [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
 
 
@@ -311,10 +327,20 @@ def test_keys_batches_and_errors_see_rows(frame):
         return [(len(rows),) if row.id else ValueError("zero") for row in rows]
 
     rows = fb.async_map(
-        frame.where("id < 100"), lengths, schema="n int", batch_size=10, on_error=lambda row, error: (-row.id - 1,)
+        frame.where("id < 100"),
+        lengths,
+        schema="n int",
+        options=fb.async_io.AsyncMapOptions(batch_size=10),
+        on_error=lambda row, error: (-row.id - 1,),
     ).collect()
     assert len(rows) == 100 and [row.n for row in rows if row.id == 0] == [-1]
-    keyed = fb.async_map(frame.where("id < 100"), row_of, schema="twice double, text string", key="name", ordered=False)
+    keyed = fb.async_map(
+        frame.where("id < 100"),
+        row_of,
+        schema="twice double, text string",
+        options=fb.async_io.AsyncMapOptions(key="name"),
+        ordered=False,
+    )
     assert keyed.count() == 100
 
 
@@ -543,13 +569,15 @@ def test_wrong_arguments_are_refused_on_the_driver(sc, frame):
             fb.async_map(frame, row_of, schema=schema)
     with pytest.raises(ValueError, match="schema= is for DataFrames"):
         fb.async_map(data, tenfold, schema="a int")
+    with pytest.raises(TypeError, match=r"options must be an fb.async_io.AsyncMapOptions\(\), got \{'flat': True\}"):
+        fb.async_map(data, tenfold, options={"flat": True})
     with pytest.raises(ValueError, match="rate_limit_scope"):
-        fb.async_map(data, tenfold, rate_limit_scope="world")
+        fb.async_map(data, tenfold, options=fb.async_io.AsyncMapOptions(rate_limit_scope="world"))
     for stats in (fb.async_io.AsyncStats, 5):
         with pytest.raises(TypeError, match=r"stats must be an fb.async_io.AsyncStats\(\), got"):
             fb.async_map(data, tenfold, stats=stats)
     with pytest.raises(ValueError, match="rate_limit must be a number .* got '5'"):
-        fb.async_map(data, tenfold, rate_limit="5", rate_limit_scope="job")
+        fb.async_map(data, tenfold, options=fb.async_io.AsyncMapOptions(rate_limit="5", rate_limit_scope="job"))
     with pytest.raises(ValueError, match="capacity must be"):
         fb.async_map(data, tenfold, capacity=0)
     with pytest.raises(TypeError, match="would be called with"):
