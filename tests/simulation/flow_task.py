@@ -22,6 +22,12 @@ from flinkbuf.network.events import (
 from flinkbuf.runtime.manager import task_actions as tm
 from flinkbuf.runtime.manager.coordinator_proxy import CoordinatorProxy
 from flinkbuf.runtime.protocol.deployment import TaskDeploymentDescriptor
+from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
+    EndOfDataReport,
+)
 from flinkbuf.streaming.chain.operator_config import TaskInfo
 from flinkbuf.streaming.checkpoint.barrier_actions import TakeCheckpoint
 from flinkbuf.streaming.checkpoint.barriers import barrier_of, blocks_channel, kind_of, overtaking
@@ -363,7 +369,7 @@ class FlowTask(SimTask):
         self.broadcast(EndOfData(mode))
         self.progress.has_ended_data = True
         if self.progress.is_drained and self.settings.checkpoints_after_tasks_finish:
-            self.manager.checkpoint_said(tm.TaskDataEnded(self.attempt))
+            self.manager.checkpoint_said(EndOfDataReport(NO_SESSION, self.attempt))
         self._finish_if_over()
 
     def _finish_if_over(self) -> None:
@@ -529,8 +535,10 @@ class FlowTask(SimTask):
 
     def _report(self, event: TaskEvent) -> None:
         if isinstance(event, CheckpointAcknowledged):
-            said: Any = tm.CheckpointDone(self.attempt, event.checkpoint_id, event.state, event.metrics)
+            said: Any = CheckpointAcknowledgement(
+                NO_SESSION, self.attempt, event.checkpoint_id, event.state, event.metrics
+            )
         else:
             failure = event.error.failure if isinstance(event.error, TaskFailure) else None
-            said = tm.CheckpointNotDone(self.attempt, event.checkpoint_id, event.reason, failure)
+            said = CheckpointRefusal(NO_SESSION, self.attempt, event.checkpoint_id, event.reason, failure)
         self.manager.checkpoint_said(said)

@@ -12,6 +12,7 @@ from flinkbuf.runtime.protocol import messages as ms
 from flinkbuf.runtime.protocol.deployment import AttemptId, ChannelDescriptor, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.job_status import JobStatus
+from flinkbuf.runtime.protocol.messages import NO_SESSION
 from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.runtime.scheduler import master_actions as ma
 from flinkbuf.runtime.scheduler.execution_state import ExecutionState
@@ -403,7 +404,7 @@ class Invariants:
     def manager_handled(self, manager: SimManager, message: Any, actions: list[Any]) -> None:
         """What a task manager answered to a message."""
         session_id = getattr(message, "session_id", None)
-        if session_id not in (None, self.world.session_id):
+        if session_id not in (None, NO_SESSION, self.world.session_id):
             demand(not actions, "somebody of another session was heard:", message, actions)
         if isinstance(message, ms.AcknowledgeReport):
             self.finals.pop((manager.id, message.attempt), None)

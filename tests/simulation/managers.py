@@ -8,7 +8,13 @@ from flinkbuf.runtime.manager import task_actions as tm
 from flinkbuf.runtime.manager.task_executor import TaskExecutor
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import RegisterManager
+from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
+    CheckpointRefusal,
+    OperatorEventReport,
+    RegisterManager,
+    TaskStateReport,
+)
 from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.streaming.task.task_state import TaskState
 from simulation.agenda import Inbox
@@ -127,7 +133,7 @@ class SimManager:
     def _trigger(self, action: tm.TriggerTask) -> None:
         if not self.tasks[action.attempt].trigger(action):
             reason = "CHECKPOINT_DECLINED_TASK_NOT_READY"
-            self.inbox.put(tm.CheckpointNotDone(action.attempt, action.checkpoint_id, reason))
+            self.inbox.put(CheckpointRefusal(NO_SESSION, action.attempt, action.checkpoint_id, reason))
 
     def _notify(self, action: tm.NotifyTask) -> None:
         self.tasks[action.attempt].notify(action)
@@ -137,11 +143,11 @@ class SimManager:
     def task_changed(self, attempt: AttemptId, state: TaskState, failure: Failure | None) -> None:
         """From the task's thread."""
         if self.is_alive:
-            self.inbox.put(tm.TaskChanged(attempt, state, failure))
+            self.inbox.put(TaskStateReport(NO_SESSION, attempt, state.value, failure))
 
     def task_said(self, attempt: AttemptId, operator_id: str, payload: bytes) -> None:
         """From the task's thread, for its coordinator."""
-        self.inbox.put(tm.TaskSaid(attempt, operator_id, payload))
+        self.inbox.put(OperatorEventReport(NO_SESSION, attempt, operator_id, payload))
 
     def checkpoint_said(self, message: object) -> None:
         """From the task's thread, or from the one that writes its state."""

@@ -9,12 +9,14 @@ from flinkbuf.runtime.manager.task_executor import TaskExecutor, TaskExecutorCon
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
     AcknowledgeReport,
     CancelTask,
     DeployTask,
     HeartbeatRequest,
     ManagerLeaving,
     OperatorEventMessage,
+    OperatorEventReport,
     RegistrationAccepted,
     RegistrationRefused,
     ReleaseManager,
@@ -59,7 +61,7 @@ class AnyOrder(RuleBasedStateMachine):
             self.silent_ms = self.now_ms + HEARTBEAT_MS
         actions = self.executor.handle(message, self.now_ms)
         assert not (actions and self.end), f"{actions} after {self.end}"
-        assert session_id == SESSION or not actions, f"{message} of another session: {actions}"
+        assert session_id in (SESSION, NO_SESSION) or not actions, f"{message} of another session: {actions}"
         for action in actions:
             getattr(self, f"on_{type(action).__name__}")(action)
 
@@ -103,7 +105,7 @@ class AnyOrder(RuleBasedStateMachine):
     def say(self, subtask, number):
         attempt = AttemptId(*subtask, number)
         self.give(OperatorEventMessage(SESSION, attempt, "o" * 32, b"an event"))
-        self.give(tm.TaskSaid(attempt, "o" * 32, b"hello"))
+        self.give(OperatorEventReport(NO_SESSION, attempt, "o" * 32, b"hello"))
 
     @rule(session_id=sampled_from([SESSION, OTHER, OTHER, OTHER]))
     def release(self, session_id):
@@ -138,7 +140,7 @@ class AnyOrder(RuleBasedStateMachine):
                 failure = (
                     Failure("builtins.ValueError", "it failed") if self.tasks[attempt] is TaskState.FAILED else None
                 )
-                self.untold.append(tm.TaskChanged(attempt, self.tasks[attempt], failure))
+                self.untold.append(TaskStateReport(NO_SESSION, attempt, self.tasks[attempt].value, failure))
 
     @rule(count=integers(1, 9))
     def tell(self, count):
@@ -159,7 +161,7 @@ class AnyOrder(RuleBasedStateMachine):
         state = self.tasks[action.attempt]
         self.tasks[action.attempt] = NEXT[state].get(TaskStep.CANCEL, state)
         if self.tasks[action.attempt] is not state:
-            self.untold.append(tm.TaskChanged(action.attempt, self.tasks[action.attempt]))
+            self.untold.append(TaskStateReport(NO_SESSION, action.attempt, self.tasks[action.attempt].value))
 
     def on_InterruptTask(self, action):
         assert self.now_ms - self.stopped_ms[action.attempt] >= INTERVAL_MS
@@ -245,7 +247,7 @@ class AnyOrder(RuleBasedStateMachine):
         for attempt, state in list(self.tasks.items()):
             if not state.is_terminal:
                 self.tasks[attempt] = NEXT[state].get(TaskStep.CONFIRM_CANCEL, TaskState.CANCELED)
-                self.untold.append(tm.TaskChanged(attempt, self.tasks[attempt]))
+                self.untold.append(TaskStateReport(NO_SESSION, attempt, self.tasks[attempt].value))
         while self.untold:
             self.give(self.untold.pop(0))
         assert self.executor.is_over

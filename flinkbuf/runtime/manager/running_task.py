@@ -19,18 +19,19 @@ from flinkbuf.runtime.manager.coordinator_proxy import CoordinatorProxy
 from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.memory_manager import MemoryManager, OperatorMemory
 from flinkbuf.runtime.manager.shuffle import Shuffle
-from flinkbuf.runtime.manager.task_actions import (
-    CheckpointDone,
-    CheckpointNotDone,
-    TaskChanged,
-    TaskDataEnded,
-    TaskSaid,
-)
-from flinkbuf.runtime.manager.task_executor import NOT_READY
+from flinkbuf.runtime.manager.task_executor import NOT_READY, TaskReport
 from flinkbuf.runtime.manager.task_log import task_in_log
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
-from flinkbuf.runtime.protocol.messages import Json
+from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
+    CheckpointAcknowledgement,
+    CheckpointRefusal,
+    EndOfDataReport,
+    Json,
+    OperatorEventReport,
+    TaskStateReport,
+)
 from flinkbuf.streaming.chain.operator_config import OperatorConfig, TaskInfo
 from flinkbuf.streaming.chain.operator_context import OperatorContext
 from flinkbuf.streaming.chain.operator_setup import make_context
@@ -62,7 +63,7 @@ class TaskSurroundings:
     clock : Clock
         Processing time.
     tell : callable
-        Called with the events of tasks (task_actions.py); from any thread.
+        Called with the reports of tasks; from any thread.
     extras : mapping
         Additions to the context of operators.
     """
@@ -70,7 +71,7 @@ class TaskSurroundings:
     bundle: JobBundle
     shuffle: Shuffle
     clock: Clock
-    tell: Callable[[object], None]
+    tell: Callable[[TaskReport], None]
     extras: Mapping[str, Any]
 
 
@@ -86,7 +87,7 @@ class RunningTask:
 
     Notes
     -----
-    What goes wrong is told as the task's failure. The last `TaskChanged` is told when all is freed.
+    What goes wrong is told as the task's failure. The last `TaskStateReport` is given when all is freed.
     """
 
     def __init__(
@@ -171,7 +172,7 @@ class RunningTask:
         """Take a checkpoint that begins at this task."""
         task = self._task
         if task is None or not task.trigger_checkpoint(checkpoint_id, timestamp_ms, options):
-            self._surroundings.tell(CheckpointNotDone(self.attempt, checkpoint_id, NOT_READY))
+            self._surroundings.tell(CheckpointRefusal(NO_SESSION, self.attempt, checkpoint_id, NOT_READY))
 
     def notify_checkpoint(self, checkpoint_id: int, is_complete: bool, latest_completed_id: int) -> None:
         """Notify the task: checkpoint complete, or aborted."""
@@ -264,7 +265,7 @@ class RunningTask:
         if hasattr(config.factory, "create_coordinator"):
 
             def send(payload: bytes) -> None:
-                self._surroundings.tell(TaskSaid(self.attempt, config.operator_id, payload))
+                self._surroundings.tell(OperatorEventReport(NO_SESSION, self.attempt, config.operator_id, payload))
 
             proxy = CoordinatorProxy(send, context.mailbox)
             context.extras["coordinator"] = self._proxies[config.operator_id] = proxy
@@ -276,31 +277,41 @@ class RunningTask:
         """Pass on an event of the task; on its thread, its snapshots' thread, or where it was cancelled early."""
         tell = self._surroundings.tell
         if isinstance(event, CheckpointAcknowledged):
-            tell(CheckpointDone(self.attempt, event.checkpoint_id, event.state, event.metrics))
+            tell(CheckpointAcknowledgement(NO_SESSION, self.attempt, event.checkpoint_id, event.state, event.metrics))
         elif isinstance(event, CheckpointDeclined):
             failure = None if event.error is None else self._failure_of(event.error)
-            tell(CheckpointNotDone(self.attempt, event.checkpoint_id, event.reason, failure))
+            tell(CheckpointRefusal(NO_SESSION, self.attempt, event.checkpoint_id, event.reason, failure))
         elif isinstance(event, EndOfDataReached):
-            tell(TaskDataEnded(self.attempt))
+            tell(EndOfDataReport(NO_SESSION, self.attempt))
         elif isinstance(event, TaskStateChanged):
             self._changed(event)
 
     def _changed(self, event: TaskStateChanged) -> None:
         if not event.state.is_terminal:
             # With what functions registered in open(): two kinds of one name are found before anything is written.
-            self._surroundings.tell(TaskChanged(self.attempt, event.state, accumulators=self.accumulators()))
+            self._tell_state(event.state, accumulators=self.accumulators())
             return
         metrics, accumulators = self.metrics(), self.accumulators()
         self._free(event.state)
         failure = None if event.error is None else self._failure_of(event.error)
-        self._surroundings.tell(TaskChanged(self.attempt, event.state, failure, accumulators, metrics))
+        self._tell_state(event.state, failure, accumulators, metrics)
+
+    def _tell_state(
+        self,
+        state: TaskState,
+        failure: Failure | None = None,
+        accumulators: Json | None = None,
+        metrics: Json | None = None,
+    ) -> None:
+        report = TaskStateReport(NO_SESSION, self.attempt, state.value, failure, accumulators or {}, metrics or {})
+        self._surroundings.tell(report)
 
     def _end_unmade(self, error: BaseException) -> None:
         with self._lock:
             is_canceled = self._is_canceled or isinstance(error, CancelTaskError)
         state = TaskState.CANCELED if is_canceled else TaskState.FAILED
         self._free(state)
-        self._surroundings.tell(TaskChanged(self.attempt, state, self._failure_of(error)))
+        self._tell_state(state, self._failure_of(error))
 
     def _free(self, state: TaskState) -> None:
         """Free gates and memory; and the partitions, unless the task has written all of them."""

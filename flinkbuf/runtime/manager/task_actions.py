@@ -1,4 +1,4 @@
-"""Events that a task executor gets besides the job master's messages, and the actions it returns.
+"""Events of a task executor besides what the job master and the tasks say, and the actions that it returns.
 
 None of this travels: the shell around it (runtime/manager/task_manager.py) makes the one and performs the other, in
 order, each list to its end before the next message is handled.
@@ -6,20 +6,15 @@ order, each list to its end before the next message is handled.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from flinkbuf.checkpoints.handles import SubtaskState
-from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
+from flinkbuf.checkpoints.options import CheckpointOptions
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
-from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import HeartbeatReport, Json, ManagerInspected
 from flinkbuf.runtime.protocol.time_passed import TimePassed
-from flinkbuf.streaming.task.task_state import TaskState
 
 __all__ = [
     "AskMetrics",
-    "CheckpointDone",
-    "CheckpointNotDone",
     "DeliverOperatorEvent",
     "DropPartitions",
     "ForgetTask",
@@ -33,9 +28,6 @@ __all__ = [
     "SendMessage",
     "StartTask",
     "StopTask",
-    "TaskChanged",
-    "TaskDataEnded",
-    "TaskSaid",
     "ThreadsSampled",
     "TimePassed",  # when no message of the job master waits
     "TriggerTask",
@@ -43,53 +35,6 @@ __all__ = [
 ]
 
 # ---- events
-
-
-@dataclass(frozen=True)
-class TaskChanged:
-    """A task is in another state; after a final one its thread touches nothing any more."""
-
-    attempt: AttemptId
-    state: TaskState
-    failure: Failure | None = None
-    accumulators: Json = field(default_factory=dict)
-    metrics: Json = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class TaskSaid:
-    """A source operator sends an event to its coordinator."""
-
-    attempt: AttemptId
-    operator_id: str
-    payload: bytes
-
-
-@dataclass(frozen=True)
-class CheckpointDone:
-    """A task's part of a checkpoint is written."""
-
-    attempt: AttemptId
-    checkpoint_id: int
-    state: SubtaskState
-    metrics: CheckpointMetrics = field(default_factory=CheckpointMetrics)
-
-
-@dataclass(frozen=True)
-class CheckpointNotDone:
-    """A task cannot give its part of a checkpoint."""
-
-    attempt: AttemptId
-    checkpoint_id: int
-    reason: str
-    failure: Failure | None = None
-
-
-@dataclass(frozen=True)
-class TaskDataEnded:
-    """All operators of a task are finished, but it waits for a last checkpoint."""
-
-    attempt: AttemptId
 
 
 @dataclass(frozen=True)
@@ -133,7 +78,7 @@ class StartTask:
 
 @dataclass(frozen=True)
 class StopTask:
-    """Cancel an attempt; its end is told by `TaskChanged`."""
+    """Cancel an attempt; its end is told by a `TaskStateReport`."""
 
     attempt: AttemptId
 

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias, get_args
 
 from flinkbuf.checkpoints.failure_reason import CheckpointFailureReason
 from flinkbuf.runtime.manager.task_actions import (
     AskMetrics,
-    CheckpointDone,
-    CheckpointNotDone,
     DeliverOperatorEvent,
     DropPartitions,
     ForgetTask,
@@ -28,9 +26,6 @@ from flinkbuf.runtime.manager.task_actions import (
     SendMessage,
     StartTask,
     StopTask,
-    TaskChanged,
-    TaskDataEnded,
-    TaskSaid,
     ThreadsSampled,
     TriggerTask,
     Warn,
@@ -38,6 +33,7 @@ from flinkbuf.runtime.manager.task_actions import (
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
     AcknowledgeReport,
     CancelTask,
     CheckpointAcknowledgement,
@@ -67,6 +63,9 @@ from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.streaming.task.task_state import TaskState
 
 NOT_READY: Final = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY.name
+TaskReport: TypeAlias = (  # of the tasks here, as the job master will read it; they have no session yet
+    TaskStateReport | OperatorEventReport | CheckpointAcknowledgement | CheckpointRefusal | EndOfDataReport
+)
 CANCELED_UNASKED = "flinkbuf.errors.CancelTaskError"
 
 
@@ -230,7 +229,7 @@ class TaskExecutor:
     def _is_heard(self, message: object, now_ms: int) -> bool:
         """Return whether a message comes from this process, or from the manager's own job master."""
         if isinstance(message, _LOCAL):
-            return True
+            return getattr(message, "session_id", NO_SESSION) == NO_SESSION
         if self._is_cut:
             return False
         if isinstance(message, RegistrationRefused):
@@ -394,26 +393,25 @@ class TaskExecutor:
 
     # ---- what tasks tell --------------------------------------------------------------------------------
 
-    def _task_changed(self, message: TaskChanged, now_ms: int) -> None:
-        attempt = message.attempt
+    def _task_changed(self, message: TaskStateReport, now_ms: int) -> None:
+        attempt, state = message.attempt, TaskState(message.state)
         entry = self._tasks.get(attempt)
         if entry is None or entry.state.is_terminal:
             return
-        if not message.state.is_terminal:
+        if not state.is_terminal:
             if not entry.is_stopped:  # its result is of no use any more
-                entry.state = message.state
-                report = TaskStateReport(self._session, attempt, message.state.value)
-                self._send(replace(report, accumulators=message.accumulators))
+                entry.state = state
+                self._pass_on(message)
             return
-        entry.state = message.state
+        entry.state = state
         self._running_count -= 1
         self._interrupts.clear(attempt)
         self._kills.clear(attempt)
         self._end(attempt, entry, message, now_ms)
         self._leave_if_empty()
 
-    def _end(self, attempt: AttemptId, entry: _Entry, message: TaskChanged, now_ms: int) -> None:
-        state, failure = message.state, message.failure
+    def _end(self, attempt: AttemptId, entry: _Entry, message: TaskStateReport, now_ms: int) -> None:
+        state, failure = entry.state, message.failure
         if state is TaskState.CANCELED and not entry.is_stopped:
             state, failure = TaskState.FAILED, _echo_of(attempt, failure)
         elif state is TaskState.CANCELED and failure is not None and failure.is_echo:
@@ -424,18 +422,16 @@ class TaskExecutor:
             self._drop(attempt)
             return
         entry.state = state
-        entry.final_report = TaskStateReport(
-            self._session, attempt, state.value, failure, message.accumulators, message.metrics
-        )
+        entry.final_report = replace(message, session_id=self._session, state=state.value, failure=failure)
         self._send_final(attempt, entry.final_report, now_ms)
 
     def _send_final(self, attempt: AttemptId, report: TaskStateReport, now_ms: int) -> None:
         self._send(report)
         self._repeats.set(attempt, now_ms)
 
-    def _task_said(self, message: TaskSaid, now_ms: int) -> None:
+    def _task_said(self, message: OperatorEventReport, now_ms: int) -> None:
         if self._is_running(message.attempt):
-            self._send(OperatorEventReport(self._session, message.attempt, message.operator_id, message.payload))
+            self._pass_on(message)
 
     def _coordinator_said(self, message: OperatorEventMessage, now_ms: int) -> None:
         if self._is_running(message.attempt):
@@ -461,25 +457,15 @@ class TaskExecutor:
         if self._goes_on(message.attempt):
             self._do(NotifyTask(message.attempt, message.checkpoint_id, False, message.latest_completed_id))
 
-    def _checkpoint_done(self, message: CheckpointDone, now_ms: int) -> None:
+    def _task_reported(
+        self, message: CheckpointAcknowledgement | CheckpointRefusal | EndOfDataReport, now_ms: int
+    ) -> None:
         if self._goes_on(message.attempt):
-            self._send(
-                CheckpointAcknowledgement(
-                    self._session, message.attempt, message.checkpoint_id, message.state, message.metrics
-                )
-            )
+            self._pass_on(message)
 
-    def _checkpoint_not_done(self, message: CheckpointNotDone, now_ms: int) -> None:
-        if self._goes_on(message.attempt):
-            self._send(
-                CheckpointRefusal(
-                    self._session, message.attempt, message.checkpoint_id, message.reason, message.failure
-                )
-            )
-
-    def _data_ended(self, message: TaskDataEnded, now_ms: int) -> None:
-        if self._goes_on(message.attempt):
-            self._send(EndOfDataReport(self._session, message.attempt))
+    def _pass_on(self, report: TaskReport) -> None:
+        """Send a task's report to the job master, in its session."""
+        self._send(replace(report, session_id=self._session))
 
     def _goes_on(self, attempt: AttemptId) -> bool:
         """Return whether an attempt runs here and was not cancelled."""
@@ -529,16 +515,7 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
     return replace(failure, is_echo=True)
 
 
-_LOCAL: Final = (
-    TaskChanged,
-    TaskSaid,
-    ThreadsSampled,
-    CheckpointDone,
-    CheckpointNotDone,
-    TaskDataEnded,
-    LinkLost,
-    TimePassed,
-)
+_LOCAL: Final = (*get_args(TaskReport), ThreadsSampled, LinkLost, TimePassed)
 _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,
@@ -555,11 +532,11 @@ _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     TriggerCheckpoint: TaskExecutor._triggered,
     NotifyCheckpointComplete: TaskExecutor._completed,
     NotifyCheckpointAborted: TaskExecutor._aborted,
-    CheckpointDone: TaskExecutor._checkpoint_done,
-    CheckpointNotDone: TaskExecutor._checkpoint_not_done,
-    TaskDataEnded: TaskExecutor._data_ended,
-    TaskChanged: TaskExecutor._task_changed,
-    TaskSaid: TaskExecutor._task_said,
+    TaskStateReport: TaskExecutor._task_changed,
+    OperatorEventReport: TaskExecutor._task_said,
+    CheckpointAcknowledgement: TaskExecutor._task_reported,
+    CheckpointRefusal: TaskExecutor._task_reported,
+    EndOfDataReport: TaskExecutor._task_reported,
     LinkLost: TaskExecutor._link_lost,
     TimePassed: TaskExecutor._time_passed,
 }

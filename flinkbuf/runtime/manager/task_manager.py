@@ -41,7 +41,6 @@ from flinkbuf.runtime.manager.task_actions import (
     SendMessage,
     StartTask,
     StopTask,
-    TaskChanged,
     ThreadsSampled,
     TriggerTask,
     Warn,
@@ -51,9 +50,10 @@ from flinkbuf.runtime.manager.task_log import log_can_be_read, logged
 from flinkbuf.runtime.manager.thread_dump import thread_dump
 from flinkbuf.runtime.protocol.deployment import AttemptId
 from flinkbuf.runtime.protocol.flame_tree import FlameTree
-from flinkbuf.runtime.protocol.messages import HeartbeatRequest, Json, RegisterManager
+from flinkbuf.runtime.protocol.messages import HeartbeatRequest, Json, RegisterManager, TaskStateReport
 from flinkbuf.runtime.protocol.time_passed import TimePassed
 from flinkbuf.streaming.chain.operator_config import ExecutionSettings
+from flinkbuf.streaming.task.task_state import TaskState
 from flinkbuf.streaming.time.clock import Clock, SystemClock
 
 TASK_MANAGER_KILLED: Final = 239  # exit code of a process that ended itself because a task did not
@@ -203,7 +203,7 @@ class TaskManager:
             self._process_figures = self._process.look()
         for action in self._executor.handle(message, self._now_ms()):
             _PERFORM[type(action)](self, action)
-        if isinstance(message, TaskChanged) and message.state.is_terminal:
+        if isinstance(message, TaskStateReport) and TaskState(message.state).is_terminal:
             self._forget_thread(message.attempt)
 
     def _forget_thread(self, attempt: AttemptId) -> None:

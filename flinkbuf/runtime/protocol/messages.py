@@ -15,6 +15,7 @@ from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescri
 from flinkbuf.runtime.protocol.failure import Failure
 
 PROGRAM_MANAGER: Final = "program"  # the id of the one in the program's own process; it has no slots
+NO_SESSION: Final = ""  # of a task's report that its task manager has not sent yet
 Json = dict[str, Any]  # numbers, texts, lists and dicts of them
 
 

@@ -9,8 +9,6 @@ from flinkbuf.checkpoints.handles import SubtaskState
 from flinkbuf.checkpoints.options import CheckpointMetrics, CheckpointOptions
 from flinkbuf.runtime.manager.task_actions import (
     AskMetrics,
-    CheckpointDone,
-    CheckpointNotDone,
     DeliverOperatorEvent,
     ForgetTask,
     InterruptTask,
@@ -21,9 +19,6 @@ from flinkbuf.runtime.manager.task_actions import (
     SendMessage,
     StartTask,
     StopTask,
-    TaskChanged,
-    TaskDataEnded,
-    TaskSaid,
     TriggerTask,
     Warn,
 )
@@ -31,6 +26,7 @@ from flinkbuf.runtime.manager.task_executor import TaskExecutor, TaskExecutorCon
 from flinkbuf.runtime.protocol.deployment import AttemptId, TaskDeploymentDescriptor
 from flinkbuf.runtime.protocol.failure import Failure
 from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
     AcknowledgeReport,
     CancelTask,
     CheckpointAcknowledgement,
@@ -72,6 +68,11 @@ def sent(actions):
     return [action.message for action in actions if isinstance(action, SendMessage)]
 
 
+def task_changed(attempt, state, failure=None, **figures):
+    """What a task reports; its task manager gives it the session."""
+    return TaskStateReport(NO_SESSION, attempt, state.value, failure, **figures)
+
+
 def report(state, attempt=A, failure=None):
     return TaskStateReport(S, attempt, state, failure)
 
@@ -96,6 +97,8 @@ def test_a_message_of_another_session_dies_at_the_door():
         AcknowledgeReport(OLD, A),
         RegistrationAccepted(OLD, 1, 1),
         RegistrationRefused("late"),
+        TaskStateReport(S, A, "FAILED"),  # no report of a task of this process
+        TaskStateReport(OLD, A, "FAILED"),
     ):
         assert executor.handle(message, 40_000) == []
     assert executor.session_id == S
@@ -130,7 +133,7 @@ def test_a_heartbeat_is_answered_with_all_attempts():
     other = AttemptId("b" * 32, 3, 1)
     executor.handle(deploy(), 0)
     executor.handle(deploy(other), 0)
-    executor.handle(TaskChanged(other, TaskState.FINISHED), 0)  # not acknowledged: still here
+    executor.handle(task_changed(other, TaskState.FINISHED), 0)  # not acknowledged: still here
     (action,) = executor.handle(HeartbeatRequest(S, 7), 10)
     assert isinstance(action, AskMetrics)
     assert (action.report.sequence, set(action.report.attempts)) == (7, {A, other})
@@ -142,7 +145,7 @@ def test_a_silent_job_master_is_left_once_its_tasks_have_ended():
     assert executor.handle(TimePassed(), 59_999) == []
     assert executor.handle(TimePassed(), 60_000) == [StopTask(A)]
     assert executor.handle(HeartbeatRequest(S, 1), 60_001) == []  # too late: its tasks may be elsewhere
-    (action,) = executor.handle(TaskChanged(A, TaskState.CANCELED), 60_002)
+    (action,) = executor.handle(task_changed(A, TaskState.CANCELED), 60_002)
     assert action == LeaveProcess("the job master has been silent for 50 s")
 
 
@@ -157,17 +160,17 @@ def test_a_lost_link_ends_all_tasks_and_nothing_is_said_any_more():
     other = AttemptId("b" * 32, 0, 0)
     executor.handle(deploy(), 0)
     executor.handle(deploy(other), 0)
-    executor.handle(TaskChanged(other, TaskState.FINISHED), 0)
+    executor.handle(task_changed(other, TaskState.FINISHED), 0)
     assert executor.handle(LinkLost("reset by peer"), 5) == [StopTask(A)]
     assert executor.handle(LinkLost("again"), 6) == []
-    assert executor.handle(TaskChanged(A, TaskState.CANCELED), 7) == [LeaveProcess("reset by peer")]
+    assert executor.handle(task_changed(A, TaskState.CANCELED), 7) == [LeaveProcess("reset by peer")]
 
 
 def test_released_it_says_good_bye_after_its_last_task():
     executor = registered()
     executor.handle(deploy(), 0)
     assert executor.handle(ReleaseManager(S, "the job has ended"), 1) == [StopTask(A)]
-    actions = executor.handle(TaskChanged(A, TaskState.CANCELED), 2)
+    actions = executor.handle(task_changed(A, TaskState.CANCELED), 2)
     assert sent(actions) == [report("CANCELED"), ManagerLeaving("the job has ended")]
     assert actions[-1] == LeaveProcess("the job has ended")
     assert executor.handle(deploy(), 3) == []
@@ -189,8 +192,8 @@ def test_a_task_is_started_and_all_its_states_are_told():
     executor = registered()
     assert executor.handle(deploy(), 0) == [StartTask(deploy().descriptor)]
     for state in (TaskState.DEPLOYING, TaskState.INITIALIZING, TaskState.RUNNING):
-        assert sent(executor.handle(TaskChanged(A, state), 1)) == [report(state.value)]
-    change = TaskChanged(A, TaskState.FINISHED, accumulators={"n": {}}, metrics={"records_in": 3})
+        assert sent(executor.handle(task_changed(A, state), 1)) == [report(state.value)]
+    change = task_changed(A, TaskState.FINISHED, accumulators={"n": {}}, metrics={"records_in": 3})
     assert sent(executor.handle(change, 2)) == [TaskStateReport(S, A, "FINISHED", None, {"n": {}}, {"records_in": 3})]
 
 
@@ -198,7 +201,7 @@ def test_a_final_report_is_repeated_until_it_is_acknowledged():
     executor = registered(report_interval_ms=100)
     executor.handle(deploy(), 0)
     failure = Failure("builtins.ValueError", "no")
-    final = sent(executor.handle(TaskChanged(A, TaskState.FAILED, failure), 10))
+    final = sent(executor.handle(task_changed(A, TaskState.FAILED, failure), 10))
     assert final == [report("FAILED", failure=failure)]
     assert executor.next_deadline_ms == 110
     assert sent(executor.handle(TimePassed(), 110)) == final
@@ -219,7 +222,7 @@ def test_a_running_task_cannot_be_acknowledged_away():
 def test_giving_up_unasked_is_a_failure_that_is_an_echo():
     executor = registered()
     executor.handle(deploy(), 0)
-    (message,) = sent(executor.handle(TaskChanged(A, TaskState.CANCELED), 1))
+    (message,) = sent(executor.handle(task_changed(A, TaskState.CANCELED), 1))
     assert (message.state, message.failure.is_echo) == ("FAILED", True)
 
 
@@ -227,7 +230,7 @@ def test_giving_up_unasked_keeps_what_was_said():
     executor = registered()
     executor.handle(deploy(), 0)
     gone = Failure("flinkbuf.errors.CancelTaskError", "the producer is gone")
-    (message,) = sent(executor.handle(TaskChanged(A, TaskState.CANCELED, gone), 1))
+    (message,) = sent(executor.handle(task_changed(A, TaskState.CANCELED, gone), 1))
     assert (message.failure.message, message.failure.is_echo) == ("the producer is gone", True)
 
 
@@ -235,7 +238,7 @@ def test_a_canceled_task_has_no_failure():
     executor = registered()
     executor.handle(deploy(), 0)
     executor.handle(CancelTask(S, A), 0)
-    change = TaskChanged(A, TaskState.CANCELED, Failure("flinkbuf.errors.CancelTaskError", "cancelled", is_echo=True))
+    change = task_changed(A, TaskState.CANCELED, Failure("flinkbuf.errors.CancelTaskError", "cancelled", is_echo=True))
     assert sent(executor.handle(change, 1)) == [report("CANCELED")]
 
 
@@ -244,7 +247,7 @@ def test_a_failure_keeps_its_reason_though_the_task_was_cancelled_meanwhile():
     executor.handle(deploy(), 0)
     executor.handle(CancelTask(S, A), 0)
     echo = Failure("flinkbuf.errors.PartitionNotFoundError", "gone", is_echo=True)
-    assert sent(executor.handle(TaskChanged(A, TaskState.FAILED, echo), 1)) == [report("FAILED", failure=echo)]
+    assert sent(executor.handle(task_changed(A, TaskState.FAILED, echo), 1)) == [report("FAILED", failure=echo)]
 
 
 def test_the_cause_of_a_failure_is_told_though_its_echo_came_first_and_cancelled_the_task():
@@ -253,17 +256,17 @@ def test_the_cause_of_a_failure_is_told_though_its_echo_came_first_and_cancelled
     executor.handle(deploy(), 0)
     executor.handle(CancelTask(S, A), 0)
     cause = Failure("builtins.ValueError", "no")
-    assert sent(executor.handle(TaskChanged(A, TaskState.CANCELED, cause), 1)) == [report("CANCELED", failure=cause)]
+    assert sent(executor.handle(task_changed(A, TaskState.CANCELED, cause), 1)) == [report("CANCELED", failure=cause)]
 
 
 def test_events_pass_while_the_task_runs():
     executor = registered()
-    told, said = OperatorEventMessage(S, A, "o", b"1"), TaskSaid(A, "o", b"2")
+    told, said = OperatorEventMessage(S, A, "o", b"1"), OperatorEventReport(NO_SESSION, A, "o", b"2")
     assert executor.handle(told, 0) == executor.handle(said, 0) == []
     executor.handle(deploy(), 0)
     assert executor.handle(told, 1) == [DeliverOperatorEvent(A, "o", b"1")]
     assert sent(executor.handle(said, 1)) == [OperatorEventReport(S, A, "o", b"2")]
-    executor.handle(TaskChanged(A, TaskState.FINISHED), 2)
+    executor.handle(task_changed(A, TaskState.FINISHED), 2)
     assert executor.handle(told, 3) == executor.handle(said, 3) == []
 
 
@@ -275,7 +278,7 @@ def test_events_pass_while_the_task_runs():
 
 def running(executor):
     executor.handle(deploy(), 0)
-    executor.handle(TaskChanged(A, TaskState.RUNNING), 0)
+    executor.handle(task_changed(A, TaskState.RUNNING), 0)
 
 
 def test_a_running_task_is_triggered_and_its_part_is_told():
@@ -283,11 +286,13 @@ def test_a_running_task_is_triggered_and_its_part_is_told():
     running(executor)
     assert executor.handle(TriggerCheckpoint(S, A, 3, 1000, options), 0) == [TriggerTask(A, 3, 1000, options)]
     metrics = CheckpointMetrics(sync_ms=2)
-    (done,) = sent(executor.handle(CheckpointDone(A, 3, state, metrics), 0))
+    (done,) = sent(executor.handle(CheckpointAcknowledgement(NO_SESSION, A, 3, state, metrics), 0))
     assert done == CheckpointAcknowledgement(S, A, 3, state, metrics)
-    (refused,) = sent(executor.handle(CheckpointNotDone(A, 4, "CHECKPOINT_DECLINED", Failure("E", "no")), 0))
+    (refused,) = sent(
+        executor.handle(CheckpointRefusal(NO_SESSION, A, 4, "CHECKPOINT_DECLINED", Failure("E", "no")), 0)
+    )
     assert refused == CheckpointRefusal(S, A, 4, "CHECKPOINT_DECLINED", Failure("E", "no"))
-    assert sent(executor.handle(TaskDataEnded(A), 0)) == [EndOfDataReport(S, A)]
+    assert sent(executor.handle(EndOfDataReport(NO_SESSION, A), 0)) == [EndOfDataReport(S, A)]
 
 
 @pytest.mark.parametrize("steps", [[], ["deploy"], ["deploy", "run", "cancel"], ["deploy", "run", "finish"]])
@@ -295,9 +300,9 @@ def test_a_task_that_does_not_run_refuses_at_once(steps):
     executor = registered()
     messages = {
         "deploy": deploy(),
-        "run": TaskChanged(A, TaskState.RUNNING),
+        "run": task_changed(A, TaskState.RUNNING),
         "cancel": CancelTask(S, A),
-        "finish": TaskChanged(A, TaskState.FINISHED),
+        "finish": task_changed(A, TaskState.FINISHED),
     }
     for step in steps:
         executor.handle(messages[step], 0)
@@ -312,7 +317,11 @@ def test_a_task_is_told_what_became_of_checkpoints_as_long_as_it_goes_on():
     assert executor.handle(NotifyCheckpointComplete(S, A, 3), 0) == [NotifyTask(A, 3, True)]
     assert executor.handle(NotifyCheckpointAborted(S, A, 4, 3), 0) == [NotifyTask(A, 4, False, 3)]
     executor.handle(CancelTask(S, A), 0)
-    for message in (NotifyCheckpointComplete(S, A, 5), CheckpointDone(A, 5, SubtaskState()), TaskDataEnded(A)):
+    for message in (
+        NotifyCheckpointComplete(S, A, 5),
+        CheckpointAcknowledgement(NO_SESSION, A, 5, SubtaskState()),
+        EndOfDataReport(NO_SESSION, A),
+    ):
         assert executor.handle(message, 0) == []
 
 
@@ -329,11 +338,11 @@ def test_an_old_job_master_takes_no_checkpoint_here(message):
 def test_a_doubled_deployment_does_no_harm():
     executor = registered()
     executor.handle(deploy(), 0)
-    executor.handle(TaskChanged(A, TaskState.RUNNING), 1)
+    executor.handle(task_changed(A, TaskState.RUNNING), 1)
     actions = executor.handle(deploy(), 2)
     assert [type(action) for action in actions] == [Warn, SendMessage]
     assert sent(actions) == [report("RUNNING")]
-    executor.handle(TaskChanged(A, TaskState.FINISHED), 3)
+    executor.handle(task_changed(A, TaskState.FINISHED), 3)
     assert sent(executor.handle(deploy(), 4)) == [report("FINISHED")]
 
 
@@ -342,7 +351,7 @@ def test_a_deployment_of_what_was_here_starts_nothing(number):
     executor = registered()
     newer = AttemptId(A.vertex_id, 0, 1)
     executor.handle(deploy(newer), 0)
-    executor.handle(TaskChanged(newer, TaskState.FAILED, Failure("x", "y")), 1)
+    executor.handle(task_changed(newer, TaskState.FAILED, Failure("x", "y")), 1)
     executor.handle(AcknowledgeReport(S, newer), 2)
     (message,) = sent(executor.handle(deploy(AttemptId(A.vertex_id, 0, number)), 3))
     assert (message.state, message.failure.is_echo) == ("FAILED", True)
@@ -364,8 +373,8 @@ def test_each_cancel_is_answered_and_stops_once():
     executor.handle(deploy(), 0)
     assert executor.handle(CancelTask(S, A), 1) == [StopTask(A), SendMessage(report("CANCELING"))]
     assert executor.handle(CancelTask(S, A), 2) == [SendMessage(report("CANCELING"))]
-    assert executor.handle(TaskChanged(A, TaskState.RUNNING), 3) == []  # it was on its way
-    assert sent(executor.handle(TaskChanged(A, TaskState.FINISHED), 4))[0].state == "FINISHED"
+    assert executor.handle(task_changed(A, TaskState.RUNNING), 3) == []  # it was on its way
+    assert sent(executor.handle(task_changed(A, TaskState.FINISHED), 4))[0].state == "FINISHED"
     assert sent(executor.handle(CancelTask(S, A), 5)) == [report("FINISHED")]
 
 
@@ -374,7 +383,7 @@ def test_what_a_finished_attempt_wrote_goes_when_it_is_cancelled_or_a_newer_one_
     for number in range(3):
         attempt = AttemptId(A.vertex_id, 0, number)
         executor.handle(deploy(attempt), 0)
-        executor.handle(TaskChanged(attempt, TaskState.FINISHED), 1)
+        executor.handle(task_changed(attempt, TaskState.FINISHED), 1)
         executor.handle(AcknowledgeReport(S, attempt), 2)
         newer = AttemptId(A.vertex_id, 0, number + 1)
         if number == 0:
@@ -431,7 +440,7 @@ def test_what_has_ended_is_watched_no_more():
     executor = registered(cancellation_timeout_ms=100)
     executor.handle(deploy(), 0)
     executor.handle(CancelTask(S, A), 0)
-    executor.handle(TaskChanged(A, TaskState.CANCELED), 50)
+    executor.handle(task_changed(A, TaskState.CANCELED), 50)
     executor.handle(AcknowledgeReport(S, A), 51)
     assert executor.handle(TimePassed(), 1000) == []
     assert not executor.is_over
@@ -445,11 +454,11 @@ STEPS = {
     "acknowledge": AcknowledgeReport(S, A),
     "heartbeat": HeartbeatRequest(S, 1),
     "told": OperatorEventMessage(S, A, "o", b""),
-    "said": TaskSaid(A, "o", b""),
+    "said": OperatorEventReport(NO_SESSION, A, "o", b""),
     "release": ReleaseManager(S, "over"),
     "lost": LinkLost("lost"),
     "time": TimePassed(),
-    **{state.value: TaskChanged(A, state) for state in TaskState},
+    **{state.value: task_changed(A, state) for state in TaskState},
 }
 WAYS = {
     "unknown": [],
@@ -479,7 +488,13 @@ def test_every_step_in_every_state_leaves_the_table_in_order(way, step):
     assert bool(starts) == (way == "unknown" and step == "deploy")
     if step == "cancel":
         assert [message.attempt for message in sent(actions) if isinstance(message, TaskStateReport)] == [A]
-    if isinstance(STEPS[step], TaskChanged) and way in ("unknown", "finished", "failed", "canceled", "acknowledged"):
+    if isinstance(STEPS[step], TaskStateReport) and way in (
+        "unknown",
+        "finished",
+        "failed",
+        "canceled",
+        "acknowledged",
+    ):
         assert actions == []  # nobody is told of a task that is not here, or twice of an end
 
 
@@ -555,7 +570,7 @@ class AnyOrder(RuleBasedStateMachine):
         attempt = data.draw(st.sampled_from(self.running))
         if state.is_terminal:
             self.ended.add(attempt)
-        self.give(TaskChanged(attempt, state, Failure("x", "y") if state is TaskState.FAILED else None))
+        self.give(task_changed(attempt, state, Failure("x", "y") if state is TaskState.FAILED else None))
 
     @rule(by_ms=st.integers(1, 200))
     def pass_time(self, by_ms):
