@@ -107,12 +107,21 @@ def loops_have_run():
     loop.close()
 
 
+def wait_for_timers():
+    """A timer of a test has rung when the test goes on, but its thread may not be gone yet."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.join(1)
+
+
 @pytest.fixture
 def nothing_is_left(loops_have_run):
     """No thread and no open descriptor may outlive a test."""
+    wait_for_timers()
     gc.collect()  # what earlier tests have left to it is not missed afterwards
     threads, descriptors = threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
     yield
+    wait_for_timers()
     gc.collect()
     assert threading.active_count() == threads
     assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
