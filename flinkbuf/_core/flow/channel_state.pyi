@@ -1,8 +1,9 @@
-from typing import Any
+from typing import Any, final
 
 from flinkbuf._core.flow.record_reader import RecordReader
 from flinkbuf._core.partition.result_partition import ResultPartition
 
+@final
 class InputChannelState:
     def __init__(self, reader: RecordReader) -> None: ...
     def restore(self, channel: int, data: Any) -> None: ...
@@ -18,6 +19,7 @@ class InputChannelState:
     @property
     def size(self) -> int: ...
 
+@final
 class OutputChannelState:
     def __init__(self, partition: ResultPartition) -> None: ...
     def restore(self, subpartition: int, data: Any) -> None: ...

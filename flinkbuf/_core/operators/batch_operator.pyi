@@ -1,11 +1,12 @@
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, final
 
 from flinkbuf._core.columns.arrow_column import ArrowBatch
 from flinkbuf._core.flow.batch_records import RecordsToBatch
 from flinkbuf._core.operators.stream_operator import StreamOperator
 from flinkbuf._core.value.type_codec import TypeCodec
 
+@final
 class MapBatchesOperator(StreamOperator):
     def __init__(
         self,

@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 from flinkbuf._core.operators.stream_operator import MultipleInputOperator, StreamOperator
 
@@ -13,8 +13,13 @@ class FunctionOperator(StreamOperator):
     @property
     def function(self) -> Callable[[Any], Any]: ...
 
+@final
 class MapOperator(FunctionOperator): ...
+
+@final
 class FilterOperator(FunctionOperator): ...
+
+@final
 class FlatMapOperator(FunctionOperator): ...
 
 class CoFunctionOperator(MultipleInputOperator):

@@ -1,5 +1,5 @@
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, final
 
 from flinkbuf._core.operators.stream_operator import Input, Output
 
@@ -21,6 +21,7 @@ class EdgeOutput(Output):
     @property
     def is_writing(self) -> bool: ...
 
+@final
 class ChainingOutput(EdgeOutput):
     def __init__(
         self,
@@ -31,6 +32,7 @@ class ChainingOutput(EdgeOutput):
         copies: bool = False,
     ) -> None: ...
 
+@final
 class BroadcastingOutput(Output):
     def __init__(
         self, counters: OperatorCounters, task_counters: OperatorCounters, edges: Iterable[EdgeOutput]

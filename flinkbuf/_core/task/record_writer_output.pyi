@@ -1,9 +1,10 @@
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, final
 
 from flinkbuf._core.flow.record_writer import RecordWriter
 from flinkbuf._core.task.operator_chain import EdgeOutput, OperatorCounters
 
+@final
 class RecordWriterOutput(EdgeOutput):
     def __init__(
         self,
@@ -16,6 +17,7 @@ class RecordWriterOutput(EdgeOutput):
     @property
     def writer(self) -> RecordWriter: ...
 
+@final
 class TaskOutputs:
     def __init__(self, writers: Iterable[RecordWriter]) -> None: ...
     @property

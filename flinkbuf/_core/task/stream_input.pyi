@@ -1,5 +1,5 @@
 from collections.abc import Callable
-from typing import Any
+from typing import Any, final
 
 from flinkbuf._core.flow.record_reader import RecordReader
 from flinkbuf._core.operators.source_operator import SourceOutput
@@ -8,14 +8,17 @@ from flinkbuf._core.task.operator_chain import OperatorCounters
 from flinkbuf._core.task.record_writer_output import TaskOutputs
 from flinkbuf._core.task.task_mailbox import TaskMailbox
 
+@final
 class TaskTurn:
     def __init__(self, mailbox: TaskMailbox, outputs: TaskOutputs, length_ns: int = 1_000_000) -> None: ...
     @property
     def length_ns(self) -> int: ...
 
+@final
 class TaskSourceOutput(SourceOutput):
     def __init__(self, target: Output, turn: TaskTurn) -> None: ...
 
+@final
 class NetworkInput:
     def __init__(
         self,
