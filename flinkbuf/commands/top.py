@@ -37,7 +37,7 @@ _SEEN: Final = f"""a token on a command line is seen by every user of this machi
 
 
 class NoPictureError(Exception):
-    """There is none to be had, and why."""
+    """The server gives no picture of a job, and why."""
 
 
 class TokenNeededError(NoPictureError):

@@ -31,7 +31,7 @@ class ControlHandler(Protocol):
 
 
 class Group:
-    """Those who may speak to one handler, while it is open."""
+    """The connections whose messages one handler is given, while the group is open."""
 
     def __init__(self, group_id: str, handler: ControlHandler) -> None:
         self.id = group_id

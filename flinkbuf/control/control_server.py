@@ -241,7 +241,7 @@ class ControlServer:
             await self._all_gone.wait()
 
     def _meet(self) -> Connection:
-        """Somebody connects."""
+        """Make a connection for a peer that has connected, and give it a while to prove who it is."""
         connection = Connection(self, next(self._numbers))
         self._connections.add(connection)
         late = f"nothing was proved within {GREETING_TIMEOUT_S:g} s"

@@ -688,7 +688,7 @@ class NetworkEnvironment:
         self.pool.close()
 
     def _close_partitions(self, patience_ms: int) -> None:
-        """Those that are not finished fail. Waits so long for all threads that write."""
+        """Close all partitions, failing those that are not finished; threads that write have `patience_ms` to come out."""
         deadline = time.monotonic() + patience_ms / 1000
         for partition in list(self._partitions.values()):
             if partition.is_finished:

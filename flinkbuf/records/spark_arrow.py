@@ -38,7 +38,7 @@ def knows_large_types() -> bool:
 
 
 def _options(function: Any, time_zone: str, prefers_large_types: bool) -> dict[str, Any]:
-    """Those that the function has: without a time zone some versions would ask a session for it."""
+    """Return the options that the function has; without a time zone some versions would ask a session for it."""
     wanted = {"timezone": time_zone, "prefers_large_types": prefers_large_types}
     known = inspect.signature(function).parameters
     return {name: value for name, value in wanted.items() if name in known}

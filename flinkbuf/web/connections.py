@@ -43,7 +43,7 @@ class ConnectionLimits:
 
 
 class Connections:
-    """Those of one server. Called without arguments it is what `loop.create_server` wants.
+    """The connections of one server. Called without arguments it is what `loop.create_server` wants.
 
     Parameters
     ----------

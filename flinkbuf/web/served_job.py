@@ -86,7 +86,7 @@ class ServedJob:
         self._ended_s = self._clock()
 
     def was_looked_at(self) -> None:
-        """Somebody is told about it."""
+        """Note that a client has looked at the job, or at its end."""
         if not self.is_over:
             self._looked_s = self._clock()
         elif self._seen_s is None:
@@ -94,7 +94,7 @@ class ServedJob:
 
     @property
     def is_end_seen(self) -> bool:
-        """Whether somebody was told of its end."""
+        """Whether a client has seen its end."""
         return self._seen_s is not None
 
     @property

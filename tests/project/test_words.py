@@ -13,26 +13,6 @@ RIDDLE = re.compile(r"(?:Those|There is none|Whoever|Nobody|Somebody)\b|It[;,]")
 # The first line of a docstring, behind the `def` or `class` that it is of, or at the beginning of a file.
 FIRST_LINE = re.compile(r'(?:\A|:[ \t]*(?:#.*)?\n)\s*r?"""(.*?)(?:"""|\n|\Z)')
 
-# Files that still have some: take a file out when it is mended.
-NOT_YET = {
-    "_core/task/sorted_input.pyx",
-    "_core/state/state_table.pyx",
-    "_core/operators/stream_operator.pyx",
-    "_core/gate/union_input_gate.pyx",
-    "_core/operators/watermark_generator.pyx",
-    "control/connection.py",
-    "control/control_server.py",
-    "network/environment.py",
-    "records/spark_arrow.py",
-    "spark/stage/barrier_stage.py",
-    "spark/exchange/exchange_runs.py",
-    "spark/frames/spark_sink.py",
-    "spark/frames/spark_source.py",
-    "commands/top.py",
-    "web/connections.py",
-    "web/served_job.py",
-}
-
 
 def riddles_in(text: str) -> list[str]:
     return [line for line in FIRST_LINE.findall(text) if RIDDLE.match(line)]
@@ -40,15 +20,7 @@ def riddles_in(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(PACKAGE).as_posix())
 def test_first_lines_of_docstrings_are_no_riddles(path):
-    riddles = riddles_in(path.read_text())
-    if path.relative_to(PACKAGE).as_posix() in NOT_YET:
-        assert riddles, "this file is mended: take it out of NOT_YET"
-    else:
-        assert riddles == []
-
-
-def test_files_that_are_not_mended_exist():
-    assert {path.relative_to(PACKAGE).as_posix() for path in FILES} >= NOT_YET
+    assert riddles_in(path.read_text()) == []
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ cdef class UnionInputGate(AbstractInputGate):
         return 0
 
     cdef int mark_waiting(self, int change) except -1:
-        """Whoever closes one of the gates first waits for those who are asleep on the bell."""
+        """Count one waiting thread more or less at each gate: `close` of a gate waits for them."""
         cdef InputGate gate
         for each in self.gates:
             gate = each

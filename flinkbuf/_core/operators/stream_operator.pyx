@@ -53,7 +53,7 @@ cdef class Input:
         raise NotImplementedError(f"{type(self).__name__}.process_watermark_status")
 
     cpdef process_latency_marker(self, object marker):
-        """Somebody measures how long records take to here."""
+        """Take a marker that measures how long records take to this operator."""
         raise NotImplementedError(f"{type(self).__name__}.process_latency_marker")
 
 

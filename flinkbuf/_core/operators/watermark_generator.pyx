@@ -15,11 +15,11 @@ cdef class WatermarkOutput:
         raise NotImplementedError(f"{type(self).__name__}.emit_watermark")
 
     cpdef mark_idle(self):
-        """Those who come after need not wait for watermarks from here."""
+        """Tell the next operators not to wait for watermarks of this stream."""
         raise NotImplementedError(f"{type(self).__name__}.mark_idle")
 
     cpdef mark_active(self):
-        """They shall wait again."""
+        """Tell the next operators to wait for watermarks of this stream again."""
         raise NotImplementedError(f"{type(self).__name__}.mark_active")
 
 

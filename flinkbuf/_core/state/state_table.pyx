@@ -87,7 +87,7 @@ cdef class StateTable:
         return 0
 
     cdef int clear(self) except -1:
-        """Nobody has a value any more. Values that a snapshot reads stay its own."""
+        """Remove the values of all keys. Values that a snapshot reads stay its own."""
         if self.is_plain and self.namespace is None and len(self.spaces) == 1:
             self.current.clear()
             return 0

@@ -100,10 +100,10 @@ cdef class SortedInput(Input):
         self.last_watermark = max(self.last_watermark, timestamp)
 
     cpdef process_watermark_status(self, bint is_idle):
-        """Nobody waits for watermarks."""
+        """Drop a status: while records are sorted no operator waits for watermarks."""
 
     cpdef process_latency_marker(self, object marker):
-        """How long a record waits to be sorted is no latency."""
+        """Drop a marker: how long a record waits to be sorted is no latency."""
 
     def emit_watermark(self):
         """Tell the operator how far event time has come, after the last record."""

@@ -144,7 +144,7 @@ class _Run:
     tell_at_ms: int = 0  # when the others are told of the failure, whatever Spark knows
 
     def waiting(self) -> list[_Member]:
-        """Those that have not said their last word."""
+        """Return the members that have not reported their end."""
         return [member for member in self.members.values() if not member.is_over]
 
     @property

@@ -46,7 +46,7 @@ class OutputQueue(Collector):
         self.discard()
 
     def discard(self) -> None:
-        """Nobody reads any more: drop what is here, and what comes."""
+        """Drop the records that are here, and those that come: the reader is gone."""
         self._is_discarding = True
         try:
             while True:  # who waits for room looks again

@@ -119,7 +119,7 @@ class SparkSourceOperator(CollectionSourceOperator):
         return InputStatus.NOTHING_AVAILABLE
 
     def close(self) -> None:
-        """Nobody waits for it any more."""
+        """Tell the coordinator that this reader has ended."""
         self._coordinator.reader_ended(self._subtask)
         super().close()
 

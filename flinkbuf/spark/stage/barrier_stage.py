@@ -23,14 +23,14 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True)
 class StageUser:
-    """Whoever wants a barrier stage, as the sentences that refuse it name him and the ways out that he has.
+    """The user of a barrier stage, as messages that refuse the stage name it and its ways out.
 
     Attributes
     ----------
     name : str
         Such as "a pipelined exchange".
     log_name : str
-        What his lines in the log begin with.
+        What its lines in the log begin with.
     needs : str
         What of his the tasks are, such as "with {count} partitions"; `count` is filled in.
     fewer : str
