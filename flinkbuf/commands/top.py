@@ -161,7 +161,7 @@ class PictureClient:
                 self._connection.close()
                 if is_new:
                     raise NoPictureError(
-                        f"nobody serves a job at {self.address} ({error}); give the address that the program "
+                        f"no program serves a job at {self.address} ({error}); give the address that the program "
                         "printed, or set rest.port in the program"
                     ) from error
 

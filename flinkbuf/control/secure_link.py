@@ -272,7 +272,7 @@ class ServerLink(SecureLink):
         answer = _ACCEPTED if self._admit(group_id) else _REFUSED
         self._output += answer + _digest(secret, b"server knows", answer, *transcript)
         if answer == _REFUSED:
-            raise RemoteTransportError(f"nobody waits for clients of {group_id[:80]!r} any more")
+            raise RemoteTransportError(f"no job takes clients of {group_id[:80]!r} any more")
         self.group_id = group_id
         client_says, server_says = _keys(secret, transcript)
         self._open((server_says, client_says))
@@ -324,5 +324,7 @@ class ClientLink(SecureLink):
         if not hmac.compare_digest(_digest(self._secret, b"server knows", answer, *transcript), proof):
             raise RemoteTransportError(f"what listens there does not know the secret of {self.group_id[:80]!r}")
         if answer != _ACCEPTED:
-            raise RemoteTransportError(f"nobody waits for {self.group_id[:80]!r} any more: it has ended, or begun anew")
+            raise RemoteTransportError(
+                f"the job takes no clients of {self.group_id[:80]!r} any more: it ended or began anew"
+            )
         self._open(_keys(self._secret, transcript))

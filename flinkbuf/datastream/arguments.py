@@ -95,7 +95,7 @@ def check_function(function: Any, kind: type[Function], message: str) -> None:
         raise TypeError(f"{message}, got {type(function).__name__} {function!r}")
     if inspect.iscoroutinefunction(function):
         raise TypeError(
-            f"{function.__name__} is a coroutine function, and nobody would await what it gives: make it the "
+            f"{function.__name__} is a coroutine function, and what it gives would not be awaited: make it the "
             "async_invoke of an AsyncFunction, for AsyncDataStream.unordered_wait"
         )
 

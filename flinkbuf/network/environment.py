@@ -642,7 +642,7 @@ class NetworkEnvironment:
                 seen, since = progress, time.monotonic()
             elif time.monotonic() - since > CONSUMER_PATIENCE_MS / 1000:
                 logger.warning(
-                    "%d subpartitions at %s:%d were finished, but nobody has read them for %d s: they are dropped",
+                    "%d subpartitions at %s:%d were finished, but were not read for %d s: they are dropped",
                     unread,
                     *self.address,
                     CONSUMER_PATIENCE_MS // 1000,
@@ -688,7 +688,7 @@ class NetworkEnvironment:
         self.pool.close()
 
     def _close_partitions(self, patience_ms: int) -> None:
-        """Close all partitions, failing those that are not finished; threads that write have `patience_ms` to come out."""
+        """Close all partitions and fail those that are not finished; writing threads have `patience_ms` to come out."""
         deadline = time.monotonic() + patience_ms / 1000
         for partition in list(self._partitions.values()):
             if partition.is_finished:

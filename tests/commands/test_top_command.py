@@ -131,7 +131,7 @@ def test_who_serves_no_job_is_named(capsys):
             assert main(["top", url, "--once"]) == 1
     capsys.readouterr()
     assert main(["top", url, "--once"]) == 1
-    assert "nobody serves a job at http://127.0.0.1:" in capsys.readouterr().err
+    assert "no program serves a job at http://127.0.0.1:" in capsys.readouterr().err
     assert main(["top", "ftp://x", "--once"]) == 1
     assert "no address such as http://127.0.0.1:8081" in capsys.readouterr().err
 

@@ -253,7 +253,9 @@ def test_the_group_that_is_closed_hears_nothing_more_and_others_do(server, log, 
     server.close_group("job")
     assert client.receive(5) == b"goodbye"
     assert reason_why(client) == "the driver closed the connection"
-    with pytest.raises(RemoteTransportError, match="nobody waits for 'job' any more: it has ended, or begun anew"):
+    with pytest.raises(
+        RemoteTransportError, match="the job takes no clients of 'job' any more: it ended or began anew"
+    ):
         connect()
     other.send(b"still here")
     wait_until(lambda: others.told == ["connected", b"still here"])
@@ -322,11 +324,11 @@ def test_groups_open_when_their_first_member_comes(server, connect):
     wait_until(lambda: [len(log.connections) for log in made.values()] == [2, 1])
     assert list(made) == ["exchange-1", "exchange-2"]
     for group in ("exchange-no", "job-1"):
-        with pytest.raises(RemoteTransportError, match="nobody waits for"):
+        with pytest.raises(RemoteTransportError, match="takes no clients of"):
             connect(group)
     server.off_unknown("exchange-")
     connect("exchange-2")
-    with pytest.raises(RemoteTransportError, match="nobody waits for"):
+    with pytest.raises(RemoteTransportError, match="takes no clients of"):
         connect("exchange-3")
 
 

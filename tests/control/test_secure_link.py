@@ -170,8 +170,8 @@ def test_the_group_is_part_of_the_proof():
 
 def test_a_group_that_is_over_is_said_to_who_has_proved_itself():
     outcomes = talk(server_link(admit=lambda group: False), client_link())
-    assert outcomes[ServerLink] == "nobody waits for clients of 'job' any more"
-    assert outcomes[ClientLink].startswith("nobody waits for 'job' any more")
+    assert outcomes[ServerLink] == "no job takes clients of 'job' any more"
+    assert outcomes[ClientLink].startswith("the job takes no clients of 'job' any more")
 
 
 def test_a_refusal_cannot_be_made_an_acceptance():

@@ -598,7 +598,7 @@ cdef class InputGate(AbstractInputGate):
         source = self.sources[channel_index]
         where = f"channel {channel_index + offset}" + (f" ({source})" if isinstance(source, str) else "")
         if code == FB_ENOT_FOUND:
-            raise PartitionNotFoundError(f"{where}: {cause or 'nobody has registered this partition in time'}")
+            raise PartitionNotFoundError(f"{where}: {cause or 'no producer has registered this partition in time'}")
         if (code == FB_EIO or code == FB_ETIMEOUT) and self.c.channels[channel_index].remote is not NULL:
             raise RemoteTransportError(f"{where}: {cause}")
         if code == FB_ERELEASED:

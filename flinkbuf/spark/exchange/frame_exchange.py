@@ -281,7 +281,7 @@ def _check_partitioner(partitioner: Partitioner, num_partitions: Any) -> Partiti
         )
     if partitioner.kind == "rescale":
         raise ValueError(
-            "partitioner 'rescale' needs to know how many partitions the data have, which Spark tells nobody of a "
+            "partitioner 'rescale' needs to know how many partitions the data have, which Spark does not tell of a "
             "DataFrame before it runs: use 'rebalance'"
         )
     if partitioner.kind == "forward" and num_partitions is not None:
