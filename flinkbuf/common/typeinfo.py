@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
-from flinkbuf.types import type_information, types
+from flinkbuf.types import type_information
 from flinkbuf.types.type_information import (
     BasicArrayTypeInfo,
     ListTypeInfo,
@@ -20,6 +20,7 @@ from flinkbuf.types.type_information import (
     TypeInformation,
     basic_type,
 )
+from flinkbuf.types.types import Types
 
 __all__ = [
     "BasicArrayTypeInfo",
@@ -42,26 +43,6 @@ __all__ = [
     "TypeInformation",
     "Types",
 ]
-
-
-class Types(types.Types):
-    """Makes types, under PyFlink's names and with its arguments; see `flinkbuf.Types`.
-
-    Examples
-    --------
-    >>> Types.MAP(key_type_info=Types.STRING(), value_type_info=Types.LIST(Types.INT()))
-    Types.MAP(Types.STRING(), Types.LIST(Types.INT()))
-    """
-
-    @staticmethod
-    def MAP(key_type_info: Any, value_type_info: Any) -> type_information.MapTypeInfo:
-        """A dict."""
-        return types.Types.MAP(key_type_info, value_type_info)
-
-    @staticmethod
-    def LIST(element_type_info: Any) -> ListTypeInfo:
-        """A list."""
-        return types.Types.LIST(element_type_info)
 
 
 class BasicType(Enum):

@@ -421,16 +421,16 @@ class Types:
         return ObjectArrayTypeInfo(as_type(element_type))
 
     @staticmethod
-    def LIST(element_type: Any) -> ListTypeInfo:
+    def LIST(element_type_info: Any) -> ListTypeInfo:
         """A list; its elements are None only if their type says so. Bytes of Flink's ListSerializer.
 
         The Python value is a list; a tuple is taken too. Of a numpy array give ``.tolist()``, or declare a
         `PRIMITIVE_ARRAY`.
         """
-        return ListTypeInfo(as_type(element_type))
+        return ListTypeInfo(as_type(element_type_info))
 
     @staticmethod
-    def MAP(key_type: Any, value_type: Any) -> MapTypeInfo:
+    def MAP(key_type_info: Any, value_type_info: Any) -> MapTypeInfo:
         """A map in its order; values may be None. Bytes of Flink's MapSerializer. The Python value is a dict.
 
         Keys are None only if their type says so, and must be hashable in Python. Two keys that have the same bytes
@@ -438,7 +438,7 @@ class Types:
         are refused (ValueError), as are on reading keys that differ in Java but are equal in Python (0.0 and −0.0),
         with CorruptDataError.
         """
-        return MapTypeInfo(as_type(key_type), as_type(value_type))
+        return MapTypeInfo(as_type(key_type_info), as_type(value_type_info))
 
     @staticmethod
     def SET(element_type: Any) -> SetTypeInfo:

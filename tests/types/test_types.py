@@ -619,6 +619,14 @@ def test_the_public_names_are_those_that_are_listed():
     assert all(hasattr(flinkbuf.types.types, name) for name in flinkbuf.types.types.__all__)
 
 
+def test_there_is_one_class_of_types_with_pyflinks_arguments():
+    from flinkbuf.common import Types as of_pyflink
+
+    assert flinkbuf.Types is of_pyflink
+    made = Types.MAP(key_type_info="string", value_type_info=Types.LIST(element_type_info="int"))
+    assert repr(made) == repr(Types.MAP("string", Types.LIST("int")))
+
+
 def test_types_show_themselves_as_pyflink_does():
     nested = Types.ROW_NAMED(["a", "b"], [Types.TUPLE([Types.INT(), Types.BIG_DEC()]), Types.ROW([Types.SQL_DATE()])])
     assert str(nested) == "RowTypeInfo(a: TupleTypeInfo(Integer, BigDecimal), b: RowTypeInfo(DateTypeInfo))"
