@@ -4,8 +4,8 @@
 #ifndef FB_ARROW_CELL_H
 #define FB_ARROW_CELL_H
 
-#include "ground/data_view.h"
 #include "columns/arrow_builder.h"
+#include "ground/data_view.h"
 #include "value/binary_row.h"
 
 #define FB_ARROW_CELL_FULL "a batch with more than 2^31 bytes or elements in one column"

@@ -1,8 +1,8 @@
 #include "columns/arrow_key.h"
 
-#include "ground/wide.h"
 #include "columns/arrow_row_data.h"
 #include "columns/arrow_value.h"
+#include "ground/wide.h"
 #include "record/key_group.h"
 
 void fb_arrow_key_close(struct fb_arrow_key* self) { fb_data_output_close(&self->scratch); }

@@ -4,8 +4,8 @@
 #ifndef FB_ARROW_KEY_H
 #define FB_ARROW_KEY_H
 
-#include "ground/data_view.h"
 #include "columns/arrow_rows.h"
+#include "ground/data_view.h"
 
 struct fb_arrow_key {
   const struct fb_arrow_column** columns; /* one: its value is the key; several: a tuple of them is */

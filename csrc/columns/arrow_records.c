@@ -1,7 +1,7 @@
 #include "columns/arrow_records.h"
 
-#include "ground/byte_order.h"
 #include "columns/arrow_data_records.h"
+#include "ground/byte_order.h"
 
 #define LIMIT_32 INT32_MAX
 

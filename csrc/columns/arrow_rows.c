@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#include "ground/wide.h"
 #include "columns/arrow_row_data.h"
 #include "columns/arrow_value.h"
+#include "ground/wide.h"
 #include "value/number.h"
 
 #define LENGTH_BYTES    4

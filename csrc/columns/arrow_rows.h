@@ -9,8 +9,8 @@
 #ifndef FB_ARROW_ROWS_H
 #define FB_ARROW_ROWS_H
 
-#include "memory/buffer_builder.h"
 #include "columns/arrow_column.h"
+#include "memory/buffer_builder.h"
 
 /* Rows of a chunk: their sizes and channels, and the text that is looked through, shall stay near. */
 #define FB_ARROW_CHUNK 512

@@ -1,7 +1,7 @@
 #include "columns/arrow_value.h"
 
-#include "value/calendar.h"
 #include "record/key_group.h"
+#include "value/calendar.h"
 #include "value/number.h"
 
 #define MIN_EPOCH_SECOND (-31557014167219200LL) /* java.time.Instant.MIN and MAX */

@@ -26,7 +26,7 @@ __all__ = [
 
 
 class Bell(Protocol):
-    """What a task sleeps on: `flinkbuf._core.task_bell.TaskBell`."""
+    """What a task sleeps on: `flinkbuf._core.ground.wakeup.TaskBell`."""
 
     def seen(self) -> int:
         """Return the count of rings so far; ask before looking for work."""

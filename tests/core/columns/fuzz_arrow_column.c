@@ -4,8 +4,8 @@
  *
  * Input: 1 byte that chooses the format, then all else in the order in which the arrays are made. */
 #include "arrow_trees.h"
-#include "fuzz_replay.h"
 #include "columns/arrow_rows.h"
+#include "fuzz_replay.h"
 
 #define MAX_SLOTS 48
 #define MAX_BYTES 256 /* that an offset of text may point to */

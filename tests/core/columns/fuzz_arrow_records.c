@@ -5,8 +5,8 @@
  * Input: 1 byte that chooses format (bit 0) and way (bits 1 and 2), then records, each 2 bytes of its length, modulo 1024,
  * and that many bytes. */
 #include "arrow_trees.h"
-#include "fuzz_replay.h"
 #include "columns/arrow_binary.h"
+#include "fuzz_replay.h"
 
 #define MAX_RECORDS 64
 
