@@ -1,16 +1,17 @@
 """Modules under the names that they had before they got rooms: savepoints name the classes of what they hold.
 
-``flinkbuf.streaming.file_split`` is ``flinkbuf.streaming.sources.file_split`` now, and so is each module of `_core`,
-`streaming` and `spark`; what was in ``flinkbuf.jobs`` is in a room of `runtime` or in `targets`. Python asks the finder
-below only for what it has not found itself.
+``flinkbuf.streaming.file_split`` is ``flinkbuf.streaming.sources.file_split`` now, and so are the other modules of
+`_core`, `streaming` and `spark`; what was in ``flinkbuf.jobs`` is in a room of `runtime` or in `targets`. A name that a
+room has now (``flinkbuf.streaming.state``) is the room. Python asks the finder below only for what it has not found.
 """
 
 from __future__ import annotations
 
+import sys
 import warnings
 from importlib import import_module
 from importlib.abc import Loader
-from importlib.machinery import ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -20,20 +21,21 @@ _ROOMS = {
     "streaming": ("streaming/*",),
     "spark": ("spark/*",),
     "jobs": ("runtime/*", "targets"),
+    "jobs.graphs": ("runtime/graph",),
+    "jobs.manager": ("runtime/manager",),
+    "jobs.master": ("runtime/*",),
 }
-_FOLDERS = {"flinkbuf.jobs", "flinkbuf.jobs.graphs", "flinkbuf.jobs.manager", "flinkbuf.jobs.master"}
 
 
 class MovedModuleLoader(Loader):
-    """Fills a module of an old name with what the one of the new name has."""
+    """Puts the module of the new name in the place of the old one."""
 
     def __init__(self, home: str) -> None:
         self.home = home
 
     def exec_module(self, module: ModuleType) -> None:
-        """Take over all but what Python has set on the module itself."""
-        names = vars(import_module(self.home))
-        vars(module).update({name: value for name, value in names.items() if name not in vars(module)})
+        """Import the module of the new name; `sys.modules` has it under both."""
+        sys.modules[module.__name__] = import_module(self.home)
         warnings.warn(f"{module.__name__} is {self.home} now", DeprecationWarning, stacklevel=2)
 
 
@@ -51,14 +53,19 @@ class MovedModules:
         >>> MovedModules.find_spec("flinkbuf.streaming.fiel_split")
         """
         package, _, rest = name.partition(".")
-        top, _, leaf = rest.partition(".")
-        if package != "flinkbuf" or top not in _ROOMS:
+        if package != "flinkbuf":
             return None
-        if name in _FOLDERS:
+        if rest.startswith("jobs") and rest in _ROOMS:
             return ModuleSpec(name, None, is_package=True)
-        leaf = leaf.rpartition(".")[2]
-        for room in _ROOMS[top]:
-            for file in _PACKAGE.glob(f"{room}/{leaf}.*"):
-                home = ".".join(("flinkbuf", *file.relative_to(_PACKAGE).parent.parts, leaf))
-                return ModuleSpec(name, MovedModuleLoader(home))
+        folder, _, leaf = rest.rpartition(".")
+        if not leaf.isidentifier():
+            return None
+        for room in _ROOMS.get(folder, ()):
+            for suffix in (".py", *EXTENSION_SUFFIXES):
+                for file in _PACKAGE.glob(f"{room}/{leaf}{suffix}"):
+                    return ModuleSpec(name, MovedModuleLoader(_name_of(file.with_name(leaf))))
         return None
+
+
+def _name_of(path: Path) -> str:
+    return ".".join(("flinkbuf", *path.relative_to(_PACKAGE).parts))
