@@ -141,8 +141,6 @@ class AsyncMapOptions:
     log_interval: float = 30.0
 
     def __post_init__(self) -> None:
-        if isinstance(self.key, (str, int)) and not isinstance(self.key, bool):
-            object.__setattr__(self, "key", itemgetter(self.key))
         self._check_counts("concurrency", "batch_size", "threads")
         self._check_limits("rate_limit", "deadline")
         for name in ("batch_timeout", "close_timeout", "log_interval"):
@@ -150,7 +148,8 @@ class AsyncMapOptions:
             if not (isinstance(value, Real) and 0 <= float(value) < math.inf):
                 raise ValueError(f"{name} must be a number of 0 seconds or more, got {value!r}")
         self._check_functions("on_timeout")
-        if self.key is not None and not callable(self.key):
+        is_field = isinstance(self.key, (str, int)) and not isinstance(self.key, bool)
+        if self.key is not None and not is_field and not callable(self.key):
             raise TypeError(f"key must be a function, or a field's name or index, got {self.key!r}")
         self._check_plain("key", "on_timeout")
         if self.event_loop not in ("auto", "asyncio", "uvloop"):
@@ -196,6 +195,8 @@ class AsyncOptions(AsyncMapOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.key, (str, int)):
+            object.__setattr__(self, "key", itemgetter(self.key))
         if self.capacity is None:
             raise ValueError("capacity must be a whole number of at least 1, got None")
         self._check_counts("capacity")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
@@ -156,7 +156,7 @@ def async_map(
         open=open,
         close=close,
         on_error=on_error,
-        **vars(options or AsyncMapOptions()),
+        **{each.name: getattr(options or AsyncMapOptions(), each.name) for each in fields(AsyncMapOptions)},
     )
     if checked.rate_limit is not None and checked.rate_limit_scope == "job":
         checked = replace(checked, rate_limit=checked.rate_limit / _tasks_at_once(data))
