@@ -22,11 +22,13 @@ from flinkbuf.runtime.manager.job_bundle import JobBundle
 from flinkbuf.runtime.manager.shuffle import LocalShuffle, NetworkShuffle, segments_needed, slot_segments_needed
 from flinkbuf.runtime.manager.task_executor import TaskExecutorConfig
 from flinkbuf.runtime.protocol.messages import (
+    NO_SESSION,
     CancelTask,
     ManagerLeaving,
     OperatorEventMessage,
     RegisterManager,
     RegistrationRefused,
+    TaskStateReport,
 )
 from flinkbuf.runtime.protocol.operator_events import ReaderEnded, ReaderRegistered, decode_event, encode_event
 from flinkbuf.streaming.chain.accumulators import IntCounter, merge_accumulators, results_of
@@ -151,6 +153,23 @@ def test_a_source_speaks_with_its_coordinator_through_messages():
         master.tell("m0", message)  # too late: nobody is there
         master.heartbeat()
     assert out == []
+
+
+@pytest.mark.parametrize("session_id", [SESSION, NO_SESSION])
+@pytest.mark.parametrize("state", ["FINISHED", "NONSENSE"])
+def test_a_tasks_report_that_comes_over_the_connection_is_none_of_a_task_here(session_id, state):
+    out = []
+    factory = SourceOperatorFactory(NumberSequenceSource(1, 10))
+    with Master(graph_of(factory, lambda value: value, out.append)) as master:
+        master.add()
+        master.deploy_all()
+        master.wait(lambda: len(master.events()) >= 1)
+        event = master.events()[0]
+        master.tell("m0", TaskStateReport(session_id, event.attempt, state))
+        message = OperatorEventMessage(SESSION, event.attempt, event.operator_id, encode_event(NoMoreSplits()))
+        master.tell("m0", message)  # the task goes on
+        assert set(master.wait_for_end()) == {"FINISHED"}
+        assert isinstance(decode_event(master.events()[-1].payload), ReaderEnded)
 
 
 def test_accumulators_travel_with_heartbeats_and_the_last_report():
