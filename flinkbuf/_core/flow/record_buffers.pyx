@@ -25,7 +25,9 @@ from flinkbuf._core.partition.data_buffer cimport (
     fb_data_buffer_append, fb_data_buffer_close, fb_data_buffer_finish, fb_data_buffer_open, fb_data_buffer_read,
     fb_data_buffer_reset,
 )
-from flinkbuf._core.ground.data_view cimport fb_data_input, fb_data_output, fb_data_output_in_scratch, fb_data_output_prune
+from flinkbuf._core.ground.data_view cimport (
+    fb_data_input, fb_data_output, fb_data_output_in_scratch, fb_data_output_prune,
+)
 from flinkbuf._core.ground.errors cimport FB_ETRUNCATED, FB_NEEDS_INPUT, FB_RECORD, check
 from flinkbuf._core.value.inline_codec cimport inline_put, put
 from flinkbuf._core.record.record_deserializer cimport (

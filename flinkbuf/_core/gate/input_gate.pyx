@@ -17,7 +17,9 @@ from flinkbuf._core.memory.buffer cimport (
     fb_buffer_slice_release, fb_buffer_slice_retain,
 )
 from flinkbuf._core.memory.buffer_codec cimport BlockDecompressor, fb_buffer_codec, fb_buffer_codec_read_header
-from flinkbuf._core.memory.local_buffer_pool cimport LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage
+from flinkbuf._core.memory.local_buffer_pool cimport (
+    LocalBufferPool, fb_buffer_pool_usage, fb_local_buffer_pool_get_usage,
+)
 from flinkbuf._core.ground.errors cimport (
     FB_EARGUMENT, FB_ECORRUPT, FB_EIO, FB_ENOT_FOUND, FB_ERELEASED, FB_ESTATE, FB_ETIMEOUT, check, fail,
 )

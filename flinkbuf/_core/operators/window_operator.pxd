@@ -3,7 +3,9 @@ from libc.stdint cimport int64_t
 from flinkbuf._core.state.keyed_state cimport KeyedState
 from flinkbuf._core.operators.stream_operator cimport StreamOperator
 from flinkbuf._core.state.timer_service cimport InternalTimerService
-from flinkbuf._core.operators.window_context cimport WindowAssignerContext, WindowContext, WindowStateStore, WindowTriggerContext
+from flinkbuf._core.operators.window_context cimport (
+    WindowAssignerContext, WindowContext, WindowStateStore, WindowTriggerContext,
+)
 
 
 cdef class WindowInHand:
