@@ -7,6 +7,7 @@ import zlib
 
 import pytest
 from checkpoint_files import JOB_ID, inline, write_checkpoint, written
+from checkpointed_jobs import completed, until
 from golden_savepoint import environment, results, stream
 from s3_server import running_s3_server
 
@@ -183,13 +184,19 @@ def test_a_server_that_is_gone_is_an_error_in_good_time():
     assert time.monotonic() - began < 60
 
 
+def has_ended(client, name):
+    """Whether all subtasks of a task have: one that is about to end refuses a savepoint."""
+    (vertex,) = (each for each in client.details()["vertices"] if each["name"] == name)
+    return vertex["tasks"].get("FINISHED") == vertex["parallelism"]
+
+
 def test_a_job_keeps_its_checkpoints_there_and_goes_on_from_one(server):
     uri = server.uri("jobs")
     settings = {"execution.checkpointing.interval": "50 ms", "execution.checkpointing.data-inline-threshold": "0 b"}
     env = environment({"execution.checkpointing.dir": uri, **settings})
     stream(env, delay_s=0.005).print()
     client = env.execute_async("on S3")
-    time.sleep(0.8)
+    until(lambda: has_ended(client, "Source: Collection Source") and completed(client) >= 1)
     savepoint = client.stop_with_savepoint(False, uri).result()
     assert verify(storage_of(uri), savepoint).problems == ()
     env = environment({"execution.checkpointing.dir": uri, "execution.state-recovery.path": savepoint, **settings})

@@ -150,12 +150,11 @@ def test_what_is_left_of_a_canceled_job_is_what_was_said(tmp_path, retention, is
 def test_a_job_stops_with_a_savepoint_and_goes_on_from_it_at_another_parallelism(tmp_path, first, second, interval_ms):
     env = environment(first, interval_ms=interval_ms)
     env.set_default_savepoint_directory(str(tmp_path / "savepoints"))
-    program(env, tmp_path, limit=1500, pause_s=0.0)
+    program(env, tmp_path, limit=500, pause_s=0.0)  # no subtask of the source ends before it
     client = env.execute_async("sums")
     wait_for_all(client)
-    stopping = client.stop_with_savepoint(False)
-    (tmp_path / "go-on").touch()
-    path = stopping.result()
+    path = client.stop_with_savepoint(False).result()
+    (tmp_path / "go-on").touch()  # not before: a task that has ended could not be asked any more
     assert client.get_job_status().result() is JobStatus.FINISHED
     assert Path(path).parent == tmp_path / "savepoints"
     again = environment(second, parallelism=3, interval_ms=interval_ms)
@@ -168,7 +167,7 @@ def test_a_job_stops_with_a_savepoint_and_goes_on_from_it_at_another_parallelism
 
 def test_a_savepoint_can_be_made_while_a_job_goes_on(tmp_path):
     env = environment("embedded")
-    program(env, tmp_path, limit=1000)
+    program(env, tmp_path, limit=500)
     client = env.execute_async("sums")
     until(lambda: completed(client) >= 1)
     path = client.trigger_savepoint(str(tmp_path / "savepoints")).result()
@@ -185,7 +184,7 @@ def test_a_savepoint_lies_below_the_directory_that_the_program_stands_in(tmp_pat
     env = environment("embedded")
     env._configuration.set_string("execution.checkpointing.data-inline-threshold", "0 b")
     env.set_default_savepoint_directory("default/savepoints")
-    program(env, tmp_path, limit=1000)
+    program(env, tmp_path, limit=500)
     client = env.execute_async("sums")
     until(lambda: completed(client) >= 1)
     path = client.trigger_savepoint(None if is_default else "own/savepoints").result()
@@ -199,7 +198,7 @@ def test_a_savepoint_lies_below_the_directory_that_the_program_stands_in(tmp_pat
 
 def test_a_savepoint_that_cannot_be_written_says_why_and_the_job_goes_on(tmp_path):
     env = environment("embedded")
-    program(env, tmp_path, limit=1000)
+    program(env, tmp_path, limit=500)
     client = env.execute_async("sums")
     until(lambda: completed(client) >= 1)
     (tmp_path / "file").touch()
