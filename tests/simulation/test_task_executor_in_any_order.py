@@ -199,9 +199,13 @@ class AnyOrder(RuleBasedStateMachine):
         assert self.open_reports.setdefault(report.attempt, report) == report, "two ends"
         self.last_report_ms[report.attempt] = self.now_ms
 
+    def untold_ends(self):
+        return {each.attempt for each in self.untold if TaskState(each.state).is_terminal}
+
     def on_LeaveProcess(self, action):
         alive = {each for each, state in self.tasks.items() if not state.is_terminal}
-        assert alive == set(action.left_behind), "it leaves while tasks run"
+        left = set(action.left_behind) - self.untold_ends()  # it cannot know of these yet
+        assert alive == left, "it leaves while tasks run"
         if alive:  # in the process of a program, which goes on without them
             assert not self.executor.config.can_kill_process
             assert any(self.now_ms - self.stopped_ms[each] >= TIMEOUT_MS for each in alive), "nobody is late"
@@ -228,7 +232,7 @@ class AnyOrder(RuleBasedStateMachine):
     def who_was_stopped_is_watched(self):
         if not hasattr(self, "executor") or self.end:
             return
-        told = {each.attempt for each in self.untold if each.state.is_terminal}
+        told = self.untold_ends()
         for attempt in self.stopped_ms:
             if not self.tasks[attempt].is_terminal and attempt not in told:
                 assert self.executor.next_deadline_ms <= self.now_ms + INTERVAL_MS

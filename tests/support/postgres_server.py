@@ -57,7 +57,7 @@ class Server:
         self._run(self.programs / "pg_ctl", "-D", self.data, "-w", "-l", self.folder / "log", "-o", options, "start")
 
     def stop(self):
-        self._run(self.programs / "pg_ctl", "-D", self.data, "-m", "immediate", "-w", "stop")
+        self._run(self.programs / "pg_ctl", "-D", self.data, "-m", "immediate", "-w", "-t", "180", "stop")
 
 
 @contextmanager
