@@ -66,6 +66,7 @@ NOT_READY: Final = CheckpointFailureReason.CHECKPOINT_DECLINED_TASK_NOT_READY.na
 TaskReport: TypeAlias = (  # of the tasks here, as the job master will read it; they have no session yet
     TaskStateReport | OperatorEventReport | CheckpointAcknowledgement | CheckpointRefusal | EndOfDataReport
 )
+TASK_REPORTS: Final = get_args(TaskReport)
 CANCELED_UNASKED = "flinkbuf.errors.CancelTaskError"
 
 
@@ -515,7 +516,7 @@ def _echo_of(attempt: AttemptId, failure: Failure | None) -> Failure:
     return replace(failure, is_echo=True)
 
 
-_LOCAL: Final = (*get_args(TaskReport), ThreadsSampled, LinkLost, TimePassed)
+_LOCAL: Final = (*TASK_REPORTS, ThreadsSampled, LinkLost, TimePassed)
 _HANDLERS: Final[dict[type, Callable[[TaskExecutor, Any, int], None]]] = {
     RegistrationAccepted: TaskExecutor._accepted,
     RegistrationRefused: TaskExecutor._refused,

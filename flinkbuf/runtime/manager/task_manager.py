@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 from flinkbuf.control.secure_link import MessageTooLargeError
 from flinkbuf.log import logger
@@ -45,7 +45,7 @@ from flinkbuf.runtime.manager.task_actions import (
     TriggerTask,
     Warn,
 )
-from flinkbuf.runtime.manager.task_executor import TaskExecutor, TaskExecutorConfig, TaskReport
+from flinkbuf.runtime.manager.task_executor import TASK_REPORTS, TaskExecutor, TaskExecutorConfig
 from flinkbuf.runtime.manager.task_log import log_can_be_read, logged
 from flinkbuf.runtime.manager.thread_dump import thread_dump
 from flinkbuf.runtime.protocol.deployment import AttemptId
@@ -189,7 +189,7 @@ class TaskManager:
         try:
             message = self._link.receive(timeout_s)
             # What tasks report comes from this process only.
-            return None if isinstance(message, get_args(TaskReport)) else message
+            return None if isinstance(message, TASK_REPORTS) else message
         except ConnectionError as error:
             self._is_connected = False
             return LinkLost(str(error) or "the connection to the job master has ended")

@@ -148,6 +148,7 @@ def async_map(
         raise TypeError(f"stats must be an fb.async_io.AsyncStats(), got {stats!r}")
     if not isinstance(options, (AsyncMapOptions, NoneType)):
         raise TypeError(f"options must be an fb.async_io.AsyncMapOptions(), got {options!r}")
+    rare = options or AsyncMapOptions()
     checked = AsyncOptions(
         capacity=capacity,
         timeout=timeout,
@@ -156,7 +157,7 @@ def async_map(
         open=open,
         close=close,
         on_error=on_error,
-        **{each.name: getattr(options or AsyncMapOptions(), each.name) for each in fields(AsyncMapOptions)},
+        **{each.name: getattr(rare, each.name) for each in fields(AsyncMapOptions)},
     )
     if checked.rate_limit is not None and checked.rate_limit_scope == "job":
         checked = replace(checked, rate_limit=checked.rate_limit / _tasks_at_once(data))
